@@ -1,0 +1,239 @@
+"""The Debug Adapter Protocol as we use it: framing and the few types. Sans I/O.
+
+Bodies stay `Raw` until somebody wants their fields; what is only passed on is never decoded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+_NULL: Final = Raw(b"null")
+# debugpy refuses messages above 16 MiB itself; a peer that announces more is not debugpy.
+MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
+
+
+class Message(Struct):
+    """Request, response or event, as `type` says."""
+
+    type: str
+    seq: int = 0
+    command: str = ""
+    arguments: Raw = _NULL
+    request_seq: int = 0
+    success: bool = False
+    message: str | None = None
+    event: str = ""
+    body: Raw = _NULL
+
+
+class StoppedBody(Struct, rename="camel"):
+    reason: str
+    thread_id: int | None = None
+    description: str | None = None
+    text: str | None = None
+    all_threads_stopped: bool = True
+    preserve_focus_hint: bool = False
+
+
+class ContinuedBody(Struct, rename="camel"):
+    thread_id: int | None = None
+    all_threads_continued: bool = True
+
+
+class ThreadBody(Struct, rename="camel"):
+    reason: str
+    thread_id: int
+
+
+class OutputBody(Struct, rename="camel"):
+    output: str = ""
+    category: str | None = None
+
+
+class Module(Struct, rename="camel"):
+    id: int | str
+    name: str
+    path: str | None = None
+
+
+class ModuleBody(Struct, rename="camel"):
+    reason: str
+    module: Module
+
+
+class Thread(Struct):
+    id: int
+    name: str
+
+
+class Threads(Struct):
+    threads: list[Thread] = []
+
+
+class Source(Struct, rename="camel"):
+    path: str | None = None
+    name: str | None = None
+    source_reference: int | None = None
+
+
+class StackFrame(Struct, rename="camel"):
+    id: int
+    name: str
+    line: int
+    column: int = 1
+    source: Source | None = None
+    presentation_hint: str | None = None
+
+
+class StackTrace(Struct, rename="camel"):
+    stack_frames: list[StackFrame] = []
+    total_frames: int = 0
+
+
+class Scope(Struct, rename="camel"):
+    name: str
+    variables_reference: int
+    expensive: bool = False
+    presentation_hint: str | None = None
+
+
+class Scopes(Struct):
+    scopes: list[Scope] = []
+
+
+class Variable(Struct, rename="camel"):
+    name: str
+    value: str
+    type: str | None = None
+    variables_reference: int = 0
+    presentation_hint: Any = None
+    evaluate_name: str | None = None
+
+
+class Variables(Struct):
+    variables: list[Variable] = []
+
+
+class Evaluation(Struct, rename="camel"):
+    result: str = ""
+    type: str | None = None
+    variables_reference: int = 0
+    presentation_hint: Any = None
+
+
+class SetBreakpoint(Struct, rename="camel"):
+    verified: bool = False
+    line: int | None = None
+    message: str | None = None
+    id: int | None = None
+
+
+class SetBreakpoints(Struct):
+    breakpoints: list[SetBreakpoint] = []
+
+
+class ExceptionDetails(Struct, rename="camel"):
+    message: str | None = None
+    type_name: str | None = None
+    stack_trace: str | None = None
+
+
+class ExceptionInfo(Struct, rename="camel"):
+    exception_id: str = ""
+    description: str | None = None
+    break_mode: str | None = None
+    details: ExceptionDetails | None = None
+
+
+class Authorization(Struct, rename="camel"):
+    client_access_token: str | None = None
+
+
+class ProcessInfo(Struct):
+    pid: int = 0
+    ppid: int = 0
+    executable: str | None = None
+
+
+class PythonInfo(Struct):
+    version: str = ""
+
+
+class SystemInfo(Struct):
+    process: ProcessInfo = ProcessInfo()
+    python: PythonInfo = PythonInfo()
+
+
+class DapError(Exception):
+    """The peer sent bytes that are no DAP."""
+
+
+_decode: Final = msgspec.json.Decoder(Message).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def encode_request(seq: int, command: str, arguments: Any = None) -> bytes:
+    body = _encode(
+        {"seq": seq, "type": "request", "command": command, "arguments": arguments or {}}
+    )
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def decode_message(body: bytes) -> Message:
+    """One message; lone surrogates, which a program can put into any text, are shown escaped."""
+    try:
+        return _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        try:
+            loose = json.loads(body)
+        except (ValueError, RecursionError):
+            raise DapError(f"not a message: {error}") from None
+    try:
+        return _decode(_encode(_without_surrogates(loose)))
+    except (msgspec.DecodeError, ValueError, TypeError) as error:
+        raise DapError(f"not a message: {error}") from None
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(k): _without_surrogates(v) for k, v in value.items()}
+    return value
+
+
+class Decoder:
+    """Feed it what the socket gives; iterate over the messages that are complete."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        self._buffer += data
+        while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
+            length = self._length(bytes(self._buffer[:end]))
+            start = end + 4
+            if len(self._buffer) < start + length:
+                return
+            body = bytes(self._buffer[start : start + length])
+            del self._buffer[: start + length]
+            yield decode_message(body)
+        if len(self._buffer) > 4096 and b"\r\n\r\n" not in self._buffer:
+            raise DapError("no header in 4096 bytes")
+
+    @staticmethod
+    def _length(head: bytes) -> int:
+        for line in head.split(b"\r\n"):
+            name, _, value = line.partition(b":")
+            if name.strip().lower() == b"content-length" and value.strip().isdigit():
+                length = int(value)
+                if length <= MAX_MESSAGE_BYTES:
+                    return length
+        raise DapError(f"a header without a usable length: {head[:80]!r}")

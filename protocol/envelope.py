@@ -1,0 +1,54 @@
+"""The envelope of every JSON reply, spliced around bytes that were encoded once, elsewhere."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from debug_relay.protocol.errors import RelayError
+
+encode_json: Final = msgspec.json.Encoder().encode
+
+
+def timestamp(moment: datetime | None = None) -> str:
+    """RFC 3339, UTC, milliseconds."""
+    moment = datetime.now(UTC) if moment is None else moment
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def timestamp_of(seconds: float) -> str:
+    return timestamp(datetime.fromtimestamp(seconds, UTC))
+
+
+def _meta(request_id: str) -> bytes:
+    return b'{"request_id":%b,"timestamp":"%b"}' % (
+        encode_json(request_id),
+        timestamp().encode("ascii"),
+    )
+
+
+def success(data: bytes, request_id: str) -> bytes:
+    """The whole reply around `data`, which is JSON already."""
+    return b'{"success":true,"data":%b,"error":null,"meta":%b}' % (data, _meta(request_id))
+
+
+def failure(error: bytes, request_id: str) -> bytes:
+    return b'{"success":false,"data":null,"error":%b,"meta":%b}' % (error, _meta(request_id))
+
+
+def error_body(error: RelayError) -> bytes:
+    """The `error` member: what a worker sends and the supervisor splices."""
+    body: dict[str, Any] = {
+        "code": error.code.value,
+        "message": error.message,
+        "details": error.details,
+    }
+    try:
+        return encode_json(body)
+    except (TypeError, ValueError, UnicodeEncodeError):
+        # Details may hold whatever a caller sent (lone surrogates, odd types): show, never fail.
+        body["details"] = {key: ascii(value) for key, value in error.details.items()}
+        body["message"] = error.message.encode("utf-8", "backslashreplace").decode()
+        return encode_json(body)

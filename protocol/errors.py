@@ -1,0 +1,495 @@
+"""The one catalogue of errors: code → status, meaning, and what to do next.
+
+Both sides raise `RelayError`; a worker's error crosses the wire as it is and nobody maps it again.
+There is no subclass per code: who is interested compares `error.code`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from msgspec import Struct
+
+
+class Code(StrEnum):
+    SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
+    SESSION_LIMIT_REACHED = "SESSION_LIMIT_REACHED"
+    SESSION_EXPIRED = "SESSION_EXPIRED"
+    SESSION_CRASHED = "SESSION_CRASHED"
+    SESSION_LEASED = "SESSION_LEASED"
+    INVALID_SESSION_STATE = "INVALID_SESSION_STATE"
+    STOP_CHANGED = "STOP_CHANGED"
+    IDEMPOTENCY_CONFLICT = "IDEMPOTENCY_CONFLICT"
+    BREAKPOINT_NOT_FOUND = "BREAKPOINT_NOT_FOUND"
+    BREAKPOINT_INVALID_LINE = "BREAKPOINT_INVALID_LINE"
+    BREAKPOINT_INVALID_CONDITION = "BREAKPOINT_INVALID_CONDITION"
+    BREAKPOINT_FILE_NOT_FOUND = "BREAKPOINT_FILE_NOT_FOUND"
+    BREAKPOINT_TEXT_MISMATCH = "BREAKPOINT_TEXT_MISMATCH"
+    PROFILE_NOT_FOUND = "PROFILE_NOT_FOUND"
+    THREAD_NOT_FOUND = "THREAD_NOT_FOUND"
+    FRAME_NOT_FOUND = "FRAME_NOT_FOUND"
+    VARIABLE_NOT_FOUND = "VARIABLE_NOT_FOUND"
+    WATCH_NOT_FOUND = "WATCH_NOT_FOUND"
+    EVALUATE_ERROR = "EVALUATE_ERROR"
+    LAUNCH_FAILED = "LAUNCH_FAILED"
+    LAUNCH_SCRIPT_NOT_FOUND = "LAUNCH_SCRIPT_NOT_FOUND"
+    LAUNCH_MODULE_NOT_FOUND = "LAUNCH_MODULE_NOT_FOUND"
+    LAUNCH_INTERPRETER_NOT_FOUND = "LAUNCH_INTERPRETER_NOT_FOUND"
+    LAUNCH_CWD_NOT_FOUND = "LAUNCH_CWD_NOT_FOUND"
+    LAUNCH_SYNTAX_ERROR = "LAUNCH_SYNTAX_ERROR"
+    LAUNCH_ENV_MISSING = "LAUNCH_ENV_MISSING"
+    ATTACH_FAILED = "ATTACH_FAILED"
+    ATTACH_TIMEOUT = "ATTACH_TIMEOUT"
+    ATTACH_REFUSED = "ATTACH_REFUSED"
+    ATTACH_NOT_PYTHON = "ATTACH_NOT_PYTHON"
+    ATTACH_UNSUPPORTED = "ATTACH_UNSUPPORTED"
+    ATTACH_NO_SUCH_PROCESS = "ATTACH_NO_SUCH_PROCESS"
+    ATTACH_NOT_PERMITTED = "ATTACH_NOT_PERMITTED"
+    ATTACH_OTHER_NAMESPACE = "ATTACH_OTHER_NAMESPACE"
+    ATTACH_SELF = "ATTACH_SELF"
+    ATTACH_ALREADY_ATTACHED = "ATTACH_ALREADY_ATTACHED"
+    ATTACH_STOPPED = "ATTACH_STOPPED"
+    ATTACH_PID_RECYCLED = "ATTACH_PID_RECYCLED"
+    ATTACH_NO_DEBUGGER = "ATTACH_NO_DEBUGGER"
+    DEBUGPY_ERROR = "DEBUGPY_ERROR"
+    DEBUGPY_TIMEOUT = "DEBUGPY_TIMEOUT"
+    WORKER_START_FAILED = "WORKER_START_FAILED"
+    WORKER_UNRESPONSIVE = "WORKER_UNRESPONSIVE"
+    INVALID_REQUEST = "INVALID_REQUEST"
+    MISSING_PARAMETER = "MISSING_PARAMETER"
+    INVALID_PARAMETER = "INVALID_PARAMETER"
+    UNSUPPORTED_MEDIA_TYPE = "UNSUPPORTED_MEDIA_TYPE"
+    REQUEST_TOO_LARGE = "REQUEST_TOO_LARGE"
+    REQUEST_TIMEOUT = "REQUEST_TIMEOUT"
+    NOT_FOUND = "NOT_FOUND"
+    METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
+    FORBIDDEN_HOST = "FORBIDDEN_HOST"
+    FORBIDDEN_ORIGIN = "FORBIDDEN_ORIGIN"
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+    INSUFFICIENT_SCOPE = "INSUFFICIENT_SCOPE"
+    TOO_MANY_WAITERS = "TOO_MANY_WAITERS"
+    SHUTTING_DOWN = "SHUTTING_DOWN"
+    NOT_IMPLEMENTED = "NOT_IMPLEMENTED"
+    INTERNAL_ERROR = "INTERNAL_ERROR"
+
+
+class ErrorRow(Struct, frozen=True):
+    status: int
+    category: str
+    meaning: str
+    # Used when the place that raises has nothing more exact to say.
+    suggestion: str
+    retry: bool = False
+
+
+def _rows() -> dict[Code, ErrorRow]:
+    c, row = Code, ErrorRow
+    return {
+        c.SESSION_NOT_FOUND: row(
+            404,
+            "session",
+            "No session has this id.",
+            "Use GET /api/v1/sessions to list the sessions there are.",
+        ),
+        c.SESSION_LIMIT_REACHED: row(
+            429,
+            "session",
+            "As many sessions are open as may be.",
+            "DELETE one of the listed sessions, or raise [sessions] max_sessions.",
+            True,
+        ),
+        c.SESSION_EXPIRED: row(
+            410,
+            "session",
+            "The session timed out; nothing had touched it.",
+            "Create a new one with POST /api/v1/sessions.",
+        ),
+        c.SESSION_CRASHED: row(
+            500,
+            "session",
+            "The session's worker process died.",
+            "Its output can still be read; DELETE the session and create a new one.",
+        ),
+        c.SESSION_LEASED: row(
+            423,
+            "session",
+            "Another caller drives this session.",
+            "Wait until the lease lapses, or POST …/lease with take_over true.",
+            True,
+        ),
+        c.INVALID_SESSION_STATE: row(
+            409,
+            "session",
+            "The session's state does not allow this.",
+            "GET …/status tells the state.",
+        ),
+        c.STOP_CHANGED: row(
+            409,
+            "session",
+            "The program has moved on since the stop named by If-Stop.",
+            "Read the present stop and decide again.",
+        ),
+        c.IDEMPOTENCY_CONFLICT: row(
+            409,
+            "request",
+            "The Idempotency-Key was used with another body.",
+            "Use a new key for a new request.",
+        ),
+        c.BREAKPOINT_NOT_FOUND: row(
+            404,
+            "breakpoint",
+            "No breakpoint has this id.",
+            "GET …/breakpoints lists those there are.",
+        ),
+        c.BREAKPOINT_INVALID_LINE: row(
+            400,
+            "breakpoint",
+            "The file has no such line.",
+            "Use a line up to max_line.",
+        ),
+        c.BREAKPOINT_INVALID_CONDITION: row(
+            400,
+            "breakpoint",
+            "A condition, hit condition or log message does not compile.",
+            "Correct the expression; it is Python as in the program.",
+        ),
+        c.BREAKPOINT_FILE_NOT_FOUND: row(
+            400,
+            "breakpoint",
+            "The source file does not exist.",
+            "Check the path, or leave must_exist out to wait for the file.",
+        ),
+        c.BREAKPOINT_TEXT_MISMATCH: row(
+            400,
+            "breakpoint",
+            "The text is not on that line, or not on just one.",
+            "Read the neighbouring lines in details and choose one.",
+        ),
+        c.PROFILE_NOT_FOUND: row(
+            404,
+            "breakpoint",
+            "No breakpoint profile has this name.",
+            "GET /api/v1/breakpoint-profiles lists those there are.",
+        ),
+        c.THREAD_NOT_FOUND: row(
+            404,
+            "thread",
+            "No thread has this id.",
+            "GET …/threads lists those there are.",
+        ),
+        c.FRAME_NOT_FOUND: row(
+            404,
+            "frame",
+            "The thread's stack has no such frame.",
+            "GET …/stacktrace lists the frames; ids count from 0 at the top.",
+        ),
+        c.VARIABLE_NOT_FOUND: row(
+            404,
+            "variable",
+            "The reference is unknown or from an earlier stop.",
+            "GET …/scopes gives the references of the present stop.",
+        ),
+        c.WATCH_NOT_FOUND: row(
+            404,
+            "watch",
+            "No watch has this id.",
+            "GET …/watch lists those there are.",
+        ),
+        c.EVALUATE_ERROR: row(
+            400,
+            "evaluate",
+            "The expression does not parse.",
+            "Correct the expression; statements go with context repl.",
+        ),
+        c.LAUNCH_FAILED: row(
+            500,
+            "launch",
+            "The program could not be started under the debugger.",
+            "Read the program's output with GET …/output.",
+        ),
+        c.LAUNCH_SCRIPT_NOT_FOUND: row(
+            400,
+            "launch",
+            "The script does not exist.",
+            "Check the path of script.",
+        ),
+        c.LAUNCH_MODULE_NOT_FOUND: row(
+            400,
+            "launch",
+            "The interpreter cannot find the module.",
+            "Check module, python_path and cwd.",
+        ),
+        c.LAUNCH_INTERPRETER_NOT_FOUND: row(
+            400,
+            "launch",
+            "The Python interpreter does not exist or cannot be run.",
+            "Give python_path or venv.",
+        ),
+        c.LAUNCH_CWD_NOT_FOUND: row(
+            400,
+            "launch",
+            "The working directory does not exist.",
+            "Check cwd.",
+        ),
+        c.LAUNCH_SYNTAX_ERROR: row(
+            400,
+            "launch",
+            "The script has a syntax error.",
+            "Correct the line named in details and launch again; the session is still created.",
+        ),
+        c.LAUNCH_ENV_MISSING: row(
+            400,
+            "launch",
+            "Secret environment values were not kept and must be given again.",
+            "Call restart with env for the names in missing_env.",
+        ),
+        c.ATTACH_FAILED: row(
+            500,
+            "attach",
+            "The process could not be attached to.",
+            "Read details; the process runs on.",
+        ),
+        c.ATTACH_TIMEOUT: row(
+            504,
+            "attach",
+            "The process did not answer in time.",
+            "Try again with a larger connect_timeout.",
+            True,
+        ),
+        c.ATTACH_REFUSED: row(
+            502,
+            "attach",
+            "Nothing accepts debugger connections there.",
+            "Start the program with python -m debugpy --listen HOST:PORT.",
+            True,
+        ),
+        c.ATTACH_NOT_PYTHON: row(
+            400,
+            "attach",
+            "The process is not a CPython program.",
+            "GET /api/v1/processes lists those that can be attached to.",
+        ),
+        c.ATTACH_UNSUPPORTED: row(
+            400,
+            "attach",
+            "This kind of target cannot do that.",
+            "Attach by pid, or launch the program, for the full set.",
+        ),
+        c.ATTACH_NO_SUCH_PROCESS: row(
+            404,
+            "attach",
+            "No such process.",
+            "GET /api/v1/processes lists those that can be attached to.",
+        ),
+        c.ATTACH_NOT_PERMITTED: row(
+            403,
+            "attach",
+            "The kernel does not let this user trace that process.",
+            "Run the relay as the process's user, or set kernel.yama.ptrace_scope to 0.",
+        ),
+        c.ATTACH_OTHER_NAMESPACE: row(
+            403,
+            "attach",
+            "The process lives in another container.",
+            "Start debugpy inside it with --listen and attach by host and port.",
+        ),
+        c.ATTACH_SELF: row(
+            409,
+            "attach",
+            "That process belongs to the relay.",
+            "Choose another process.",
+        ),
+        c.ATTACH_ALREADY_ATTACHED: row(
+            409,
+            "attach",
+            "Another session debugs that process.",
+            "Use the session named in details.",
+        ),
+        c.ATTACH_STOPPED: row(
+            409,
+            "attach",
+            "The process is stopped by a signal.",
+            "Send it SIGCONT first.",
+        ),
+        c.ATTACH_PID_RECYCLED: row(
+            409,
+            "attach",
+            "The pid belongs to another process by now.",
+            "GET /api/v1/processes again.",
+        ),
+        c.ATTACH_NO_DEBUGGER: row(
+            503,
+            "attach",
+            "gdb is needed to attach by pid and is not installed.",
+            "Install gdb, or start the program with debugpy --listen.",
+        ),
+        c.DEBUGPY_ERROR: row(
+            500,
+            "debugger",
+            "The debugger refused or failed the request.",
+            "Read details.debugger_message.",
+        ),
+        c.DEBUGPY_TIMEOUT: row(
+            504,
+            "debugger",
+            "The debugger did not answer in time.",
+            "GET …/status; the session stays usable.",
+            True,
+        ),
+        c.WORKER_START_FAILED: row(
+            500,
+            "internal",
+            "The session's worker process could not be started.",
+            "Read details and the relay's log.",
+            True,
+        ),
+        c.WORKER_UNRESPONSIVE: row(
+            504,
+            "internal",
+            "The session's worker process does not answer.",
+            "DELETE the session with force=true if this lasts.",
+            True,
+        ),
+        c.INVALID_REQUEST: row(
+            400,
+            "request",
+            "The request's body does not fit.",
+            "Correct the fields listed in details.errors.",
+        ),
+        c.MISSING_PARAMETER: row(
+            400,
+            "request",
+            "A required parameter is missing.",
+            "Add the parameters listed in details.errors.",
+        ),
+        c.INVALID_PARAMETER: row(
+            400,
+            "request",
+            "A path or query parameter does not fit.",
+            "Correct the parameters listed in details.errors.",
+        ),
+        c.UNSUPPORTED_MEDIA_TYPE: row(
+            415,
+            "request",
+            "Bodies are JSON.",
+            "Send the body with the header Content-Type: application/json.",
+        ),
+        c.REQUEST_TOO_LARGE: row(
+            413,
+            "request",
+            "The request is larger than may be.",
+            "Send less, or raise [server] max_body_bytes.",
+        ),
+        c.REQUEST_TIMEOUT: row(
+            408,
+            "request",
+            "The request did not arrive in time.",
+            "Send it again.",
+            True,
+        ),
+        c.NOT_FOUND: row(
+            404,
+            "request",
+            "There is no such path.",
+            "GET /api/v1/openapi.json lists all paths.",
+        ),
+        c.METHOD_NOT_ALLOWED: row(
+            405,
+            "request",
+            "The path exists, but not with this method.",
+            "Use a method from the Allow header.",
+        ),
+        c.FORBIDDEN_HOST: row(
+            403,
+            "guard",
+            "The Host header names no address of this relay.",
+            "Use http://127.0.0.1:PORT, or list the name in [server] allow_hosts.",
+        ),
+        c.FORBIDDEN_ORIGIN: row(
+            403,
+            "guard",
+            "Web pages may not drive the relay.",
+            "Call it from a program, without an Origin header.",
+        ),
+        c.UNAUTHENTICATED: row(
+            401,
+            "guard",
+            "A valid bearer token is needed.",
+            "Send Authorization: Bearer TOKEN; debug-relay token create makes one.",
+        ),
+        c.INSUFFICIENT_SCOPE: row(
+            403,
+            "guard",
+            "The token lacks a scope.",
+            "Use a token with the scope in details.",
+        ),
+        c.TOO_MANY_WAITERS: row(
+            429,
+            "request",
+            "Too many requests wait for news already.",
+            "Poll without a timeout, or close other long-polls.",
+            True,
+        ),
+        c.SHUTTING_DOWN: row(
+            503,
+            "server",
+            "The relay is stopping.",
+            "Try again when it is up again.",
+            True,
+        ),
+        c.NOT_IMPLEMENTED: row(
+            501,
+            "server",
+            "This version of the relay does not do that yet.",
+            "GET /api/v1/openapi.json marks what works with x-implemented.",
+        ),
+        c.INTERNAL_ERROR: row(
+            500,
+            "server",
+            "The relay made a mistake.",
+            "Report error_id together with the log file named in details.",
+        ),
+    }
+
+
+ERRORS: Final[Mapping[Code, ErrorRow]] = _rows()
+
+# What any operation may answer, whatever its row says.
+COMMON: Final = frozenset(
+    {
+        Code.INVALID_REQUEST, Code.INVALID_PARAMETER, Code.MISSING_PARAMETER,
+        Code.UNSUPPORTED_MEDIA_TYPE, Code.REQUEST_TOO_LARGE, Code.REQUEST_TIMEOUT,
+        Code.FORBIDDEN_HOST, Code.FORBIDDEN_ORIGIN, Code.UNAUTHENTICATED, Code.INSUFFICIENT_SCOPE,
+        Code.SHUTTING_DOWN, Code.INTERNAL_ERROR, Code.NOT_IMPLEMENTED,
+    }
+)  # fmt: skip
+
+# What any operation on a session may answer besides.
+COMMON_SESSION: Final = frozenset(
+    {
+        Code.SESSION_NOT_FOUND, Code.SESSION_EXPIRED, Code.SESSION_CRASHED,
+        Code.INVALID_SESSION_STATE, Code.WORKER_UNRESPONSIVE,
+    }
+)  # fmt: skip
+
+
+class RelayError(Exception):
+    """What a caller is told when something cannot be done."""
+
+    def __init__(
+        self, code: Code, message: str, /, suggestion: str | None = None, **details: Any
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.details: dict[str, Any] = details
+        self.details["suggestion"] = suggestion or ERRORS[code].suggestion
+
+    @property
+    def status(self) -> int:
+        return ERRORS[self.code].status
+
+    def __repr__(self) -> str:
+        return f"RelayError({self.code.value}: {self.message})"

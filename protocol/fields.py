@@ -1,0 +1,120 @@
+"""The types that parameters and results are made of. A field's words stand here, once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+__all__ = ["UNSET", "Params", "Result", "Struct", "UnsetType"]
+
+
+class Params(Struct, forbid_unknown_fields=True):
+    """What a caller sends: path, query and body of one operation together."""
+
+
+class Result(Struct):
+    """What a caller gets: the `data` of the envelope."""
+
+
+class Empty(Params, kw_only=True):
+    """No parameters."""
+
+
+SessionId = Annotated[
+    str,
+    Meta(
+        # No pattern: an id of the wrong shape is one that no session has (404, not 400).
+        description="The session's id.",
+        examples=["sess_a1b2c3d4"],
+    ),
+]
+BreakpointId = Annotated[str, Meta(max_length=64, description="Breakpoint id.", examples=["bp_1"])]
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="A name: letters, digits, dot, dash, underscore.",
+        examples=["checkout-flow"],
+    ),
+]
+ThreadId = Annotated[int, Meta(ge=1, description="Thread id, as `threads` lists them.")]
+FrameId = Annotated[
+    int, Meta(ge=0, le=1_000_000, description="Index in the thread's stack, 0 at the top.")
+]
+Reference = Annotated[
+    int, Meta(ge=1, description="From scopes or an expandable variable; valid until it resumes.")
+]
+Pid = Annotated[int, Meta(ge=1, le=2**22, description="Process id.")]
+Path = Annotated[str, Meta(min_length=1, max_length=4096, description="A path.")]
+Line = Annotated[int, Meta(ge=1, le=10_000_000, description="Line number, counted from 1.")]
+Expression = Annotated[
+    str, Meta(min_length=1, max_length=65536, description="A Python expression.")
+]
+Wait = Annotated[
+    float,
+    Meta(
+        ge=0,
+        le=300,
+        description="Seconds that the reply may be held for the next stop or the end.",
+        examples=[5],
+    ),
+]
+Offset = Annotated[int, Meta(ge=0, description="How many entries to skip.")]
+Limit = Annotated[int, Meta(ge=1, le=1000, description="How many entries at most.")]
+Cursor = Annotated[
+    str,
+    Meta(max_length=200, description="Where to go on: `next_cursor` of the reply before."),
+]
+Time = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds.")]
+Env = dict[str, str | None]
+Labels = dict[str, Annotated[str, Meta(max_length=1024)]]
+TimeoutMinutes = Annotated[
+    int, Meta(ge=1, le=1440, description="Idle timeout of the session in minutes.")
+]
+Seconds = Annotated[float, Meta(ge=0, le=31_536_000, description="Seconds; 0 is for ever.")]
+ExceptionStop = bool | Literal["uncaught", "raised"]
+Json = Any
+
+SnapshotBounds = Annotated[
+    bool | dict[str, int],
+    Meta(description="Add the stop report; an object bounds its parts."),
+]
+
+
+class SessionParams(Params, kw_only=True):
+    """One session."""
+
+    session_id: SessionId
+
+
+class Limits(Params, kw_only=True):
+    """Bounds over the whole process tree of a session; 0 is none."""
+
+    memory_bytes: Annotated[int, Meta(ge=0)] = 0
+    cpu_seconds: Annotated[float, Meta(ge=0)] = 0
+    processes: Annotated[int, Meta(ge=0)] = 0
+    wall_seconds: Annotated[float, Meta(ge=0)] = 0
+    output_bytes_per_second: Annotated[int, Meta(ge=0)] = 0
+
+
+class Location(Result, kw_only=True):
+    """A place in the source."""
+
+    path: str
+    line: int
+    column: int
+    function: str
+
+
+class Deleted(Result, kw_only=True):
+    """What is gone."""
+
+    id: str
+    deleted: bool = True
+
+
+class Count(Result, kw_only=True):
+    """How many were removed."""
+
+    deleted: int

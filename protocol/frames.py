@@ -1,0 +1,188 @@
+"""Framing between supervisor and worker on their one Unix stream. Sans I/O.
+
+    u32 length of all that follows the prefix | u32 id | u8 kind | u8 flags | u32 length of head
+    head: msgpack of the kind's Struct | payload: bytes that this layer never looks into
+
+A payload above `PIECE` travels in several frames with the same id, all but the last flagged
+`MORE` and all but the first with an empty head, so that a small answer is never stuck behind a
+large one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct as Layout
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol.version import MAX_FRAME_BYTES
+
+PIECE: Final = 1 << 20
+_PREFIX: Final = Layout("<I")
+_FIXED: Final = Layout("<IBBI")
+_MORE: Final = 1
+
+
+class Kind(IntEnum):
+    HELLO = 1  # both ways, first; the worker answers the supervisor's
+    REQUEST = 2
+    REPLY = 3
+    NEWS = 4  # worker → supervisor: state, event and output positions
+    TOUCH = 5  # supervisor → worker: somebody uses the session
+    CANCEL = 6  # supervisor → worker: nobody waits for request `id` any more
+    PING = 7  # answered by an empty REPLY
+
+
+class Hello(Struct, array_like=True):
+    wire: int
+    version: str
+    pid: int
+    session_id: str = ""
+    start_ticks: int = 0
+
+
+class Caller(Struct, array_like=True, frozen=True):
+    """Who asks. With no tokens configured a caller has every scope."""
+
+    name: str
+    uid: int
+    scopes: tuple[str, ...]
+
+
+class RequestHead(Struct, array_like=True):
+    operation: str
+    request_id: str
+    caller: Caller
+    deadline: float  # seconds from now, by the supervisor's reckoning
+    if_stop: int | None = None
+    idempotency_key: str | None = None
+    format: str = "json"  # json | pretty | text | markdown
+    max_bytes: int = 0  # bound of the reply, 0 = the operation's own
+
+
+class NewsHead(Struct, array_like=True):
+    """Where the session stands: carried by every reply and by frames of its own.
+
+    `state` is the session's whole public state as JSON, present when it changed since the last
+    frame on this connection.
+    """
+
+    events_end: int
+    output_end: int
+    state: bytes | None = None
+
+
+class ReplyHead(Struct, array_like=True):
+    news: NewsHead
+    status: int
+    content_type: str = "application/json"
+    ok: bool = True
+
+
+Head = Hello | RequestHead | NewsHead | ReplyHead | None
+
+_HEADS: Final[dict[Kind, msgspec.msgpack.Decoder[Head] | None]] = {
+    Kind.HELLO: msgspec.msgpack.Decoder(Hello),
+    Kind.REQUEST: msgspec.msgpack.Decoder(RequestHead),
+    Kind.REPLY: msgspec.msgpack.Decoder(ReplyHead),
+    Kind.NEWS: msgspec.msgpack.Decoder(NewsHead),
+    Kind.TOUCH: None,
+    Kind.CANCEL: None,
+    Kind.PING: None,
+}  # type: ignore[assignment]  # Decoder is invariant
+_encode_head: Final = msgspec.msgpack.Encoder().encode
+
+
+class Frame(Struct):
+    kind: Kind
+    id: int
+    head: Head
+    payload: bytes
+
+
+class FrameError(Exception):
+    """The peer sent bytes that are no frames of ours; the stream cannot be used any more."""
+
+
+def encode(kind: Kind, id: int, head: Head = None, payload: bytes = b"") -> bytes:
+    """The bytes of one message: one frame, or several if the payload is large."""
+    head_bytes = b"" if head is None else _encode_head(head)
+    if len(payload) <= PIECE:
+        return _frame(kind, id, 0, head_bytes, payload)
+    pieces = [payload[at : at + PIECE] for at in range(0, len(payload), PIECE)]
+    frames = [_frame(kind, id, _MORE, head_bytes, pieces[0])]
+    frames += [_frame(kind, id, _MORE, b"", piece) for piece in pieces[1:-1]]
+    frames.append(_frame(kind, id, 0, b"", pieces[-1]))
+    return b"".join(frames)
+
+
+def _frame(kind: Kind, id: int, flags: int, head: bytes, payload: bytes) -> bytes:
+    length = _FIXED.size + len(head) + len(payload)
+    return b"".join((_PREFIX.pack(length), _FIXED.pack(id, kind, flags, len(head)), head, payload))
+
+
+class Decoder:
+    """Feed it what the socket gives; iterate over what is complete."""
+
+    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._buffer = bytearray()
+        self._max = max_bytes
+        # Messages that came in pieces and are not whole yet: (kind, id) → head, payload so far.
+        self._open: dict[tuple[Kind, int], tuple[Head, bytearray]] = {}
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        self._buffer += data
+        at = 0
+        try:
+            while len(self._buffer) - at >= _PREFIX.size:
+                (length,) = _PREFIX.unpack_from(self._buffer, at)
+                if not _FIXED.size <= length <= self._max:
+                    raise FrameError(f"a frame of {length} bytes")
+                end = at + _PREFIX.size + length
+                if len(self._buffer) < end:
+                    break
+                frame = self._take(bytes(self._buffer[at + _PREFIX.size : end]))
+                at = end
+                if frame is not None:
+                    yield frame
+        finally:
+            del self._buffer[:at]
+
+    def _take(self, body: bytes) -> Frame | None:
+        id, kind_number, flags, head_length = _FIXED.unpack_from(body)
+        try:
+            kind = Kind(kind_number)
+        except ValueError:
+            raise FrameError(f"a frame of unknown kind {kind_number}") from None
+        start = _FIXED.size + head_length
+        if start > len(body):
+            raise FrameError(f"a head of {head_length} bytes in a frame of {len(body)}")
+        payload = body[start:]
+        key = (kind, id)
+        if key in self._open:
+            head, collected = self._open[key]
+            collected += payload
+            if len(collected) > self._max:
+                raise FrameError(f"a message of more than {self._max} bytes")
+            payload = bytes(collected)
+        else:
+            head = self._head(kind, body[_FIXED.size : start])
+            collected = bytearray(payload) if flags & _MORE else bytearray()
+        if flags & _MORE:
+            self._open[key] = (head, collected)
+            return None
+        self._open.pop(key, None)
+        return Frame(kind, id, head, payload)
+
+    @staticmethod
+    def _head(kind: Kind, raw: bytes) -> Head:
+        decoder = _HEADS[kind]
+        if decoder is None or (kind is Kind.REPLY and not raw):
+            return None
+        try:
+            return decoder.decode(raw)
+        except msgspec.MsgspecError as error:
+            raise FrameError(f"the head of a {kind.name} frame: {error}") from None

@@ -1,0 +1,491 @@
+"""The one table: every operation of the relay is a row here and nowhere else.
+
+Routes, validation, 409s, the worker's dispatch, OpenAPI and every other front are derived from it.
+A row names where the work is done (`side`), where it is legal (`states`), what a caller must be
+allowed (`scope`) and what may go wrong beyond what always may (`errors`).
+
+Rows with `since` above `DONE` answer 501 until the capability they belong to is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from debug_relay.protocol import (
+    breakpoints as b,
+)
+from debug_relay.protocol import (
+    execution as e,
+)
+from debug_relay.protocol import (
+    inspection as i,
+)
+from debug_relay.protocol import (
+    output as o,
+)
+from debug_relay.protocol import (
+    program as p,
+)
+from debug_relay.protocol import (
+    server as sv,
+)
+from debug_relay.protocol import (
+    sessions as s,
+)
+from debug_relay.protocol.errors import COMMON, COMMON_SESSION, Code
+from debug_relay.protocol.fields import Count, Deleted, Empty, Params, Result, SessionParams
+from debug_relay.protocol.state import ANY, LIVE, State
+
+Verb = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Side = Literal["supervisor", "worker"]
+Kind = Literal["json", "document", "sse", "websocket"]
+Scope = Literal[
+    "", "sessions:read", "sessions:write", "artifacts:read", "processes:attach", "admin"
+]
+SCOPES: Final = ("sessions:read", "sessions:write", "artifacts:read", "processes:attach", "admin")
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    name: str  # also the handler's, the command's and the tool's
+    verb: Verb
+    path: str
+    params: type[Params]
+    result: type[Result]
+    group: str
+    scope: Scope
+    aliases: tuple[str, ...] = ()  # further paths of the same handler
+    side: Side = "worker"
+    states: frozenset[State] = ANY
+    errors: frozenset[Code] = frozenset()
+    status: int = 200
+    kind: Kind = "json"
+    safe: bool = False  # reads only; may be repeated
+    drives: bool = False  # changes the run: If-Stop and the lease apply
+    touches: bool = True  # counts as use of the session
+    since: int = 1
+
+    @property
+    def all_errors(self) -> frozenset[Code]:
+        return self.errors | COMMON | (COMMON_SESSION if self.on_session else frozenset())
+
+    @property
+    def on_session(self) -> bool:
+        return issubclass(self.params, SessionParams)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (self.path, *self.aliases)
+
+    @property
+    def implemented(self) -> bool:
+        return self.since <= DONE
+
+
+# The capabilities that are complete, in the order in which they are built.
+DONE: Final = 1
+
+_PAUSED: Final = frozenset({State.PAUSED})
+_RUNNING: Final = frozenset({State.RUNNING, State.PAUSED})  # one thread may be paused already
+_CREATED: Final = frozenset({State.CREATED})
+_S: Final = "/sessions/{session_id}"
+_FRAME: Final = frozenset({Code.THREAD_NOT_FOUND, Code.FRAME_NOT_FOUND})
+_DEBUGGER: Final = frozenset({Code.DEBUGPY_ERROR, Code.DEBUGPY_TIMEOUT})
+_DRIVE: Final = _DEBUGGER | {Code.STOP_CHANGED, Code.SESSION_LEASED, Code.THREAD_NOT_FOUND}
+_LAUNCH: Final = frozenset(
+    {
+        Code.LAUNCH_FAILED, Code.LAUNCH_SCRIPT_NOT_FOUND, Code.LAUNCH_MODULE_NOT_FOUND,
+        Code.LAUNCH_INTERPRETER_NOT_FOUND, Code.LAUNCH_CWD_NOT_FOUND, Code.LAUNCH_SYNTAX_ERROR,
+    }
+)  # fmt: skip
+_ATTACH: Final = frozenset(code for code in Code if code.value.startswith("ATTACH_"))
+_BREAKPOINT: Final = frozenset(
+    {
+        Code.BREAKPOINT_INVALID_LINE, Code.BREAKPOINT_INVALID_CONDITION,
+        Code.BREAKPOINT_FILE_NOT_FOUND, Code.BREAKPOINT_TEXT_MISMATCH,
+    }
+)  # fmt: skip
+_NO_BREAKPOINT: Final = frozenset({Code.BREAKPOINT_NOT_FOUND})
+_IDEMPOTENT: Final = frozenset({Code.IDEMPOTENCY_CONFLICT})
+
+
+def _server(name: str, verb: Verb, path: str, result: type[Result], **more: object) -> Operation:
+    fields = {"params": Empty, "group": "server", "scope": "sessions:read", "side": "supervisor"}
+    return Operation(name=name, verb=verb, path=path, result=result, **{**fields, **more})  # type: ignore[arg-type]
+
+
+def _session(
+    name: str, verb: Verb, path: str, params: type[Params], result: type[Result], **more: object
+) -> Operation:
+    read = verb == "GET"
+    fields: dict[str, object] = {
+        "group": "sessions",
+        "scope": "sessions:read" if read else "sessions:write",
+        "safe": read,
+    }
+    return Operation(
+        name=name,
+        verb=verb,
+        path=path,
+        params=params,
+        result=result,
+        **{**fields, **more},  # type: ignore[arg-type]
+    )
+
+
+_SERVER_ROWS: Final = (
+    _server("health", "GET", "/health", sv.Health, scope="", safe=True),
+    _server("info", "GET", "/info", sv.Info, safe=True),
+    _server("get-config", "GET", "/config", sv.Configuration, safe=True, since=2),
+    _server(
+        "patch-config", "PATCH", "/config", sv.Configuration,
+        params=sv.PatchConfig, scope="admin", since=2,
+    ),
+    _server(
+        "shutdown", "POST", "/shutdown", sv.ShuttingDown, params=sv.Shutdown, scope="admin",
+    ),
+    _server("openapi", "GET", "/openapi.json", sv.Document, safe=True, kind="document"),
+    _server("docs", "GET", "/docs", sv.Document, safe=True, kind="document", since=9),
+    _server("metrics", "GET", "/metrics", sv.Document, safe=True, kind="document", since=9),
+    _server("llms", "GET", "/llms.txt", sv.Document, safe=True, kind="document", since=9),
+    _server("mcp", "POST", "/mcp", sv.Document, kind="document", scope="sessions:write", since=9),
+    _server(
+        "list-processes", "GET", "/processes", sv.ProcessList,
+        params=sv.ListProcesses, scope="processes:attach", safe=True, since=5,
+    ),
+    _server(
+        "get-process", "GET", "/processes/{pid}", sv.Process,
+        params=sv.OneProcess, scope="processes:attach", safe=True, since=5,
+        errors=frozenset({Code.ATTACH_NO_SUCH_PROCESS}),
+    ),
+    _server(
+        "process-stacks", "GET", "/processes/{pid}/stacks", sv.Stacks,
+        params=sv.OneProcess, scope="processes:attach", safe=True, since=5,
+        errors=frozenset({Code.ATTACH_NO_SUCH_PROCESS}),
+    ),
+    _server(
+        "run", "POST", "/run", sv.RunReport,
+        params=sv.Run, scope="sessions:write", errors=_LAUNCH, since=4,
+    ),
+    _server(
+        "list-profiles", "GET", "/breakpoint-profiles", b.ProfileList,
+        group="breakpoints", safe=True, since=3,
+    ),
+    _server(
+        "get-profile", "GET", "/breakpoint-profiles/{name}", b.ProfileData,
+        params=b.Profile, group="breakpoints", safe=True, since=3,
+        errors=frozenset({Code.PROFILE_NOT_FOUND}),
+    ),
+    _server(
+        "put-profile", "PUT", "/breakpoint-profiles/{name}", b.ProfileData,
+        params=b.PutProfile, group="breakpoints", scope="sessions:write", since=3,
+        errors=_BREAKPOINT,
+    ),
+    _server(
+        "delete-profile", "DELETE", "/breakpoint-profiles/{name}", Deleted,
+        params=b.Profile, group="breakpoints", scope="sessions:write", since=3,
+        errors=frozenset({Code.PROFILE_NOT_FOUND}),
+    ),
+)  # fmt: skip
+
+_SESSION_ROWS: Final = (
+    _session(
+        "create-session", "POST", "/sessions", s.CreateSession, s.SessionState,
+        side="supervisor", status=201,
+        errors=_LAUNCH | _ATTACH | _IDEMPOTENT
+        | {Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED, Code.WORKER_UNRESPONSIVE},
+    ),
+    _session(
+        "list-sessions", "GET", "/sessions", s.ListSessions, s.SessionList,
+        side="supervisor", touches=False,
+    ),
+    _session(
+        "import-session", "POST", "/sessions/import", s.ImportSession, s.SessionState,
+        side="supervisor", status=201, since=3,
+        errors=frozenset({Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED}),
+    ),
+    _session("get-session", "GET", _S, SessionParams, s.SessionState, side="supervisor"),
+    _session(
+        "session-status", "GET", _S + "/status", SessionParams, s.SessionStatus,
+        side="supervisor",
+    ),
+    _session("patch-session", "PATCH", _S, s.PatchSession, s.SessionState, since=2),
+    _session(
+        "delete-session", "DELETE", _S, s.DeleteSession, s.SessionDeleted, side="supervisor",
+    ),
+    _session(
+        "take-lease", "POST", _S + "/lease", s.TakeLease, s.Lease, side="supervisor",
+        errors=frozenset({Code.SESSION_LEASED}), since=9,
+    ),
+    _session(
+        "drop-lease", "DELETE", _S + "/lease", SessionParams, s.Lease, side="supervisor", since=9,
+    ),
+    _session(
+        "clone-session", "POST", _S + "/clone", SessionParams, s.SessionState,
+        side="supervisor", status=201, since=3,
+        errors=frozenset({Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED}),
+    ),
+    _session(
+        "export-session", "GET", _S + "/export", SessionParams, s.Export,
+        scope="artifacts:read", since=3,
+    ),
+    _session("ping", "POST", _S + "/ping", SessionParams, s.Pong, side="supervisor", since=2),
+    _session("get-ping", "GET", _S + "/ping", SessionParams, s.Pong, side="supervisor", since=2),
+    _session("resources", "GET", _S + "/resources", SessionParams, s.Resources, since=9),
+)  # fmt: skip
+
+_PROGRAM_ROWS: Final = (
+    _session(
+        "launch", "POST", _S + "/launch", p.Launch, p.Launched,
+        group="program", states=_CREATED, errors=_LAUNCH | _IDEMPOTENT | _DRIVE, drives=True,
+    ),
+    _session(
+        "attach", "POST", _S + "/attach", p.Attach, p.Attached,
+        group="program", scope="processes:attach", states=_CREATED,
+        errors=_ATTACH | _IDEMPOTENT | _DRIVE, drives=True, since=2,
+    ),
+    _session(
+        "detach", "POST", _S + "/detach", p.Detach, p.Detached,
+        group="program", states=LIVE, errors=_DRIVE, drives=True, since=2,
+    ),
+    _session(
+        "restart", "POST", _S + "/restart", p.Restart, p.Launched,
+        group="program", errors=_LAUNCH | _DRIVE | {Code.LAUNCH_ENV_MISSING},
+        drives=True, since=5,
+    ),
+    _session(
+        "terminate", "POST", _S + "/terminate", p.Terminate, p.Terminated,
+        group="program", states=LIVE, errors=_DRIVE, drives=True,
+    ),
+    _session(
+        "input", "POST", _S + "/input", p.Input, p.Written,
+        group="program", aliases=(_S + "/stdin",), states=LIVE, errors=_DRIVE, drives=True,
+    ),
+)  # fmt: skip
+
+
+def _drive(
+    name: str,
+    params: type[Params],
+    states: frozenset[State],
+    since: int = 1,
+    errors: frozenset[Code] = frozenset(),
+) -> Operation:
+    return _session(
+        name, "POST", f"{_S}/{name}", params, e.Execution,
+        group="execution", states=states, errors=_DRIVE | errors, drives=True, since=since,
+        aliases=(f"{_S}/threads/{{thread_id}}/{name}",),
+    )  # fmt: skip
+
+
+_EXECUTION_ROWS: Final = (
+    _drive("continue", e.Continue, _PAUSED),
+    _drive("pause", e.Pause, _RUNNING),
+    _drive("step-over", e.Step, _PAUSED),
+    _drive("step-into", e.Step, _PAUSED),
+    _drive("step-out", e.Step, _PAUSED),
+    _drive("run-to", e.RunTo, _PAUSED, since=4, errors=_BREAKPOINT),
+    _session(
+        "trace", "POST", _S + "/trace", e.Trace, e.TraceRows,
+        group="execution", states=LIVE, errors=_DRIVE | _BREAKPOINT | {Code.EVALUATE_ERROR},
+        drives=True, since=4,
+    ),
+    _session(
+        "get-trace", "GET", _S + "/trace", e.GetTrace, e.TraceRows, group="execution", since=4,
+    ),
+)  # fmt: skip
+
+
+def _breakpoint(
+    name: str, verb: Verb, path: str, params: type[Params], result: type[Result], **more: object
+) -> Operation:
+    return _session(name, verb, _S + path, params, result, **{"group": "breakpoints", **more})
+
+
+_BREAKPOINT_ROWS: Final = (
+    _breakpoint(
+        "set-breakpoints", "POST", "/breakpoints", b.SetBreakpoints, b.BreakpointsSet,
+        errors=_BREAKPOINT | _IDEMPOTENT | _DEBUGGER,
+    ),
+    _breakpoint(
+        "list-breakpoints", "GET", "/breakpoints", b.ListBreakpoints, b.BreakpointList,
+    ),
+    _breakpoint(
+        "clear-breakpoints", "DELETE", "/breakpoints", SessionParams, Count, errors=_DEBUGGER,
+    ),
+    _breakpoint(
+        "get-breakpoint", "GET", "/breakpoints/{breakpoint_id}", b.OneBreakpoint, b.Breakpoint,
+        errors=_NO_BREAKPOINT,
+    ),
+    _breakpoint(
+        "patch-breakpoint", "PATCH", "/breakpoints/{breakpoint_id}", b.PatchBreakpoint,
+        b.Breakpoint, errors=_NO_BREAKPOINT | _BREAKPOINT | _DEBUGGER,
+    ),
+    _breakpoint(
+        "delete-breakpoint", "DELETE", "/breakpoints/{breakpoint_id}", b.OneBreakpoint, Deleted,
+        errors=_NO_BREAKPOINT | _DEBUGGER,
+    ),
+    _breakpoint(
+        "set-exception-breakpoints", "POST", "/exception-breakpoints", b.SetExceptionBreakpoints,
+        b.ExceptionBreakpoints, errors=_DEBUGGER, since=3,
+    ),
+    _breakpoint(
+        "get-exception-breakpoints", "GET", "/exception-breakpoints", SessionParams,
+        b.ExceptionBreakpoints, since=3,
+    ),
+    _breakpoint(
+        "clear-exception-breakpoints", "DELETE", "/exception-breakpoints", SessionParams,
+        b.ExceptionBreakpoints, errors=_DEBUGGER, since=3,
+    ),
+    _breakpoint(
+        "apply-profile", "POST", "/breakpoint-profiles/{name}/apply", b.ApplyProfile,
+        b.BreakpointsSet, errors=_BREAKPOINT | _DEBUGGER | {Code.PROFILE_NOT_FOUND}, since=3,
+    ),
+)  # fmt: skip
+
+
+def _inspect(
+    name: str, verb: Verb, path: str, params: type[Params], result: type[Result], **more: object
+) -> Operation:
+    fields: dict[str, object] = {"group": "inspection", "states": _PAUSED, "errors": _DEBUGGER}
+    return _session(name, verb, _S + path, params, result, **{**fields, **more})
+
+
+_INSPECTION_ROWS: Final = (
+    _inspect("threads", "GET", "/threads", i.Threads, i.ThreadList, states=LIVE),
+    _inspect(
+        "stacktrace", "GET", "/stacktrace", i.Stacktrace, i.Stack,
+        aliases=(_S + "/threads/{thread_id}/stacktrace",), states=LIVE,
+        errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
+    ),
+    _inspect(
+        "scopes", "GET", "/scopes", i.Scopes, i.ScopeList,
+        aliases=(_S + "/frames/{frame_id}/scopes",), errors=_DEBUGGER | _FRAME,
+    ),
+    _inspect(
+        "frame-variables", "GET", "/frames/{frame_id}/variables", i.FrameVariables,
+        i.VariableList, errors=_DEBUGGER | _FRAME,
+    ),
+    _inspect(
+        "variables", "GET", "/variables", i.Variables, i.VariableList,
+        aliases=(
+            _S + "/variables/{variables_reference}",
+            _S + "/scopes/{variables_reference}/variables",
+            _S + "/frames/{frame_id}/variables/{variables_reference}/children",
+        ),
+        errors=_DEBUGGER | {Code.VARIABLE_NOT_FOUND},
+    ),
+    _inspect(
+        "set-variable", "POST", "/variables/{variables_reference}/set", i.SetVariable,
+        i.VariableSet, errors=_DEBUGGER | {Code.VARIABLE_NOT_FOUND, Code.EVALUATE_ERROR}, since=4,
+    ),
+    _inspect(
+        "evaluate", "POST", "/evaluate", i.Evaluate, i.Evaluated,
+        errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR},
+    ),
+    _inspect(
+        "add-watch", "POST", "/watch", i.AddWatch, i.Watch, states=ANY, since=4,
+        errors=frozenset({Code.EVALUATE_ERROR}),
+    ),
+    _inspect("list-watches", "GET", "/watch", i.ListWatches, i.WatchList, states=ANY, since=4),
+    _inspect(
+        "delete-watches", "DELETE", "/watch", i.DeleteWatches, Count, states=ANY, since=4,
+        errors=frozenset({Code.WATCH_NOT_FOUND}),
+    ),
+    _inspect(
+        "completions", "POST", "/completions", i.Completions, i.CompletionList,
+        errors=_DEBUGGER | _FRAME, since=4,
+    ),
+    _inspect(
+        "hover", "POST", "/hover", i.Hover, i.Evaluated,
+        errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR}, since=4,
+    ),
+    _inspect(
+        "exception", "GET", "/exception", i.GetException, i.ExceptionReport,
+        errors=_DEBUGGER | {Code.THREAD_NOT_FOUND}, since=3,
+    ),
+    _inspect("modules", "GET", "/modules", i.Modules, i.ModuleList, states=LIVE, since=4),
+    _inspect(
+        "source", "GET", "/source", i.GetSource, i.SourceText, states=ANY,
+        scope="artifacts:read", errors=_DEBUGGER | _FRAME, since=4,
+    ),
+    _inspect("snapshot", "GET", "/snapshot", i.Snapshot, i.StopReport, since=4),
+    _inspect("history", "GET", "/history", i.History, i.HistoryPage, states=ANY, since=4),
+    _inspect("tasks", "GET", "/tasks", i.Tasks, i.TaskList, states=LIVE, since=4),
+)  # fmt: skip
+
+
+def _output(
+    name: str, verb: Verb, path: str, params: type[Params], result: type[Result], **more: object
+) -> Operation:
+    fields: dict[str, object] = {
+        "group": "output", "side": "supervisor", "scope": "artifacts:read",
+    }  # fmt: skip
+    return _session(name, verb, _S + path, params, result, **{**fields, **more})
+
+
+_OUTPUT_ROWS: Final = (
+    _output("output", "GET", "/output", o.GetOutput, o.OutputPage),
+    _output(
+        "clear-output", "DELETE", "/output", o.ClearOutput, o.OutputCleared,
+        side="worker", scope="sessions:write", since=5,
+    ),
+    _output(
+        "stream-output", "GET", "/output/stream", o.StreamOutput, o.StreamBytes,
+        kind="sse", since=9,
+    ),
+    _output(
+        "events", "GET", "/events", o.GetEvents, o.EventPage, scope="sessions:read",
+        errors=frozenset({Code.TOO_MANY_WAITERS}),
+    ),
+    _output("logs", "GET", "/logs", o.OpenStream, o.StreamBytes, kind="websocket", since=9),
+    _output(
+        "debug", "GET", "/debug", o.OpenStream, o.StreamBytes,
+        kind="websocket", scope="sessions:write", since=9,
+    ),
+    _output(
+        "tunnel", "GET", "/tunnel", o.OpenStream, o.StreamBytes,
+        kind="websocket", scope="sessions:write", since=9,
+    ),
+)  # fmt: skip
+
+
+def _table(*groups: tuple[Operation, ...]) -> dict[str, Operation]:
+    """The rows by name; refuses what would make two rows fight."""
+    table: dict[str, Operation] = {}
+    routes: set[tuple[str, str]] = set()
+    for row in (row for group in groups for row in group):
+        if row.name in table:
+            raise ValueError(f"two operations are called {row.name}")
+        if not row.params.__doc__:
+            raise ValueError(f"{row.params.__name__} has no words about itself")
+        for path in row.paths:
+            if (row.verb, path) in routes:
+                raise ValueError(f"two operations answer {row.verb} {path}")
+            routes.add((row.verb, path))
+            missing = set(path_variables(path)) - set(row.params.__struct_fields__)
+            if missing:
+                raise ValueError(f"{row.name}: {path} names {missing}, which params lacks")
+        table[row.name] = row
+    return table
+
+
+def path_variables(path: str) -> list[str]:
+    """`/a/{b}/{c}` → `["b", "c"]`."""
+    return [part[1:-1] for part in path.split("/") if part.startswith("{")]
+
+
+OPERATIONS: Final[Mapping[str, Operation]] = _table(
+    _SERVER_ROWS,
+    _SESSION_ROWS,
+    _PROGRAM_ROWS,
+    _EXECUTION_ROWS,
+    _BREAKPOINT_ROWS,
+    _INSPECTION_ROWS,
+    _OUTPUT_ROWS,
+)
+
+# Spoken between supervisor and worker only: never routed, always legal.
+END_SESSION: Final = "end-session"

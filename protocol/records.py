@@ -1,0 +1,131 @@
+"""The layout of a ring file: what the worker writes and the supervisor reads. Sans I/O.
+
+One writer, any number of readers, a fixed size. Positions are absolute: they grow for ever, and
+`position % capacity` is the place in the file. A record never crosses the end of the data area;
+what is left over there is filled by a PAD record, or is too small to hold a header and skipped.
+
+    header (HEADER bytes, one page): magic, capacity, epoch, tail, tail_entry, mark, head, next_entry
+    data   (capacity bytes): records, each `Record.LAYOUT` followed by meta and payload
+
+The writer moves `tail` *before* it overwrites old records and publishes `head` *after* the new one
+is complete. So a reader copies bytes first and looks at `tail` afterwards: what lies behind the
+tail by then may be torn and is thrown away. Every record has a checksum besides.
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct as Layout
+from typing import Final
+
+from msgspec import Struct
+
+MAGIC: Final = b"DRRING\x00\x01"
+HEADER: Final = 4096
+
+# Offsets of the header's fields; 8 bytes each, so that each is written in one store.
+AT_CAPACITY: Final = 8
+AT_EPOCH: Final = 16
+AT_TAIL: Final = 24
+AT_TAIL_ENTRY: Final = 32
+AT_MARK: Final = 40  # the writer's own number, published last of all
+AT_HEAD: Final = 48
+AT_NEXT_ENTRY: Final = 56
+
+PAD: Final = 255
+_LAYOUT: Final = Layout("<IIQQBBHI")
+RECORD: Final = _LAYOUT.size  # 32
+_HEADER_FIELDS: Final = Layout("<8sQQQQQQQ")
+
+
+class RingHeader(Struct):
+    capacity: int
+    epoch: int  # tells one ring from a later one under the same path
+    tail: int  # position of the oldest record
+    tail_entry: int  # number of its first entry
+    mark: int
+    head: int  # position where the next record will begin
+    next_entry: int  # number that its first entry will have
+
+
+class Record(Struct):
+    position: int
+    first_entry: int
+    entries: int
+    time_us: int
+    category: int
+    flags: int
+    meta: bytes
+    payload: bytes
+
+    @property
+    def end(self) -> int:
+        return self.position + RECORD + len(self.meta) + len(self.payload)
+
+
+class RingCorrupt(Exception):
+    """The bytes at this place are no record: torn, overwritten or damaged."""
+
+
+def pack_header(header: RingHeader) -> bytes:
+    return _HEADER_FIELDS.pack(
+        MAGIC,
+        header.capacity,
+        header.epoch,
+        header.tail,
+        header.tail_entry,
+        header.mark,
+        header.head,
+        header.next_entry,
+    ).ljust(HEADER, b"\0")
+
+
+def unpack_header(raw: bytes) -> RingHeader:
+    if len(raw) < _HEADER_FIELDS.size:
+        raise RingCorrupt("the header is cut short")
+    magic, *fields = _HEADER_FIELDS.unpack_from(raw)
+    if magic != MAGIC:
+        raise RingCorrupt("not a ring file")
+    return RingHeader(*fields)
+
+
+def pack_record(
+    first_entry: int,
+    entries: int,
+    time_us: int,
+    category: int,
+    payload: bytes,
+    meta: bytes = b"",
+    flags: int = 0,
+) -> bytes:
+    """`length | crc | first_entry | time | category | flags | meta length | entries`, then bytes."""
+    body = meta + payload
+    fixed = (len(body), 0, first_entry, time_us, category, flags, len(meta), entries)
+    crc = zlib.crc32(body, zlib.crc32(_LAYOUT.pack(*fixed)))
+    return b"".join((_LAYOUT.pack(fixed[0], crc, *fixed[2:]), body))
+
+
+def record_length(raw: bytes) -> int:
+    """How many bytes the record with this fixed part takes in all."""
+    return RECORD + int.from_bytes(raw[:4], "little")
+
+
+def unpack_record(raw: bytes, position: int) -> Record:
+    if len(raw) < RECORD:
+        raise RingCorrupt("a record is cut short")
+    length, crc, first_entry, time_us, category, flags, meta_length, entries = _LAYOUT.unpack_from(
+        raw
+    )
+    body = raw[RECORD : RECORD + length]
+    fixed = (length, 0, first_entry, time_us, category, flags, meta_length, entries)
+    if len(body) != length or zlib.crc32(body, zlib.crc32(_LAYOUT.pack(*fixed))) != crc:
+        raise RingCorrupt(f"the record at {position} does not match its checksum")
+    return Record(
+        position, first_entry, entries, time_us, category, flags, body[:meta_length],
+        body[meta_length:],
+    )  # fmt: skip
+
+
+def pad_record(room: int) -> bytes:
+    """Fills `room` bytes at the end of the data area; `room` is at least RECORD."""
+    return _LAYOUT.pack(room - RECORD, 0, 0, 0, PAD, 0, 0, 0)

@@ -1,0 +1,307 @@
+"""Sessions: parameters, results, and the public state that the worker keeps."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
+from debug_relay.protocol.fields import (
+    Env,
+    ExceptionStop,
+    Json,
+    Labels,
+    Limit,
+    Limits,
+    Location,
+    Offset,
+    Params,
+    Path,
+    Pid,
+    Result,
+    Seconds,
+    SessionId,
+    SessionParams,
+    Time,
+    TimeoutMinutes,
+)
+from debug_relay.protocol.state import State
+
+EndReason = Literal[
+    "target_exited", "terminated", "timeout", "limit", "detached", "target_lost", "crashed",
+    "shutdown",
+]  # fmt: skip
+StopReason = Literal["breakpoint", "step", "exception", "pause", "entry"]
+
+
+class CreateSession(Params, kw_only=True):
+    """Create a debug session; with `mode` also launch or attach, in one call."""
+
+    name: Annotated[str, Meta(max_length=255, description="Any name.")] | None = None
+    project_root: Path | None = None
+    python_path: Path | None = None
+    venv: Path | None = None
+    timeout_minutes: TimeoutMinutes | None = None
+    idle_timeout: Seconds | None = None
+    max_lifetime: Seconds | None = None
+    pause_budget: Seconds | None = None
+    labels: Labels = {}
+    limits: Limits | None = None
+    stop_on_entry: bool = False
+    stop_all: bool = True
+    just_my_code: bool = False
+    restore_breakpoints: bool = False
+    mode: Literal["launch", "attach"] | None = None
+    # mode launch
+    script: Path | None = None
+    module: Annotated[str, Meta(min_length=1, max_length=512)] | None = None
+    code: Annotated[str, Meta(min_length=1, max_length=1_000_000)] | None = None
+    args: list[str] = []
+    cwd: Path | None = None
+    env: Env = {}
+    stop_on_exception: ExceptionStop | None = None
+    python_args: list[str] = []
+    # mode attach
+    pid: Pid | None = None
+    host: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
+    wait: Annotated[float, Meta(ge=0, le=300)] | None = None
+
+
+class ListSessions(Params, kw_only=True):
+    """List sessions, newest first."""
+
+    status: State | None = None
+    label: (
+        Annotated[
+            str, Meta(pattern=r"^[^=]+=.*$", description="`key=value`", examples=["team=search"])
+        ]
+        | None
+    ) = None
+    offset: Offset = 0
+    limit: Limit = 100
+
+
+class PatchSession(SessionParams, kw_only=True):
+    """Change what may be changed while the session lives."""
+
+    name: Annotated[str, Meta(max_length=255)] | UnsetType = UNSET
+    timeout_minutes: TimeoutMinutes | UnsetType = UNSET
+    idle_timeout: Seconds | UnsetType = UNSET
+    max_lifetime: Seconds | UnsetType = UNSET
+    pause_budget: Seconds | UnsetType = UNSET
+    labels: Labels | UnsetType = UNSET
+    limits: Limits | UnsetType = UNSET
+    breakpoints_suspended: bool | UnsetType = UNSET
+
+
+class DeleteSession(SessionParams, kw_only=True):
+    """End a session. A launched program ends with it; an attached one runs on."""
+
+    force: bool = False
+    terminate_debuggee: bool | None = None
+
+
+class TakeLease(SessionParams, kw_only=True):
+    """Become the one caller who drives this session."""
+
+    holder: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    ttl: Annotated[float, Meta(gt=0, le=86400)] = 60
+    take_over: bool = False
+
+
+class Lease(Result, kw_only=True):
+    holder: str | None
+    expires_at: Time | None
+
+
+class ImportSession(Params, kw_only=True):
+    """Create a session from the `data` of an export."""
+
+    name: str | None = None
+    config: Json = None
+    program: Json = None
+    breakpoints: list[Json] = []
+    exception_breakpoints: Json = None
+    watches: list[Json] = []
+    version: str | None = None
+
+
+class Export(Result, kw_only=True):
+    """All of a session that is not its state."""
+
+    name: str
+    config: Json
+    program: Json
+    breakpoints: list[Json]
+    exception_breakpoints: Json
+    watches: list[Json]
+    version: str
+
+
+class SessionConfig(Result, kw_only=True):
+    """How the session was created."""
+
+    project_root: str | None = None
+    python_path: str | None = None
+    stop_on_entry: bool = False
+    stop_all: bool = True
+    just_my_code: bool = False
+    timeout_minutes: float = 60
+    max_lifetime: float = 14400
+    pause_budget: float = 300
+    labels: dict[str, str] = {}
+
+
+class Program(Result, kw_only=True):
+    """What is being debugged."""
+
+    script: str | None = None
+    module: str | None = None
+    args: list[str] = []
+    cwd: str | None = None
+    env: dict[str, str | None] = {}
+    python_path: str | None = None
+    python_version: str | None = None
+    pid: int | None = None
+    attached: bool = False
+    host: str | None = None
+    port: int | None = None
+
+
+class ExceptionInfo(Result, kw_only=True):
+    """The exception at which the program is stopped."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+
+
+class SessionState(Result, kw_only=True):
+    """Everything public about one session."""
+
+    session_id: str
+    name: str
+    status: State
+    stop_reason: StopReason | None = None
+    stop_id: int = 0
+    created_at: Time
+    expires_at: Time | None = None
+    config: SessionConfig
+    program: Program | None = None
+    current_location: Location | None = None
+    stopped_thread_id: int | None = None
+    stopped_threads: list[int] = []
+    breakpoint_count: int = 0
+    exception: ExceptionInfo | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    end_reason: EndReason | None = None
+    waiting_for_input: bool = False
+    prompt: str | None = None
+    warning: str | None = None
+    held_seconds: float = 0
+    breakpoints_suspended: bool = False
+    created_by: str | None = None
+    restored: bool = False
+    previous_status: State | None = None
+    worker_unresponsive: bool = False
+
+
+class SessionStatus(Result, kw_only=True):
+    """The few fields that a poller needs."""
+
+    session_id: str
+    status: State
+    stop_reason: StopReason | None
+    stop_id: int
+    current_location: Location | None
+    stopped_thread_id: int | None
+    stopped_threads: list[int]
+    exit_code: int | None
+    signal: str | None
+    end_reason: EndReason | None
+    waiting_for_input: bool
+    prompt: str | None
+    warning: str | None
+    expires_at: Time | None
+    held_seconds: float
+    worker_unresponsive: bool
+
+
+class SessionItem(Result, kw_only=True):
+    """A session in a list."""
+
+    session_id: str
+    name: str
+    status: State
+    stop_reason: StopReason | None
+    created_at: Time
+    expires_at: Time | None
+    program: str | None
+    labels: dict[str, str]
+    created_by: str | None
+
+
+class SessionList(Result, kw_only=True):
+    items: list[SessionItem]
+    total: int
+    offset: int
+    limit: int
+    has_more: bool
+
+
+class SessionDeleted(Result, kw_only=True):
+    session_id: str
+    final_status: State
+    exit_code: int | None
+    runtime_seconds: float
+    deleted: bool = True
+
+
+class Pong(Result, kw_only=True):
+    """The session was touched."""
+
+    session_id: str
+    status: State
+    expires_at: Time | None
+    warning: str | None = None
+
+
+class Resources(Result, kw_only=True):
+    """What the session's process tree uses."""
+
+    cpu_seconds: float
+    memory_bytes: int
+    processes: list[Json]
+    limits: Json
+
+
+class EndSession(SessionParams, kw_only=True):
+    """Between supervisor and worker only: end the session and then yourself."""
+
+    terminate_debuggee: bool | None = None
+    force: bool = False
+    reason: EndReason = "terminated"
+
+
+class WorkerParams(Params, kw_only=True):
+    """What a worker is born with: one JSON document on an inherited descriptor."""
+
+    session_id: SessionId
+    session_dir: str  # rings, socket, identity: the run directory's
+    record_dir: str  # what survives a reboot: the data directory's
+    name: str
+    created_at: Time
+    created_by: str | None
+    config: SessionConfig
+    limits: Limits
+    debugpy_dir: str
+    output_max_bytes: int
+    events_max: int
+    request_timeout: float
+    launch_timeout: float
+    evaluate_timeout: float
+    orphan_timeout: float
+    idle_timeout: float
+    environment: dict[str, str] = {}

@@ -1,0 +1,17 @@
+"""The numbers by which the parts of the relay recognise each other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+VERSION: Final = "0.1.0"
+API_VERSION: Final = "v1"
+API_PREFIX: Final = "/api/v1"
+
+# The framing between supervisor and worker. A new supervisor adopts workers of the version before.
+WIRE: Final = 1
+WIRE_ACCEPTED: Final = frozenset({1})
+
+# Requests with larger bodies are refused; frames are bounded so that a broken peer cannot fill memory.
+MAX_BODY_BYTES: Final = 10 * 1024 * 1024
+MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
