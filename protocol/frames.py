@@ -92,7 +92,7 @@ _HEADS: Final[dict[Kind, msgspec.msgpack.Decoder[Head] | None]] = {
     Kind.TOUCH: None,
     Kind.CANCEL: None,
     Kind.PING: None,
-}  # type: ignore[assignment]  # Decoder is invariant
+}
 _encode_head: Final = msgspec.msgpack.Encoder().encode
 
 

@@ -4,8 +4,8 @@ One writer, any number of readers, a fixed size. Positions are absolute: they gr
 `position % capacity` is the place in the file. A record never crosses the end of the data area;
 what is left over there is filled by a PAD record, or is too small to hold a header and skipped.
 
-    header (HEADER bytes, one page): magic, capacity, epoch, tail, tail_entry, mark, head, next_entry
-    data   (capacity bytes): records, each `Record.LAYOUT` followed by meta and payload
+    header (HEADER bytes, one page): magic, then the fields of `RingHeader`
+    data   (capacity bytes): records, each a fixed part followed by meta and payload
 
 The writer moves `tail` *before* it overwrites old records and publishes `head` *after* the new one
 is complete. So a reader copies bytes first and looks at `tail` afterwards: what lies behind the
@@ -98,7 +98,7 @@ def pack_record(
     meta: bytes = b"",
     flags: int = 0,
 ) -> bytes:
-    """`length | crc | first_entry | time | category | flags | meta length | entries`, then bytes."""
+    """The bytes of one record; `pad_record` shows the order of the fixed part by example."""
     body = meta + payload
     fixed = (len(body), 0, first_entry, time_us, category, flags, len(meta), entries)
     crc = zlib.crc32(body, zlib.crc32(_LAYOUT.pack(*fixed)))

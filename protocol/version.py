@@ -12,6 +12,6 @@ API_PREFIX: Final = "/api/v1"
 WIRE: Final = 1
 WIRE_ACCEPTED: Final = frozenset({1})
 
-# Requests with larger bodies are refused; frames are bounded so that a broken peer cannot fill memory.
+# Larger bodies are refused; frames are bounded so that a broken peer cannot fill memory.
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
