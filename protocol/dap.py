@@ -154,13 +154,13 @@ class Authorization(Struct, rename="camel"):
     client_access_token: str | None = None
 
 
-class ProcessInfo(Struct):
+class ProcessInfo(Struct, frozen=True):
     pid: int = 0
     ppid: int = 0
     executable: str | None = None
 
 
-class PythonInfo(Struct):
+class PythonInfo(Struct, frozen=True):
     version: str = ""
 
 
@@ -188,14 +188,14 @@ def decode_message(body: bytes) -> Message:
     """One message; lone surrogates, which a program can put into any text, are shown escaped."""
     try:
         return _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         try:
             loose = json.loads(body)
         except (ValueError, RecursionError):
             raise DapError(f"not a message: {error}") from None
     try:
         return _decode(_encode(_without_surrogates(loose)))
-    except (msgspec.DecodeError, ValueError, TypeError) as error:
+    except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
         raise DapError(f"not a message: {error}") from None
 
 
@@ -232,7 +232,9 @@ class Decoder:
     def _length(head: bytes) -> int:
         for line in head.split(b"\r\n"):
             name, _, value = line.partition(b":")
-            if name.strip().lower() == b"content-length" and value.strip().isdigit():
+            value = value.strip()
+            # Few digits: int() refuses thousands of them with an error of its own.
+            if name.strip().lower() == b"content-length" and value.isdigit() and len(value) < 20:
                 length = int(value)
                 if length <= MAX_MESSAGE_BYTES:
                     return length

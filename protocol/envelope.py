@@ -23,6 +23,8 @@ def timestamp_of(seconds: float) -> str:
 
 
 def _meta(request_id: str) -> bytes:
+    # It may come from a header, whose bytes need not be UTF-8.
+    request_id = request_id.encode("utf-8", "backslashreplace").decode()
     return b'{"request_id":%b,"timestamp":"%b"}' % (
         encode_json(request_id),
         timestamp().encode("ascii"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, get_args
 
 from msgspec import Meta
 
@@ -95,3 +96,18 @@ class OpenStream(SessionParams, kw_only=True):
     """Upgrade to a WebSocket."""
 
     cursor: Cursor | None = None
+
+
+# What a ring's records carry as their category: of output, and of events by type. New names go to
+# the end of the Literal: a new supervisor reads the rings of older workers.
+CATEGORY_NUMBERS: Final[Mapping[str, int]] = {name: n for n, name in enumerate(get_args(Category))}
+EVENT_NUMBERS: Final[Mapping[str, int]] = {name: n for n, name in enumerate(get_args(EventType))}
+
+
+def seq_meta(seq: int) -> bytes:
+    """The meta of an event's record: its seq, so that merging two rings need not decode bodies."""
+    return seq.to_bytes(8, "little")
+
+
+def seq_of(meta: bytes) -> int:
+    return int.from_bytes(meta, "little")

@@ -1,5 +1,7 @@
 """The layout of a ring file: what the worker writes and the supervisor reads. Sans I/O.
 
+Also a reader's place in one, which callers carry as an opaque cursor.
+
 One writer, any number of readers, a fixed size. Positions are absolute: they grow for ever, and
 `position % capacity` is the place in the file. A record never crosses the end of the data area;
 what is left over there is filled by a PAD record, or is too small to hold a header and skipped.
@@ -9,16 +11,22 @@ what is left over there is filled by a PAD record, or is too small to hold a hea
 
 The writer moves `tail` *before* it overwrites old records and publishes `head` *after* the new one
 is complete. So a reader copies bytes first and looks at `tail` afterwards: what lies behind the
-tail by then may be torn and is thrown away. Every record has a checksum besides.
+tail by then may be torn and is thrown away. Every record but a PAD, which is known by reaching the
+end of the data area exactly, has a checksum besides.
+
+Only `tail` and `head` can be trusted together. `tail_entry` and `next_entry` are stores of their
+own: a reader may see them a record ahead, and counts what it missed by the records' own numbers.
 """
 
 from __future__ import annotations
 
+import base64
 import zlib
 from struct import Struct as Layout
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
 MAGIC: Final = b"DRRING\x00\x01"
 HEADER: Final = 4096
@@ -67,6 +75,31 @@ class RingCorrupt(Exception):
     """The bytes at this place are no record: torn, overwritten or damaged."""
 
 
+_Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class Place(Struct, array_like=True, frozen=True):
+    """Where a reader goes on in one ring."""
+
+    epoch: _Number = 0
+    position: _Number = 0
+    entry: _Number = 0  # number of the entry that it waits for
+    offset: _Number = 0  # byte of the record's payload where that entry begins
+
+
+def pack_cursor(*places: Place) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(places)).decode("ascii").rstrip("=")
+
+
+def unpack_cursor(cursor: str, count: int) -> tuple[Place, ...]:
+    """The places in a cursor; ValueError if it is none with `count` places."""
+    raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True)
+    places = msgspec.json.decode(raw, type=tuple[Place, ...])
+    if len(places) != count:
+        raise ValueError(f"{len(places)} places instead of {count}")
+    return places
+
+
 def pack_header(header: RingHeader) -> bytes:
     return _HEADER_FIELDS.pack(
         MAGIC,
@@ -108,6 +141,12 @@ def pack_record(
 def record_length(raw: bytes) -> int:
     """How many bytes the record with this fixed part takes in all."""
     return RECORD + int.from_bytes(raw[:4], "little")
+
+
+def outline(raw: bytes, at: int) -> tuple[int, int, int, int]:
+    """Of the fixed part that begins at `at`: length in all, category, first entry, entries."""
+    length, _, first_entry, _, category, _, _, entries = _LAYOUT.unpack_from(raw, at)
+    return RECORD + length, category, first_entry, entries
 
 
 def unpack_record(raw: bytes, position: int) -> Record:

@@ -304,4 +304,4 @@ class WorkerParams(Params, kw_only=True):
     evaluate_timeout: float
     orphan_timeout: float
     idle_timeout: float
-    environment: dict[str, str] = {}
+    python_default: str | None = None

@@ -7,6 +7,7 @@ so that the answer lists all that is wrong and not just the first.
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
@@ -143,6 +144,7 @@ def _plain_types(hint: Any) -> set[Any]:
     return {hint} if isinstance(hint, type) else set()
 
 
+@functools.cache
 def _hints(params: type[msgspec.Struct]) -> dict[str, Any]:
     return get_type_hints(params, include_extras=True)
 
@@ -152,15 +154,16 @@ def _problems(kind: Any, value: Any, at: str, whole: bool) -> list[Problem]:
     struct = _struct_of(kind)
     if struct is not None and isinstance(value, Mapping):
         return _struct_problems(struct, value, at, whole)
-    element = _element_of(kind)
-    if element is not None and isinstance(value, list):
-        found = [
-            problem
-            for index, item in enumerate(value)
-            for problem in _problems(element, item, f"{at}[{index}]", True)
-        ]
-        if found:
-            return found
+    parts: list[tuple[str, Any, Any]] = []
+    if isinstance(value, list) and (element := _inside(kind, list)) is not None:
+        parts = [(f"{at}[{index}]", element, item) for index, item in enumerate(value)]
+    elif isinstance(value, Mapping) and (element := _inside(kind, dict)) is not None:
+        parts = [(f"{at}.{key}", element, item) for key, item in value.items()]
+    found = [
+        problem for where, part, item in parts for problem in _problems(part, item, where, True)
+    ]
+    if found:
+        return found
     try:
         msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
@@ -204,22 +207,25 @@ def _problem(text: str, at: str, value: Any) -> Problem:
 
 
 def _struct_of(kind: Any) -> type[msgspec.Struct] | None:
-    for plain in _plain_types(kind) if _element_of(kind) is None else ():
+    collection = _inside(kind, list) is not None or _inside(kind, dict) is not None
+    for plain in () if collection else _plain_types(kind):
         if issubclass(plain, msgspec.Struct):
             return plain  # type: ignore[no-any-return]
     return None
 
 
-def _element_of(kind: Any) -> Any:
-    """`X` of `list[X]`, through Annotated and unions."""
+def _inside(kind: Any, collection: type) -> Any:
+    """`X` of `list[X]` or of `dict[str, X]`, through Annotated and unions."""
     origin = get_origin(kind)
-    if origin is list:
-        return get_args(kind)[0]
+    if origin is collection:
+        return get_args(kind)[-1]
+    if origin in (list, dict):
+        return None
     if origin is not None:
         for part in get_args(kind):
-            element = _element_of(part)
-            if element is not None:
-                return element
+            inside = _inside(part, collection)
+            if inside is not None:
+                return inside
     return None
 
 

@@ -15,3 +15,6 @@ WIRE_ACCEPTED: Final = frozenset({1})
 # Larger bodies are refused; frames are bounded so that a broken peer cannot fill memory.
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
+
+# In the environment of every launched program: by it a session's processes are found again.
+MARK: Final = "DEBUG_RELAY_SESSION"

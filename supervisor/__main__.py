@@ -1,0 +1,10 @@
+"""`python -m debug_relay.supervisor` is `debug-relay`."""
+
+from __future__ import annotations
+
+import sys
+
+from debug_relay.supervisor.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""The relay as a process: puts the parts together, starts, and stops in order.
+
+`serve` is all that the command line needs. One start line goes to stdout when connections are
+accepted; everything else is log, on stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import importlib.metadata
+import importlib.util
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.version import API_PREFIX, VERSION
+from debug_relay.supervisor import log as logs
+from debug_relay.supervisor import peer, sweep
+from debug_relay.supervisor.config import Loaded
+from debug_relay.supervisor.guard import Guard
+from debug_relay.supervisor.handlers import Handlers, Relay
+from debug_relay.supervisor.http import Front
+from debug_relay.supervisor.listener import Listener
+from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.registry import Registry
+from debug_relay.supervisor.router import Router
+from debug_relay.supervisor.store import Places, StoreError, port_holder
+
+_log: Final = Log(__name__)
+_REQUESTS_SECONDS: Final = 2.0
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
+
+
+def serve(loaded: Loaded) -> int:
+    """Runs until it is told to stop; the exit code."""
+    settings = loaded.settings
+    _refuse_open_address(settings.server.host)
+    run_dir = settings.server.run_dir
+    places = Places.open(Path(settings.server.data_dir), Path(run_dir) if run_dir else None)
+    places.lock()
+    output = logs.start(settings.log.level, settings.log.format, places.log_file)
+    try:
+        for warning in loaded.warnings:
+            _log.warning("config.passed_over", reason=warning)
+        return asyncio.run(_Relay(loaded, places).run())
+    finally:
+        output.close()
+        places.unlock()
+
+
+def _refuse_open_address(host: str) -> None:
+    if host.lower() not in _LOOPBACK:
+        raise StoreError(
+            f"The relay does not listen on {host}: whoever reaches it runs code as this user.",
+            "Listen on 127.0.0.1 and come in by an SSH tunnel.",
+        )
+
+
+class _Relay:
+    def __init__(self, loaded: Loaded, places: Places) -> None:
+        self._settings = loaded.settings
+        self._places = places
+        self._stopping = asyncio.Event()
+        self._keep_sessions = False
+        sweep.become_subreaper()
+
+    async def run(self) -> int:
+        server = self._settings.server
+        guard = Guard(
+            port=server.port,
+            allowed_hosts=server.allow_hosts,
+            allowed_uids=server.allow_uids,
+            allow_other_users=server.allow_other_users,
+            own_uid=os.getuid(),
+            check_peers=peer.available(),
+        )
+        debugpy_dir, debugpy_version = _debugpy()
+        registry = Registry(self._settings, self._places, debugpy_dir)
+        relay = Relay("", time.monotonic(), debugpy_version, self.stop)
+        front = Front(
+            guard,
+            Router(OPERATIONS, API_PREFIX),
+            registry,
+            Handlers(registry, relay),
+            str(self._places.log_file),
+        )
+        listener = Listener(front, guard)
+        # Who calls right after a restart finds the sessions that it knows.
+        await registry.adopt()
+        try:
+            port = await self._listen(listener)
+            relay.url = f"http://{_shown_host(server.host)}:{port}{API_PREFIX}"
+            self._places.write_relay_json(relay.url)
+            self._listen_to_signals()
+            print(f"debug-relay listening on {relay.url} (pid {os.getpid()})", flush=True)
+            _log.info("relay.started", url=relay.url, pid=os.getpid(), version=VERSION)
+            await self._stopping.wait()
+            _log.info("relay.stopping", keep_sessions=self._keep_sessions)
+            registry.draining = True
+        finally:
+            # Long-polls end with their sessions: those first, then the connections.
+            await registry.close(self._keep_sessions or not self._stopping.is_set())
+            await listener.stop(_REQUESTS_SECONDS)
+            self._places.remove_relay_json()
+        _log.info("relay.stopped")
+        return 0
+
+    async def _listen(self, listener: Listener) -> int:
+        server = self._settings.server
+        try:
+            port = await listener.start_tcp(server.host, server.port)
+            if server.socket is not None:
+                await listener.start_unix(server.socket)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and server.port:
+                holder = port_holder(server.host, server.port) or "another process"
+                raise StoreError(
+                    f"Port {server.port} on {server.host} is in use by {holder}.",
+                    "Stop that one, or choose another with --port (0 picks a free one).",
+                ) from error
+            raise StoreError(
+                f"Cannot listen on {server.host}:{server.port}: {error.strerror or error}.",
+                "Choose another --host or --port.",
+            ) from error
+        return port
+
+    def stop(self, keep_sessions: bool) -> None:
+        self._keep_sessions = keep_sessions
+        # After this turn of the loop: the reply that says so is written before.
+        asyncio.get_running_loop().call_later(0.05, self._stopping.set)
+
+    def _listen_to_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled, number)
+        # The terminal may go: the relay does not go with it.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if self._stopping.is_set():
+            _log.warning("relay.stopped_at_once", signal=number.name)
+            self._places.remove_relay_json()
+            os._exit(1)  # asked twice: workers notice and end by themselves
+        self._stopping.set()
+
+
+def _shown_host(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _debugpy() -> tuple[str, str | None]:
+    found = importlib.util.find_spec("debugpy")
+    if found is None or not found.submodule_search_locations:
+        return "", None
+    try:
+        version = importlib.metadata.version("debugpy")
+    except importlib.metadata.PackageNotFoundError:
+        version = "unknown"
+    return str(found.submodule_search_locations[0]), version

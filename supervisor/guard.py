@@ -1,0 +1,171 @@
+"""Who may come in: the connection's uid, the request's Host and Origin, the caller's name.
+
+One outermost layer for every verb, route and upgrade. Works on plain values: it knows neither
+the HTTP library nor any operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.frames import Caller
+from debug_relay.protocol.operations import SCOPES
+from debug_relay.supervisor.peer import AnySocket, peer_uid
+
+UNKNOWN_UID: Final = -1
+MAX_AGENT_CHARACTERS: Final = 100
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_HTTP_PORT: Final = 80
+_SHOWN: Final = 200  # of what a stranger sent
+
+# Raises UNAUTHENTICATED; is given the Authorization header.
+TokenCheck = Callable[[str | None], None]
+
+
+class Admission(NamedTuple):
+    uid: int  # UNKNOWN_UID where the kernel names none
+    refusal: str | None = None
+
+
+class Guard:
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        allowed_hosts: Iterable[str] = (),
+        allowed_uids: Iterable[int] = (),
+        allow_other_users: bool = False,
+        own_uid: int,
+        check_peers: bool = True,
+        tokens: TokenCheck | None = None,
+    ) -> None:
+        self._configured = tuple(_bracketed(name.strip().lower()) for name in allowed_hosts)
+        self._uids = frozenset((own_uid, 0, *allowed_uids))
+        self._own_uid = own_uid
+        self._anyone = allow_other_users or not check_peers
+        self._tokens = tokens
+        self.serve_on(port)
+
+    def serve_on(self, port: int) -> None:
+        """The TCP port is known only once it is bound; 0 means that there is none."""
+        self._port = port
+        self._hosts, self._origins = self._own_addresses()
+        # A name without a port is good with any: it stands for a tunnel or a proxy whose port is
+        # its own affair. That is safe for Host, which guards against foreign *names* that resolve
+        # to us; an Origin on another port is another program, so origins stay exact.
+        self._any_port = frozenset(name for name in self._configured if not _port_of(name))
+
+    def _own_addresses(self) -> tuple[frozenset[str], frozenset[str]]:
+        hosts = {name for name in self._configured if _port_of(name)}
+        if self._port:
+            for name in (*_LOOPBACK, *(n for n in self._configured if not _port_of(n))):
+                hosts.add(f"{name}:{self._port}")
+                if self._port == _HTTP_PORT:
+                    hosts.add(name)
+        return frozenset(hosts), frozenset(f"http://{host}" for host in hosts)
+
+    @property
+    def address(self) -> str:
+        """Where this relay can be called: what every suggestion names."""
+        return f"http://{_LOOPBACK[0]}:{self._port}" if self._port else f"http://{_LOOPBACK[1]}"
+
+    def connection(self, sock: AnySocket) -> Admission:
+        uid = peer_uid(sock)
+        if self._anyone:
+            return Admission(UNKNOWN_UID if uid is None else uid)
+        if uid is None:
+            return Admission(UNKNOWN_UID, "no process holds the other end")
+        if uid not in self._uids:
+            return Admission(uid, f"not uid {self._own_uid}, root or in [server] allow_uids")
+        return Admission(uid)
+
+    def request(
+        self,
+        host_headers: list[str],
+        origin_headers: list[str],
+        sec_fetch_site: str | None,
+        authorization: str | None,
+        *,
+        over_unix: bool = False,
+    ) -> None:
+        """Over a Unix socket any one Host will do: no name resolves to a file."""
+        self._check_host(host_headers, over_unix)
+        self._check_origin(origin_headers, sec_fetch_site)
+        if self._tokens is not None:
+            self._tokens(authorization)
+
+    def caller(self, uid: int, x_agent: str | None) -> Caller:
+        if not x_agent:
+            return Caller(f"uid:{uid}" if uid != UNKNOWN_UID else "unknown", uid, SCOPES)
+        if len(x_agent) > MAX_AGENT_CHARACTERS or not x_agent.isprintable():
+            problem = f"must be at most {MAX_AGENT_CHARACTERS} printable characters"
+            raise RelayError(
+                Code.INVALID_PARAMETER,
+                f"The header X-Agent {problem}; it has {len(x_agent)}.",
+                "Send a short name, for example X-Agent: reviewer-1, or leave the header out.",
+                errors=[{"field": "X-Agent", "message": problem, "value": _shown(x_agent)}],
+            )
+        return Caller(x_agent, uid, SCOPES)
+
+    def _check_host(self, headers: list[str], over_unix: bool) -> None:
+        if len(headers) != 1 or not headers[0]:
+            found = "no Host header" if not any(headers) else f"{len(headers)} Host headers"
+            raise RelayError(
+                Code.FORBIDDEN_HOST,
+                f"The request has {found}; exactly one is needed.",
+                f"Call the relay at {self.address} and let the client set Host.",
+                host=[_shown(header) for header in headers[:5]],
+            )
+        if over_unix or self._is_ours(headers[0].lower()):
+            return
+        host = _shown(headers[0])
+        raise RelayError(
+            Code.FORBIDDEN_HOST,
+            f"The Host header names {host}, which is no address of this relay.",
+            f"Call the relay at {self.address}, or list the name in [server] allow_hosts.",
+            host=host,
+            allowed=sorted(self._hosts | self._any_port),
+        )
+
+    def _is_ours(self, host: str) -> bool:
+        # Text against text: nothing is resolved or normalised, so no odd spelling of a loopback
+        # address gets in.
+        if host in self._hosts or host in self._any_port:
+            return True
+        port = _port_of(host)
+        return bool(port) and host[: -len(port) - 1] in self._any_port
+
+    def _check_origin(self, headers: list[str], sec_fetch_site: str | None) -> None:
+        if headers and (len(headers) > 1 or headers[0].lower() not in self._origins):
+            origin = ", ".join(_shown(header) for header in headers[:5])
+            self._refuse_page(f"The request comes from a web page of {origin}.", origin=origin)
+        site = (sec_fetch_site or "none").strip().lower()
+        if site not in ("none", "same-origin"):
+            site = _shown(site)
+            self._refuse_page(f"The request comes from a {site} web page.", sec_fetch_site=site)
+
+    def _refuse_page(self, message: str, **details: str) -> None:
+        raise RelayError(
+            Code.FORBIDDEN_ORIGIN,
+            f"{message} Web pages may not drive the relay.",
+            f"Call {self.address} from a program, without Origin and Sec-Fetch-Site headers.",
+            **details,
+        )
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _port_of(host: str) -> str:
+    """The digits behind the last colon, none inside brackets: `[::1]` has no port."""
+    name, colon, port = host.rpartition(":")
+    is_port = colon and name and 0 < len(port) <= 5 and port.isascii() and port.isdigit()
+    return port if is_port else ""
+
+
+def _bracketed(name: str) -> str:
+    """An IPv6 address stands in brackets in a Host header, whoever configures it or not."""
+    return f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name

@@ -1,0 +1,238 @@
+"""One handler per operation that the supervisor answers itself, by the operation's name.
+
+From its mirrors, from the rings on disk, or about the relay as a whole: nothing here waits for a
+worker, except to create one or to end one.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from msgspec import Struct
+
+from debug_relay.protocol import output as o
+from debug_relay.protocol import schema
+from debug_relay.protocol import server as sv
+from debug_relay.protocol import sessions as s
+from debug_relay.protocol.envelope import encode_json
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.fields import Empty, SessionParams
+from debug_relay.protocol.frames import Caller
+from debug_relay.protocol.operations import OPERATIONS, Operation
+from debug_relay.protocol.version import API_PREFIX, API_VERSION, VERSION
+from debug_relay.supervisor.registry import Registry
+from debug_relay.supervisor.session import Session
+
+_MAX_WAITERS: Final = 2000
+_MAX_WAITERS_A_SESSION: Final = 200
+
+Handler = Callable[[Any, Caller], Awaitable[Struct]]
+
+
+class Document(Struct):
+    """A reply without the envelope."""
+
+    body: bytes
+    content_type: str
+    is_json: bool = False
+
+
+class Relay(Struct):
+    """What handlers must know of the relay as a whole."""
+
+    url: str
+    started: float  # monotonic
+    debugpy_version: str | None
+    stop: Callable[[bool], None]
+
+
+class Handlers:
+    def __init__(self, registry: Registry, relay: Relay) -> None:
+        self._registry = registry
+        self._relay = relay
+        self._openapi: bytes | None = None
+        self._waiting: dict[str, int] = {}
+        self._table: dict[str, Handler] = {
+            "health": self._health,
+            "info": self._info,
+            "shutdown": self._shutdown,
+            "openapi": self._document,
+            "create-session": self._create,
+            "list-sessions": self._list,
+            "get-session": self._get,
+            "session-status": self._status,
+            "delete-session": self._delete,
+            "output": self._output,
+            "events": self._events,
+        }
+        wanted = {
+            row.name for row in OPERATIONS.values() if row.side == "supervisor" and row.implemented
+        }
+        if wanted != self._table.keys():
+            differ = sorted(wanted ^ self._table.keys())
+            raise RuntimeError(f"operations and handlers differ: {differ}")
+
+    def of(self, operation: Operation) -> Handler | None:
+        """None when the worker answers it."""
+        return self._table.get(operation.name)
+
+    def _session(self, params: SessionParams) -> Session:
+        session = self._registry.get(params.session_id)
+        session.touch()
+        return session
+
+    # -- the relay
+
+    async def _health(self, params: Empty, caller: Caller) -> Struct:
+        warnings = []
+        if not self._registry.places.holds_lock():
+            warnings.append("the data directory's lock was lost: another relay may use it")
+        if self._relay.debugpy_version is None:
+            warnings.append("debugpy is not installed: no program can be debugged")
+        return sv.Health(
+            status="healthy",
+            version=VERSION,
+            uptime_seconds=round(time.monotonic() - self._relay.started, 3),
+            active_sessions=len(self._registry.counted()),
+            debugpy_available=self._relay.debugpy_version is not None,
+            warnings=warnings,
+        )
+
+    async def _info(self, params: Empty, caller: Caller) -> Struct:
+        return sv.Info(
+            name="OpenCode Debug Relay Server",
+            version=VERSION,
+            api_version=API_VERSION,
+            python_version=platform.python_version(),
+            debugpy_version=self._relay.debugpy_version,
+            capabilities={
+                "supports_conditional_breakpoints": True,
+                "supports_hit_conditional_breakpoints": True,
+                "supports_log_points": False,
+                "supports_exception_breakpoints": False,
+                "supports_function_breakpoints": False,
+                "supports_evaluate": True,
+                "supports_set_variable": OPERATIONS["set-variable"].implemented,
+                "supports_restart": OPERATIONS["restart"].implemented,
+                "supports_attach": OPERATIONS["attach"].implemented,
+                "max_sessions": self._registry.settings.sessions.max_sessions,
+            },
+            endpoints=[API_PREFIX + row.path for row in OPERATIONS.values() if row.implemented],
+        )
+
+    async def _shutdown(self, params: sv.Shutdown, caller: Caller) -> Struct:
+        self._relay.stop(params.keep_sessions)
+        return sv.ShuttingDown(
+            stopping=True,
+            keep_sessions=params.keep_sessions,
+            sessions=len(self._registry.counted()),
+        )
+
+    async def _document(self, params: Empty, caller: Caller) -> Struct:
+        if self._openapi is None:
+            self._openapi = encode_json(schema.openapi(VERSION, self._relay.url))
+        return Document(self._openapi, "application/json; charset=utf-8", is_json=True)
+
+    # -- sessions
+
+    async def _create(self, params: s.CreateSession, caller: Caller) -> Struct:
+        if params.mode is not None:
+            raise RelayError(
+                Code.NOT_IMPLEMENTED,
+                "POST /sessions with mode is not there yet in this version",
+                f"Create the session, then call POST {API_PREFIX}/sessions/ID/launch.",
+                field="mode",
+            )
+        session = await self._registry.create(params, caller)
+        return session.present()
+
+    async def _list(self, params: s.ListSessions, caller: Caller) -> Struct:
+        shown = [session.present() for session in reversed(self._registry.sessions.values())]
+        shown = [one for one in shown if params.status in (None, one.status)]
+        if params.label is not None:
+            key, _, value = params.label.partition("=")
+            shown = [one for one in shown if one.config.labels.get(key) == value]
+        page = shown[params.offset : params.offset + params.limit]
+        return s.SessionList(
+            items=[_item(one) for one in page],
+            total=len(shown),
+            offset=params.offset,
+            limit=params.limit,
+            has_more=params.offset + len(page) < len(shown),
+        )
+
+    async def _get(self, params: SessionParams, caller: Caller) -> Struct:
+        return self._session(params).present()
+
+    async def _status(self, params: SessionParams, caller: Caller) -> Struct:
+        shown = self._session(params).present()
+        return s.SessionStatus(
+            **{name: getattr(shown, name) for name in s.SessionStatus.__struct_fields__}
+        )
+
+    async def _delete(self, params: s.DeleteSession, caller: Caller) -> Struct:
+        session = self._registry.get(params.session_id)
+        return await self._registry.delete(session, params.terminate_debuggee, params.force)
+
+    # -- output and events: read from the rings, past the worker
+
+    async def _output(self, params: o.GetOutput, caller: Caller) -> Struct:
+        session = self._session(params)
+        cursor = params.cursor or params.since
+        return session.output.page(cursor, params.limit, params.category)
+
+    async def _events(self, params: o.GetEvents, caller: Caller) -> Struct:
+        session = self._session(params)
+        types = {name.strip() for name in params.types.split(",")} if params.types else None
+        page = self._event_page(session, params, types)
+        if page.events or not params.timeout:
+            return page
+        self._park(session.id)
+        try:
+            deadline = time.monotonic() + params.timeout
+            while not page.events:
+                left = deadline - time.monotonic()
+                seen = session.events_end
+                if left <= 0 or not await session.news_after(seen, left):
+                    break
+                session.touch()
+                page = self._event_page(session, params, types)
+        finally:
+            self._waiting[session.id] -= 1
+        # Deleted while we waited: its id is gone, and that is the answer.
+        self._registry.get(session.id)
+        return page
+
+    def _event_page(
+        self, session: Session, params: o.GetEvents, types: set[str] | None
+    ) -> o.EventPage:
+        return session.events.page(params.cursor, params.limit, types, session.state.status)
+
+    def _park(self, id: str) -> None:
+        mine = self._waiting.get(id, 0)
+        if mine >= _MAX_WAITERS_A_SESSION or sum(self._waiting.values()) >= _MAX_WAITERS:
+            raise RelayError(
+                Code.TOO_MANY_WAITERS,
+                f"{mine} requests wait for events of {id} already",
+                "Poll without timeout, or close other long-polls.",
+                waiting=mine,
+            )
+        self._waiting[id] = mine + 1
+
+
+def _item(shown: s.SessionState) -> s.SessionItem:
+    program = shown.program
+    return s.SessionItem(
+        session_id=shown.session_id,
+        name=shown.name,
+        status=shown.status,
+        stop_reason=shown.stop_reason,
+        created_at=shown.created_at,
+        expires_at=shown.expires_at,
+        program=(program.script or program.module) if program else None,
+        labels=shown.config.labels,
+        created_by=shown.created_by,
+    )

@@ -1,0 +1,303 @@
+"""Log lines: what happened, as an event's name and fields, on stderr and in a rotating file.
+
+Each place is written by a thread of its own behind a bounded queue: whoever reads stderr may stand
+still, and a disk may be full or slow, without holding the event loop. Logging never raises.
+Knows nothing of what is logged, save that some names look secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import queue
+import select
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import orjson
+
+from debug_relay.protocol.envelope import timestamp_of
+from debug_relay.protocol.secrets import HIDDEN, hide_passwords, looks_secret
+
+FILE_BYTES: Final = 10 * 1024 * 1024
+FILES: Final = 3
+_QUEUED_LINES: Final = 2000
+_LONGEST_TEXT: Final = 16 * 1024
+_DEEPEST: Final = 6
+_RESERVED: Final = frozenset({"ts", "level", "event", "logger", "exception"})
+_TOP: Final = "debug_relay"
+
+Level = Literal["debug", "info", "warning", "error"]
+Style = Literal["json", "text"]
+
+
+def redact(name: str, value: Any) -> Any:
+    """The value as it may be shown under this name; looks into mappings and lists."""
+    return _redacted(name, value, _DEEPEST)
+
+
+def _redacted(name: str, value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if looks_secret(name):
+        return HIDDEN
+    if isinstance(value, int | float):
+        return value
+    if depth == 0:
+        return "…"
+    if isinstance(value, Mapping):
+        return {_text(key): _redacted(_text(key), item, depth - 1) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_redacted("", item, depth - 1) for item in value]
+    return hide_passwords(_text(value))
+
+
+def _text(value: Any) -> str:
+    try:
+        text = str(value)
+    except Exception as error:
+        # A log line about a broken object must not break as well.
+        text = f"<{type(value).__name__}: str() raised {type(error).__name__}>"
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
+
+
+class Log:
+    """The log of one module: `log.info("worker.started", session_id=…, pid=…)`."""
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def debug(self, event: str, /, **fields: Any) -> None:
+        self._write(logging.DEBUG, event, fields)
+
+    def info(self, event: str, /, **fields: Any) -> None:
+        self._write(logging.INFO, event, fields)
+
+    def warning(self, event: str, /, **fields: Any) -> None:
+        self._write(logging.WARNING, event, fields)
+
+    def error(self, event: str, /, **fields: Any) -> None:
+        self._write(logging.ERROR, event, fields)
+
+    def exception(self, event: str, error: BaseException, /, **fields: Any) -> None:
+        """An error with its traceback."""
+        self._write(logging.ERROR, event, fields, error)
+
+    def _write(
+        self, level: int, event: str, fields: Mapping[str, Any], error: BaseException | None = None
+    ) -> None:
+        self._logger.log(level, "%s", event, extra={"fields": fields}, exc_info=error)
+
+
+def entry(record: logging.LogRecord) -> dict[str, Any]:
+    """One line as a mapping; records of other libraries have their message as event."""
+    try:
+        event = record.getMessage()
+    except Exception:
+        event = str(record.msg)  # arguments that do not fit the message
+    line: dict[str, Any] = {
+        "ts": timestamp_of(record.created),
+        "level": record.levelname.lower(),
+        "event": hide_passwords(_text(event)),
+        "logger": record.name.removeprefix(_TOP + "."),
+    }
+    for name, value in getattr(record, "fields", {}).items():
+        line[name + "_" if name in _RESERVED else name] = redact(name, value)
+    if record.exc_info and record.exc_info[1] is not None:
+        trace = "".join(traceback.format_exception(record.exc_info[1]))
+        line["exception"] = hide_passwords(_text(trace))
+    return line
+
+
+def json_line(record: logging.LogRecord) -> bytes:
+    line = entry(record)
+    try:
+        return orjson.dumps(line) + b"\n"
+    except TypeError:  # integers beyond 64 bits
+        return json.dumps(line).encode() + b"\n"
+
+
+def text_line(record: logging.LogRecord) -> bytes:
+    line = entry(record)
+    head = f"{line.pop('ts')} {line.pop('level'):<7} {_quoted(line.pop('event'))}"
+    logger, trace = line.pop("logger"), line.pop("exception", None)
+    shown = [f"{name}={_quoted(value)}" for name, value in line.items()]
+    text = " ".join([head, *shown, f"[{logger}]"])
+    return (f"{text}\n{trace.rstrip()}\n" if trace else f"{text}\n").encode()
+
+
+def _quoted(value: Any) -> str:
+    """Bare where it is one word; otherwise as JSON, so that no value can begin a line."""
+    if isinstance(value, str) and value and value.isprintable() and not set(value) & set(' "='):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+class _Place(logging.Handler):
+    """Where lines go: made by the thread that logs, written by a thread of its own."""
+
+    def __init__(
+        self, line: Callable[[logging.LogRecord], bytes], write: Callable[[bytes], None]
+    ) -> None:
+        super().__init__()
+        self._line = line
+        self._write = write
+        # Each counted by one thread only; what was told of them is the writer's as well.
+        self._refused = self._failed = self._told = 0
+        self._given_up = False
+        self._waiting: queue.Queue[bytes | None] = queue.Queue(_QUEUED_LINES)
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._waiting.put_nowait(self._line(record))
+        except Exception:
+            # Full, or a record beyond showing: the next good line brings the count of these.
+            self._refused += 1
+
+    def close(self) -> None:
+        self.finish(timeout=1.0)
+        super().close()
+
+    def finish(self, timeout: float) -> bool:
+        """Write what waits, for so long at most; whether all of it was written."""
+        ends = time.monotonic() + timeout
+        if self._thread.is_alive():
+            with contextlib.suppress(queue.Full):  # the writer hangs; join tells
+                self._waiting.put(None, timeout=timeout)
+            self._thread.join(max(0.0, ends - time.monotonic()))
+        self._given_up = self._thread.is_alive()
+        return not self._given_up
+
+    def _run(self) -> None:
+        # Given up, its descriptor may be closed by now, and the number another file's.
+        while (line := self._waiting.get()) is not None and not self._given_up:
+            try:
+                self._write(self._gap() + line)
+            except (OSError, ValueError):
+                self._failed += 1  # a closed pipe or a full disk: the count is all that is left
+
+    def _gap(self) -> bytes:
+        lost = self._refused + self._failed - self._told
+        if not lost:
+            return b""
+        self._told += lost
+        record = logging.LogRecord(_TOP, logging.WARNING, "", 0, "log.dropped", None, None)
+        record.fields = {"lines": lost}
+        return self._line(record)
+
+
+def _write_to(descriptor: int, line: bytes) -> None:
+    while line:
+        try:
+            line = line[os.write(descriptor, line) :]
+        except BlockingIOError:
+            # The terminal's other user made it non-blocking.
+            ready = select.poll()
+            ready.register(descriptor, select.POLLOUT)
+            if not ready.poll(1000):
+                raise
+
+
+class _RotatingFile:
+    """`relay.log`, `relay.log.1`, …: the newest first, so many bytes each."""
+
+    def __init__(self, path: Path, limit: int = FILE_BYTES, files: int = FILES) -> None:
+        self._path = path
+        self._limit = limit
+        self._files = files
+        self._torn = False
+        self._descriptor, self._size = self._open()
+
+    def _open(self) -> tuple[int, int]:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        descriptor = os.open(self._path, flags, 0o600)
+        return descriptor, os.fstat(descriptor).st_size
+
+    def write(self, line: bytes) -> None:
+        if self._size and self._size + len(line) > self._limit:
+            self._rotate()
+        self._size += len(line)
+        # A full disk may have taken half a line; the next must not hang on to it.
+        line = b"\n" + line if self._torn else line
+        self._torn = True
+        _write_to(self._descriptor, line)
+        self._torn = False
+
+    def _rotate(self) -> None:
+        for number in range(self._files - 1, 0, -1):
+            older = f"{self._path}.{number}"
+            newer = f"{self._path}.{number - 1}" if number > 1 else str(self._path)
+            if os.path.exists(newer):
+                os.replace(newer, older)
+        descriptor, self._size = self._open()
+        # Only now: a failure above goes on with the old descriptor.
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class LogOutput:
+    """Logging as long as it is not closed. `file` is where tracebacks stand, if anywhere."""
+
+    def __init__(self, level: Level, style: Style, file: Path | None, stderr: int | None) -> None:
+        self.file: Path | None = None
+        self._places: list[_Place] = []
+        self._rotating: _RotatingFile | None = None
+        self._root = logging.getLogger()
+        self._root_level = self._root.level
+        # Other libraries are heard from warnings on, whatever our own level is.
+        self._root.setLevel(logging.WARNING)
+        self.set_level(level)
+        if stderr is not None:
+            line = json_line if style == "json" else text_line
+            self._add(_Place(line, lambda data: _write_to(stderr, data)))
+        if file is not None:
+            self._add_file(file)
+
+    def _add(self, place: _Place) -> None:
+        self._places.append(place)
+        self._root.addHandler(place)
+
+    def _add_file(self, file: Path) -> None:
+        try:
+            self._rotating = _RotatingFile(file)
+        except OSError as error:
+            Log(__name__).warning("log.file_failed", path=file, reason=error.strerror)
+            return
+        self.file = file
+        self._add(_Place(json_line, self._rotating.write))
+
+    def set_level(self, level: Level) -> None:
+        logging.getLogger(_TOP).setLevel(level.upper())
+
+    def close(self) -> None:
+        """Writes what waits, for a second at most each."""
+        written = True
+        for place in self._places:
+            self._root.removeHandler(place)
+            written = place.finish(timeout=1.0) and written
+            place.close()
+        self._root.setLevel(self._root_level)
+        logging.getLogger(_TOP).setLevel(logging.NOTSET)
+        if self._rotating is not None and written:
+            self._rotating.close()
+            self._rotating = None
+        self._places.clear()
+
+
+def start(level: Level, style: Style, file: Path | None = None) -> LogOutput:
+    """Begin to write lines to stderr and, if one is given, to the file."""
+    # Without a stderr, descriptor 2 may be anything by now: a socket, a file of a session.
+    return LogOutput(level, style, file, None if sys.stderr is None else 2)

@@ -1,0 +1,236 @@
+"""Pages of output and events, read from the session's ring files while the worker writes them.
+
+Reads only, and opens the files anew for each page: it must not know whether a worker
+is still there. A page is bounded in entries, bytes and effort; its `dropped` counts all that was
+lost between its cursor and its last entry, so that entries and dropped together leave no gap.
+"""
+
+from __future__ import annotations
+
+import base64
+import difflib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol.envelope import timestamp_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.output import (
+    CATEGORY_NUMBERS,
+    EVENT_NUMBERS,
+    Event,
+    EventPage,
+    OutputEntry,
+    OutputPage,
+    seq_of,
+)
+from debug_relay.protocol.records import Place, Record, pack_cursor, unpack_cursor
+from debug_relay.protocol.state import State
+from debug_relay.protocol.validate import Problem
+from debug_relay.supervisor.walk import Walk, opened, read_header
+
+_PAGE_BYTES: Final = 1 << 20
+_CATEGORY_NAMES: Final = {number: name for name, number in CATEGORY_NUMBERS.items()}
+_OUTPUT: Final = EVENT_NUMBERS["output"]
+_decode_event: Final = msgspec.json.Decoder(Event).decode
+
+
+class _Origin(Struct):
+    """The meta of an output record."""
+
+    source: str | None = None
+    line: int | None = None
+    pid: int | None = None
+
+
+_NOWHERE: Final = _Origin()
+_decode_origin: Final = msgspec.json.Decoder(_Origin).decode
+
+
+class OutputPages:
+    """What a program printed, line by line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def end(self) -> int:
+        with opened(self._path) as fd:
+            header = read_header(fd)
+        return header.head if header else 0
+
+    def page(self, cursor: str | None, limit: int, category: str | None) -> OutputPage:
+        (place,) = _places(cursor, 1)
+        wanted = None
+        if category is not None:
+            wanted = _numbers("category", [category], CATEGORY_NUMBERS)
+        with opened(self._path) as fd:
+            # Its mark tells what was cleared on request: no loss to who begins at the beginning.
+            walk = Walk(fd, place, wanted, mark_is_entry=True)
+            entries, whole = _output_entries(walk, limit)
+            # What lies beyond is only looked at: the page's cursor and losses end here.
+            next_cursor, dropped = pack_cursor(walk.place), walk.dropped
+            has_more = not whole or walk.find() is not None or walk.unfinished
+        return OutputPage(
+            entries=entries, next_cursor=next_cursor, has_more=has_more, dropped=dropped
+        )
+
+
+def _output_entries(walk: Walk, limit: int) -> tuple[list[OutputEntry], bool]:
+    """The entries of a page, and whether it ends where a record ends."""
+    entries: list[OutputEntry] = []
+    room = _PAGE_BYTES
+    while len(entries) < limit and room > 0 and (record := walk.find()) is not None:
+        start = walk.place.offset
+        lines, end = _lines(record.payload, start, limit - len(entries), room)
+        entries += _entries_of(record, lines)
+        room -= end - start
+        if end < len(record.payload):
+            walk.take_part(len(lines), end)
+            return entries, False
+        walk.take()
+    return entries, True
+
+
+def _lines(payload: bytes, start: int, limit: int, room: int) -> tuple[list[bytes], int]:
+    """Lines with their ends, from `start` on, and where they end."""
+    lines: list[bytes] = []
+    at = start
+    while at < len(payload) and len(lines) < limit and at - start < room:
+        end = payload.find(b"\n", at) + 1 or len(payload)
+        lines.append(payload[at:end])
+        at = end
+    return lines, at
+
+
+def _entries_of(record: Record, lines: Iterable[bytes]) -> Iterator[OutputEntry]:
+    category = _CATEGORY_NAMES.get(record.category, "console")
+    time = timestamp_of(record.time_us / 1e6)
+    origin = _origin(record.meta)
+    for line in lines:
+        entry = OutputEntry(
+            category=category,
+            output="",
+            timestamp=time,
+            source=origin.source,
+            line=origin.line,
+            pid=origin.pid,
+        )
+        try:
+            entry.output = line.decode("utf-8")
+        except UnicodeDecodeError:
+            entry.output = base64.b64encode(line).decode("ascii")
+            entry.encoding = "base64"
+        yield entry
+
+
+def _origin(meta: bytes) -> _Origin:
+    if not meta:
+        return _NOWHERE
+    try:
+        return _decode_origin(meta)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        # What was printed is worth showing even if where it came from is not readable.
+        return _NOWHERE
+
+
+class EventPages:
+    """What happened in a session: two rings, merged by seq."""
+
+    def __init__(self, state_path: Path, output_path: Path) -> None:
+        self._state_path = state_path
+        self._output_path = output_path
+
+    def last_seq(self) -> int:
+        with opened(self._state_path) as fd:
+            header = read_header(fd)
+        return header.mark if header else 0
+
+    def page(
+        self, cursor: str | None, limit: int, types: set[str] | None, status: State
+    ) -> EventPage:
+        state_place, output_place = _places(cursor, 2)
+        wanted = None if types is None else _numbers("types", types, EVENT_NUMBERS)
+        with opened(self._state_path) as state_fd, opened(self._output_path) as output_fd:
+            header = read_header(state_fd)
+            # The mark before all else: what has no higher seq is in the rings by now.
+            mark = header.mark if header else 0
+            state = Walk(state_fd, state_place, wanted)
+            output = Walk(output_fd, output_place, wanted)
+            # A ring of which nothing is wanted is not looked at; its place stays.
+            walks = [state] if wanted is None or wanted - {_OUTPUT} else []
+            if wanted is None or _OUTPUT in wanted:
+                walks.append(output)
+            events, unreadable = _events(walks, limit, mark)
+            next_cursor = pack_cursor(state.place, output.place)
+            dropped = state.dropped + output.dropped + unreadable
+            has_more = _earliest(walks, mark) is not None or any(w.unfinished for w in walks)
+        return EventPage(
+            events=events,
+            next_cursor=next_cursor,
+            has_more=has_more,
+            session_status=status,
+            dropped=dropped,
+        )
+
+
+def _events(walks: list[Walk], limit: int, mark: int) -> tuple[list[Event], int]:
+    """The events of a page, and how many could not be read."""
+    events: list[Event] = []
+    unreadable = 0
+    room = _PAGE_BYTES
+    while len(events) < limit and room > 0 and (walk := _earliest(walks, mark)) is not None:
+        record = walk.take()
+        room -= len(record.payload)
+        try:
+            events.append(_decode_event(record.payload))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            unreadable += 1
+    return events, unreadable
+
+
+def _earliest(walks: list[Walk], mark: int) -> Walk | None:
+    """The ring that has the next event up to `mark`."""
+    found: tuple[int, Walk] | None = None
+    for walk in walks:
+        record = walk.find()
+        if record is None:
+            if walk.unfinished:
+                # It may have an earlier event than the other ring: the page must not go on.
+                return None
+            continue
+        seq = seq_of(record.meta)
+        if seq <= mark and (found is None or seq < found[0]):
+            found = seq, walk
+    return found[1] if found else None
+
+
+def _places(cursor: str | None, count: int) -> tuple[Place, ...]:
+    if cursor is None:
+        return (Place(),) * count
+    try:
+        return unpack_cursor(cursor, count)
+    except (ValueError, msgspec.MsgspecError):
+        raise RelayError(
+            Code.INVALID_PARAMETER,
+            f"cursor {cursor[:80]!r} is none that this endpoint gave",
+            "Use next_cursor of an earlier reply as it is, or leave cursor out to read from the "
+            "oldest entry.",
+            errors=[Problem("cursor", "not a cursor of this endpoint", cursor[:200])],
+        ) from None
+
+
+def _numbers(parameter: str, names: Collection[str], table: Mapping[str, int]) -> frozenset[int]:
+    unknown = sorted(name for name in names if name not in table)
+    if not unknown:
+        return frozenset(table[name] for name in names)
+    near = difflib.get_close_matches(unknown[0], table, 1)
+    advice = f"Did you mean {near[0]}?" if near else f"Known are {', '.join(table)}."
+    raise RelayError(
+        Code.INVALID_PARAMETER,
+        f"{parameter}: {', '.join(map(repr, unknown))} is unknown",
+        advice,
+        errors=[Problem(parameter, "unknown value", name) for name in unknown],
+    )

@@ -1,0 +1,382 @@
+"""All sessions there are: made, found again after a restart, ended, forgotten.
+
+Owns the table of sessions and the bound on their number. A session is its worker: what a dead
+supervisor left running is adopted, what a dead worker left is swept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from debug_relay.protocol import state
+from debug_relay.protocol.envelope import encode_json, timestamp
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.fields import Limits
+from debug_relay.protocol.frames import Caller, RequestHead
+from debug_relay.protocol.operations import END_SESSION
+from debug_relay.protocol.refusals import no_such_session
+from debug_relay.protocol.sessions import (
+    CreateSession,
+    EndReason,
+    EndSession,
+    SessionConfig,
+    SessionDeleted,
+    SessionState,
+    WorkerParams,
+)
+from debug_relay.protocol.state import State
+from debug_relay.protocol.version import API_PREFIX
+from debug_relay.supervisor import sweep
+from debug_relay.supervisor.config import Settings
+from debug_relay.supervisor.link import LinkLost
+from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.session import Session
+from debug_relay.supervisor.spawn import Child, spawn_worker
+from debug_relay.supervisor.store import Places, is_alive, read_json
+
+_T = TypeVar("_T")
+_log: Final = Log(__name__)
+_CONNECT_SECONDS: Final = 5.0
+_ADOPT_SECONDS: Final = 2.0
+_END_SECONDS: Final = 12.0
+_KEPT_ENDED: Final = 100
+
+
+class Registry:
+    def __init__(self, settings: Settings, places: Places, debugpy_dir: str) -> None:
+        self.settings = settings
+        self.places = places
+        self.sessions: dict[str, Session] = {}
+        self.draining = False
+        self._debugpy_dir = debugpy_dir
+        self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
+        self._starting = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # -- finding
+
+    def get(self, id: str) -> Session:
+        session = self.sessions.get(id)
+        if session is not None:
+            return session
+        if self._expired.get(id, 0) > time.monotonic():
+            raise RelayError(
+                Code.SESSION_EXPIRED,
+                f"Session {id} timed out: nothing had touched it",
+                f"Create a new one with POST {API_PREFIX}/sessions; timeout_minutes sets how long "
+                "it may idle.",
+                session_id=id,
+            )
+        raise no_such_session(id, list(self.sessions))
+
+    def counted(self) -> list[Session]:
+        return [
+            session
+            for session in self.sessions.values()
+            if session.child is not None and session.state.status in state.COUNTED
+        ]
+
+    # -- making
+
+    async def create(self, params: CreateSession, caller: Caller) -> Session:
+        """A session whose worker is ready; goes on when the caller leaves."""
+        self._refuse_when_full()
+        self._starting += 1
+        try:
+            return await self._owned(self._create(params, caller))
+        finally:
+            self._starting -= 1
+
+    def _refuse_when_full(self) -> None:
+        if self.draining:
+            raise RelayError(Code.SHUTTING_DOWN, "The relay is stopping")
+        limit = self.settings.sessions.max_sessions
+        counted = self.counted()
+        if len(counted) + self._starting < limit:
+            return
+        idle = sorted(counted, key=lambda session: -session.idle_for())
+        raise RelayError(
+            Code.SESSION_LIMIT_REACHED,
+            f"{len(counted) + self._starting} of {limit} sessions are open",
+            f"DELETE {API_PREFIX}/sessions/{idle[0].id} frees the one that idles longest."
+            if idle
+            else "Wait a moment and try again.",
+            max_sessions=limit,
+            sessions=[
+                {
+                    "session_id": session.id,
+                    "name": session.state.name,
+                    "status": session.state.status,
+                    "created_by": session.state.created_by,
+                    "idle_seconds": round(session.idle_for(), 1),
+                    "free_with": f"DELETE {API_PREFIX}/sessions/{session.id}",
+                }
+                for session in idle
+            ],
+        )
+
+    async def _create(self, asked: CreateSession, caller: Caller) -> Session:
+        id = self._new_id()
+        params = self._worker_params(id, asked, caller)
+        session = Session(id, Path(params.session_dir), self._on_lost)
+        try:
+            child = await spawn_worker(params)
+            await session.connect(child, _CONNECT_SECONDS)
+        except (RelayError, OSError, LinkLost, TimeoutError) as error:
+            session.deleting = True
+            if session.child is not None:
+                session.child.kill()
+            await session.close()
+            self._remove_folders(session)
+            if isinstance(error, RelayError):
+                raise
+            raise RelayError(
+                Code.WORKER_START_FAILED, f"The session's worker does not answer: {error}"
+            ) from error
+        self.sessions[id] = session
+        return session
+
+    def _new_id(self) -> str:
+        while True:
+            id = f"sess_{secrets.token_hex(4)}"
+            if id not in self.sessions and not (self.places.sessions / id).exists():
+                return id
+
+    def _worker_params(self, id: str, asked: CreateSession, caller: Caller) -> WorkerParams:
+        settings = self.settings
+        minutes = asked.timeout_minutes
+        idle = asked.idle_timeout if minutes is None else minutes * 60.0
+        idle = settings.sessions.idle_timeout if idle is None else idle
+        return WorkerParams(
+            session_id=id,
+            session_dir=str(self.places.run_dir / id),
+            record_dir=str(self.places.sessions / id),
+            name=asked.name or f"session-{id.removeprefix('sess_')}",
+            created_at=timestamp(),
+            created_by=caller.name,
+            config=SessionConfig(
+                project_root=_absolute(asked.project_root),
+                python_path=asked.python_path or _python_of(asked.venv),
+                stop_on_entry=asked.stop_on_entry,
+                stop_all=asked.stop_all,
+                just_my_code=asked.just_my_code,
+                timeout_minutes=idle / 60,
+                max_lifetime=_chosen(asked.max_lifetime, settings.sessions.max_lifetime),
+                pause_budget=_chosen(asked.pause_budget, settings.sessions.pause_budget),
+                labels=dict(asked.labels),
+            ),
+            limits=asked.limits or Limits(),
+            debugpy_dir=self._debugpy_dir,
+            output_max_bytes=settings.output.max_bytes,
+            events_max=settings.output.max_events,
+            request_timeout=settings.dap.request_timeout,
+            launch_timeout=settings.dap.launch_timeout,
+            evaluate_timeout=settings.dap.evaluate_timeout,
+            orphan_timeout=settings.sessions.orphan_timeout,
+            idle_timeout=idle,
+            python_default=settings.python.default_path,
+        )
+
+    # -- after a restart
+
+    async def adopt(self) -> None:
+        """Find what the supervisor before us left: living workers, and records of dead ones."""
+        folders = [self.places.run_dir, self.places.previous_run_dir]
+        found = [
+            folder
+            for place in folders
+            if place is not None and place.is_dir()
+            for folder in place.glob("sess_*")
+        ]
+        await asyncio.gather(*(self._adopt_one(folder) for folder in found))
+        for record in self.places.sessions.glob("sess_*"):
+            if record.name not in self.sessions:
+                shutil.rmtree(record, ignore_errors=True)  # its rings are gone: nothing to show
+
+    async def _adopt_one(self, folder: Path) -> None:
+        session = Session(folder.name, folder, self._on_lost)
+        identity = read_json(folder / "identity.json")
+        record = self._record(folder.name)
+        if isinstance(identity, dict) and is_alive(
+            identity.get("pid"), identity.get("start_ticks")
+        ):
+            try:
+                await session.connect(Child(identity["pid"]), _ADOPT_SECONDS)
+            except (OSError, LinkLost, TimeoutError, RelayError) as error:
+                _log.warning("session.not_adopted", session_id=session.id, error=str(error))
+                if record is None:
+                    return
+                # It lives and does not answer: shown as such, and reached again when it does.
+                session.take_record(record)
+                session.unresponsive = True
+            self.sessions[session.id] = session
+            _log.info("session.adopted", session_id=session.id, pid=identity["pid"])
+            return
+        await self._sweep(session.id)
+        if record is None:
+            self._remove_folders(session)
+            return
+        if record.status not in state.ENDED:
+            record = msgspec.structs.replace(
+                record, status=State.FAILED, end_reason="crashed", previous_status=record.status
+            )
+        session.take_record(record)
+        self.sessions[session.id] = session
+
+    def _record(self, id: str) -> SessionState | None:
+        value = read_json(self.places.sessions / id / "session.json")
+        try:
+            return msgspec.convert(value["state"], SessionState) if value else None
+        except (msgspec.ValidationError, KeyError, TypeError) as error:
+            _log.warning("session.record_unreadable", session_id=id, error=str(error))
+            return None
+
+    # -- ending
+
+    async def delete(self, session: Session, terminate: bool | None, force: bool) -> SessionDeleted:
+        """End it and forget it; goes on when the caller leaves."""
+        return await self._owned(self._delete(session, terminate, force))
+
+    async def _delete(
+        self, session: Session, terminate: bool | None, force: bool
+    ) -> SessionDeleted:
+        ended = await self._end(session, terminate, "terminated", force)
+        if self.sessions.get(session.id) is session:
+            del self.sessions[session.id]
+        await session.close()
+        self._remove_folders(session)
+        return ended
+
+    async def _end(
+        self, session: Session, terminate: bool | None, reason: EndReason, force: bool = False
+    ) -> SessionDeleted:
+        """The worker ends its session and itself; one that does not is killed."""
+        already = session.deleting
+        session.deleting = True
+        answer: SessionDeleted | None = None
+        child = session.child
+        if child is not None and not already:
+            answer = await self._ask_to_end(session, terminate, reason, 2.0 if force else None)
+            if not await child.wait(2.0 if answer else 0.0):
+                if answer is None and not force:
+                    session.deleting = False
+                    raise RelayError(
+                        Code.WORKER_UNRESPONSIVE,
+                        f"The worker of {session.id} does not answer and was not ended",
+                        f"DELETE {API_PREFIX}/sessions/{session.id}?force=true kills it.",
+                        session_id=session.id,
+                    )
+                child.kill()
+                await child.wait(5.0)
+        await self._sweep(session.id)
+        shown = session.state
+        return answer or SessionDeleted(
+            session_id=session.id,
+            final_status=shown.status,
+            exit_code=shown.exit_code,
+            runtime_seconds=0.0,
+        )
+
+    async def _ask_to_end(
+        self, session: Session, terminate: bool | None, reason: EndReason, timeout: float | None
+    ) -> SessionDeleted | None:
+        head = RequestHead(
+            END_SESSION, secrets.token_hex(8), Caller("relay", os.getuid(), ()), _END_SECONDS
+        )
+        wanted = EndSession(session_id=session.id, terminate_debuggee=terminate, reason=reason)
+        try:
+            reply, payload = await session.forward(
+                head, encode_json(wanted), timeout or _END_SECONDS + 2
+            )
+        except RelayError as error:
+            _log.warning("session.end_unanswered", session_id=session.id, error=error.message)
+            return None
+        return msgspec.json.decode(payload, type=SessionDeleted) if reply.ok else None
+
+    def _on_lost(self, session: Session) -> None:
+        """A worker is gone that nobody here has ended."""
+        if session.deleting:
+            return
+        shown = session.state
+        _log.warning("worker.gone", session_id=session.id, status=shown.status)
+        if shown.end_reason == "timeout":
+            self._expired[session.id] = time.monotonic() + self.settings.sessions.tombstone
+            self.sessions.pop(session.id, None)
+            self._remove_folders(session)
+        self._start(self._sweep(session.id))
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        now = time.monotonic()
+        self._expired = {id: until for id, until in self._expired.items() if until > now}
+        ended = [s for s in self.sessions.values() if s.child is None]
+        for session in ended[: max(len(ended) - _KEPT_ENDED, 0)]:
+            del self.sessions[session.id]
+            self._remove_folders(session)
+
+    async def _sweep(self, id: str) -> None:
+        ended = await asyncio.to_thread(sweep.end_marked, id)
+        if ended:
+            _log.info("session.swept", session_id=id, ended=ended)
+
+    def _remove_folders(self, session: Session) -> None:
+        shutil.rmtree(session.folder, ignore_errors=True)
+        shutil.rmtree(self.places.sessions / session.id, ignore_errors=True)
+
+    async def close(self, keep_sessions: bool) -> None:
+        """Before the relay stops: end the sessions, or leave them to the next supervisor."""
+        self.draining = True
+        sessions = list(self.sessions.values())
+        if not keep_sessions:
+            ends = [self._end(s, None, "shutdown", True) for s in sessions if s.child is not None]
+            for outcome in await asyncio.gather(*ends, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    _log.warning("session.not_ended", error=str(outcome))
+        await asyncio.gather(*(session.close() for session in sessions))
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=5.0)
+
+    # -- tasks that outlive the request that began them
+
+    def _start(self, work: Any) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _owned(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """A client that leaves cancels only its own waiting."""
+        task: asyncio.Task[_T] = self._start(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_seen)
+            raise
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        if task.exception() is not None:
+            _log.warning("request.abandoned_failed", error=str(task.exception()))
+
+
+def _absolute(path: str | None) -> str | None:
+    return os.path.abspath(os.path.expanduser(path)) if path else None
+
+
+def _python_of(venv: str | None) -> str | None:
+    return os.path.join(os.path.expanduser(venv), "bin", "python") if venv else None
+
+
+def _chosen(value: float | None, default: float) -> float:
+    return default if value is None else value

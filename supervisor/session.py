@@ -1,0 +1,235 @@
+"""A session as the supervisor has it: a mirror of its worker, and the way to it.
+
+Nothing of a session lives here but copies. What can be answered from the mirror is; the rest is
+forwarded as bytes, and the worker's answer comes back as bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from debug_relay.protocol import state
+from debug_relay.protocol.envelope import timestamp_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.frames import NewsHead, ReplyHead, RequestHead
+from debug_relay.protocol.refusals import deleted_meanwhile
+from debug_relay.protocol.sessions import SessionState
+from debug_relay.protocol.state import Event, State
+from debug_relay.supervisor.link import Link, LinkLost
+from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.pages import EventPages, OutputPages
+from debug_relay.supervisor.spawn import Child
+
+_log: Final = Log(__name__)
+_HEARTBEAT: Final = 2.0
+_SILENT: Final = 5.0
+_KNOWN_SILENT: Final = 2.0  # no need to wait long for one that is known not to answer
+_TOUCH_EVERY: Final = 1.0
+_HALF: Final = 0.5
+
+
+class Session:
+    """One session."""
+
+    def __init__(self, id: str, folder: Path, on_lost: Callable[[Session], None]) -> None:
+        self.id = id
+        self.folder = folder
+        self.child: Child | None = None
+        self.output = OutputPages(folder / "output.ring")
+        self.events = EventPages(folder / "events.ring", folder / "outputs.ring")
+        self.events_end = 0
+        self.deleting = False
+        self.unresponsive = False
+        self._on_lost = on_lost
+        self._link: Link | None = None
+        self._mirror: SessionState | None = None
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._touched = time.monotonic()
+        self._told_touch = 0.0
+        self._watching: asyncio.Task[None] | None = None
+
+    # -- the mirror
+
+    @property
+    def state(self) -> SessionState:
+        assert self._mirror is not None
+        return self._mirror
+
+    def present(self) -> SessionState:
+        """The state as it is shown now: expiry and warning run on by themselves."""
+        shown = msgspec.structs.replace(self.state, worker_unresponsive=self.unresponsive)
+        if shown.status not in state.COUNTED:
+            shown.expires_at = None
+            return shown
+        idle = shown.config.timeout_minutes * 60
+        if idle:
+            left = idle - (time.monotonic() - self._touched)
+            shown.expires_at = timestamp_of(time.time() + left)
+            if left < idle * _HALF:
+                shown.warning = f"Session will expire in {max(left, 0):.0f} seconds"
+        return shown
+
+    def take_record(self, record: SessionState) -> None:
+        """What is known of a session whose worker is gone."""
+        self._mirror = record
+        self.events_end = self.events.last_seq()
+
+    def _news(self, news: NewsHead) -> None:
+        self.events_end = news.events_end
+        if news.state is not None:
+            self._mirror = msgspec.json.decode(news.state, type=SessionState)
+        self._wake()
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def news_after(self, seq: int, timeout: float) -> bool:
+        """Whether an event after `seq` came in time; ends early when the session goes."""
+        deadline = time.monotonic() + timeout
+        while self.events_end <= seq:
+            left = deadline - time.monotonic()
+            if left <= 0 or self.deleting or self._mirror is None:
+                return False
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            try:
+                await asyncio.wait([waiter], timeout=left)
+            finally:
+                self._waiters.discard(waiter)
+        return True
+
+    # -- the worker
+
+    async def connect(self, child: Child, timeout: float) -> None:
+        """Reach the worker and learn its state; raises OSError, LinkLost or TimeoutError.
+
+        From now on the worker is watched, also when it could not be reached: it may be stopped.
+        """
+        self.child = child
+        self._watching = asyncio.create_task(self._watch(child), name=f"watch {self.id}")
+        await self._join(child, timeout)
+
+    async def _join(self, child: Child, timeout: float) -> None:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(timeout):
+            _, link = await loop.create_unix_connection(
+                lambda: Link(self._news, self._link_lost, child.pid),
+                str(self.folder / "worker.sock"),
+            )
+            try:
+                hello = await link.hello
+                if hello.session_id != self.id:
+                    raise LinkLost(f"the worker has the session {hello.session_id}")
+                self._link = link
+                await link.ping(timeout)
+            except BaseException:
+                link.close()
+                raise
+
+    async def _watch(self, child: Child) -> None:
+        """Heartbeat: a stopped worker looks alive to everything else."""
+        while not await child.wait(_HEARTBEAT):
+            try:
+                if self._link is None or self._link.lost:
+                    await self._join(child, _SILENT)
+                else:
+                    await self._link.ping(_SILENT)
+                self._set_unresponsive(False)
+            except (RelayError, TimeoutError):
+                self._set_unresponsive(True)
+            except (LinkLost, OSError):
+                continue  # it may be ending: its pidfd tells
+        self._lost()
+
+    def _set_unresponsive(self, unresponsive: bool) -> None:
+        if self.unresponsive != unresponsive:
+            self.unresponsive = unresponsive
+            _log.warning("worker.responsive", session_id=self.id, responsive=not unresponsive)
+
+    def _link_lost(self) -> None:
+        if self.child is not None and self.child.ended:
+            self._lost()
+
+    def _lost(self) -> None:
+        """The worker is gone: what it left can still be read."""
+        if self.child is None:
+            return
+        self.child.close()
+        self.child = None
+        if self._link is not None:
+            self._link.close()
+        if self._mirror is not None:
+            self._mirror = msgspec.structs.replace(
+                self._mirror, status=state.step(self._mirror.status, Event.WORKER_LOST)
+            )
+            if self._mirror.status is State.FAILED:
+                self._mirror = msgspec.structs.replace(
+                    self._mirror,
+                    stop_reason=None,
+                    current_location=None,
+                    stopped_thread_id=None,
+                    stopped_threads=[],
+                    end_reason="crashed",
+                )
+            self.events_end = max(self.events_end, self.events.last_seq())
+        self._wake()
+        self._on_lost(self)
+
+    def idle_for(self) -> float:
+        return time.monotonic() - self._touched
+
+    def touch(self) -> None:
+        """Somebody uses the session; the worker's clock is told once a second at most."""
+        now = time.monotonic()
+        self._touched = now
+        if self._link is not None and now - self._told_touch >= _TOUCH_EVERY:
+            self._told_touch = now
+            self._link.touch()
+
+    async def forward(
+        self, head: RequestHead, payload: bytes, timeout: float
+    ) -> tuple[ReplyHead, bytes]:
+        """The worker's answer to one request."""
+        if self._link is None or self.child is None:
+            raise self.crashed(head.operation)
+        self._touched = time.monotonic()
+        if self.unresponsive:
+            timeout = min(timeout, _KNOWN_SILENT)
+        try:
+            frame = await self._link.request(head, payload, timeout)
+        except LinkLost:
+            if self.deleting:
+                raise deleted_meanwhile(self.id) from None
+            raise self.crashed(head.operation) from None
+        assert isinstance(frame.head, ReplyHead)
+        return frame.head, frame.payload
+
+    def crashed(self, operation: str) -> RelayError:
+        base = f"/api/v1/sessions/{self.id}"
+        return RelayError(
+            Code.SESSION_CRASHED,
+            f"Cannot {operation}: the session's worker process is gone",
+            f"GET {base}/output still answers. DELETE {base} and create a new session.",
+            session_id=self.id,
+            status=self.state.status.value if self._mirror else None,
+        )
+
+    async def close(self) -> None:
+        """Leave the worker alone: it goes on for the next supervisor."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        if self._link is not None:
+            self._link.close()
+        if self.child is not None:
+            self.child.close()
+        self.deleting = True
+        self._wake()

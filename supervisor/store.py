@@ -1,0 +1,451 @@
+"""The relay's places on disk: the data directory, the run directory, and who holds them.
+
+Owns their safety (owner, mode, type), the lock that makes a data directory one relay's, the file by
+which clients find it, and JSON that is written whole or not at all. Knows nothing of what others
+keep there. Everything here blocks, briefly: the event loop calls it at start, or in a thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import ipaddress
+import json
+import os
+import pwd
+import secrets
+import socket
+import stat
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from debug_relay.protocol.envelope import encode_json, timestamp
+from debug_relay.protocol.version import VERSION
+from debug_relay.supervisor.log import Log
+
+_log = Log(__name__)
+
+LONGEST_SOCKET_PATH: Final = 100
+_DEEPEST_SOCKET: Final = "sess_xxxxxxxx/worker.sock"
+_SUBFOLDERS: Final = ("sessions", "breakpoints", "profiles", "logs")
+# A directory with nothing but these is ours to close; any other may serve somebody else.
+_OUR_NAMES: Final = frozenset(
+    {
+        *_SUBFOLDERS, "run", "run_dir", "relay.lock", "relay.json",
+        "config.toml", "config.json", "tokens.json",
+    }
+)  # fmt: skip
+_UNFINISHED: Final = ".unfinished"
+_LARGEST_JSON: Final = 64 * 1024 * 1024
+
+
+class StoreError(Exception):
+    """A place on disk cannot be used as it is."""
+
+    def __init__(self, message: str, suggestion: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.suggestion = suggestion
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.suggestion}"
+
+
+class StoreBusy(StoreError):
+    """Another relay holds the data directory."""
+
+    def __init__(self, data_dir: Path, holder: dict[str, Any]) -> None:
+        pid, url, since = (holder.get(name) for name in ("pid", "url", "started_at"))
+        who = f"the relay with pid {pid}" if pid else "another relay"
+        at = f", at {url} since {since}" if url else ", which is just starting"
+        super().__init__(
+            f"The data directory {data_dir} is in use by {who}{at}.",
+            (f"Use that one, or stop it with kill {pid}, or " if pid else "Try again, or ")
+            + "start this one with another --data-dir and --port.",
+        )
+        self.holder = holder
+
+
+class Places:
+    """The directories of one relay. `open` makes them ready; `lock` makes them this process's."""
+
+    def __init__(self, data_dir: Path, run_dir: Path, previous_run_dir: Path | None) -> None:
+        self.data_dir = data_dir
+        self.run_dir = run_dir
+        # Where the relay before kept its sockets, if elsewhere: its workers listen there.
+        self.previous_run_dir = previous_run_dir
+        self.sessions, self.breakpoints, self.profiles, self.logs = (
+            data_dir / name for name in _SUBFOLDERS
+        )
+        self.relay_json = data_dir / "relay.json"
+        self.config_json = data_dir / "config.json"
+        self._lock: int | None = None
+
+    @classmethod
+    def open(cls, data_dir: Path, run_dir: Path | None = None) -> Places:
+        """Create, check and tighten; StoreError says what is wrong and how to mend it."""
+        try:
+            data_dir = _data_directory(data_dir)
+            for name in _SUBFOLDERS:
+                _private_directory(data_dir / name)
+            chosen = _run_directory(data_dir, run_dir)
+            recorded = _read_text(data_dir / "run_dir")
+            if recorded != str(chosen):
+                _write_whole(data_dir / "run_dir", os.fsencode(f"{chosen}\n"), fsync=True)
+        except OSError as error:
+            raise _unusable(error, data_dir) from error
+        moved = recorded is not None and recorded != str(chosen) and os.path.isdir(recorded)
+        return cls(data_dir, chosen, Path(recorded) if moved and recorded else None)
+
+    @property
+    def log_file(self) -> Path:
+        return self.logs / "relay.log"
+
+    def lock(self) -> None:
+        """Hold the data directory until this process ends or `unlock` is called."""
+        path = self.data_dir / "relay.lock"
+        try:
+            # Not inherited: a worker must not hold on to it when its relay is gone.
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise _unusable(error, path) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise StoreBusy(self.data_dir, self._holder()) from None
+        except OSError as error:
+            os.close(descriptor)
+            raise _unusable(error, path) from error
+        self._lock = descriptor
+        try:
+            # relay.json comes only when the relay listens; until then this names the holder.
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, encode_json(_identity()), 0)
+        except OSError as error:
+            _log.warning("store.lock_unnamed", path=path, reason=error.strerror)
+        self._sweep()
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            # Not by closing alone: a child between fork and exec holds a copy for a moment.
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            os.close(self._lock)
+            self._lock = None
+
+    def holds_lock(self) -> bool:
+        """Whether the lock is still the one that others would ask for."""
+        if self._lock is None:
+            return False
+        try:
+            there = os.stat(self.data_dir / "relay.lock", follow_symlinks=False)
+        except OSError:
+            return False
+        return os.path.samestat(os.fstat(self._lock), there)
+
+    def write_relay_json(self, url: str) -> None:
+        """Where clients find this relay."""
+        value = {"url": url, "version": VERSION, "started_at": timestamp(), **_identity()}
+        atomic_write_json(self.relay_json, value)
+
+    def remove_relay_json(self) -> None:
+        """At a clean stop; what another relay has written in the meantime stays."""
+        holder = _quietly_read(self.relay_json)
+        if holder.get("pid") == os.getpid():
+            self.relay_json.unlink(missing_ok=True)
+
+    def _holder(self) -> dict[str, Any]:
+        """Who holds the lock: what is left of a relay that died is not believed."""
+        for path in (self.relay_json, self.data_dir / "relay.lock"):
+            holder = _quietly_read(path)
+            if is_alive(holder.get("pid"), holder.get("start_ticks")):
+                return holder
+        return {}
+
+    def _sweep(self) -> None:
+        """Remove what a relay left that was killed in the middle of writing."""
+        for folder in (self.data_dir, self.breakpoints, self.profiles):
+            for path in folder.glob(f".*{_UNFINISHED}"):
+                with contextlib.suppress(OSError):  # it costs a little room, nothing else
+                    path.unlink()
+
+
+def _unusable(error: OSError, path: Path) -> StoreError:
+    return StoreError(
+        f"{error.filename or path} cannot be used: {error.strerror}.",
+        "Choose places on a local disk that you may write to with --data-dir and --run-dir.",
+    )
+
+
+def _data_directory(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink() and (maker := path.lstat().st_uid) not in (0, os.getuid()):
+        raise StoreError(
+            f"The data directory {path} is a symbolic link that {_user(maker)} made.",
+            "Remove it, or choose another with --data-dir.",
+        )
+    real = Path(os.path.realpath(path))
+    if real.exists():
+        _check_contents(real)
+    return _private_directory(real)
+
+
+def _check_contents(path: Path) -> None:
+    """A directory that serves others too (a home, a project, /) is not closed in passing."""
+    about = path.stat()
+    ours = about.st_uid == os.getuid() and stat.S_ISDIR(about.st_mode)
+    if not ours or not about.st_mode & 0o077 or about.st_mode & 0o022:
+        return
+    strange = sorted(set(os.listdir(path)) - _OUR_NAMES)
+    if strange:
+        raise StoreError(
+            f"The data directory {path} can be read by others (mode {_mode(about)}) and holds "
+            f"files that are not the relay's, such as {strange[0]}.",
+            f"Choose a directory of its own with --data-dir, or close this one: chmod 700 {path}",
+        )
+
+
+def _private_directory(path: Path) -> Path:
+    """Made if need be; a directory, ours, and closed to everybody else."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(0o700)
+    about = path.lstat()
+    if not stat.S_ISDIR(about.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "not a directory"
+        raise StoreError(f"{path} is {kind}.", f"Move it away: mv {path} {path}.old")
+    if about.st_uid != os.getuid():
+        raise StoreError(
+            f"{path} belongs to {_user(about.st_uid)}, and this relay runs as "
+            f"{_user(os.getuid())}.",
+            "Run the relay as that user, or choose another place with --data-dir or --run-dir.",
+        )
+    if about.st_mode & 0o022:
+        raise StoreError(
+            f"Others may write to {path} (mode {_mode(about)}); what is in it cannot be trusted.",
+            f"Look at what it holds, then close it: chmod 700 {path}",
+        )
+    if about.st_mode & 0o777 != 0o700:
+        path.chmod(0o700)
+    return path
+
+
+def _run_directory(data_dir: Path, configured: Path | None) -> Path:
+    if configured is not None:
+        configured.parent.mkdir(parents=True, exist_ok=True)
+        if trouble := _unfit_for_sockets(_private_directory(configured)):
+            raise StoreError(
+                f"The run directory {configured} cannot hold sockets: {trouble}.",
+                "Choose a shorter path on a local disk with --run-dir, or leave it out.",
+            )
+        return configured
+    usual = _private_directory(data_dir / "run")
+    if not _unfit_for_sockets(usual):
+        return usual
+    name = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
+    base = _private_directory(Path(f"/tmp/debug-relay-{os.getuid()}"))
+    return _private_directory(base / name)
+
+
+def _unfit_for_sockets(run_dir: Path) -> str | None:
+    length = len(os.fsencode(run_dir / _DEEPEST_SOCKET))
+    if length > LONGEST_SOCKET_PATH:
+        return f"socket paths would have {length} bytes, {LONGEST_SOCKET_PATH} is the most"
+    trial = run_dir / f".trial-{os.getpid()}"
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(trial))
+    except OSError as error:
+        return f"the file system refuses one ({error.strerror})"
+    finally:
+        trial.unlink(missing_ok=True)
+    return None
+
+
+def atomic_write_json(path: Path, value: Any, fsync: bool = True) -> None:
+    """Readers see the old file or the new one, whole, also after a crash; mode 0600."""
+    _write_whole(path, msgspec.json.format(encode_json(value)) + b"\n", fsync)
+
+
+def _write_whole(path: Path, content: bytes, fsync: bool) -> None:
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_UNFINISHED}")
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            if fsync:
+                os.fsync(descriptor)
+        os.replace(unfinished, path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    if fsync:
+        _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_json(path: Path) -> Any:
+    """The value, or None: there is no such file, or it was corrupt and is now set aside."""
+    try:
+        return json.loads(_content(path))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        _log.error("store.unreadable", path=path, reason=error.strerror)
+        return None
+    except (ValueError, RecursionError) as error:
+        _set_aside(path, str(error))
+        return None
+
+
+def _content(path: Path) -> bytes:
+    # Not blocking: a FIFO in place of a file would hold the start for ever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise ValueError("not a file")
+        if about.st_size > _LARGEST_JSON:
+            raise ValueError(f"{about.st_size} bytes are more than any file of ours has")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
+
+
+def _set_aside(path: Path, reason: str) -> None:
+    base = f"{path}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    aside, number = base, 1
+    while os.path.lexists(aside):
+        aside, number = f"{base}-{number}", number + 1
+    try:
+        os.rename(path, aside)
+    except OSError as error:
+        _log.error("store.corrupt", path=path, reason=reason, kept=f"in place: {error.strerror}")
+    else:
+        _log.error("store.corrupt", path=path, reason=reason, moved_to=aside)
+
+
+def _quietly_read(path: Path) -> dict[str, Any]:
+    """For files of another relay, which are not ours to move."""
+    try:
+        value = json.loads(_content(path))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        return os.fsdecode(_content(path)).strip() or None
+    except (OSError, ValueError):
+        return None
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process began, in the kernel's ticks; None without /proc or such a process."""
+    fields = _stat_fields(pid)
+    return int(fields[19]) if fields else None
+
+
+def _stat_fields(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def is_alive(pid: Any, ticks: Any) -> bool:
+    """Whether it is still that very process; ticks tell it from a later one with its pid."""
+    if not isinstance(pid, int) or isinstance(pid, bool) or pid <= 0:
+        return False
+    if fields := _stat_fields(pid):
+        return fields[0] not in (b"Z", b"X") and ticks in (None, int(fields[19]))
+    if os.path.isdir("/proc/self"):
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _identity() -> dict[str, Any]:
+    return {"pid": os.getpid(), "start_ticks": start_ticks(os.getpid())}
+
+
+def _user(uid: int) -> str:
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _mode(about: os.stat_result) -> str:
+    return f"{stat.S_IMODE(about.st_mode):04o}"
+
+
+def port_holder(host: str, port: int) -> str | None:
+    """Who listens there, as far as this user can see; for the message that a port is in use."""
+    for address, uid, inode in _listening(port):
+        if _meets(host, address):
+            pid = _process_with(f"socket:[{inode}]")
+            if pid is None:
+                return f"a process of {_user(uid)} that this user cannot look into"
+            return f"pid {pid} ({_command(pid)}) of {_user(uid)}"
+    return None
+
+
+def _listening(
+    port: int,
+) -> Iterator[tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int, str]]:
+    for table in ("tcp", "tcp6"):
+        for row in (_read_text(Path("/proc/net", table)) or "").splitlines()[1:]:
+            _, local, _, state, _, _, _, uid, _, inode, *_ = row.split()
+            address, _, at = local.partition(":")
+            if state == "0A" and int(at, 16) == port:
+                # The kernel prints each 32 bits of the address as a number of this machine.
+                words = (int(address[i : i + 8], 16) for i in range(0, len(address), 8))
+                packed = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
+                yield ipaddress.ip_address(packed), int(uid), inode
+
+
+def _meets(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    try:
+        asked = ipaddress.ip_address(host)
+    except ValueError:
+        return True  # a name: any listener on the port may be the one in the way
+    if asked.is_unspecified or address.is_unspecified:
+        return True
+    return asked in (address, getattr(address, "ipv4_mapped", None))
+
+
+def _process_with(link: str) -> int | None:
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # gone meanwhile, or another user's
+            for name in os.listdir(process / "fd"):
+                # One descriptor may be closed meanwhile; the next may be the one.
+                with contextlib.suppress(FileNotFoundError):
+                    if os.readlink(process / "fd" / name) == link:
+                        return int(process.name)
+    return None
+
+
+def _command(pid: int) -> str:
+    raw = (_read_text(Path(f"/proc/{pid}/cmdline")) or "").replace("\0", " ")
+    return raw if len(raw) <= 200 else raw[:200] + "…"

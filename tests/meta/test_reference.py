@@ -1,0 +1,29 @@
+"""The committed reference page is the one that the operations table gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.schema import reference
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
+REGENERATE = "python -m debug_relay.protocol.schema > docs/reference.md"
+
+
+def test_the_page_is_current():
+    current = PAGE.read_text(encoding="utf-8") == reference()
+    assert current, f"docs/reference.md is out of date; regenerate it with: {REGENERATE}"
+
+
+def test_the_page_tells_how_it_is_made():
+    assert REGENERATE in reference()
+
+
+def test_the_page_has_every_operation_and_marks_what_is_to_come():
+    text = reference()
+    lines = text.splitlines()
+    for row in OPERATIONS.values():
+        heading = f"### {row.name}" + ("" if row.implemented else " (not implemented yet)")
+        assert heading in lines
+        assert all(f"`{row.verb} {path}`" in text for path in row.paths)

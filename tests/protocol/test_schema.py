@@ -1,0 +1,282 @@
+"""The OpenAPI document says exactly what the operations table says, and its examples are true."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from debug_relay.protocol import schema, server
+from debug_relay.protocol.errors import ERRORS, Code
+from debug_relay.protocol.examples import EXAMPLES, GROUPS, MEDIA, PATH_VALUES, WORDS
+from debug_relay.protocol.fields import Result
+from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
+from debug_relay.protocol.validate import convert
+
+URL = "http://127.0.0.1:5679/api/v1"
+DOCUMENT = schema.openapi("1.2.3", URL)
+COMPONENTS = DOCUMENT["components"]
+ROUTES = [(row, path) for row in OPERATIONS.values() for path in row.paths]
+EXAMPLED = [row for row in OPERATIONS.values() if row.kind != "document"]
+
+each_route = pytest.mark.parametrize(
+    ("row", "path"), ROUTES, ids=[f"{row.verb} {path}" for row, path in ROUTES]
+)
+each_exampled = pytest.mark.parametrize("row", EXAMPLED, ids=lambda row: row.name)
+
+
+def node_of(row: Operation, path: str) -> dict:
+    return DOCUMENT["paths"][path][row.verb.lower()]
+
+
+def resolved(node: dict) -> dict:
+    while "$ref" in node:
+        found = DOCUMENT
+        for part in node["$ref"].removeprefix("#/").split("/"):
+            found = found[part]
+        node = found
+    return node
+
+
+def parameters(row: Operation, path: str, place: str) -> dict[str, dict]:
+    found = [resolved(item) for item in node_of(row, path)["parameters"]]
+    return {item["name"]: item for item in found if item["in"] == place}
+
+
+def body_schema(row: Operation, path: str) -> dict:
+    body = node_of(row, path).get("requestBody")
+    return resolved(body["content"]["application/json"]["schema"]) if body else {}
+
+
+def misfits(value: object, fragment: dict) -> list[str]:
+    validator = Draft202012Validator({**fragment, "components": COMPONENTS})
+    return [error.message for error in validator.iter_errors(value)]
+
+
+def test_is_valid_openapi():
+    assert DOCUMENT["openapi"].startswith("3.1.")
+    assert [str(error) for error in OpenAPIV31SpecValidator(DOCUMENT).iter_errors()] == []
+
+
+def test_says_version_and_address_as_given():
+    assert DOCUMENT["info"]["version"] == "1.2.3"
+    assert DOCUMENT["servers"] == [{"url": URL}]
+
+
+def test_is_json_and_the_same_every_time():
+    assert json.loads(json.dumps(DOCUMENT)) == DOCUMENT
+    assert json.dumps(schema.openapi("1.2.3", URL)) == json.dumps(DOCUMENT)
+
+
+def test_has_every_path_of_every_row_and_no_other():
+    documented = {(verb, path) for path, item in DOCUMENT["paths"].items() for verb in item}
+    assert documented == {(row.verb.lower(), path) for row, path in ROUTES}
+
+
+def test_operation_ids_are_names_and_aliases_add_to_them():
+    ids = [node_of(row, path)["operationId"] for row, path in ROUTES]
+    assert len(set(ids)) == len(ids)
+    for (row, path), operation_id in zip(ROUTES, ids, strict=True):
+        if path == row.path:
+            assert operation_id == row.name
+        else:
+            assert operation_id.startswith(row.name + "-")
+
+
+@each_route
+def test_says_what_the_row_says(row, path):
+    node = node_of(row, path)
+    assert node["tags"] == [row.group]
+    assert node["summary"] == row.params.__doc__.strip().splitlines()[0]
+    assert node["x-implemented"] is row.implemented
+    assert node["x-scope"] == row.scope
+    assert set(node.get("x-states", ())) == (set(row.states) if row.on_session else set())
+    assert node["security"] == ([{"bearer": [row.scope]}, {}] if row.scope else [])
+
+
+@each_route
+def test_every_field_of_the_params_stands_in_one_place(row, path):
+    fields = {field.encode_name: field for field in msgspec.structs.fields(row.params)}
+    variables = path_variables(path)
+    in_path, in_query = parameters(row, path, "path"), parameters(row, path, "query")
+    in_body = body_schema(row, path).get("properties", {})
+    assert sorted(in_path) == sorted(variables)
+    assert sorted([*in_path, *in_query, *in_body]) == sorted(fields)
+    assert not (in_query if row.verb in ("POST", "PUT", "PATCH") else in_body)
+    assert all(item["required"] for item in in_path.values())
+    assert all(item["required"] is fields[name].required for name, item in in_query.items())
+
+
+@each_route
+def test_a_body_is_required_only_where_a_field_is(row, path):
+    node, fields = node_of(row, path), body_schema(row, path)
+    if not fields:
+        assert "requestBody" not in node
+        return
+    missing = {
+        field.encode_name
+        for field in msgspec.structs.fields(row.params)
+        if field.required and field.encode_name not in path_variables(path)
+    }
+    assert set(fields.get("required", ())) == missing
+    assert node["requestBody"]["required"] is bool(missing)
+    assert fields["additionalProperties"] is False
+
+
+@each_route
+def test_path_and_query_values_are_texts_that_can_be_written(row, path):
+    for place in ("path", "query"):
+        for item in parameters(row, path, place).values():
+            kinds = item["schema"].get("anyOf", [item["schema"]])
+            types = {resolved(kind).get("type", "string") for kind in kinds}
+            assert types <= {"string", "integer", "number", "boolean"}
+            assert item["schema"].get("default", "") is not None
+
+
+@each_route
+def test_headers_stand_where_they_work(row, path):
+    expected = {"X-Request-ID", "X-Agent"}
+    expected |= {"If-Stop"} if row.drives else set()
+    expected |= {"Idempotency-Key"} if Code.IDEMPOTENCY_CONFLICT in row.errors else set()
+    assert set(parameters(row, path, "header")) == expected
+
+
+@each_route
+def test_every_error_stands_under_its_status(row, path):
+    documented = set()
+    for status, response in node_of(row, path)["responses"].items():
+        if int(status) < 400:
+            continue
+        content = resolved(response)["content"]["application/json"]
+        only = content["schema"]["properties"]["error"]["properties"]["code"]["enum"]
+        assert sorted(only) == sorted(content["examples"])
+        assert {ERRORS[Code(code)].status for code in only} == {int(status)}
+        documented |= set(only)
+        for code, example in content["examples"].items():
+            reply = resolved(example)["value"]
+            assert reply["error"]["code"] == code
+            assert misfits(reply, content["schema"]) == []
+    assert documented == {code.value for code in row.all_errors}
+
+
+def test_every_code_has_an_example_from_the_catalogue():
+    for code in Code:
+        error = COMPONENTS["examples"][code.value]["value"]["error"]
+        assert error["message"] == ERRORS[code].meaning
+        assert error["details"]["suggestion"] == ERRORS[code].suggestion
+
+
+@each_route
+def test_success_is_the_rows_status_and_format(row, path):
+    responses = node_of(row, path)["responses"]
+    good = [status for status in responses if int(status) < 400]
+    if row.kind == "websocket":
+        assert good == ["101"]
+        return
+    assert good == [str(row.status)]
+    content = responses[good[0]]["content"]
+    assert list(content) == [MEDIA.get(row.name, "application/json")]
+    if row.kind == "json":
+        envelope = content["application/json"]["schema"]
+        assert envelope["required"] == ["success", "data", "error", "meta"]
+        data = resolved(envelope["properties"]["data"])
+        assert set(data["properties"]) == set(row.result.__struct_encode_fields__)
+
+
+@each_exampled
+def test_the_request_example_converts_to_the_params(row):
+    request = EXAMPLES[row.name].request
+    for path in row.paths:
+        values = {name: str(PATH_VALUES[name]) for name in path_variables(path)}
+        rest = {name: value for name, value in request.items() if name not in values}
+        if row.verb in ("GET", "DELETE"):
+            texts = {
+                name: json.dumps(value) if isinstance(value, bool) else str(value)
+                for name, value in rest.items()
+            }
+            convert(row.params, values, texts, {})
+        else:
+            convert(row.params, values, {}, rest)
+
+
+@each_exampled
+def test_the_reply_example_converts_to_the_result(row):
+    data = EXAMPLES[row.name].data
+    kept = msgspec.to_builtins(msgspec.convert(data, row.result))
+    assert dropped(data, kept) == []
+
+
+def dropped(sent: object, kept: object, at: str = "data") -> list[str]:
+    """Names in an example that its Struct does not know, which convert() passes over."""
+    if isinstance(sent, dict) and isinstance(kept, dict):
+        lost = [f"{at}.{name}" for name in sent.keys() - kept.keys()]
+        shared = sent.keys() & kept.keys()
+        return lost + [
+            x for name in shared for x in dropped(sent[name], kept[name], f"{at}.{name}")
+        ]
+    if isinstance(sent, list) and isinstance(kept, list):
+        pairs = enumerate(zip(sent, kept, strict=True))
+        return [x for i, (one, two) in pairs for x in dropped(one, two, f"{at}[{i}]")]
+    return []
+
+
+@each_route
+def test_examples_fit_the_schemas_beside_them(row, path):
+    node = node_of(row, path)
+    for place in ("path", "query", "header"):
+        for item in parameters(row, path, place).values():
+            if "example" in item:
+                assert misfits(item["example"], item["schema"]) == []
+    contents = [node.get("requestBody", {}).get("content", {})]
+    contents += [resolved(response).get("content", {}) for response in node["responses"].values()]
+    for media in (media for content in contents for media in content.values()):
+        if "example" in media:
+            assert misfits(media["example"], media["schema"]) == []
+
+
+def test_words_and_examples_belong_to_rows():
+    assert set(EXAMPLES) == {row.name for row in EXAMPLED}
+    assert set(WORDS) <= set(OPERATIONS)
+    assert set(GROUPS) == {row.group for row in OPERATIONS.values()}
+    assert set(MEDIA) == {
+        row.name for row in OPERATIONS.values() if row.kind in ("document", "sse")
+    }
+
+
+def test_rows_that_share_a_params_have_words_of_their_own():
+    shared = Counter(row.params for row in OPERATIONS.values())
+    wordless = [row.name for row in OPERATIONS.values() if shared[row.params] > 1]
+    assert [name for name in wordless if name not in WORDS] == []
+
+
+def test_structs_of_one_name_do_not_collide(monkeypatch):
+    class Health(Result, kw_only=True):
+        pulse: int
+
+    row = msgspec.structs.replace(OPERATIONS["info"], result=Health)
+    monkeypatch.setattr(schema, "OPERATIONS", {"health": OPERATIONS["health"], "info": row})
+    document = schema.openapi("1.2.3", URL)
+
+    def fields(path: str) -> set[str]:
+        reply = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]
+        name = reply["schema"]["properties"]["data"]["$ref"].rpartition("/")[2]
+        return set(document["components"]["schemas"][name]["properties"])
+
+    assert fields("/info") == {"pulse"}
+    assert fields("/health") == set(server.Health.__struct_fields__)
+    assert [*OpenAPIV31SpecValidator(document).iter_errors()] == []
+
+
+def test_is_built_within_fifty_milliseconds():
+    # The best of a few: what else the machine does is not the builder's time.
+    def once() -> float:
+        begin = time.perf_counter()
+        schema.openapi("1.2.3", URL)
+        return time.perf_counter() - begin
+
+    assert min(once() for _ in range(5)) < 0.05

@@ -1,0 +1,210 @@
+"""Who may come in: uids, Host and Origin by exact text, and the caller's name."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.operations import SCOPES
+from debug_relay.supervisor.guard import UNKNOWN_UID, Guard
+
+PORT = 5679
+
+
+def guard(**more: object) -> Guard:
+    return Guard(**{"port": PORT, "own_uid": os.geteuid(), **more})  # type: ignore[arg-type]
+
+
+def ask(
+    door: Guard,
+    host: list[str] | str = f"127.0.0.1:{PORT}",
+    origin: list[str] | None = None,
+    site: str | None = None,
+    over_unix: bool = False,
+) -> None:
+    hosts = [host] if isinstance(host, str) else host
+    door.request(hosts, origin or [], site, None, over_unix=over_unix)
+
+
+def refusal(door: Guard, **more: object) -> RelayError:
+    with pytest.raises(RelayError) as caught:
+        ask(door, **more)  # type: ignore[arg-type]
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:5679", "localhost:5679", "LocalHost:5679", "[::1]:5679"]
+)
+def test_own_hosts(host: str) -> None:
+    ask(guard(), host)
+
+
+ODD_HOSTS = [
+    "127.0.0.1", "localhost", "[::1]", "127.0.0.1:5678", "localhost:80", "127.0.0.1:",
+    "127.0.0.1:05679", "127.0.0.1:5679 ", "127.1:5679", "0177.0.0.1:5679", "2130706433:5679",
+    "0x7f000001:5679", "127.0.0.2:5679", "localhost6:5679", "localhost.:5679", "0.0.0.0:5679",
+    "[::]:5679", "::1:5679", "[::ffff:127.0.0.1]:5679", "[0:0:0:0:0:0:0:1]:5679", "[::1%lo]:5679",
+    "evil.example:5679", "localhost.evil.example:5679", "localhost:5679.evil.example",
+    "user@localhost:5679", "localhost:5679,evil.example", "http://127.0.0.1:5679", "/", ":5679",
+    "127.0.0.1:5679:5679", "loc\u212alhost:5679", "127.0.0.1:\u0665\u0666\u0667\u0669", "x" * 5000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("host", ODD_HOSTS, ids=[ascii(host)[:40] for host in ODD_HOSTS])
+def test_odd_hosts(host: str) -> None:
+    error = refusal(guard(), host=host)
+    assert error.code is Code.FORBIDDEN_HOST
+    assert "http://127.0.0.1:5679" in error.details["suggestion"]
+    assert len(error.message) < 400
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [[], [""], ["127.0.0.1:5679", "127.0.0.1:5679"], ["127.0.0.1:5679", "evil.example"]],
+    ids=["missing", "empty", "twice", "two"],
+)
+@pytest.mark.parametrize("over_unix", [False, True])
+def test_exactly_one_host(hosts: list[str], over_unix: bool) -> None:
+    assert refusal(guard(), host=hosts, over_unix=over_unix).code is Code.FORBIDDEN_HOST
+
+
+def test_port_80_may_be_left_out() -> None:
+    door = guard(port=80)
+    ask(door, "127.0.0.1")
+    ask(door, "127.0.0.1:80", ["http://127.0.0.1"])
+
+
+@pytest.mark.parametrize(
+    ("configured", "host", "allowed"),
+    [
+        ("Relay.Example", "relay.example", True),
+        ("relay.example", "RELAY.example:5679", True),
+        ("relay.example", "relay.example:8443", True),
+        ("relay.example", "relay.example:", False),
+        ("relay.example", "relay.example:123456", False),
+        ("relay.example", "sub.relay.example", False),
+        ("relay.example:8443", "relay.example:8443", True),
+        ("relay.example:8443", "relay.example:5679", False),
+        ("relay.example:8443", "relay.example", False),
+        ("fd00::1", "[fd00::1]:5679", True),
+        ("fd00::1", "fd00::1", False),
+    ],
+)
+def test_configured_hosts(configured: str, host: str, allowed: bool) -> None:
+    door = guard(allowed_hosts=[configured])
+    if allowed:
+        ask(door, host)
+    else:
+        assert refusal(door, host=host).code is Code.FORBIDDEN_HOST
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://127.0.0.1:5679", "http://localhost:5679", "http://[::1]:5679"]
+)
+def test_own_origins(origin: str) -> None:
+    ask(guard(), origin=[origin])
+    ask(guard(), origin=[origin], site="same-origin")
+
+
+@pytest.mark.parametrize(
+    "origins",
+    [
+        ["null"], [""], ["http://localhost:3000"], ["http://localhost"], ["https://127.0.0.1:5679"],
+        ["http://evil.example"], ["http://127.0.0.1:5679/"], ["http://127.0.0.1:5679.evil.example"],
+        ["http://127.1:5679"], ["file://"], ["chrome-extension://abc"], ["127.0.0.1:5679"],
+        ["http://127.0.0.1:5679", "http://127.0.0.1:5679"],
+        ["http://127.0.0.1:5679", "http://evil.example"],
+        ["http://127.0.0.1:5679 http://evil.example"],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("over_unix", [False, True])
+def test_foreign_origins(origins: list[str], over_unix: bool) -> None:
+    assert refusal(guard(), origin=origins, over_unix=over_unix).code is Code.FORBIDDEN_ORIGIN
+
+
+def test_a_configured_name_is_an_origin_on_our_port_only() -> None:
+    door = guard(allowed_hosts=["relay.example", "proxy.example:8443"])
+    ask(door, "relay.example", ["http://relay.example:5679"])
+    ask(door, "proxy.example:8443", ["http://proxy.example:8443"])
+    for origin in ("http://relay.example:3000", "http://relay.example", "http://proxy.example"):
+        assert refusal(door, origin=[origin]).code is Code.FORBIDDEN_ORIGIN
+
+
+@pytest.mark.parametrize("site", [None, "", "none", "same-origin", "Same-Origin"])
+def test_harmless_sec_fetch_site(site: str | None) -> None:
+    ask(guard(), site=site)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "CROSS-SITE", "x", "none, cross-site"])
+def test_foreign_sec_fetch_site(site: str) -> None:
+    assert refusal(guard(), site=site).code is Code.FORBIDDEN_ORIGIN
+
+
+def test_any_name_will_do_over_a_unix_socket() -> None:
+    ask(guard(port=0), "relay", over_unix=True)
+
+
+def test_without_a_port_no_tcp_host_is_ours() -> None:
+    assert refusal(guard(port=0), host="127.0.0.1:0").code is Code.FORBIDDEN_HOST
+
+
+def test_the_port_may_come_later() -> None:
+    door = guard(port=0)
+    door.serve_on(4000)
+    ask(door, "127.0.0.1:4000")
+    assert door.address == "http://127.0.0.1:4000"
+
+
+def test_the_token_check_comes_last() -> None:
+    seen: list[str | None] = []
+    door = guard(tokens=seen.append)
+    refusal(door, host="evil.example")
+    assert seen == []
+    door.request(["127.0.0.1:5679"], [], None, "Bearer x")
+    assert seen == ["Bearer x"]
+
+
+@pytest.fixture
+def accepted() -> Iterator[socket.socket]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with ours, theirs:
+        yield ours
+
+
+def test_own_uid_comes_in(accepted: socket.socket) -> None:
+    assert guard().connection(accepted) == (os.geteuid(), None)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the peer here is root only when the tests are")
+def test_root_comes_in_whoever_runs_the_relay(accepted: socket.socket) -> None:
+    assert guard(own_uid=12345).connection(accepted) == (0, None)
+
+
+def test_nobody_at_the_other_end_is_refused() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as lonely:
+        uid, reason = guard().connection(lonely)
+        assert uid == UNKNOWN_UID
+        assert reason is not None
+        for open_door in (guard(check_peers=False), guard(allow_other_users=True)):
+            assert open_door.connection(lonely) == (UNKNOWN_UID, None)
+
+
+def test_callers() -> None:
+    door = guard()
+    assert door.caller(1000, None) == door.caller(1000, "")
+    assert (door.caller(1000, None).name, door.caller(1000, None).scopes) == ("uid:1000", SCOPES)
+    assert door.caller(UNKNOWN_UID, None).name == "unknown"
+    assert door.caller(1000, "Agent Ä").name == "Agent Ä"
+    assert door.caller(1000, "x" * 100).uid == 1000
+
+
+@pytest.mark.parametrize("name", ["x" * 101, "a\tb", "a\x7f", "a\udc80", "\u202eevil"])
+def test_odd_agents(name: str) -> None:
+    with pytest.raises(RelayError) as caught:
+        guard().caller(1000, name)
+    assert caught.value.code is Code.INVALID_PARAMETER
+    assert caught.value.details["errors"][0]["field"] == "X-Agent"

@@ -1,0 +1,588 @@
+"""Pages against rings that are being written, lapped, damaged, replaced or not there."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.fields import Cursor
+from debug_relay.protocol.output import EventPage, OutputPage
+from debug_relay.protocol.records import HEADER, Place, pack_cursor
+from debug_relay.protocol.state import State
+from debug_relay.supervisor.pages import EventPages, OutputPages
+from debug_relay.worker.journal import EventLog, OutputLog
+from debug_relay.worker.rings import Ring
+
+RACE_SECONDS = 20.0
+Page = TypeVar("Page", OutputPage, EventPage)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "output.ring"
+
+
+@pytest.fixture
+def log(path: Path) -> Iterator[OutputLog]:
+    log = OutputLog(path, 1 << 16)
+    yield log
+    log.close()
+
+
+def texts(page: OutputPage) -> list[str]:
+    return [entry.output for entry in page.entries]
+
+
+def all_pages(pages: OutputPages, limit: int = 100, category: str | None = None):
+    cursor = None
+    while True:
+        page = pages.page(cursor, limit, category)
+        yield page
+        cursor = page.next_cursor
+        if not page.has_more:
+            return
+
+
+def event_pages(folder: Path) -> EventPages:
+    return EventPages(folder / "state", folder / "outputs")
+
+
+# -- output
+
+
+def test_no_file_is_an_empty_page(path: Path):
+    pages = OutputPages(path)
+    page = pages.page(None, 10, None)
+    assert (page.entries, page.has_more, page.dropped, pages.end()) == ([], False, 0, 0)
+    log = OutputLog(path, 1 << 16)
+    log.write("stdout", b"hello\n")
+    # The cursor from before there was a ring begins at the beginning of the ring.
+    assert texts(pages.page(page.next_cursor, 10, None)) == ["hello\n"]
+    assert pages.end() == log.end
+    log.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 8192, b"DRRING", os.urandom(5000)])
+def test_a_file_that_is_no_ring_is_an_empty_page(path: Path, content: bytes):
+    path.write_bytes(content)
+    page = OutputPages(path).page(None, 10, None)
+    assert (page.entries, page.has_more) == ([], False)
+
+
+def test_entries_are_lines_with_their_ends(path: Path, log: OutputLog):
+    log.write("stdout", b"one\r\ntwo\rstill two\n\nfour")
+    log.write("stderr", b"\xc3\xa9\n")
+    page = OutputPages(path).page(None, 10, None)
+    assert texts(page) == ["one\r\n", "two\rstill two\n", "\n", "four", "é\n"]
+    assert [e.category for e in page.entries] == ["stdout"] * 4 + ["stderr"]
+    assert page.entries[0].timestamp.endswith("Z")
+    assert not page.has_more
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+def test_pages_together_are_all_there_is(path: Path, log: OutputLog, limit: int):
+    lines = [f"{n}\n" for n in range(50)]
+    log.write("stdout", "".join(lines[:20]).encode())
+    for line in lines[20:]:
+        log.write("stdout", line.encode())
+    found = list(all_pages(OutputPages(path), limit))
+    assert list(itertools.chain(*map(texts, found))) == lines
+    assert len(found) == -(-50 // limit)
+    assert all(len(page.entries) == limit for page in found[:-1])
+
+
+def test_a_cursor_stays_good_while_output_grows(path: Path, log: OutputLog):
+    pages = OutputPages(path)
+    log.write("stdout", b"a\nb\nc\n")
+    first = pages.page(None, 2, None)
+    end = pages.page(first.next_cursor, 10, None)
+    for n in range(5):
+        log.write("stdout", b"%d\n" % n)
+        assert texts(pages.page(first.next_cursor, 1, None)) == ["c\n"]
+        again = pages.page(end.next_cursor, 100, None)
+        assert texts(again) == [f"{i}\n" for i in range(n + 1)]
+        assert again.dropped == 0
+    nothing = pages.page(again.next_cursor, 10, None)
+    assert (nothing.entries, nothing.next_cursor) == ([], again.next_cursor)
+
+
+def test_dropped_output_is_counted(path: Path, log: OutputLog):
+    pages = OutputPages(path)
+    log.write("stdout", b"0\n1\n2\n")
+    cursor = pages.page(None, 2, None).next_cursor  # in the middle of a record
+    for n in range(3, 5000):
+        log.write("stdout", b"%d\n" % n)
+    page = pages.page(cursor, 10, None)
+    first = int(texts(page)[0])
+    assert page.dropped == first - 2
+    assert pages.page(None, 10, None).dropped == first
+    following = pages.page(page.next_cursor, 10, None)
+    assert (int(texts(following)[0]), following.dropped) == (first + 10, 0)
+
+
+def test_a_cursor_of_another_ring_begins_at_the_beginning(path: Path, log: OutputLog):
+    log.write("stdout", b"old\n" * 10)
+    cursor = OutputPages(path).page(None, 5, None).next_cursor
+    new = OutputLog(path, 1 << 16)
+    new.write("stdout", b"new\n")
+    page = OutputPages(path).page(cursor, 10, None)
+    assert (texts(page), page.dropped) == (["new\n"], 0)
+    new.close()
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "",
+        "0",
+        "garbage",
+        "é",
+        "====",
+        "A" * 200,
+        base64.urlsafe_b64encode(b"[[1,2,3]").decode(),
+        base64.urlsafe_b64encode(b'[["a",2,3,4]]').decode(),
+        base64.urlsafe_b64encode(b"[[1,-2,3,4]]").decode(),
+        base64.urlsafe_b64encode(b"[[1,2,3,9223372036854775808]]").decode(),
+        pack_cursor(Place(), Place()),
+        pack_cursor(),
+    ],
+)
+def test_garbage_is_no_cursor(path: Path, cursor: str):
+    with pytest.raises(RelayError) as caught:
+        OutputPages(path).page(cursor, 10, None)
+    assert caught.value.code is Code.INVALID_PARAMETER
+    assert caught.value.details["errors"][0].field == "cursor"
+
+
+def test_cursors_are_short_and_safe_in_a_url():
+    most = (1 << 63) - 1
+    usual = pack_cursor(*[Place((1 << 48) - 1, 1 << 50, 1 << 40, 1 << 16)] * 2)
+    longest = get_args(Cursor)[1].max_length
+    assert len(usual) < longest
+    assert len(pack_cursor(Place(most, most, most, most))) < longest
+    assert all(c.isascii() and (c.isalnum() or c in "-_") for c in usual)
+
+
+@settings(deadline=None, max_examples=60)
+@given(place=st.builds(Place, *[st.integers(0, 80_000)] * 4), same=st.booleans())
+def test_a_forged_cursor_does_no_harm(tmp_path_factory, place: Place, same: bool):
+    path = tmp_path_factory.mktemp("forged") / "ring"
+    log = OutputLog(path, 1 << 12)
+    for n in range(200):
+        log.write("stdout", b"%d\n" % n)
+    ring = OutputPages(path)
+    if same:
+        epoch = int.from_bytes(path.read_bytes()[16:24], "little")
+        place = Place(epoch, place.position, place.entry, place.offset)
+    page = ring.page(pack_cursor(place), 10, None)
+    for _ in range(100):
+        if not page.has_more:
+            break
+        page = ring.page(page.next_cursor, 10, None)
+    assert not page.has_more
+    log.close()
+
+
+@pytest.mark.parametrize("at", [0, 4, 8, 24, 30, 33, 40])
+def test_damage_costs_what_is_damaged(path: Path, at: int):
+    """Wherever in a record it is: reading ends, nothing is raised, the rest is counted."""
+    ring = Ring(path, 1 << 16)
+    positions = []
+    for n in range(20):
+        positions.append(ring.head)
+        ring.append(b"%06d more of it\n" % n, time_us=0, category=0)
+    with path.open("r+b") as file:
+        file.seek(HEADER + positions[7] + at)
+        file.write(b"\xfe\xfe\xfe\xfe")
+    found = list(all_pages(OutputPages(path), 3))
+    numbers = [int(text[:6]) for page in found for text in texts(page)]
+    assert numbers[:7] == list(range(7))
+    assert 7 not in numbers
+    if at > 3:  # where its length is sound, only the damaged record is lost
+        assert numbers[7:] == list(range(8, 20))
+    ring.append(b"000020 after\n", time_us=0, category=0)
+    page = OutputPages(path).page(found[-1].next_cursor, 10, None)
+    assert texts(page) == ["000020 after\n"]
+    total = sum(p.dropped for p in found) + page.dropped + len(numbers) + 1
+    assert total == 21
+    ring.close()
+
+
+@settings(deadline=None, max_examples=60)
+@given(at=st.integers(0, HEADER + 4096), junk=st.binary(min_size=1, max_size=200))
+def test_any_damage_is_survived(tmp_path_factory, at: int, junk: bytes):
+    path = tmp_path_factory.mktemp("damaged") / "ring"
+    log = OutputLog(path, 4096)
+    for n in range(100):
+        log.write("stdout" if n % 2 else "stderr", b"line %d\n" % n)
+    content = bytearray(path.read_bytes())
+    content[at : at + len(junk)] = junk
+    path.write_bytes(content)
+    for category in (None, "stderr"):
+        count = sum(1 for _ in itertools.islice(all_pages(OutputPages(path), 10, category), 300))
+        assert count < 300
+    log.close()
+
+
+def test_bytes_that_are_no_text_come_as_base64(path: Path, log: OutputLog):
+    log.write("stdout", b"good\n\xff\xfe bad\ngood again\n")
+    page = OutputPages(path).page(None, 10, None)
+    assert [e.encoding for e in page.entries] == [None, "base64", None]
+    assert base64.b64decode(page.entries[1].output) == b"\xff\xfe bad\n"
+    assert page.entries[2].output == "good again\n"
+
+
+def test_category_filter_and_exact_has_more(path: Path, log: OutputLog):
+    pages = OutputPages(path)
+    for n in range(10):
+        log.write("stderr", b"e%d\n" % n)
+        log.write("stdout", b"o%d\n" % n)
+    page = pages.page(None, 10, "stderr")
+    assert texts(page) == [f"e{n}\n" for n in range(10)]
+    assert not page.has_more
+    page = pages.page(None, 9, "stderr")
+    assert page.has_more
+    assert texts(pages.page(page.next_cursor, 9, "stderr")) == ["e9\n"]
+    assert texts(pages.page(None, 9, "console")) == []
+    with pytest.raises(RelayError, match="stdlog"):
+        pages.page(None, 9, "stdlog")
+
+
+def test_a_rare_category_is_found_in_bounded_steps(tmp_path: Path):
+    path = tmp_path / "ring"
+    log = OutputLog(path, 4 << 20)
+    for _ in range(9000):
+        log.write("stdout", b"x\n")
+    log.write("stderr", b"here\n")
+    found = list(all_pages(OutputPages(path), 10, "stderr"))
+    assert 3 <= len(found) <= 8
+    assert [text for page in found for text in texts(page)] == ["here\n"]
+    assert sum(page.dropped for page in found) == 0
+    log.close()
+
+
+def test_a_page_is_bounded_in_bytes(tmp_path: Path):
+    path = tmp_path / "ring"
+    log = OutputLog(path, 16 << 20)
+    for _ in range(10):
+        log.write("stdout", b"x" * 300_000 + b"\n")
+    found = list(all_pages(OutputPages(path), 1000))
+    assert len(found) == 3
+    sizes = [sum(map(len, texts(page))) for page in found]
+    assert max(sizes) <= (1 << 20) + (64 << 10)
+    assert sum(sizes) == 3_000_010
+    log.close()
+
+
+def test_a_page_costs_the_same_in_a_large_ring(tmp_path: Path):
+    def best(pages: OutputPages, cursor: str) -> float:
+        times = []
+        for _ in range(50):
+            before = time.perf_counter()
+            pages.page(cursor, 20, None)
+            times.append(time.perf_counter() - before)
+        return min(times)
+
+    costs = []
+    for chunks in (10, 600):
+        log = OutputLog(tmp_path / f"{chunks}.ring", 50 << 20)
+        for _ in range(chunks):
+            log.write("stdout", b"some line of output, as long as they are\n" * 1500)
+        costs.append(best(OutputPages(tmp_path / f"{chunks}.ring"), log.cursor))
+        log.close()
+    assert costs[1] < costs[0] * 10 + 0.001
+
+
+# -- output, while it is written
+
+WRITE_OUTPUT = """
+import random, sys
+from pathlib import Path
+from debug_relay.worker.journal import OutputLog
+log = OutputLog(Path(sys.argv[1]), 1 << 15)
+print("ready", flush=True)
+n, random = 0, random.Random(5)
+while n < 60_000:
+    lines = []
+    for _ in range(random.choice((1, 1, 1, 5, 40))):
+        lines.append(b"%d %s\\n" % (n, b"x" * random.choice((0, 3, 70, 400))))
+        n += 1
+    log.write("stdout", b"".join(lines))
+"""
+
+
+def racing(script: str, *arguments: object) -> subprocess.Popen[bytes]:
+    writer = subprocess.Popen(
+        [sys.executable, "-P", "-c", script, *map(str, arguments)], stdout=subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == b"ready\n"
+    return writer
+
+
+def read_while_written(
+    writer: subprocess.Popen[bytes], read: Callable[[str | None], Page]
+) -> Iterator[Page]:
+    """Every page until the writer is done and all is read; bounded by the clock."""
+    deadline = time.monotonic() + RACE_SECONDS
+    cursor = None
+    try:
+        while time.monotonic() < deadline:
+            # Asked before the page: what it does not hold was written by then.
+            done = writer.poll() is not None
+            page = read(cursor)
+            cursor = page.next_cursor
+            yield page
+            if done and not page.has_more:
+                assert writer.returncode == 0
+                return
+        pytest.fail("reading did not come to an end")
+    finally:
+        writer.kill()
+        writer.communicate()
+
+
+@pytest.mark.parametrize("limit", [1, 50, 1000])
+def test_reader_races_writer(path: Path, limit: int):
+    writer = racing(WRITE_OUTPUT, path)
+    pages = OutputPages(path)
+    seen = 0
+    for page in read_while_written(writer, lambda cursor: pages.page(cursor, limit, None)):
+        numbers = []
+        for entry in page.entries:
+            number, _, rest = entry.output.partition(" ")
+            assert rest.strip("x") == "\n", "a torn entry"
+            numbers.append(int(number))
+        assert numbers == sorted(set(numbers))
+        if numbers:
+            assert numbers[0] >= seen
+            seen += len(numbers) + page.dropped
+            assert numbers[-1] == seen - 1, "an entry is missing and was not counted"
+        if limit == 1 and seen < 59_000:
+            os.sched_yield()
+    assert seen >= 60_000
+
+
+@pytest.mark.parametrize("lag", [0, 1, 5, 30, 60])
+@pytest.mark.parametrize("more", [1, 3, 40, 64, 128, 131])
+@pytest.mark.parametrize("first", [True, False], ids=["before the copy", "after the copy"])
+def test_a_writer_that_goes_on_at_the_worst_moment(
+    path: Path, monkeypatch: pytest.MonkeyPatch, lag: int, more: int, first: bool
+):
+    """Records of one size: every lap puts sound records at the same places as the lap before."""
+    ring = Ring(path, 64 * 64)
+    numbers = itertools.count()
+
+    def write(count: int) -> None:
+        for number in itertools.islice(numbers, count):
+            ring.append(b"%031d\n" % number, time_us=0, category=0)
+
+    write(200)
+    pages = OutputPages(path)
+    seen = 200 - lag
+    cursor = pack_cursor(Place(ring.end.epoch, ring.head - 64 * lag, seen))
+    write(lag and 2)
+    copied = os.pread
+    pending = [more]
+
+    def pread(fd: int, size: int, at: int) -> bytes:
+        if at < HEADER or not pending:
+            return copied(fd, size, at)
+        if first:
+            write(pending.pop())
+            return copied(fd, size, at)
+        block = copied(fd, size, at)
+        write(pending.pop())
+        return block
+
+    with monkeypatch.context() as patch:
+        patch.setattr("debug_relay.supervisor.walk.os.pread", pread)
+        page = pages.page(cursor, 10, None)
+    while True:
+        found = [int(text) for text in texts(page)]
+        assert found == sorted(set(found))
+        if found:
+            seen += len(found) + page.dropped
+            assert found[-1] == seen - 1
+        if not page.has_more:
+            break
+        page = pages.page(page.next_cursor, 10, None)
+    assert seen == next(numbers)
+    ring.close()
+
+
+# -- events
+
+
+def test_no_files_are_an_empty_page(tmp_path: Path):
+    pages = event_pages(tmp_path)
+    page = pages.page(None, 10, None, State.CREATED)
+    assert (page.events, page.has_more, page.session_status) == ([], False, State.CREATED)
+    assert pages.last_seq() == 0
+    log = EventLog(tmp_path / "state", tmp_path / "outputs", 10)
+    log.append("session", {})
+    page = pages.page(page.next_cursor, 10, None, State.RUNNING)
+    assert [event.seq for event in page.events] == [1]
+    assert pages.last_seq() == 1
+    log.close()
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_events_are_merged_by_seq(tmp_path: Path, limit: int):
+    log = EventLog(tmp_path / "state", tmp_path / "outputs", 1000)
+    for n in range(40):
+        log.append("output" if n % 3 == 1 else "thread", {"n": n})
+    pages, cursor, found = event_pages(tmp_path), None, []
+    while True:
+        page = pages.page(cursor, limit, None, State.RUNNING)
+        found += page.events
+        cursor = page.next_cursor
+        if not page.has_more:
+            break
+    assert [event.seq for event in found] == list(range(1, 41))
+    assert [event.body["n"] for event in found] == list(range(40))
+    assert pages.page(cursor, limit, None, State.RUNNING).events == []
+    log.append("stopped", {})
+    assert pages.page(cursor, limit, None, State.RUNNING).events[0].seq == 41
+    log.close()
+
+
+def test_nothing_is_shown_before_it_is_published(tmp_path: Path):
+    """A writer that was killed between record and mark."""
+    log = EventLog(tmp_path / "state", tmp_path / "outputs", 1000)
+    log.append("thread", {})
+    log.append("output", {})
+    mark = 40
+    with (tmp_path / "state").open("r+b") as file:
+        file.seek(mark)
+        file.write((1).to_bytes(8, "little"))
+    page = event_pages(tmp_path).page(None, 10, None, State.RUNNING)
+    assert [event.seq for event in page.events] == [1]
+    assert not page.has_more
+    log.append("thread", {})
+    page = event_pages(tmp_path).page(page.next_cursor, 10, None, State.RUNNING)
+    assert [event.seq for event in page.events] == [2, 3]
+    log.close()
+
+
+def test_types_filter(tmp_path: Path):
+    log = EventLog(tmp_path / "state", tmp_path / "outputs", 1000)
+    for _ in range(10):
+        for type in ("thread", "output", "stopped"):
+            log.append(type, {})
+    pages = event_pages(tmp_path)
+    page = pages.page(None, 10, {"stopped"}, State.PAUSED)
+    assert [event.seq for event in page.events] == list(range(3, 31, 3))
+    assert not page.has_more
+    page = pages.page(None, 4, {"stopped", "output"}, State.PAUSED)
+    assert [event.seq for event in page.events] == [2, 3, 5, 6]
+    assert page.has_more
+    page = pages.page(page.next_cursor, 100, {"output"}, State.PAUSED)
+    assert [event.seq for event in page.events] == list(range(8, 31, 3))
+    assert not pages.page(page.next_cursor, 100, {"output"}, State.PAUSED).has_more
+    with pytest.raises(RelayError, match="stoped") as caught:
+        pages.page(None, 4, {"stoped"}, State.PAUSED)
+    assert caught.value.details["suggestion"] == "Did you mean stopped?"
+    log.close()
+
+
+def test_dropped_events_are_counted_as_the_filter_sees_them(tmp_path: Path):
+    log = EventLog(tmp_path / "state", tmp_path / "outputs", 20)
+    pages = event_pages(tmp_path)
+    log.append("stopped", {})
+    cursor = pages.page(None, 10, None, State.RUNNING).next_cursor
+    for _ in range(100):
+        log.append("output", {})
+    log.append("stopped", {})
+    page = pages.page(cursor, 100, None, State.RUNNING)
+    assert page.dropped + len(page.events) == 101
+    assert page.dropped > 0
+    page = pages.page(cursor, 100, {"stopped"}, State.RUNNING)
+    assert (len(page.events), page.dropped) == (1, 0)
+    log.close()
+
+
+def test_events_of_another_worker_begin_at_the_beginning(tmp_path: Path):
+    log = EventLog(tmp_path / "state", tmp_path / "outputs", 20)
+    for _ in range(5):
+        log.append("thread", {})
+    cursor = event_pages(tmp_path).page(None, 10, None, State.RUNNING).next_cursor
+    log.close()
+    log = EventLog(tmp_path / "state", tmp_path / "outputs", 20, first_seq=6)
+    log.append("session", {})
+    page = event_pages(tmp_path).page(cursor, 10, None, State.RUNNING)
+    assert [event.seq for event in page.events] == [6]
+    log.close()
+
+
+def test_an_output_cursor_is_no_event_cursor(tmp_path: Path):
+    with pytest.raises(RelayError) as caught:
+        event_pages(tmp_path).page(pack_cursor(Place()), 10, None, State.RUNNING)
+    assert caught.value.code is Code.INVALID_PARAMETER
+
+
+def test_an_event_that_cannot_be_read_is_counted(tmp_path: Path):
+    log = EventLog(tmp_path / "state", tmp_path / "outputs", 20)
+    log.append("thread", {})
+    log.append("thread", {})
+    with (tmp_path / "state").open("r+b") as file:
+        content = file.read()
+        file.seek(content.index(b"thread"))
+        file.write(b"threat")
+    page = event_pages(tmp_path).page(None, 10, None, State.RUNNING)
+    assert ([event.seq for event in page.events], page.dropped) == ([2], 1)
+    log.close()
+
+
+def test_an_event_page_is_bounded_in_bytes(tmp_path: Path):
+    log = EventLog(tmp_path / "state", tmp_path / "outputs", 1000)
+    for _ in range(40):
+        log.append("output", {"output": "x" * 64_000})
+    page = event_pages(tmp_path).page(None, 1000, None, State.RUNNING)
+    assert 16 <= len(page.events) <= 18
+    assert page.has_more
+    log.close()
+
+
+WRITE_EVENTS = """
+import random, sys
+from pathlib import Path
+from debug_relay.worker.journal import EventLog
+log = EventLog(Path(sys.argv[1]), Path(sys.argv[2]), 200)
+print("ready", flush=True)
+random = random.Random(7)
+for n in range(1, 30_001):
+    type = random.choice(("output", "output", "thread", "stopped"))
+    assert log.append(type, {"n": n, "text": "x" * random.choice((0, 10, 2000))}) == n
+"""
+
+
+def test_event_reader_races_writer(tmp_path: Path):
+    writer = racing(WRITE_EVENTS, tmp_path / "state", tmp_path / "outputs")
+    pages = event_pages(tmp_path)
+    seen = dropped = last = 0
+    for page in read_while_written(
+        writer, lambda cursor: pages.page(cursor, 40, None, State.RUNNING)
+    ):
+        for event in page.events:
+            assert event.seq > last
+            assert event.seq == event.body["n"]
+            last = event.seq
+        seen += len(page.events)
+        dropped += page.dropped
+        if page.events and not page.has_more:
+            assert pages.last_seq() >= last
+    assert last == 30_000
+    assert seen + dropped == 30_000

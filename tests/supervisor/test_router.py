@@ -1,0 +1,159 @@
+"""From verb and path to the operation, over the real table."""
+
+from __future__ import annotations
+
+import time
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.operations import OPERATIONS, path_variables
+from debug_relay.protocol.version import API_PREFIX
+from debug_relay.supervisor.router import ROOT_OPERATIONS, Router
+
+ROUTER = Router(OPERATIONS, API_PREFIX)
+ROUTES = [(op, path) for op in OPERATIONS.values() for path in op.paths]
+
+
+def refusal(method: str, path: str) -> RelayError:
+    with pytest.raises(RelayError) as caught:
+        ROUTER.match(method, path)
+    return caught.value
+
+
+@pytest.mark.parametrize(("operation", "path"), ROUTES, ids=[f"{o.verb} {p}" for o, p in ROUTES])
+def test_every_route_is_found(operation, path: str) -> None:
+    values = {name: f"v-{name}" for name in path_variables(path)}
+    filled = API_PREFIX + path.format(**values)
+    assert ROUTER.match(operation.verb, filled) == (operation, values)
+    assert ROUTER.match(operation.verb, filled + "/") == (operation, values)
+    assert ROUTER.match(operation.verb, filled + "?a=/b") == (operation, values)
+
+
+@pytest.mark.parametrize("name", ROOT_OPERATIONS)
+def test_root_operations(name: str) -> None:
+    operation = OPERATIONS[name]
+    assert ROUTER.match(operation.verb, operation.path).operation is operation
+
+
+def test_other_operations_need_the_prefix() -> None:
+    error = refusal("GET", "/health")
+    assert error.code is Code.NOT_FOUND
+    assert error.details["closest"] == "GET /api/v1/health"
+
+
+def test_head_is_get() -> None:
+    assert ROUTER.match("HEAD", "/api/v1/health").operation.name == "health"
+
+
+def test_literals_come_before_variables() -> None:
+    assert ROUTER.match("POST", "/api/v1/sessions/import").operation.name == "import-session"
+    assert refusal("GET", "/api/v1/sessions/import").code is Code.METHOD_NOT_ALLOWED
+
+
+def test_a_literal_that_leads_nowhere_gives_way_to_the_variable() -> None:
+    operation, values = ROUTER.match("GET", "/api/v1/sessions/import/status")
+    assert (operation.name, values) == ("session-status", {"session_id": "import"})
+
+
+@pytest.mark.parametrize(
+    ("sent", "value"),
+    [
+        ("a%2Fb", "a/b"), ("a%2fb", "a/b"), ("%2E%2E", ".."), ("..", ".."), ("a%20b", "a b"),
+        ("a+b", "a+b"), ("%C3%A4", "ä"), ("ä", "ä"), ("%25", "%"), ("%2525", "%25"), ("%00", "\0"),
+        ("%3F", "?"), ("a;b=c", "a;b=c"),
+    ],
+)  # fmt: skip
+def test_percent_decoding_is_per_segment(sent: str, value: str) -> None:
+    assert ROUTER.match("GET", f"/api/v1/breakpoint-profiles/{sent}").path_values == {"name": value}
+
+
+@settings(deadline=None)
+@given(st.text(min_size=1).filter(lambda text: text.strip("/")))
+def test_any_quoted_value_comes_back(value: str) -> None:
+    path = f"/api/v1/breakpoint-profiles/{quote(value, safe='')}"
+    assert ROUTER.match("PUT", path).path_values == {"name": value}
+
+
+@pytest.mark.parametrize("sent", ["%ff", "%C3", "%C3%28", "%zz", "%", "%2", "a\udcff", "%ED%A0%80"])
+def test_broken_encoding(sent: str) -> None:
+    error = refusal("GET", f"/api/v1/sessions/{sent}/status")
+    assert error.code is Code.INVALID_PARAMETER
+    assert error.details["errors"][0]["field"] == "path"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "", "/", "//", "*", "api/v1/health", "/api", "/api/v1", "/api/v1/", "/api/v1//health",
+        "/api/v1/health//", "/api/v1/sessions//status", "/api/v1/./health", "/api/v1/../v1/health",
+        "/API/v1/health", "/api/v1/health%2F", "/api/v1/%2Fhealth", "/api%2Fv1/health",
+        "/api/v1/health/x", "http://127.0.0.1:5679/api/v1/health", "/" * 8000,
+        "/api/v1" + "/a" * 4000,
+    ],
+)  # fmt: skip
+def test_unknown_paths(path: str) -> None:
+    error = refusal("GET", path)
+    assert error.code is Code.NOT_FOUND
+    verb, closest = error.details["closest"].split(" ")
+    assert closest in {API_PREFIX + op_path for _, op_path in ROUTES}
+    assert verb in error.details["suggestion"]
+    assert len(error.message) < 300
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "closest", "shown"),
+    [
+        ("GET", "/api/v1/heatlh", "GET /api/v1/health", "GET /api/v1/health"),
+        (
+            "GET",
+            "/api/v1/sessions/sess_12/stauts",
+            "GET /api/v1/sessions/{session_id}/status",
+            "GET /api/v1/sessions/sess_12/status",
+        ),
+        (
+            "POST",
+            "/api/v1/session/sess_12/continue",
+            "POST /api/v1/sessions/{session_id}/continue",
+            "POST /api/v1/sessions/sess_12/continue",
+        ),
+        (
+            "DELETE",
+            "/sessions/sess_12/breakpoint/bp_1",
+            "DELETE /api/v1/sessions/{session_id}/breakpoints/{breakpoint_id}",
+            "DELETE /api/v1/sessions/sess_12/breakpoints/bp_1",
+        ),
+        (
+            "POST",
+            "/api/v1/sessions/s/stepover",
+            "POST /api/v1/sessions/{session_id}/step-over",
+            "POST /api/v1/sessions/s/step-over",
+        ),
+    ],
+)
+def test_the_closest_route(method: str, path: str, closest: str, shown: str) -> None:
+    details = refusal(method, path).details
+    assert details["closest"] == closest
+    assert shown in details["suggestion"]
+
+
+def test_the_closest_route_is_found_in_bounded_time() -> None:
+    begun = time.perf_counter()
+    for _ in range(10):
+        refusal("GET", "/api/v1/sessions/" + "a/b{c}" * 1000)
+    assert time.perf_counter() - begun < 1.0
+
+
+def test_wrong_verb() -> None:
+    error = refusal("PUT", "/api/v1/sessions")
+    assert error.code is Code.METHOD_NOT_ALLOWED
+    assert error.details["allow"] == ["GET", "HEAD", "POST"]
+    assert refusal("GET", "/api/v1/shutdown").details["allow"] == ["POST"]
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "CONNECT", "get", "FOO"])
+def test_verbs_that_nothing_takes(method: str) -> None:
+    assert refusal(method, "/api/v1/health").code is Code.METHOD_NOT_ALLOWED

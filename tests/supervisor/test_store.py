@@ -1,0 +1,448 @@
+"""Places on disk: who may use them, who holds them, and files that are whole or not there."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import multiprocessing
+import os
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from debug_relay.protocol.version import VERSION
+from debug_relay.supervisor.store import (
+    LONGEST_SOCKET_PATH,
+    Places,
+    StoreBusy,
+    StoreError,
+    atomic_write_json,
+    is_alive,
+    port_holder,
+    read_json,
+    start_ticks,
+)
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A directory whose socket paths fit; pytest's own are too long for that."""
+    with tempfile.TemporaryDirectory(prefix="st", dir="/tmp") as name:
+        yield Path(name)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def refused(data_dir: Path, run_dir: Path | None = None) -> str:
+    with pytest.raises(StoreError) as caught:
+        Places.open(data_dir, run_dir)
+    return str(caught.value)
+
+
+def test_places_are_made_and_closed_to_others(short: Path):
+    old = os.umask(0)
+    try:
+        places = Places.open(short / "a" / "data")
+    finally:
+        os.umask(old)
+    for path in (places.data_dir, places.run_dir, places.sessions, places.breakpoints,
+                 places.profiles, places.logs):  # fmt: skip
+        assert path.is_dir()
+        assert mode(path) == 0o700
+    assert places.run_dir == short / "a" / "data" / "run"
+    assert (places.data_dir / "run_dir").read_text() == f"{places.run_dir}\n"
+    assert list(places.run_dir.iterdir()) == []
+    assert Places.open(short / "a" / "data").previous_run_dir is None
+
+
+def test_own_open_directory_is_closed(short: Path):
+    (short / "data").mkdir(mode=0o755)
+    (short / "data" / "config.toml").touch()
+    assert mode(Places.open(short / "data").data_dir) == 0o700
+
+
+def test_directory_that_serves_others_is_not_closed_in_passing(short: Path):
+    (short / "home").mkdir(mode=0o755)
+    (short / "home" / "thesis.tex").touch()
+    told = refused(short / "home")
+    assert "thesis.tex" in told
+    assert f"chmod 700 {short / 'home'}" in told
+    assert mode(short / "home") == 0o755
+
+
+@pytest.mark.parametrize("bits", [0o770, 0o722, 0o777, 0o702])
+def test_directory_that_others_may_write_to(short: Path, bits: int):
+    (short / "data").mkdir()
+    (short / "data").chmod(bits)
+    assert "Others may write" in refused(short / "data")
+    assert mode(short / "data") == bits
+
+
+def test_directory_that_is_a_file(short: Path):
+    (short / "data").touch()
+    assert "not a directory" in refused(short / "data")
+    assert "cannot be used" in refused(short / "data" / "below")
+
+
+def test_link_of_ones_own_is_followed(short: Path):
+    (short / "real").mkdir()
+    (short / "data").symlink_to("real")
+    assert Places.open(short / "data").data_dir == short / "real"
+    (short / "dangling").symlink_to("made")
+    assert Places.open(short / "dangling").data_dir == short / "made"
+
+
+def test_link_in_place_of_a_folder(short: Path):
+    data = Places.open(short / "data").data_dir
+    (data / "logs").rmdir()
+    (data / "logs").symlink_to("/")
+    assert "symbolic link" in refused(data)
+
+
+@as_root
+def test_directory_of_another_user(short: Path):
+    (short / "data").mkdir(mode=0o700)
+    os.chown(short / "data", NOBODY, NOBODY)
+    told = refused(short / "data")
+    assert f"uid {NOBODY}" in told
+    (short / "link").symlink_to("data")
+    assert f"uid {NOBODY}" in refused(short / "link")
+
+
+@as_root
+def test_link_of_another_user(short: Path):
+    (short / "data").symlink_to("real")
+    os.lchown(short / "data", NOBODY, NOBODY)
+    assert "symbolic link" in refused(short / "data")
+    assert not (short / "real").exists()
+
+
+def test_long_path_puts_sockets_into_tmp(tmp_path: Path):
+    data = tmp_path / ("long" * 20)
+    places = Places.open(data)
+    try:
+        assert places.run_dir.parent == Path(f"/tmp/debug-relay-{os.getuid()}")
+        assert len(places.run_dir.name) == 16
+        assert mode(places.run_dir) == mode(places.run_dir.parent) == 0o700
+        assert Places.open(data).run_dir == places.run_dir
+        assert (data / "run_dir").read_text().strip() == str(places.run_dir)
+        places.run_dir.chmod(0o770)
+        assert "Others may write" in refused(data)
+    finally:
+        places.run_dir.rmdir()
+
+
+def test_run_directory_limit_is_exact(short: Path):
+    room = LONGEST_SOCKET_PATH - len(f"{short}/x/sess_12345678/worker.sock")
+    fits = Places.open(short / "data", short / ("x" * (room + 1)))
+    assert len(f"{fits.run_dir}/sess_12345678/worker.sock") == LONGEST_SOCKET_PATH
+    told = refused(short / "data", short / ("x" * (room + 2)))
+    assert "101 bytes, 100 is the most" in told
+
+
+def test_earlier_run_directory_is_remembered(short: Path):
+    first = Places.open(short / "data")
+    second = Places.open(short / "data", short / "run")
+    assert second.run_dir == short / "run"
+    assert second.previous_run_dir == first.run_dir
+    assert Places.open(short / "data", short / "run").previous_run_dir is None
+
+
+@as_root
+def test_run_directory_of_another_user(short: Path):
+    (short / "run").mkdir()
+    os.chown(short / "run", NOBODY, NOBODY)
+    assert "belongs to" in refused(short / "data", short / "run")
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from debug_relay.supervisor.store import Places, StoreBusy
+places = Places.open(Path(sys.argv[1]), Path(sys.argv[2]))
+try:
+    places.lock()
+except StoreBusy as busy:
+    print("busy", flush=True)
+    sys.exit(1)
+if len(sys.argv) > 3:
+    places.write_relay_json(sys.argv[3])
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def holder(*args: object) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", HOLD, *map(str, args)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_lock_names_its_holder(short: Path):
+    places = Places.open(short / "data", short / "run")
+    with holder(places.data_dir, places.run_dir, "http://127.0.0.1:1/api/v1") as other:
+        assert said(other) == "held"
+        with pytest.raises(StoreBusy) as caught:
+            places.lock()
+        assert f"pid {other.pid}, at http://127.0.0.1:1/api/v1 since 20" in caught.value.message
+        assert f"kill {other.pid}" in caught.value.suggestion
+        assert caught.value.holder["pid"] == other.pid
+        assert not places.holds_lock()
+    places.lock()
+    assert places.holds_lock()
+    places.unlock()
+    assert not places.holds_lock()
+
+
+def test_lock_names_a_holder_that_does_not_listen_yet(short: Path):
+    places = Places.open(short / "data", short / "run")
+    stale = {"url": "http://old", "pid": os.getpid(), "start_ticks": 1, "started_at": "then"}
+    atomic_write_json(places.relay_json, stale)
+    with holder(places.data_dir, places.run_dir) as other:
+        assert said(other) == "held"
+        with pytest.raises(StoreBusy) as caught:
+            places.lock()
+        assert f"pid {other.pid}, which is just starting" in caught.value.message
+        (places.data_dir / "relay.lock").write_text("")
+        with pytest.raises(StoreBusy, match="another relay, which is just starting"):
+            places.lock()
+
+
+def test_of_many_starts_one_wins(short: Path):
+    places = Places.open(short / "data", short / "run")
+    with contextlib.ExitStack() as stack:
+        others = [stack.enter_context(holder(places.data_dir, places.run_dir)) for _ in range(8)]
+        assert sorted(said(other) for other in others) == ["busy"] * 7 + ["held"]
+
+
+def test_lock_is_not_inherited(short: Path):
+    places = Places.open(short / "data")
+    places.lock()
+    code = (
+        "import os\n"
+        "for name in os.listdir('/proc/self/fd'):\n"
+        "    try: print(os.readlink('/proc/self/fd/' + name))\n"
+        "    except FileNotFoundError: pass  # the listing's own\n"
+    )
+    seen = subprocess.run(
+        [sys.executable, "-c", code], close_fds=False, capture_output=True, text=True, check=True
+    )
+    places.unlock()
+    assert seen.stdout
+    assert "relay.lock" not in seen.stdout
+
+
+def test_lost_lock_is_noticed(short: Path):
+    places = Places.open(short / "data")
+    places.lock()
+    (places.data_dir / "relay.lock").unlink()
+    assert not places.holds_lock()
+    (places.data_dir / "relay.lock").touch()
+    assert not places.holds_lock()
+    places.unlock()
+
+
+def test_lock_removes_what_a_killed_relay_left(short: Path):
+    places = Places.open(short / "data")
+    left = places.profiles / ".p.json.1234abcd.unfinished"
+    left.touch()
+    (places.profiles / "p.json").touch()
+    places.lock()
+    places.unlock()
+    assert [path.name for path in places.profiles.iterdir()] == ["p.json"]
+
+
+def test_relay_json(short: Path):
+    places = Places.open(short / "data")
+    places.write_relay_json("http://127.0.0.1:1/api/v1")
+    value = json.loads(places.relay_json.read_text())
+    assert value.pop("started_at").endswith("Z")
+    assert value == {
+        "url": "http://127.0.0.1:1/api/v1", "pid": os.getpid(), "version": VERSION,
+        "start_ticks": start_ticks(os.getpid()),
+    }  # fmt: skip
+    assert mode(places.relay_json) == 0o600
+    places.remove_relay_json()
+    assert not places.relay_json.exists()
+    places.remove_relay_json()
+    atomic_write_json(places.relay_json, {"pid": os.getpid() + 1})
+    places.remove_relay_json()
+    assert places.relay_json.exists()
+
+
+def test_is_alive():
+    ticks = start_ticks(os.getpid())
+    assert ticks is not None
+    assert is_alive(os.getpid(), ticks)
+    assert is_alive(os.getpid(), None)
+    assert not is_alive(os.getpid(), ticks + 1)
+    for nobody in (None, 0, -1, True, "1", 2**22 + 1):
+        assert not is_alive(nobody, None)
+    child = multiprocessing.get_context("spawn").Process(target=int)
+    child.start()
+    os.waitid(os.P_PID, child.pid or 0, os.WEXITED | os.WNOWAIT)
+    assert not is_alive(child.pid, None)  # a zombie
+    child.join()
+
+
+def test_written_json_reads_back(tmp_path: Path):
+    path = tmp_path / "x.json"
+    for value in ({"a": [1, "é", None]}, [], "text", 5):
+        atomic_write_json(path, value)
+        assert read_json(path) == value
+        atomic_write_json(path, value, fsync=False)
+        assert read_json(path) == value
+    assert mode(path) == 0o600
+    assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_failed_write_changes_nothing(tmp_path: Path):
+    path = tmp_path / "x.json"
+    atomic_write_json(path, {"old": True})
+    with pytest.raises(TypeError):
+        atomic_write_json(path, {"new": object()})
+    assert read_json(path) == {"old": True}
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        atomic_write_json(tmp_path / "folder.json", {})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.json", "x.json"]
+
+
+def test_write_follows_no_link_out(tmp_path: Path):
+    (tmp_path / "target").write_text("kept")
+    (tmp_path / "x.json").symlink_to("target")
+    atomic_write_json(tmp_path / "x.json", {})
+    assert (tmp_path / "target").read_text() == "kept"
+    assert not (tmp_path / "x.json").is_symlink()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\0" * 100, b"\xff\xfe", b"[" * 100_000, b"{}x"])
+def test_corrupt_file_is_set_aside(tmp_path: Path, content: bytes):
+    path = tmp_path / "x.json"
+    for expected in (1, 2):
+        path.write_bytes(content)
+        assert read_json(path) is None
+        aside = list(tmp_path.iterdir())
+        assert len(aside) == expected
+        assert all(p.name.startswith("x.json.corrupt-20") for p in aside)
+        assert all(p.read_bytes() == content for p in aside)
+
+
+def test_what_is_no_file_is_set_aside(tmp_path: Path):
+    os.mkfifo(tmp_path / "fifo.json")
+    (tmp_path / "folder.json").mkdir()
+    with open(tmp_path / "huge.json", "wb") as file:
+        file.truncate(100 * 1024 * 1024)
+    for name in ("fifo.json", "huge.json", "folder.json"):
+        assert read_json(tmp_path / name) is None
+        assert not (tmp_path / name).exists()
+
+
+def test_missing_or_unreadable_file_is_none(tmp_path: Path):
+    assert read_json(tmp_path / "none.json") is None
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    assert read_json(tmp_path / "loop.json") is None
+    assert (tmp_path / "loop.json").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("family", "bound", "asked"),
+    [
+        (socket.AF_INET, "127.0.0.1", "127.0.0.1"),
+        (socket.AF_INET, "127.0.0.1", "0.0.0.0"),
+        (socket.AF_INET, "127.0.0.1", "localhost"),
+        (socket.AF_INET, "0.0.0.0", "127.0.0.1"),
+        (socket.AF_INET6, "::1", "::1"),
+    ],
+)
+def test_port_holder(family: int, bound: str, asked: str):
+    with socket.socket(family) as listener:
+        try:
+            listener.bind((bound, 0))
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        port = listener.getsockname()[1]
+        assert port_holder(asked, port) is None  # bound, not listening
+        listener.listen()
+        told = port_holder(asked, port)
+    assert told is not None
+    assert f"pid {os.getpid()} (" in told
+    assert f"(uid {os.getuid()})" in told
+    assert port_holder(asked, port) is None
+
+
+def test_port_holder_at_another_address_is_not_in_the_way():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert port_holder("127.0.0.2", listener.getsockname()[1]) is None
+
+
+def test_port_holder_of_a_prefork_server_is_one_of_its_processes():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        code = "import sys; print('up', flush=True); sys.stdin.read()"
+        child = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            pass_fds=[listener.fileno()], text=True,
+        )  # fmt: skip
+        with child:
+            port = listener.getsockname()[1]
+            assert said(child) == "up"
+            listener.close()
+            told = port_holder("127.0.0.1", port)
+            child.kill()
+    assert told is not None
+    assert f"pid {child.pid} (" in told
+
+
+@as_root
+def test_port_holder_of_another_user(tmp_path: Path):
+    code = (
+        "import socket, sys; s = socket.create_server(('127.0.0.1', 0));"
+        "print(s.getsockname()[1], flush=True); sys.stdin.read()"
+    )
+    with holding_as(NOBODY, code) as child:
+        told = port_holder("127.0.0.1", int(said(child)))
+    assert told is not None
+    assert f"(uid {NOBODY})" in told
+
+
+@contextlib.contextmanager
+def holding_as(uid: int, code: str) -> Iterator[subprocess.Popen[str]]:
+    child = subprocess.Popen(
+        ["/usr/bin/env", "python3", "-c", code], user=uid, cwd="/",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def test_store_reads_no_worker_code():
+    tree = ast.parse((Path(__file__).parents[2] / "supervisor" / "store.py").read_text())
+    imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert not [name for name in imported if name and "worker" in name]

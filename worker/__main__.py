@@ -1,0 +1,83 @@
+"""`python -P -m debug_relay.worker FD`: one session, told on descriptor FD what it is.
+
+Reads one JSON document from the descriptor, answers `ready` or a reason on it, and closes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from debug_relay.protocol.envelope import timestamp_of
+from debug_relay.protocol.sessions import WorkerParams
+from debug_relay.worker import server, sweep
+
+
+class _Lines(logging.Formatter):
+    """JSON lines, as the supervisor writes them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, Any] = {
+            "ts": timestamp_of(record.created),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            "pid": os.getpid(),
+        }
+        entry.update(getattr(record, "fields", {}))
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str)
+
+
+def _log_to(path: Path) -> None:
+    handler = logging.FileHandler(path, delay=True)
+    handler.setFormatter(_Lines())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    logging.raiseExceptions = False  # a full disk must not end a session
+
+
+def _ignore_neighbours() -> None:
+    """Ctrl-C and hang-ups are meant for others; the session ends when it is told to."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def main() -> int:
+    pipe = socket.socket(fileno=int(sys.argv[1]))
+    pipe.set_inheritable(False)
+    try:
+        with pipe.makefile("rb") as file:
+            params = msgspec.json.decode(file.read(), type=WorkerParams)
+        _log_to(Path(params.session_dir) / "worker.log")
+        _ignore_neighbours()
+        sweep.become_subreaper()
+        gc.freeze()
+
+        def ready() -> None:
+            pipe.sendall(b"ready")
+            pipe.close()
+
+        asyncio.run(server.main(params, ready))
+    except BaseException:
+        logging.getLogger("debug_relay.worker").exception("worker.failed")
+        if pipe.fileno() >= 0:
+            pipe.sendall(traceback.format_exc().encode())
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

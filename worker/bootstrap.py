@@ -1,0 +1,250 @@
+"""Starts the user's program under the debug server. Python 3.8 to 3.14, standard library only.
+
+Run as `python bootstrap.py FD`: one JSON document on descriptor FD says where the worker listens
+and what to run. Does what `python script.py` or `python -m module` would have done, and nothing of
+this file is left to see: not in stacks, not in tracebacks, not in sys.path or sys.argv.
+
+Beside that: the debug socket gets TCP_NODELAY (without it every answer waits 40 ms for an
+acknowledgement), pydevd's fixed start-up sleep is skipped, and a blocked main thread can be woken
+by SIGURG so that `pause` reaches it.
+"""
+
+import os
+import sys
+
+
+def main():
+    setup = _setup()
+    code = _compiled(setup)
+    db, probe = _connect(setup)
+    _wake_by_signal()
+    if setup["report_children"]:
+        probe.watch_children()
+    module = _main_module(setup, code)
+    if module is None:
+        probe.emit("relayRefused", {"module": setup["target"]})
+        sys.exit("%s: No module named %s" % (sys.executable, setup["target"]))
+    probe.emit("relayStarted", {"pid": os.getpid()})
+    probe.started = True
+    if setup["stop_on_entry"]:
+        from _pydevd_bundle.pydevd_api import PyDevdAPI
+
+        PyDevdAPI().stop_on_entry()
+    _run(*module)
+
+
+def _setup():
+    import json
+
+    fd = int(sys.argv[1])
+    with os.fdopen(fd, "rb") as pipe:
+        setup = json.loads(pipe.read().decode("utf-8", "surrogateescape"))
+    here = os.path.dirname(os.path.abspath(__file__))
+    # `python bootstrap.py` put our own directory first; it must not shadow the user's modules.
+    if sys.path and os.path.abspath(sys.path[0] or ".") == here:
+        del sys.path[0]
+    return setup
+
+
+def _compiled(setup):
+    """Before the debugger is in: what Python does to load a file is not the program's doing."""
+    if setup["kind"] == "code":
+        return compile(setup["target"], "<string>", "exec", dont_inherit=True)
+    if setup["kind"] != "script" or os.path.isdir(setup["target"]):
+        return None
+    with open(setup["target"], "rb") as source:
+        text = source.read()
+    if text[:4] == b"PK\x03\x04":
+        return None  # a zip application
+    return compile(text, setup["target"], "exec", dont_inherit=True)
+
+
+def _connect(setup):
+    kept = {name: os.environ.get(name) for name in ("PYDEVD_USE_FRAME_EVAL",)}
+    sys.path.insert(0, setup["debugpy_parent"])
+    try:
+        import debugpy._vendored.force_pydevd  # noqa: F401
+        import pydevd
+    finally:
+        sys.path.remove(setup["debugpy_parent"])
+        for name, value in kept.items():
+            if value is None:
+                os.environ.pop(name, None)  # the program's children must not inherit it
+    import debugpy
+
+    made = []
+    connect = pydevd.PyDB.connect
+
+    def connect_quickly(self, host, port):
+        made.extend((self, _install_probe(setup, self)))
+        _connect_socket(pydevd, self, host, port)
+
+    pydevd.PyDB.connect = connect_quickly
+    try:
+        pydevd.settrace(
+            host="127.0.0.1",
+            port=setup["port"],
+            suspend=False,
+            patch_multiprocessing=setup["debug_subprocesses"],
+            client_access_token=setup["token"],
+            notify_stdin=False,
+            dont_trace_start_patterns=(
+                os.path.dirname(os.path.abspath(debugpy.__file__)),
+                os.path.abspath(__file__),
+            ),
+            dont_trace_end_patterns=(),
+        )
+    finally:
+        pydevd.PyDB.connect = connect
+    return made
+
+
+def _connect_socket(pydevd, db, host, port):
+    import socket
+
+    sock = pydevd.start_client(host, port)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    db._client_socket = sock
+    real = pydevd.time
+    # initialize_network sleeps 0.1 s "to give threads time to start"; they need none.
+    pydevd.time = _NoSleep(real)
+    try:
+        db.initialize_network(sock)
+    finally:
+        pydevd.time = real
+
+
+class _NoSleep(object):
+    def __init__(self, time):
+        self._time = time
+
+    def __getattr__(self, name):
+        return getattr(self._time, name)
+
+    def sleep(self, seconds):
+        pass
+
+
+def _install_probe(setup, db):
+    import builtins
+
+    with open(setup["probe"], "rb") as source:
+        text = source.read()
+    # Its own copy of the builtins: the program may replace what it likes.
+    names = {"__builtins__": dict(vars(builtins)), "__name__": "relay_probe"}
+    exec(compile(text, "<frozen relay probe>", "exec", dont_inherit=True), names)
+    probe, missing = names["start"](db)
+    if missing:
+        raise RuntimeError("this debugpy lacks %s" % ", ".join(missing))
+    return probe
+
+
+def _wake_by_signal():
+    """A handler written in Python: a sleeping main thread runs a line where pydevd can stop it."""
+    import signal
+
+    if signal.getsignal(signal.SIGURG) is signal.SIG_DFL:
+        names = {}
+        # A file name of its own: pydevd must see this frame, the relay hides it.
+        exec(compile("def wake(number, frame):\n    pass\n", "<relay wake>", "exec"), names)
+        signal.signal(signal.SIGURG, names["wake"])
+
+
+def _main_module(setup, code):
+    """(module, code) ready to run, or None when there is no such module."""
+    sys.argv[:] = [setup["target"] if setup["kind"] == "script" else "-c"] + setup["args"]
+    if setup["kind"] == "module":
+        return _prepared_module(setup)
+    if setup["kind"] == "code":
+        _add_path("")
+        return _new_main(None, None), code
+    path = setup["target"]
+    if code is None:
+        return _prepared_archive(path)
+    _add_path(os.path.dirname(path))
+    from importlib.machinery import SourceFileLoader
+
+    return _new_main(path, SourceFileLoader("__main__", path)), code
+
+
+def _prepared_module(setup):
+    import importlib.util
+    import runpy
+
+    name = setup["target"]
+    _add_path(os.getcwd())
+    sys.argv[0] = "-m"
+    if importlib.util.find_spec(name.partition(".")[0]) is None:
+        return None
+    try:
+        _, spec, code = runpy._get_module_details(name, runpy._Error)
+    except runpy._Error as error:
+        sys.exit("%s: %s" % (sys.executable, error))
+    sys.argv[0] = spec.origin
+    module = _new_main(spec.origin, spec.loader)
+    module.__spec__ = spec
+    module.__package__ = spec.parent
+    module.__cached__ = spec.cached
+    return module, code
+
+
+def _prepared_archive(path):
+    """A directory or zip file with a __main__.py."""
+    import runpy
+
+    sys.path.insert(0, path)
+    _, spec, code = runpy._get_main_module_details(runpy._Error)
+    module = _new_main(spec.origin, spec.loader)
+    module.__spec__ = spec
+    module.__package__ = ""
+    return module, code
+
+
+def _add_path(directory):
+    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+        sys.path.insert(0, directory)
+
+
+def _new_main(path, loader):
+    import types
+
+    module = types.ModuleType("__main__")
+    module.__builtins__ = __builtins__
+    module.__loader__ = loader
+    if path is not None:
+        module.__file__ = path
+        module.__cached__ = None
+    module.__annotations__ = {}
+    sys.modules["__main__"] = module
+    return module
+
+
+# On 3.12+ pydevd takes an exception for uncaught when it leaves the frame below a function `run…`
+# of a file of this name, and for its own what starts with `<frozen `: the program runs from here.
+_RUNNER = ("def run(code, names):\n    exec(code, names)\n", "<frozen relay>/pydevd_runpy.py")
+
+
+def _run(module, code):
+    names = {}
+    exec(compile(_RUNNER[0], _RUNNER[1], "exec"), names)
+    try:
+        names["run"](code, module.__dict__)
+    except SystemExit:
+        raise
+    except BaseException:
+        # The interpreter will report it: let it show the program's frames only. Whatever hook the
+        # program has set is asked at the last moment, with what it would have got without us.
+        hook = sys.excepthook
+
+        def report(kind, error, trace):
+            sys.excepthook = hook
+            while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, _RUNNER[1]):
+                trace = trace.tb_next
+            hook(kind, error.with_traceback(trace), trace)
+
+        sys.excepthook = report
+        raise
+
+
+if __name__ == "__main__":
+    main()

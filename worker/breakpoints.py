@@ -1,0 +1,438 @@
+"""The session's breakpoints: judged before the debugger is asked, kept under ids of our own.
+
+A line that debugpy would move is never sent to it, so a stop is always on the line that was asked
+for. Condition and hit count are decided by the probe: every breakpoint goes to debugpy with the
+condition `'relay:bp_7'`, and what bp_7 does is a row in the probe's table.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol import dap
+from debug_relay.protocol.breakpoints import (
+    Breakpoint,
+    BreakpointSpec,
+    PatchBreakpoint,
+    SetBreakpoints,
+)
+from debug_relay.protocol.envelope import error_body
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.fields import Location
+from debug_relay.worker.connection import DebugServer
+from debug_relay.worker.lines import LineBook, SyntaxProblem, judge, parse_hit_condition
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session import Session
+
+_PENDING: Final = "pending: the file does not exist yet"
+
+
+class Entry(Struct):
+    id: str
+    path: str  # as it was asked for, absolute
+    line: int
+    condition: str | None = None
+    hit_condition: str | None = None
+    enabled: bool = True
+    verified: bool = False
+    message: str | None = None
+    suggestion: str | None = None
+    hit_count: int = 0
+    # What was judged and would be sent: the probe's part of it.
+    hit: tuple[str, int] | None = None
+
+    @property
+    def real_path(self) -> str:
+        return os.path.realpath(self.path)
+
+
+class Breakpoints:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._entries: dict[str, Entry] = {}
+        self._next = 1
+        self._book: LineBook | None = None
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    # -- asking and changing
+
+    async def add(self, params: SetBreakpoints) -> list[Breakpoint]:
+        """All or none: every bad entry is named."""
+        specs = _specs(params)
+        judged: list[Entry] = []
+        bad: list[tuple[int, RelayError]] = []
+        for index, spec in enumerate(specs):
+            try:
+                judged.append(await self._judge(spec))
+            except RelayError as error:
+                bad.append((index, error))
+        if bad:
+            raise _refusal(bad, single=params.breakpoints is None)
+        shown = [self._store(entry) for entry in judged]
+        await self._send({entry.real_path for entry in judged})
+        self._session.changed()
+        self._session.record.save()
+        return [
+            msgspec.structs.replace(self.show(self._entries[id]), updated=updated)
+            for id, updated in shown
+        ]
+
+    def _store(self, judged: Entry) -> tuple[str, bool]:
+        """One line has one breakpoint: another for it is the same one, set anew."""
+        for entry in self._entries.values():
+            if entry.line == judged.line and entry.real_path == judged.real_path:
+                judged.id = entry.id
+                self._entries[entry.id] = judged
+                return entry.id, True
+        judged.id = f"bp_{self._next}"
+        self._next += 1
+        self._entries[judged.id] = judged
+        return judged.id, False
+
+    async def patch(self, params: PatchBreakpoint) -> Breakpoint:
+        entry = self._entry(params.breakpoint_id)
+        if params.log_message is not msgspec.UNSET and params.log_message is not None:
+            raise _not_yet("log_message")
+        spec = BreakpointSpec(
+            file=entry.path,
+            line=entry.line,
+            condition=_kept(params.condition, entry.condition),
+            hit_condition=_kept(params.hit_condition, entry.hit_condition),
+            enabled=_kept(params.enabled, entry.enabled),
+        )
+        judged = await self._judge(spec)
+        judged.id, judged.hit_count = entry.id, entry.hit_count
+        self._entries[entry.id] = judged
+        await self._send({judged.real_path}, fresh=False)
+        self._changed("changed", judged)
+        return self.show(judged)
+
+    async def remove(self, id: str) -> None:
+        entry = self._entry(id)
+        await self._drop([entry])
+
+    async def clear(self) -> int:
+        entries = list(self._entries.values())
+        await self._drop(entries)
+        return len(entries)
+
+    async def _drop(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            del self._entries[entry.id]
+        await self._send({entry.real_path for entry in entries})
+        for server in self._session.hub.servers:
+            await self._session.hub.probe(server, "points", remove=[entry.id for entry in entries])
+        for entry in entries:
+            self._changed("removed", entry)
+
+    def _changed(self, reason: str, entry: Entry) -> None:
+        self._session.journal("breakpoint", {"reason": reason, "breakpoint": self.show(entry)})
+        self._session.changed()
+        self._session.record.save()
+
+    # -- reading
+
+    async def listed(self, file: str | None, verified: bool | None) -> list[Breakpoint]:
+        await self.count_hits()
+        wanted = self._real(file) if file else None
+        return [
+            self.show(entry)
+            for entry in self._entries.values()
+            if (wanted is None or entry.real_path == wanted)
+            and (verified is None or entry.verified is verified)
+        ]
+
+    async def one(self, id: str) -> Breakpoint:
+        entry = self._entry(id)
+        await self.count_hits()
+        return self.show(entry)
+
+    async def count_hits(self) -> None:
+        """The probe counts; we know what it has told last."""
+        for server in self._session.hub.servers:
+            counts = await self._session.hub.probe(server, "hits")
+            for id, hits in counts.items():
+                if id in self._entries:
+                    self._entries[id].hit_count = hits
+
+    def at(self, location: Location) -> list[str]:
+        """Which breakpoints lie at this place."""
+        real = os.path.realpath(location.path)
+        return [
+            entry.id
+            for entry in self._entries.values()
+            if entry.line == location.line and entry.enabled and entry.real_path == real
+        ]
+
+    def show(self, entry: Entry) -> Breakpoint:
+        return Breakpoint(
+            id=entry.id,
+            verified=entry.verified,
+            source={"path": entry.path},
+            line=entry.line,
+            condition=entry.condition,
+            hit_condition=entry.hit_condition,
+            enabled=entry.enabled,
+            hit_count=entry.hit_count,
+            message=entry.message,
+            suggestion=entry.suggestion,
+        )
+
+    def specs(self) -> list[dict[str, Any]]:
+        """What it takes to set them again."""
+        return [
+            {
+                "id": entry.id,
+                "file": entry.path,
+                "line": entry.line,
+                "condition": entry.condition,
+                "hit_condition": entry.hit_condition,
+                "enabled": entry.enabled,
+            }
+            for entry in self._entries.values()
+        ]
+
+    def failed(self, id: str, error: str) -> None:
+        """A condition raised in the program; told once."""
+        entry = self._entries.get(id)
+        if entry is not None:
+            entry.message = f"condition raised {error}"
+            self._changed("changed", entry)
+
+    def _entry(self, id: str) -> Entry:
+        entry = self._entries.get(id)
+        if entry is None:
+            known = ", ".join(self._entries) or "none"
+            raise RelayError(
+                Code.BREAKPOINT_NOT_FOUND,
+                f"The session has no breakpoint {id}",
+                f"Its breakpoints are: {known}.",
+                breakpoint_id=id,
+                breakpoints=list(self._entries),
+            )
+        return entry
+
+    # -- judging
+
+    async def book(self) -> LineBook:
+        """Line facts as the session's interpreter sees them."""
+        if self._book is None:
+            config = self._session.params.config
+            interpreter = await self._session.interpreters.find(
+                config.python_path, None, config.project_root, self._session.params.python_default
+            )
+            self._book = LineBook(interpreter, project_root=config.project_root)
+        return self._book
+
+    def use(self, book: LineBook) -> None:
+        """The program's interpreter turned out to be another."""
+        self._book = book
+
+    async def _judge(self, spec: BreakpointSpec) -> Entry:
+        for field in ("function", "text", "expected_text", "log_message"):
+            if getattr(spec, field) is not None:
+                raise _not_yet(field)
+        asked = spec.source.path if spec.source is not None else spec.file
+        if asked is None or spec.line is None:
+            missing = "line" if asked is not None else "source.path"
+            raise RelayError(
+                Code.INVALID_REQUEST,
+                f"A breakpoint needs {missing}",
+                'Send {"source": {"path": "/absolute/file.py"}, "line": 12}.',
+                errors=[{"field": missing, "message": "required", "value": None}],
+            )
+        entry = Entry(
+            "", self._absolute(asked), spec.line, spec.condition, spec.hit_condition, spec.enabled
+        )
+        if spec.hit_condition is not None:
+            entry.hit = parse_hit_condition(spec.hit_condition)
+        book = await self.book()
+        if spec.condition is not None:
+            problem = await book.check_expression(spec.condition, "condition")
+            if problem is not None:
+                raise _bad_condition(spec.condition, problem)
+        await self._judge_line(entry, book, spec.must_exist)
+        return entry
+
+    async def _judge_line(self, entry: Entry, book: LineBook, must_exist: bool) -> None:
+        entry.verified, entry.message, entry.suggestion = False, None, None
+        try:
+            facts = await book.facts(entry.path)
+        except RelayError as error:
+            if error.details.get("reason") != "missing" or must_exist:
+                raise
+            entry.message, entry.suggestion = _PENDING, error.details["suggestion"]
+            return
+        if entry.line > facts.total_lines:
+            raise RelayError(
+                Code.BREAKPOINT_INVALID_LINE,
+                f"{entry.path} has no line {entry.line}: it ends with line {facts.total_lines}",
+                f"Use a line from 1 to {facts.total_lines}.",
+                file=entry.path,
+                line=entry.line,
+                max_line=facts.total_lines,
+            )
+        judgement = judge(facts, entry.line)
+        entry.verified = judgement.ok
+        if not judgement.ok:
+            entry.message = f"No executable code: {judgement.message}"
+            entry.suggestion = judgement.suggestion
+
+    async def judge_again(self) -> None:
+        """Before a launch: files may have come, gone or changed."""
+        book = await self.book()
+        for entry in self._entries.values():
+            try:
+                await self._judge_line(entry, book, must_exist=False)
+            except RelayError as error:
+                entry.verified, entry.message = False, error.message
+
+    def _real(self, path: str) -> str:
+        return os.path.realpath(self._absolute(path))
+
+    def _absolute(self, path: str) -> str:
+        path = os.path.expanduser(path)
+        if os.path.isabs(path):
+            return os.path.normpath(path)
+        root = self._session.params.config.project_root
+        if root is None:
+            raise RelayError(
+                Code.INVALID_REQUEST,
+                f"The path {path} is relative and the session has no project_root",
+                "Send an absolute path, or create the session with project_root.",
+                errors=[{"field": "source.path", "message": "must be absolute", "value": path}],
+            )
+        return os.path.normpath(os.path.join(root, path))
+
+    # -- to the debugger
+
+    async def send_all(self, server: DebugServer) -> None:
+        """To a debug server that knows none yet."""
+        await self._send_points(server, list(self._entries.values()), fresh=True)
+        for path in {entry.real_path for entry in self._entries.values()}:
+            await self._send_file(server, path)
+
+    async def _send(self, paths: set[str], fresh: bool = True) -> None:
+        for server in self._session.hub.servers:
+            entries = [entry for entry in self._entries.values() if entry.real_path in paths]
+            await self._send_points(server, entries, fresh)
+            for path in paths:
+                await self._send_file(server, path)
+
+    async def _send_points(self, server: DebugServer, entries: list[Entry], fresh: bool) -> None:
+        rows = [
+            {
+                "id": entry.id,
+                "condition": entry.condition,
+                "hit": entry.hit,
+                "enabled": entry.enabled,
+                "fresh": fresh,
+            }
+            for entry in entries
+            if entry.verified
+        ]
+        if rows:
+            await self._session.hub.probe(server, "points", set=rows)
+
+    async def _send_file(self, server: DebugServer, path: str) -> None:
+        entries = [
+            entry
+            for entry in self._entries.values()
+            if entry.real_path == path and entry.verified and entry.enabled
+        ]
+        answer = await server.request(
+            "setBreakpoints",
+            {
+                "source": {"path": path},
+                "breakpoints": [
+                    {"line": entry.line, "condition": f"'relay:{entry.id}'"} for entry in entries
+                ],
+            },
+            dap.SetBreakpoints,
+            self._session.params.request_timeout,
+        )
+        moved = [
+            entry
+            for entry, told in zip(entries, answer.breakpoints, strict=False)
+            if not told.verified or told.line != entry.line
+        ]
+        if moved:
+            # Judged otherwise than we do: a stop elsewhere than asked for would be a lie.
+            for entry in moved:
+                entry.verified = False
+                entry.message = f"the debugger finds no code on line {entry.line}"
+            await self._send_file(server, path)
+
+
+def _specs(params: SetBreakpoints) -> list[BreakpointSpec]:
+    single = {
+        name: getattr(params, name)
+        for name in BreakpointSpec.__struct_fields__
+        if getattr(params, name) != getattr(_DEFAULTS, name)
+    }
+    if params.breakpoints is None:
+        return [BreakpointSpec(**single)]
+    if single:
+        raise RelayError(
+            Code.INVALID_REQUEST,
+            f"breakpoints and {', '.join(single)} exclude each other",
+            "Send either a batch in breakpoints, or the fields of one breakpoint.",
+            errors=[{"field": name, "message": "not beside breakpoints"} for name in single],
+        )
+    return list(params.breakpoints)
+
+
+_DEFAULTS: Final = BreakpointSpec()
+
+
+def _refusal(bad: list[tuple[int, RelayError]], single: bool) -> RelayError:
+    if single:
+        return bad[0][1]
+    codes = {error.code for _, error in bad}
+    code = codes.pop() if len(codes) == 1 else Code.INVALID_REQUEST
+    first = bad[0][1]
+    details = {**first.details} if len(bad) == 1 else {}
+    details.pop("suggestion", None)
+    details.pop("errors", None)
+    return RelayError(
+        code,
+        f"No breakpoint was set: breakpoints[{bad[0][0]}]: {first.message}"
+        + (f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""),
+        first.details["suggestion"],
+        errors=[
+            {"field": f"breakpoints[{index}]", **msgspec.json.decode(error_body(error))}
+            for index, error in bad
+        ],
+        **details,
+    )
+
+
+def _bad_condition(condition: str, problem: SyntaxProblem) -> RelayError:
+    return RelayError(
+        Code.BREAKPOINT_INVALID_CONDITION,
+        f"The condition {condition!r} does not compile: {problem.message}",
+        f"Correct it at column {problem.offset}; it is a Python expression such as x > 10.",
+        condition=condition,
+        error_message=problem.message,
+        offset=problem.offset,
+    )
+
+
+def _not_yet(field: str) -> RelayError:
+    return RelayError(
+        Code.NOT_IMPLEMENTED,
+        f"Breakpoints with {field} are not there yet in this version",
+        "Set a line breakpoint with source.path, line, condition and hit_condition.",
+        field=field,
+    )
+
+
+def _kept(new: Any, old: Any) -> Any:
+    return old if new is msgspec.UNSET else new

@@ -1,0 +1,399 @@
+"""Which Python interpreter a session uses, and what that interpreter is.
+
+Looks at files and asks an interpreter about itself (`-I -S`); nothing of the user's is imported.
+Knows nothing of sessions, launching or debugpy beyond the versions that it supports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol.errors import Code, RelayError
+
+# What the pinned debugpy debugs.
+OLDEST: Final = (3, 8)
+NEWEST: Final = (3, 14)
+_RANGE: Final = "Python {}.{} to {}.{} can be debugged".format(*OLDEST, *NEWEST)
+ASK_SECONDS: Final = 10.0
+_ANSWER_BYTES: Final = 4096
+_PROJECT_VENVS: Final = (".venv", "venv")
+_NAMES: Final = ("python3", "python", *(f"python3.{n}" for n in range(NEWEST[1], 7, -1)))
+# Begins with a call, so that a shell which is mistaken for Python finds a syntax error, no command.
+_QUESTION: Final = (
+    "print(__import__('json').dumps((lambda sys: {"
+    "'executable': sys.executable or '', 'version': list(sys.version_info[:3]),"
+    "'version_text': sys.version.split()[0], 'implementation': sys.implementation.name"
+    "})(__import__('sys'))))"
+)
+
+
+class Interpreter(Struct, frozen=True, kw_only=True):
+    """An interpreter that debugpy can debug."""
+
+    path: str  # as it was found; in a venv the link, which is what makes it the venv's
+    executable: str  # as it names itself: behind a pyenv shim the real one
+    version: tuple[int, int, int]
+    version_text: str
+
+    @property
+    def minor(self) -> tuple[int, int]:
+        return self.version[:2]
+
+
+class _Answer(Struct):
+    executable: str
+    version: tuple[int, int, int]
+    version_text: str
+    implementation: str
+
+
+class Reply(Struct):
+    """What a short run of an interpreter came to."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+
+def own_interpreter() -> Interpreter:
+    """The one that runs this worker."""
+    return Interpreter(
+        path=sys.executable,
+        executable=sys.executable,
+        version=sys.version_info[:3],
+        version_text=sys.version.split()[0],
+    )
+
+
+def resolve(
+    python_path: str | None = None,
+    venv: str | None = None,
+    project_root: str | None = None,
+    default: str | None = None,
+) -> str:
+    """The absolute path of the interpreter that these choices mean; links are kept.
+
+    With nothing chosen it is `python3` on PATH, what the user gets who types it, and only then the
+    relay's own: a relay that was installed by itself (pipx, uv tool) has none of the program's
+    packages in its environment.
+    """
+    if python_path:
+        return _explicit(python_path, "python_path", project_root)
+    if venv:
+        return _of_prefix(_absolute(venv, "venv", project_root), project_root)
+    for prefix in _project_venvs(project_root):
+        return _of_prefix(prefix, project_root)
+    if default:
+        return _explicit(default, "[python] default_path", project_root)
+    return _on_path("python3") or sys.executable
+
+
+def _explicit(wanted: str, field: str, project_root: str | None) -> str:
+    wanted = os.path.expanduser(wanted)
+    if os.sep not in wanted:
+        found = _on_path(wanted)
+        if found:
+            return found
+        if not project_root or not os.path.exists(os.path.join(project_root, wanted)):
+            raise _not_found(f"{field} {wanted!r} is not on PATH", project_root, wanted)
+    path = _absolute(wanted, field, project_root)
+    if os.path.isdir(path):
+        inside = next((p for p in _pythons_of(path) if _runnable(p)), None)
+        instead = f"Give {field} as {inside}, or venv as {path}." if inside else None
+        raise _not_found(f"{field} {path} is a directory", project_root, path, instead)
+    return _checked(path, field, project_root)
+
+
+def _absolute(wanted: str, field: str, project_root: str | None) -> str:
+    wanted = os.path.expanduser(wanted)
+    if os.path.isabs(wanted):
+        return os.path.abspath(wanted)
+    if project_root is None:
+        raise _not_found(
+            f"{field} {wanted!r} is relative and the session has no project_root",
+            None,
+            wanted,
+            f"Give {field} as an absolute path, or create the session with project_root.",
+        )
+    return os.path.abspath(os.path.join(project_root, wanted))
+
+
+def _of_prefix(prefix: str, project_root: str | None) -> str:
+    if not os.path.exists(prefix):
+        raise _not_found(f"venv {prefix} does not exist", project_root, prefix)
+    if not os.path.isdir(prefix):
+        instead = f"Give python_path as {prefix} instead of venv." if _runnable(prefix) else None
+        raise _not_found(f"venv {prefix} is not a directory", project_root, prefix, instead)
+    for path in _pythons_of(prefix):
+        if os.path.lexists(path):
+            return _checked(path, "venv", project_root)
+    raise _not_found(f"venv {prefix} holds no bin/python", project_root, prefix)
+
+
+def _checked(path: str, field: str, project_root: str | None) -> str:
+    if os.path.islink(path) and not os.path.exists(path):
+        target = os.path.realpath(path)
+        message = f"{field}: {path} is a link to {target}, which does not exist"
+    elif not os.path.exists(path):
+        message = f"{field} {path} does not exist"
+    elif not os.path.isfile(path):
+        message = f"{field} {path} is not a file"
+    elif not os.access(path, os.X_OK):
+        message = f"{field} {path} is not executable"
+    else:
+        return path
+    raise _not_found(message, project_root, path)
+
+
+def _pythons_of(prefix: str) -> list[str]:
+    return [os.path.join(prefix, "bin", name) for name in ("python", "python3")]
+
+
+def _project_venvs(project_root: str | None) -> Iterator[str]:
+    for name in _PROJECT_VENVS if project_root else ():
+        prefix = os.path.join(os.path.abspath(project_root or ""), name)
+        # A broken link counts: to use another interpreter in silence would surprise more.
+        if any(os.path.lexists(path) for path in _pythons_of(prefix)):
+            yield prefix
+
+
+def _on_path(name: str) -> str | None:
+    # Relative entries of PATH would mean the worker's own directory, which is nobody's choice.
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    absolute = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
+    return shutil.which(name, path=absolute) if absolute else None
+
+
+def _runnable(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def alternatives(project_root: str | None = None, wanted: str | None = None) -> list[str]:
+    """Interpreters that exist near what was wanted: beside it, in the project's venv, on PATH."""
+    near = wanted if wanted and os.path.isabs(wanted) else None
+    candidates = [os.path.join(os.path.dirname(near), name) for name in _NAMES] if near else []
+    candidates += _pythons_of(near) if near else []
+    candidates += [path for prefix in _project_venvs(project_root) for path in _pythons_of(prefix)]
+    candidates += [path for path in map(_on_path, _NAMES) if path]
+    found: dict[tuple[str, str], str] = {}
+    for path in [*candidates, sys.executable]:
+        real = os.path.realpath(path)
+        if _runnable(path) and not (near and real == os.path.realpath(near)):
+            # python3 beside python is the same; a venv's link to either is not.
+            found.setdefault((os.path.dirname(path), os.path.basename(real)), path)
+    return list(found.values())[:10]
+
+
+def _not_found(
+    message: str, project_root: str | None, wanted: str | None, suggestion: str | None = None
+) -> RelayError:
+    others = alternatives(project_root, wanted)
+    if suggestion is None and others:
+        suggestion = f"Give python_path as one of: {', '.join(others[:5])}."
+    return RelayError(
+        Code.LAUNCH_INTERPRETER_NOT_FOUND,
+        message,
+        suggestion,
+        python_path=wanted,
+        alternatives=others,
+    )
+
+
+class InterpreterBook:
+    """Asks each interpreter once who it is, for as long as its file stays the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, int], Interpreter] = {}
+
+    async def find(
+        self,
+        python_path: str | None = None,
+        venv: str | None = None,
+        project_root: str | None = None,
+        default: str | None = None,
+    ) -> Interpreter:
+        """`resolve` and `describe`; looking at files is done beside the event loop."""
+        path = await asyncio.to_thread(resolve, python_path, venv, project_root, default)
+        return await self.describe(path, project_root)
+
+    async def describe(self, path: str, project_root: str | None = None) -> Interpreter:
+        """Who the interpreter at `path` is; refused when debugpy cannot debug it."""
+        try:
+            key, is_script = await asyncio.to_thread(_look_at, path)
+        except (OSError, ValueError) as error:
+            raise _not_found(f"{path} cannot be run: {error}", project_root, path) from None
+        # What a script such as a pyenv shim runs may change without the script.
+        if is_script or key not in self._known:
+            self._known[key] = await _ask(path, project_root)
+        return self._known[key]
+
+
+def _look_at(path: str) -> tuple[tuple[str, int, int], bool]:
+    facts = os.stat(path)
+    if not os.path.isfile(path):
+        raise ValueError("it is not a file")
+    with open(path, "rb") as file:
+        return (path, facts.st_mtime_ns, facts.st_ino), file.read(2) == b"#!"
+
+
+async def _ask(path: str, project_root: str | None) -> Interpreter:
+    try:
+        reply = await run_briefly(
+            path, ["-c", _QUESTION], b"", ASK_SECONDS, _ANSWER_BYTES, project_root
+        )
+    except TimeoutError:
+        raise _not_found(
+            f"{path} did not answer within {ASK_SECONDS:g} s and was ended", project_root, path
+        ) from None
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise _not_found(f"{path} cannot be run: {error}", project_root, path) from None
+    try:
+        answer = msgspec.json.decode(reply.out, type=_Answer)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _not_found(_no_answer(path, reply), project_root, path) from None
+    return _supported(path, answer, project_root)
+
+
+def _no_answer(path: str, reply: Reply) -> str:
+    if b"nknown option: -I" in reply.err:
+        return f"{path} is too old: {_RANGE}"
+    said = reply.err.decode("utf-8", "replace").strip().splitlines()
+    tail = f" and said: {said[-1][:300]}" if said else ""
+    return f"{path} does not answer as Python does: it ended with code {reply.code}{tail}"
+
+
+def _supported(path: str, answer: _Answer, project_root: str | None) -> Interpreter:
+    who = f"{path} is {answer.implementation} {answer.version_text}"
+    if answer.implementation != "cpython":
+        raise _not_found(f"{who}; only CPython can be debugged", project_root, path)
+    if not OLDEST <= answer.version[:2] <= NEWEST:
+        raise _not_found(f"{who}; {_RANGE}", project_root, path)
+    return Interpreter(
+        path=path,
+        executable=answer.executable or path,
+        version=answer.version,
+        version_text=answer.version_text,
+    )
+
+
+async def run_briefly(
+    path: str,
+    arguments: Sequence[str],
+    data: bytes,
+    seconds: float,
+    limit: int,
+    cwd: str | None = None,
+) -> Reply:
+    """Run an interpreter with `-I -S`, feed it `data` and read at most `limit` bytes of answer.
+
+    Raises TimeoutError when it is late, ValueError when it says more, OSError when it cannot start.
+    """
+    process = await asyncio.create_subprocess_exec(
+        path,
+        *("-I", "-S"),
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        **await asyncio.to_thread(_circumstances, path, cwd),
+    )
+    try:
+        async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
+            out = tasks.create_task(_read(process.stdout, limit))
+            err = tasks.create_task(_read_tail(process.stderr))
+            tasks.create_task(_feed(process, data))
+            code = await process.wait()
+        return Reply(code, out.result(), err.result())
+    except BaseException as error:
+        await _end(process)
+        if isinstance(error, ExceptionGroup):
+            raise error.exceptions[0] from None
+        raise
+
+
+async def _read(stream: asyncio.StreamReader | None, limit: int) -> bytes:
+    assert stream is not None
+    found = bytearray()
+    while chunk := await stream.read(65536):
+        found += chunk
+        if len(found) > limit:
+            raise ValueError(f"it wrote more than {limit} bytes")
+    return bytes(found)
+
+
+async def _read_tail(stream: asyncio.StreamReader | None) -> bytes:
+    assert stream is not None
+    tail = b""
+    while chunk := await stream.read(65536):
+        tail = (tail + chunk)[-4096:]
+    return tail
+
+
+async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
+    assert process.stdin is not None
+    # One that ends without reading is known by its exit code.
+    with suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(data)
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    # Its whole group: a shim may be gone and have left children that hold the pipes.
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    # What it wrote and nobody read keeps the pipe, and with it the process object, open.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(2):
+            await _read_tail(process.stdout)
+            await _read_tail(process.stderr)
+            await process.wait()
+
+
+def _circumstances(path: str, cwd: str | None) -> dict[str, Any]:
+    other = identity_for(path)
+    # A pyenv shim looks for .python-version where it is started; another user may not come there.
+    return {"cwd": cwd if cwd and not other and os.path.isdir(cwd) else "/", **other}
+
+
+def identity_for(path: str) -> dict[str, Any]:
+    """As whom to start `path`, as arguments of `subprocess`; empty for as ourselves.
+
+    An interpreter that belongs to neither root nor us is never started as root.
+    """
+    owner = _stranger(path) if os.geteuid() == 0 else None
+    if owner is None:
+        return {}
+    try:
+        entry = pwd.getpwuid(owner)
+        group, home = entry.pw_gid, entry.pw_dir
+    except KeyError:
+        group, home = owner, "/"
+    # Root's environment may hold secrets, and is not that user's.
+    environment = {"PATH": os.defpath, "HOME": home, "LC_ALL": "C.UTF-8"}
+    return {"user": owner, "group": group, "extra_groups": [], "env": environment}
+
+
+def _stranger(path: str) -> int | None:
+    """Who, but root, decides what `path` runs: by the file, its folders, or pyvenv.cfg."""
+    for file in (Path(os.path.realpath(path)), Path(path)):
+        prefix = file.parent.parent
+        for place in (file, file.parent, prefix, prefix / "pyvenv.cfg"):
+            with suppress(OSError):
+                if owner := place.lstat().st_uid:
+                    return owner
+    return None

@@ -1,0 +1,449 @@
+"""Launching: from a request to a program that runs under its debug server.
+
+`plan` refuses what cannot work before anything is started, each reason with its own code.
+`LaunchedProgram` is the target that comes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol import dap
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.program import Launch
+from debug_relay.protocol.sessions import Program
+from debug_relay.protocol.version import MARK
+from debug_relay.worker import adapter
+from debug_relay.worker.connection import DebugServer
+from debug_relay.worker.interpreters import Interpreter
+from debug_relay.worker.lines import LineBook, closest_path
+from debug_relay.worker.program import Exit, Process
+from debug_relay.worker.record import shown_environment
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session import Session
+
+_HERE: Final = Path(__file__).parent
+_BOOTSTRAP: Final = str(_HERE / "bootstrap.py")
+_PROBE: Final = str(_HERE / "probe.py")
+_TAIL: Final = 2000
+_KINDS: Final = ("script", "module", "code")
+# The relay's own: a program must not take itself for a relay or a client of one.
+_OWN_VARIABLES: Final = "OPENCODE_DEBUG_"
+
+
+class Plan(Struct):
+    """All that a launch needs, found to be there."""
+
+    kind: str
+    target: str
+    args: list[str]
+    cwd: str
+    env: dict[str, str]
+    interpreter: Interpreter
+    python_args: list[str]
+    stop_on_entry: bool
+    just_my_code: bool
+    program: Program
+
+
+async def plan(session: Session, params: Launch) -> Plan:
+    kind = _kind(params)
+    _refuse_later_fields(params)
+    config = session.params.config
+    cwd = _directory(session, params)
+    target = getattr(params, kind)
+    if kind == "script":
+        target = _script(target, params.cwd and cwd, config.project_root)
+    interpreter = await session.interpreters.find(
+        params.python_path or (None if params.venv else config.python_path),
+        params.venv,
+        config.project_root,
+        session.params.python_default,
+    )
+    book = LineBook(interpreter, project_root=config.project_root)
+    session.breakpoints.use(book)
+    if kind == "script":
+        await _check_syntax(book, target)
+    return Plan(
+        kind=kind,
+        target=target,
+        args=params.args,
+        cwd=cwd,
+        env=_environment(session, params),
+        interpreter=interpreter,
+        python_args=params.python_args,
+        stop_on_entry=_given(params.stop_on_entry, config.stop_on_entry),
+        just_my_code=_given(params.just_my_code, config.just_my_code),
+        program=Program(
+            script=target if kind == "script" else None,
+            module=target if kind == "module" else None,
+            args=params.args,
+            cwd=cwd,
+            env=shown_environment(dict(params.env)),
+            python_path=interpreter.path,
+            python_version=interpreter.version_text,
+        ),
+    )
+
+
+def _given(value: bool | None, otherwise: bool) -> bool:
+    return otherwise if value is None else value
+
+
+def _kind(params: Launch) -> str:
+    given = [name for name in _KINDS if getattr(params, name) is not None]
+    if len(given) == 1:
+        return given[0]
+    what = "none of them was given" if not given else f"{' and '.join(given)} were given"
+    raise RelayError(
+        Code.INVALID_REQUEST,
+        f"Launch needs one of script, module or code; {what}",
+        'Send {"script": "/path/to/script.py"} or {"module": "package.module"}.',
+        errors=[
+            {"field": name, "message": "give exactly one of script, module, code", "value": None}
+            for name in (given or ["script"])
+        ],
+    )
+
+
+def _refuse_later_fields(params: Launch) -> None:
+    if params.console == "externalTerminal":
+        raise RelayError(
+            Code.INVALID_REQUEST,
+            "A relay has no terminal window to open",
+            "Leave console out: output and input go through the relay.",
+            errors=[{"field": "console", "message": "externalTerminal is not supported"}],
+        )
+    later = {
+        "pty": params.pty or params.console == "integratedTerminal",
+        "env_file": params.env_file is not None,
+        "debug_subprocesses": params.debug_subprocesses,
+        "keep_children": params.keep_children,
+        "limits": params.limits is not None,
+        "snapshot": params.snapshot is not False,
+    }
+    for field, wanted in later.items():
+        if wanted:
+            raise RelayError(
+                Code.NOT_IMPLEMENTED,
+                f"Launching with {field} is not there yet in this version",
+                f"Leave {field} out.",
+                field=field,
+            )
+
+
+def _directory(session: Session, params: Launch) -> str:
+    root = session.params.config.project_root
+    wanted = os.path.expanduser(params.cwd) if params.cwd else None
+    if wanted is not None and not os.path.isabs(wanted) and root is not None:
+        wanted = os.path.join(root, wanted)
+    if wanted is None and root is None and params.script and os.path.isabs(params.script):
+        # Neither was said: where the script lies, as a person in its folder would run it.
+        wanted = os.path.dirname(params.script)
+    chosen = wanted or root or os.path.expanduser("~")
+    if os.path.isdir(chosen):
+        return os.path.normpath(chosen)
+    near = closest_path(chosen)
+    raise RelayError(
+        Code.LAUNCH_CWD_NOT_FOUND,
+        f"The working directory {chosen} does not exist",
+        f"Did you mean {near}?" if near else "Create it, or give another cwd.",
+        cwd=chosen,
+        closest=near,
+    )
+
+
+def _script(script: str, cwd: str | None, root: str | None) -> str:
+    script = os.path.expanduser(script)
+    if not os.path.isabs(script):
+        base = cwd or root
+        if base is None:
+            raise RelayError(
+                Code.INVALID_REQUEST,
+                f"The script {script} is relative, and there is neither cwd nor project_root",
+                "Send an absolute path, or cwd beside it.",
+                errors=[{"field": "script", "message": "must be absolute", "value": script}],
+            )
+        script = os.path.join(base, script)
+    script = os.path.normpath(script)
+    if os.path.exists(script):
+        return script
+    near = closest_path(script, root)
+    raise RelayError(
+        Code.LAUNCH_SCRIPT_NOT_FOUND,
+        f"The script {script} does not exist",
+        f"Did you mean {near}?" if near else "Check the path of script.",
+        script=script,
+        closest=near,
+    )
+
+
+async def _check_syntax(book: LineBook, script: str) -> None:
+    if await asyncio.to_thread(os.path.isdir, script):
+        return  # an application: its __main__.py is the interpreter's to find
+    try:
+        facts = await book.facts(script)
+    except RelayError as error:
+        raise RelayError(
+            Code.LAUNCH_SCRIPT_NOT_FOUND,
+            error.message,
+            error.details["suggestion"],
+            script=script,
+        ) from None
+    problem = facts.syntax_error
+    # A zip application is no source; the interpreter knows what to do with it.
+    if problem is None or _is_archive(script):
+        return
+    raise RelayError(
+        Code.LAUNCH_SYNTAX_ERROR,
+        f"Python syntax error in {script}, line {problem.line}: {problem.message}",
+        f"Correct line {problem.line} and launch again; the session is still created.",
+        file=script,
+        line=problem.line,
+        offset=problem.offset,
+        error_message=problem.message,
+        text=problem.text,
+    )
+
+
+def _is_archive(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(4) == b"PK\x03\x04"
+
+
+def _environment(session: Session, params: Launch) -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
+    if params.venv:
+        env["VIRTUAL_ENV"] = os.path.abspath(os.path.expanduser(params.venv))
+        env["PATH"] = os.path.join(env["VIRTUAL_ENV"], "bin") + os.pathsep + env.get("PATH", "")
+        env.pop("PYTHONHOME", None)
+    if params.pythonpath:
+        inherited = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
+        env["PYTHONPATH"] = os.pathsep.join(params.pythonpath + inherited)
+    for name, value in params.env.items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = value
+    env[MARK] = session.id
+    return env
+
+
+class LaunchedProgram:
+    """A program of our own: we are its parent, own its pipes and end it with us."""
+
+    attached = False
+
+    def __init__(self, session: Session, launch: Plan) -> None:
+        self._session = session
+        self._plan = launch
+        self._process: Process | None = None
+        self._server: DebugServer | None = None
+        self._initialized = asyncio.Event()
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._running = False
+        self._adapter = adapter.Adapter(session.on_debug_event, self._lost)
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    # -- starting
+
+    async def start(self) -> None:
+        timeout = self._session.params.launch_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                self._spawn()
+                await self._first(self._connect())
+                await self._first(self._started)
+        except TimeoutError:
+            raise await self._failed(f"it did not start within {timeout:g} s") from None
+        except OSError as error:
+            raise await self._failed(f"it could not be started: {error}") from None
+        except RelayError as error:
+            if error.code is Code.LAUNCH_MODULE_NOT_FOUND:
+                await self._give_up()
+                raise
+            raise await self._failed(error.message) from None
+        self._running = True
+
+    def _spawn(self) -> None:
+        self._adapter.listen()
+        setup = self._setup_descriptor()
+        interpreter = self._plan.interpreter
+        # Frozen modules have no lines to stop at, and debugpy warns of them on stderr.
+        extra = ["-X", "frozen_modules=off"] if interpreter.version >= (3, 11) else []
+        try:
+            self._process = Process(
+                [interpreter.path, *extra, *self._plan.python_args, _BOOTSTRAP, str(setup)],
+                cwd=self._plan.cwd,
+                env=self._plan.env,
+                pass_fds=(setup,),
+                on_output=lambda name, data: self._session.take_output(name, data),  # type: ignore[arg-type]
+                on_exit=self._exited,
+            )
+        finally:
+            os.close(setup)
+        self._session.program = msgspec.structs.replace(self._plan.program, pid=self._process.pid)
+
+    def _setup_descriptor(self) -> int:
+        """What bootstrap must know, where no other user can read it: not in the command line."""
+        setup = {
+            "kind": self._plan.kind,
+            "target": self._plan.target,
+            "args": self._plan.args,
+            "port": self._adapter.port,
+            "token": self._adapter.token,
+            "debugpy_parent": os.path.dirname(self._session.params.debugpy_dir),
+            "probe": _PROBE,
+            "debug_subprocesses": False,
+            "report_children": True,
+            "stop_on_entry": self._plan.stop_on_entry,
+        }
+        fd = os.memfd_create("debug-relay-setup")
+        os.write(fd, json.dumps(setup).encode("utf-8", "surrogateescape"))
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+
+    async def _connect(self) -> None:
+        assert self._process is not None
+        self._server = await self._adapter.accept(self._process.pid)
+        self._session.hub.add(self._server)
+        await adapter.configure(
+            self._server,
+            self._initialized,
+            self._prepare,
+            adapter.attach_options(self._plan.just_my_code),
+        )
+
+    async def _prepare(self) -> None:
+        assert self._server is not None
+        await self._session.breakpoints.judge_again()
+        await self._session.breakpoints.send_all(self._server)
+        await self._server.request(
+            "setExceptionBreakpoints",
+            {"filters": self._session.exception_filters},
+            dict,
+            self._session.params.request_timeout,
+        )
+
+    async def _first(self, work: Any) -> None:
+        """`work`, unless the process ends before it is done."""
+        assert self._process is not None
+        wanted = asyncio.ensure_future(work)
+        ended = asyncio.ensure_future(self._process.wait(self._session.params.launch_timeout))
+        try:
+            await asyncio.wait((wanted, ended), return_when=asyncio.FIRST_COMPLETED)
+            if not wanted.done() and self._process.exit is not None:
+                raise RelayError(
+                    Code.LAUNCH_FAILED,
+                    f"it ended with {_spell(self._process.exit)} before it was ready",
+                )
+            await wanted
+        finally:
+            for task in (wanted, ended):
+                if not task.done():
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+
+    async def _failed(self, reason: str) -> RelayError:
+        exit = self._process.exit if self._process else None
+        await self._give_up()
+        said = self._session.tail.decode("utf-8", "replace")[-_TAIL:]
+        return RelayError(
+            Code.LAUNCH_FAILED,
+            f"{self._plan.interpreter.path} could not run {self._plan.target}: {reason}",
+            "Read output_tail, correct the launch, and try again; the session is still created.",
+            exit_code=exit.code if exit else None,
+            output_tail=said,
+            python_path=self._plan.interpreter.path,
+        )
+
+    async def _give_up(self) -> None:
+        await self.end(0)
+        await self.release()
+
+    # -- events
+
+    def on_event(self, server: DebugServer, message: dap.Message) -> bool:
+        if message.event == "initialized":
+            self._initialized.set()
+        elif message.event == "relayStarted":
+            if not self._started.done():
+                self._started.set_result(None)
+        elif message.event == "relayRefused":
+            self._refused()
+        else:
+            return False
+        return True
+
+    def _refused(self) -> None:
+        name = self._plan.target
+        if not self._started.done():
+            error = RelayError(
+                Code.LAUNCH_MODULE_NOT_FOUND,
+                f"{self._plan.interpreter.path} finds no module {name} from {self._plan.cwd}",
+                "Check module, cwd and pythonpath, or install it for that interpreter.",
+                module=name,
+                python_path=self._plan.interpreter.path,
+                cwd=self._plan.cwd,
+            )
+            self._started.set_exception(error)
+            self._started.exception()
+
+    def _lost(self, server: DebugServer, why: str) -> None:
+        if server is self._server:
+            self._session.server_lost(server, why)
+
+    def _exited(self, exit: Exit) -> None:
+        if self._running or self._started.done():
+            self._session.program_ended(exit.code, exit.signal_name, "target_exited")
+
+    # -- living with it
+
+    def wake(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGURG)
+
+    def flush_output(self) -> None:
+        if self._process is not None:
+            self._process.flush()
+
+    async def write_input(self, data: bytes, eof: bool) -> None:
+        assert self._process is not None
+        try:
+            await self._process.stdin.write(data)
+        except OSError as error:
+            raise RelayError(
+                Code.INVALID_SESSION_STATE,
+                f"The program's standard input is closed: {error.strerror or error}",
+                "It was closed with eof, or the program closed it; launch again to write more.",
+            ) from None
+        if eof:
+            self._process.stdin.close()
+
+    async def end(self, grace: float) -> None:
+        if self._process is not None:
+            # Without its debugger the program runs on and can act on SIGTERM.
+            await self._process.end(grace, self._session.hub.close)
+
+    async def release(self) -> None:
+        self._adapter.close()
+        if self._server is not None:
+            self._server.close()
+        if self._process is not None:
+            self._process.release()
+
+
+def _spell(exit: Exit) -> str:
+    return exit.signal_name or f"exit code {exit.code}"

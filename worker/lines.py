@@ -1,0 +1,398 @@
+"""Where code is in a source file, as the session's interpreter compiles it, and what is said of
+a line that has none.
+
+Reads and compiles, never runs. Knows nothing of breakpoints that are set or of the debugger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import re
+import stat
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.worker import line_reader
+from debug_relay.worker.interpreters import Interpreter, own_interpreter, run_briefly
+
+MAX_SOURCE_BYTES: Final = 20 * 1024 * 1024
+# Compiling holds the GIL, so a thread would not keep the event loop alive: larger files (10 ms and
+# more) go to a process of their own.
+_IN_PROCESS_BYTES: Final = 32 * 1024
+_READ_SECONDS: Final = 20.0
+_CHECK_SECONDS: Final = 10.0
+_ANSWER_BYTES: Final = 256 * 1024 * 1024
+_KEPT_BYTES: Final = 32 * 1024 * 1024
+_KEPT_FILES: Final = 256
+_WALK_ENTRIES: Final = 2000
+_PASSED_OVER: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
+# Read now: an upgrade may replace the file under a running worker, and a session's interpreter
+# that runs as another user may not reach it.
+_READER: Final = Path(line_reader.__file__).read_text("utf-8")
+
+Kind = Literal["code", "blank", "comment", "string", "inside", "bare"]
+Why = Literal[
+    "blank", "comment", "docstring", "continuation", "no_code", "past_end", "syntax_error"
+]
+_Key = tuple[str, int, int, int]  # path, mtime, size, inode
+Mode = Literal["condition", "expression", "statements"]
+
+
+class SyntaxProblem(Struct, frozen=True):
+    """Why a text does not compile; line and offset count from 1."""
+
+    line: int
+    offset: int
+    text: str
+    message: str
+
+
+class LineFacts(Struct, frozen=True):
+    """A file as an interpreter compiles it."""
+
+    lines: frozenset[int]
+    total_lines: int
+    source_lines: list[str]
+    syntax_error: SyntaxProblem | None
+    kinds: list[Kind]
+    # First line, last line of the head (of all, when it has no body), last line; by first line.
+    statements: list[tuple[int, int, int]]
+
+    def text(self, line: int) -> str:
+        return self.source_lines[line - 1].strip() if 1 <= line <= self.total_lines else ""
+
+    def kind(self, line: int) -> Kind:
+        return self.kinds[line - 1]
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """Whether a breakpoint on a line can stop; `message` is empty when it can."""
+
+    line: int
+    ok: bool
+    why: Why | None = None
+    message: str = ""
+    statement: int | None = None  # where the statement begins that the line continues
+    nearest: tuple[int, str] | None = None
+
+    @property
+    def suggestion(self) -> str | None:
+        if self.nearest is None:
+            return None
+        line, text = self.nearest
+        return f"The nearest line with code is {line}: {text}"
+
+
+class LineBook:
+    """The facts of files for one interpreter, kept as long as a file stays the same."""
+
+    def __init__(
+        self,
+        interpreter: Interpreter | None = None,
+        optimize: int = 0,
+        project_root: str | None = None,
+    ) -> None:
+        self.interpreter = interpreter or own_interpreter()
+        self._project_root = project_root
+        self._optimize = optimize  # as many -O as the program gets: they remove code
+        self._kept: OrderedDict[_Key, LineFacts] = OrderedDict()
+        # One at a time: a batch of breakpoints in one new file compiles it once.
+        self._turn = asyncio.Lock()
+
+    async def facts(self, path: str) -> LineFacts:
+        """Facts of the file as it is now; BREAKPOINT_FILE_NOT_FOUND with a `reason` if none."""
+        async with self._turn:
+            key = await asyncio.to_thread(_identify, path, self._project_root)
+            if key not in self._kept:
+                data = await asyncio.to_thread(_read_source, path, self._project_root)
+                self._kept[key] = await self._read(path, data)
+                self._forget_old(key)
+            self._kept.move_to_end(key)
+            return self._kept[key]
+
+    async def check_expression(self, text: str, mode: Mode) -> SyntaxProblem | None:
+        """Why `text` does not compile in the program; None when it does."""
+        problem = line_reader.check(text, mode)
+        if problem is not None and not self._is_ours:
+            data = text.encode("utf-8", "surrogatepass")
+            answer = await self._run(["check", mode], data, "expression", _CHECK_SECONDS)
+            return msgspec.json.decode(answer, type=SyntaxProblem | None)
+        return None if problem is None else msgspec.convert(problem, SyntaxProblem)
+
+    @property
+    def _is_ours(self) -> bool:
+        return self.interpreter.minor == own_interpreter().minor
+
+    async def _read(self, path: str, data: bytes) -> LineFacts:
+        if self._is_ours and len(data) <= _IN_PROCESS_BYTES:
+            return msgspec.convert(line_reader.read_facts(data, self._optimize), LineFacts)
+        answer = await self._run(["facts", str(self._optimize)], data, path, _READ_SECONDS)
+        return msgspec.json.decode(answer, type=LineFacts)
+
+    async def _run(self, words: list[str], data: bytes, what: str, seconds: float) -> bytes:
+        who = self.interpreter
+        try:
+            reply = await run_briefly(
+                who.executable, ["-c", _READER, *words], data, seconds, _ANSWER_BYTES
+            )
+        except (OSError, ValueError) as error:
+            reason = (
+                f"did not answer in {seconds:g} s" if isinstance(error, TimeoutError) else error
+            )
+            raise _unusable(who, what, str(reason)) from None
+        if reply.code:
+            said = reply.err.decode("utf-8", "replace").strip().splitlines()[-1:]
+            raise _unusable(who, what, f"ended with code {reply.code}: {''.join(said)[:300]}")
+        return reply.out
+
+    def _forget_old(self, newest: _Key) -> None:
+        for key in [key for key in self._kept if key[0] == newest[0] and key != newest]:
+            del self._kept[key]
+        while len(self._kept) > _KEPT_FILES or (
+            len(self._kept) > 1 and sum(size for _, _, size, _ in self._kept) > _KEPT_BYTES
+        ):
+            self._kept.popitem(last=False)
+
+
+def _unusable(who: Interpreter, what: str, reason: str) -> RelayError:
+    return RelayError(
+        Code.LAUNCH_INTERPRETER_NOT_FOUND,
+        f"{who.path} (Python {who.version_text}) could not compile {what}: {reason}",
+        "Check the interpreter, or give the session another python_path.",
+        python_path=who.path,
+    )
+
+
+def _identify(path: str, root: str | None) -> _Key:
+    try:
+        facts = os.stat(path)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error, root) from None
+    _require_source(path, facts)
+    return path, facts.st_mtime_ns, facts.st_size, facts.st_ino
+
+
+def _read_source(path: str, root: str | None) -> bytes:
+    try:
+        # Without waiting: the file may have become a FIFO since it was looked at.
+        with open(path, "rb", opener=_open_at_once) as file:
+            _require_source(path, os.fstat(file.fileno()))
+            data = file.read(MAX_SOURCE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error, root) from None
+    if len(data) > MAX_SOURCE_BYTES:
+        raise _refused(path, "too_large", f"is larger than {MAX_SOURCE_BYTES} bytes")
+    return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _require_source(path: str, facts: os.stat_result) -> None:
+    if stat.S_ISDIR(facts.st_mode):
+        raise _refused(path, "directory", "is a directory")
+    if not stat.S_ISREG(facts.st_mode):
+        raise _refused(path, "not_a_file", "is not a regular file")
+    if facts.st_size > MAX_SOURCE_BYTES:
+        raise _refused(path, "too_large", f"is larger than {MAX_SOURCE_BYTES} bytes")
+
+
+def _unreadable(path: str, error: OSError | ValueError, root: str | None) -> RelayError:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return _refused(path, "missing", "does not exist", closest_path(path, root))
+    words = error.strerror if isinstance(error, OSError) else str(error)
+    return _refused(path, "unreadable", f"cannot be read: {words}")
+
+
+def _refused(path: str, reason: str, words: str, closest: str | None = None) -> RelayError:
+    return RelayError(
+        Code.BREAKPOINT_FILE_NOT_FOUND,
+        f"{path} {words}",
+        f"Did you mean {closest}?" if closest else "Give the path of a Python source file.",
+        path=path,
+        reason=reason,
+        closest=closest,
+    )
+
+
+def judge(facts: LineFacts, line: int) -> Judgement:
+    """Whether `line` has code, and in words why not."""
+    if line in facts.lines:
+        return Judgement(line=line, ok=True)
+    why, statement, message = _why_not(facts, line)
+    return Judgement(
+        line=line,
+        ok=False,
+        why=why,
+        message=message,
+        statement=statement,
+        nearest=nearest_code_line(facts, line),
+    )
+
+
+def _why_not(facts: LineFacts, line: int) -> tuple[Why, int | None, str]:
+    if not 1 <= line <= facts.total_lines:
+        last = f"the file has {facts.total_lines} lines" if facts.total_lines else "it is empty"
+        return "past_end", None, f"line {line} is past the end of the file: {last}"
+    if facts.syntax_error:
+        error = facts.syntax_error
+        words = f"the file does not compile: line {error.line}: {error.message}"
+        return "syntax_error", None, words
+    kind = facts.kind(line)
+    owner = _innermost(facts, line)
+    start = owner[0] if owner else line
+    if kind == "blank":
+        return "blank", None, f"line {line} is blank"
+    if kind == "comment":
+        return "comment", None, f"line {line} is a comment"
+    if kind == "string":
+        return "docstring", start, f"line {line} belongs to a string that is not used (a docstring)"
+    if kind == "inside":
+        words = f"line {line} is in the middle of the statement that starts at line {start}"
+        return "continuation", start, words
+    return "no_code", None, f'line {line} ("{_cut(facts.text(line))}") has no code of its own'
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def nearest_code_line(facts: LineFacts, line: int) -> tuple[int, str] | None:
+    """The line with code that a developer means who points at `line`, with its text."""
+    if not facts.lines:
+        return None
+    chosen = line if line in facts.lines else _meant(facts, line)
+    return chosen, facts.text(chosen)
+
+
+def _meant(facts: LineFacts, line: int) -> int:
+    ordered = sorted(facts.lines)
+    if line > facts.total_lines:
+        return ordered[-1]
+    owner = _innermost(facts, line)
+    if owner and line <= owner[1] and facts.kind(line) != "string":
+        # Inside a statement: the statement; where only later lines of it have code, the first.
+        within = bisect_left(ordered, owner[0])
+        if within < len(ordered) and ordered[within] <= owner[1]:
+            return ordered[within]
+    place = bisect_right(ordered, line)
+    if place in (0, len(ordered)):
+        return ordered[min(place, len(ordered) - 1)]
+    above, below = ordered[place - 1], ordered[place]
+    block = _innermost(facts, line, in_body=True)
+    end_of_block = block[2] if block else facts.total_lines
+    if below <= end_of_block and not _ends_what_is_above(facts, line, below):
+        return below
+    return below if below - line < line - above else above
+
+
+def _ends_what_is_above(facts: LineFacts, line: int, below: int) -> bool:
+    """Whether `line` is a comment that is indented deeper than what follows it."""
+    after = range(line + 1, below + 1)
+    return facts.kind(line) == "comment" and any(
+        facts.kind(other) not in ("blank", "comment")
+        and _indent(facts, other) < _indent(facts, line)
+        for other in after
+    )
+
+
+def _indent(facts: LineFacts, line: int) -> int:
+    text = facts.source_lines[line - 1].expandtabs()
+    return len(text) - len(text.lstrip())
+
+
+def _innermost(
+    facts: LineFacts, line: int, *, in_body: bool = False
+) -> tuple[int, int, int] | None:
+    """The smallest statement that `line` is part of, or whose body it is in."""
+    place = bisect_right(facts.statements, line, key=lambda span: span[0])
+    for index in range(place - 1, -1, -1):
+        _, head, last = facts.statements[index]
+        if last >= line and (line > head or not in_body):
+            return facts.statements[index]
+    return None
+
+
+_HIT_CONDITION: Final = re.compile(r"\s*(==|!=|>=|<=|>|<|%)?\s*([0-9]{1,18})\s*")
+
+
+def parse_hit_condition(text: str) -> tuple[str, int]:
+    """Operator and number; a bare number is `==`."""
+    found = _HIT_CONDITION.fullmatch(text)
+    if found is None or (found[1] == "%" and int(found[2]) == 0):
+        raise RelayError(
+            Code.BREAKPOINT_INVALID_CONDITION,
+            f"hit condition {text!r} is none that counts hits",
+            "Use one of 5 ==5 !=5 >=5 >5 <=5 <5 %5 (%5 is every fifth hit; %0 is never).",
+            hit_condition=text,
+            forms=["5", "==5", "!=5", ">=5", ">5", "<=5", "<5", "%5"],
+        )
+    return found[1] or "==", int(found[2])
+
+
+def closest_path(path: str, project_root: str | None = None) -> str | None:
+    """The existing file that a path which does not exist most likely means."""
+    try:
+        return _similar(Path(path)) or _same_name(Path(path), project_root)
+    except (OSError, ValueError):
+        return None  # a guess: folders that cannot be read give none
+
+
+def _similar(path: Path) -> str | None:
+    """Correct the wrong parts one after another, from the nearest folder that exists."""
+    if not path.is_absolute():
+        return None
+    here = next(folder for folder in path.parents if folder.is_dir())
+    for part in path.relative_to(here).parts:
+        if not (here / part).exists():
+            names = [entry.name for entry in _entries(str(here))]
+            near = difflib.get_close_matches(part, names, 1, 0.6)
+            if not near:
+                return None
+            part = near[0]
+        here /= part
+    return str(here) if here.is_file() else None
+
+
+def _same_name(path: Path, project_root: str | None) -> str | None:
+    if project_root is None:
+        return None
+    found = [str(file) for file in _files(project_root) if file.name == path.name]
+    return max(
+        found,
+        key=lambda file: difflib.SequenceMatcher(None, file, str(path)).ratio(),
+        default=None,
+    )
+
+
+def _files(root: str) -> Iterator[Path]:
+    """Files below `root`, breadth first, of the first entries there are."""
+    pending, seen = [root], 0
+    for folder in pending:
+        for entry in _entries(folder):
+            seen += 1
+            if seen > _WALK_ENTRIES:
+                return
+            if not entry.is_dir(follow_symlinks=False):
+                yield Path(entry.path)
+            elif not entry.name.startswith(".") and entry.name not in _PASSED_OVER:
+                pending.append(entry.path)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(islice(entries, _WALK_ENTRIES))
+    except OSError:
+        return []  # only a guess is lost

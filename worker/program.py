@@ -1,0 +1,278 @@
+"""The process of a launched program: its birth, its pipes, its end.
+
+Owns the kernel's facts: pid, pipes, exit status. Knows nothing of debugging. Output is read as
+bytes and handed on with the moment of reading; an unfinished line is held back for a blink, so that
+a line which the program writes in parts is one entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import fcntl
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+_F_SETPIPE_SZ: Final = 1031
+_PIPE_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 1 << 18
+_HOLD_SECONDS: Final = 0.02
+_TERM_SECONDS: Final = 0.1
+_PR_SET_PDEATHSIG: Final = 1
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class Exit(Struct):
+    """How a process ended, by the kernel's word."""
+
+    code: int  # negative: the number of the signal, as Python's subprocess has it
+
+    @property
+    def signal_name(self) -> str | None:
+        if self.code >= 0:
+            return None
+        try:
+            return signal.Signals(-self.code).name
+        except ValueError:
+            return f"signal {-self.code}"
+
+
+class Pump:
+    """Reads one pipe until its end."""
+
+    def __init__(self, fd: int, deliver: Callable[[bytes], None]) -> None:
+        self._fd = fd
+        self._deliver = deliver
+        self._held = b""
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self.ended = asyncio.Event()
+        os.set_blocking(fd, False)
+        with contextlib.suppress(OSError):  # an unprivileged user may be at their pipe limit
+            fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_BYTES)
+        self._loop.add_reader(fd, self._readable)
+
+    def _readable(self) -> None:
+        # One read a turn of the loop: commands interleave with a flood.
+        try:
+            data = os.read(self._fd, _READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._take(data)
+        else:
+            self.close()
+
+    def _take(self, data: bytes) -> None:
+        data, self._held = self._held + data, b""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        cut = data.rfind(b"\n") + 1
+        if cut < len(data) and len(data) - cut < _READ_BYTES:
+            self._held = data[cut:]
+            data = data[:cut]
+            self._timer = self._loop.call_later(_HOLD_SECONDS, self.flush)
+        if data:
+            self._deliver(data)
+
+    def drain(self) -> None:
+        """Take what is in the pipe now, without waiting for more."""
+        for _ in range(4096):
+            if self.ended.is_set():
+                return
+            try:
+                data = os.read(self._fd, _READ_BYTES)
+            except OSError:
+                break
+            if not data:
+                self.close()
+                return
+            self._take(data)
+        self.flush()
+
+    def flush(self) -> None:
+        """Hand on an unfinished line."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        held, self._held = self._held, b""
+        if held:
+            self._deliver(held)
+
+    def close(self) -> None:
+        if self.ended.is_set():
+            return
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+        self.flush()
+        self.ended.set()
+
+
+class Stdin:
+    """Writes to the program's standard input without ever blocking the loop."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._open = True
+        self._lock = asyncio.Lock()
+        os.set_blocking(fd, False)
+
+    @property
+    def is_open(self) -> bool:
+        return self._open
+
+    async def write(self, data: bytes) -> None:
+        """Raises BrokenPipeError when the program has closed its end."""
+        async with self._lock:
+            view = memoryview(data)
+            while view:
+                if not self._open:
+                    raise BrokenPipeError("standard input is closed")
+                try:
+                    view = view[os.write(self._fd, view) :]
+                except BlockingIOError:
+                    await self._writable()
+
+    async def _writable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_writer(self._fd, _arrive, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_writer(self._fd)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            asyncio.get_running_loop().remove_writer(self._fd)
+            os.close(self._fd)
+
+
+def _arrive(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class Process:
+    """A child of this worker, in its own session and process group; dies with the worker."""
+
+    def __init__(
+        self,
+        command: list[str],
+        *,
+        cwd: str,
+        env: dict[str, str],
+        pass_fds: tuple[int, ...],
+        on_output: Callable[[str, bytes], None],
+        on_exit: Callable[[Exit], None],
+    ) -> None:
+        parent = os.getpid()
+
+        def die_with_parent() -> None:
+            # The signal follows the *thread* that forked: the worker starts programs from its main
+            # thread only. And the parent may have died before this line.
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(127)
+
+        self._popen = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            close_fds=True,
+            pass_fds=pass_fds,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+        assert self._popen.stdin is not None
+        assert self._popen.stdout is not None
+        assert self._popen.stderr is not None
+        self.pid = self._popen.pid
+        self._pidfd = os.pidfd_open(self.pid)
+        self._on_exit = on_exit
+        self.exit: Exit | None = None
+        self._ended = asyncio.Event()
+        self.stdin = Stdin(os.dup(self._popen.stdin.fileno()))
+        self._pumps = [
+            Pump(os.dup(pipe.fileno()), lambda data, name=name: on_output(name, data))  # type: ignore[misc]
+            for name, pipe in (("stdout", self._popen.stdout), ("stderr", self._popen.stderr))
+        ]
+        for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
+            pipe.close()
+        asyncio.get_running_loop().add_reader(self._pidfd, self._exited)
+
+    def _exited(self) -> None:
+        code = self._popen.poll()
+        if code is None:
+            return
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        self.exit = Exit(code)
+        self._ended.set()
+        # What it has written is in the pipes. A child of its own may hold them open: not awaited.
+        self.flush()
+        self.stdin.close()
+        self._on_exit(self.exit)
+
+    def flush(self) -> None:
+        """All that was written so far is delivered."""
+        for pump in self._pumps:
+            pump.drain()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """By pidfd: never to another process that got the same pid."""
+        if self.exit is None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """To the whole process group, which exists as long as its leader is not reaped."""
+        if self.exit is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    async def end(self, grace: float, let_run: Callable[[], None]) -> None:
+        """SIGTERM, and SIGKILL for what is still there after `grace` seconds.
+
+        A program that stands at a breakpoint ends by SIGTERM without another line being run, unless
+        it handles the signal: then `let_run` frees it to do so.
+        """
+        if self.exit is None and grace > 0:
+            self.signal_group(signal.SIGTERM)
+            if not await self.wait(min(_TERM_SECONDS, grace)):
+                let_run()
+                await self.wait(grace - _TERM_SECONDS)
+        if self.exit is None:
+            self.signal_group(signal.SIGKILL)
+            self.send_signal(signal.SIGKILL)
+            await self.wait(5.0)
+
+    async def wait(self, timeout: float) -> bool:
+        """Whether it ended in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._ended.wait()
+        return self.exit is not None
+
+    def release(self) -> None:
+        """Give all descriptors back; the process must have ended."""
+        self.stdin.close()
+        for pump in self._pumps:
+            pump.close()
+        if self._pidfd >= 0:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1

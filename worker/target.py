@@ -1,0 +1,38 @@
+"""What a session debugs: a program we launched, one we attached to, a native one."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from debug_relay.protocol import dap
+from debug_relay.worker.connection import DebugServer
+
+
+class Target(Protocol):
+    """One debugged program, from its start to its end or its release."""
+
+    attached: bool  # it was there before us and outlives us
+
+    @property
+    def pid(self) -> int | None: ...
+
+    async def start(self) -> None:
+        """Until the program runs under the debugger; raises RelayError when it will not."""
+
+    def on_event(self, server: DebugServer, message: dap.Message) -> bool:
+        """Take the events that are about starting; whether this was one."""
+
+    def wake(self) -> None:
+        """Make a main thread that sleeps in the kernel run a line, so that a pause reaches it."""
+
+    def flush_output(self) -> None:
+        """All that the program has written so far is in the output."""
+
+    async def write_input(self, data: bytes, eof: bool) -> None:
+        """To its standard input; raises RelayError when it has none."""
+
+    async def end(self, grace: float) -> None:
+        """End the program: politely, then not."""
+
+    async def release(self) -> None:
+        """Give back what is ours; a launched program must have ended before."""
