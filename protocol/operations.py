@@ -443,11 +443,11 @@ _OUTPUT_ROWS: Final = (
     _output("logs", "GET", "/logs", o.OpenStream, o.StreamBytes, kind="websocket", since=9),
     _output(
         "debug", "GET", "/debug", o.OpenStream, o.StreamBytes,
-        kind="websocket", scope="sessions:write", since=9,
+        kind="websocket", scope="sessions:write", safe=False, since=9,
     ),
     _output(
         "tunnel", "GET", "/tunnel", o.OpenStream, o.StreamBytes,
-        kind="websocket", scope="sessions:write", since=9,
+        kind="websocket", scope="sessions:write", safe=False, since=9,
     ),
 )  # fmt: skip
 

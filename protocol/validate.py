@@ -62,6 +62,7 @@ def _malformed(text: str, reason: str) -> RelayError:
     # msgspec tells the byte; a person needs line and column.
     found = re.search(r"\(byte (\d+)\)", reason)
     at = int(found.group(1)) if found else len(text.encode())
+    at -= "trailing characters" in reason  # here it names the byte behind the first of them
     before = text.encode()[:at].decode("utf-8", "ignore")
     line = before.count("\n") + 1
     column = len(before) - (before.rfind("\n") + 1) + 1

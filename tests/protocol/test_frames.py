@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections import deque
 
@@ -51,7 +52,7 @@ def decode(stream: bytes, cuts: list[int]) -> list[Frame]:
     decoder = Decoder()
     edges = [0, *sorted({cut % (len(stream) + 1) for cut in cuts}), len(stream)]
     frames: list[Frame] = []
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         frames += decoder.feed(stream[start:end])
     return frames
 

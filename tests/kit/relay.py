@@ -1,0 +1,141 @@
+"""A real relay process on a free port, and what it may not leave behind."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from debug_relay.protocol.version import MARK
+from tests.kit.client import Client
+
+START_SECONDS = 20.0
+
+
+class Relay:
+    """`debug-relay serve` with a data directory of its own."""
+
+    def __init__(self, data_dir: Path, *flags: str, env: dict[str, str] | None = None) -> None:
+        self.data_dir = data_dir
+        self.flags = flags
+        self.env = {
+            name: value
+            for name, value in {**os.environ, **(env or {})}.items()
+            if not name.startswith("OPENCODE_DEBUG_") or name in (env or {})
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+        self.log = data_dir.with_name(data_dir.name + ".stderr")
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def client(self) -> Client:
+        return Client(self.url)
+
+    def start(self, *flags: str, port: int = 0) -> Relay:
+        with open(self.log, "ab") as err:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "debug_relay.supervisor", "serve"),
+                    *("--port", str(port), "--data-dir", str(self.data_dir)),
+                    *self.flags,
+                    *flags,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                env=self.env,
+                start_new_session=True,
+            )
+        line = self._first_line()
+        assert "listening on" in line, f"{line!r}\n{self.stderr()}"
+        self.url = line.split()[3]
+        return self
+
+    def _first_line(self) -> str:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        lines: queue.Queue[bytes] = queue.Queue()
+        reader = threading.Thread(
+            target=lambda: lines.put(self.process.stdout.readline()),  # type: ignore[union-attr]
+            daemon=True,
+        )
+        reader.start()
+        line = lines.get(timeout=START_SECONDS).decode()
+        reader.join(5)
+        return line
+
+    def stderr(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def wait(self, timeout: float = 20.0) -> int:
+        assert self.process is not None
+        try:
+            return self.process.wait(timeout)
+        finally:
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+
+    def kill(self) -> None:
+        """As a crash would: nothing is tidied up."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def stop(self) -> int:
+        """As a user would."""
+        if self.process is None or self.process.poll() is not None:
+            return self.process.returncode if self.process else 0
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def workers(self) -> list[psutil.Process]:
+        """The worker processes whose sockets lie in our data directory."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if "debug_relay.worker" in process.cmdline() and any(
+                    str(self.data_dir) in str(file.path) for file in process.open_files()
+                ):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+
+def marked(session_id: str) -> list[psutil.Process]:
+    """Every process that carries the session's mark."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == session_id and process.status() != "zombie":
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def eventually(condition: Callable[[], object], timeout: float = 10.0, what: str = "") -> object:
+    """For facts of the kernel that give no event: look until it is so, within a bound."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what or condition}"
+        time.sleep(0.01)

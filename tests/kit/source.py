@@ -1,0 +1,42 @@
+"""Programs to debug, written where they are used, with marked lines."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import textwrap
+from pathlib import Path
+
+
+class Source:
+    """A file with Python source; `# @name` at the end of a line names it."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.text = textwrap.dedent(text).lstrip("\n")
+        path.write_text(self.text)
+        self.marks = {
+            found.group(1): number
+            for number, line in enumerate(self.text.splitlines(), 1)
+            if (found := re.search(r"#\s*@(\w+)\s*$", line))
+        }
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def __getitem__(self, mark: str) -> int:
+        return self.marks[mark]
+
+
+def interpreters() -> dict[str, str]:
+    """Every CPython of interest on this machine, by minor version."""
+    found: dict[str, str] = {}
+    home = Path.home() / ".pyenv" / "versions"
+    for minor in ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"):
+        installed = sorted(home.glob(f"{minor}.*/bin/python{minor}"))
+        path = str(installed[-1]) if installed else shutil.which(f"python{minor}")
+        if path and os.access(path, os.X_OK):
+            found[minor] = path
+    return found
