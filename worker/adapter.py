@@ -24,6 +24,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker.connection import DebugServer
 
 _HANDSHAKE_SECONDS: Final = 20.0
+_TOKEN_SECONDS: Final = 5.0
 
 
 class _Ready(msgspec.Struct):
@@ -57,37 +58,56 @@ class Adapter:
             self._listener.close()
             self._listener = None
 
-    async def accept(self, expected_pid: int) -> DebugServer:
-        """The debug server of `expected_pid`; whoever else connects is shown out.
+    async def accept(self) -> DebugServer:
+        """The debug server of the program that knows our token; others are shown out.
 
-        The listener closes as soon as the right one is in: nobody else is awaited.
+        Connections are asked side by side: one that says nothing holds nobody up. The listener
+        closes as soon as the right one is in.
         """
-        loop = asyncio.get_running_loop()
         assert self._listener is not None
+        found: asyncio.Future[DebugServer] = asyncio.get_running_loop().create_future()
+        accepting = asyncio.create_task(self._accept_all(self._listener, found))
         try:
-            while True:
-                peer, _ = await loop.sock_accept(self._listener)
-                server = DebugServer(self._on_event, self._on_lost)
-                await loop.connect_accepted_socket(lambda s=server: s, peer)  # type: ignore[misc]
-                if await self._authorized(server, expected_pid):
-                    return server
-                server.close("not the program that was started")
+            return await found
         finally:
             self.close()
+            accepting.cancel()
+            await asyncio.gather(accepting, return_exceptions=True)
 
-    async def _authorized(self, server: DebugServer, expected_pid: int) -> bool:
+    async def _accept_all(
+        self, listener: socket.socket, found: asyncio.Future[DebugServer]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            while not found.done():
+                peer, _ = await loop.sock_accept(listener)
+                server = DebugServer(self._on_event, self._on_lost)
+                await loop.connect_accepted_socket(lambda s=server: s, peer)  # type: ignore[misc]
+                group.create_task(self._examine(server, found))
+
+    async def _examine(self, server: DebugServer, found: asyncio.Future[DebugServer]) -> None:
+        try:
+            if await self._authorized(server) and not found.done():
+                found.set_result(server)
+                return
+        except asyncio.CancelledError:
+            # Another was the right one, or nobody waits any more.
+            if not (found.done() and not found.cancelled() and found.result() is server):
+                server.close("the program has connected already")
+            raise
+        server.close("not the program that was started")
+
+    async def _authorized(self, server: DebugServer) -> bool:
         try:
             answer = await server.request(
-                "pydevdAuthorize", {"debugServerAccessToken": None}, Authorization, 5.0
+                "pydevdAuthorize", {"debugServerAccessToken": None}, Authorization, _TOKEN_SECONDS
             )
             if not hmac.compare_digest(answer.client_access_token or "", self.token):
                 return False
-            info = await server.request("pydevdSystemInfo", None, SystemInfo, 5.0)
+            info = await server.request("pydevdSystemInfo", None, SystemInfo, _TOKEN_SECONDS)
         except RelayError:
             return False
         server.pid = info.process.pid
-        # A launcher script may have started Python as its child; its token is proof enough.
-        server.pid = server.pid or expected_pid
         return True
 
 

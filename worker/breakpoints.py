@@ -35,6 +35,7 @@ _PENDING: Final = "pending: the file does not exist yet"
 class Entry(Struct):
     id: str
     path: str  # as it was asked for, absolute
+    real_path: str  # what debugpy calls it
     line: int
     condition: str | None = None
     hit_condition: str | None = None
@@ -45,10 +46,6 @@ class Entry(Struct):
     hit_count: int = 0
     # What was judged and would be sent: the probe's part of it.
     hit: tuple[str, int] | None = None
-
-    @property
-    def real_path(self) -> str:
-        return os.path.realpath(self.path)
 
 
 class Breakpoints:
@@ -127,7 +124,7 @@ class Breakpoints:
         for entry in entries:
             del self._entries[entry.id]
         await self._send({entry.real_path for entry in entries})
-        for server in self._session.hub.servers:
+        for server in self._session.hub.probed():
             await self._session.hub.probe(server, "points", remove=[entry.id for entry in entries])
         for entry in entries:
             self._changed("removed", entry)
@@ -156,7 +153,7 @@ class Breakpoints:
 
     async def count_hits(self) -> None:
         """The probe counts; we know what it has told last."""
-        for server in self._session.hub.servers:
+        for server in self._session.hub.probed():
             counts = await self._session.hub.probe(server, "hits")
             for id, hits in counts.items():
                 if id in self._entries:
@@ -248,9 +245,7 @@ class Breakpoints:
                 'Send {"source": {"path": "/absolute/file.py"}, "line": 12}.',
                 errors=[{"field": missing, "message": "required", "value": None}],
             )
-        entry = Entry(
-            "", self._absolute(asked), spec.line, spec.condition, spec.hit_condition, spec.enabled
-        )
+        entry = self._unjudged(spec, self._absolute(asked), spec.line)
         if spec.hit_condition is not None:
             entry.hit = parse_hit_condition(spec.hit_condition)
         book = await self.book()
@@ -260,6 +255,18 @@ class Breakpoints:
                 raise _bad_condition(spec.condition, problem)
         await self._judge_line(entry, book, spec.must_exist)
         return entry
+
+    @staticmethod
+    def _unjudged(spec: BreakpointSpec, path: str, line: int) -> Entry:
+        return Entry(
+            "",
+            path,
+            os.path.realpath(path),
+            line,
+            condition=spec.condition,
+            hit_condition=spec.hit_condition,
+            enabled=spec.enabled,
+        )
 
     async def _judge_line(self, entry: Entry, book: LineBook, must_exist: bool) -> None:
         entry.verified, entry.message, entry.suggestion = False, None, None
@@ -338,7 +345,7 @@ class Breakpoints:
             for entry in entries
             if entry.verified
         ]
-        if rows:
+        if rows and server.has_probe:
             await self._session.hub.probe(server, "points", set=rows)
 
     async def _send_file(self, server: DebugServer, path: str) -> None:
@@ -351,9 +358,7 @@ class Breakpoints:
             "setBreakpoints",
             {
                 "source": {"path": path},
-                "breakpoints": [
-                    {"line": entry.line, "condition": f"'relay:{entry.id}'"} for entry in entries
-                ],
+                "breakpoints": [_sent(entry, server.has_probe) for entry in entries],
             },
             dap.SetBreakpoints,
             self._session.params.request_timeout,
@@ -369,6 +374,16 @@ class Breakpoints:
                 entry.verified = False
                 entry.message = f"the debugger finds no code on line {entry.line}"
             await self._send_file(server, path)
+
+
+def _sent(entry: Entry, has_probe: bool) -> dict[str, Any]:
+    if has_probe:
+        return {"line": entry.line, "condition": f"'relay:{entry.id}'"}
+    # Plain DAP takes condition *or* count where both mean "and": the condition alone stops too
+    # often rather than never.
+    if entry.condition is not None:
+        return {"line": entry.line, "condition": entry.condition}
+    return {"line": entry.line, "hitCondition": entry.hit_condition}
 
 
 def _specs(params: SetBreakpoints) -> list[BreakpointSpec]:

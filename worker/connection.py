@@ -54,6 +54,7 @@ class DebugServer(asyncio.Protocol):
         self._seq = 0
         self.lost = False
         self.pid = 0
+        self.has_probe = False
 
     # -- the wire
 

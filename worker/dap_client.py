@@ -264,6 +264,21 @@ class Hub:
                 debugger_message=answer.result[:2000],
             ) from None
 
+    async def find_probe(self, server: DebugServer) -> bool:
+        """Whether the probe is in the program; without it there is plain DAP."""
+        try:
+            await self.probe(server, "hits")
+        except RelayError as error:
+            if error.code is not Code.DEBUGPY_ERROR or server.lost:
+                raise
+            server.has_probe = False
+        else:
+            server.has_probe = True
+        return server.has_probe
+
+    def probed(self) -> list[DebugServer]:
+        return [server for server in self.servers if server.has_probe]
+
     def probe_answered(self, body: dict[str, Any]) -> None:
         future = self._answers.pop(body.get("id", 0), None)
         if future is not None and not future.done():
@@ -283,6 +298,8 @@ class Hub:
         except TimeoutError:
             raise _evaluate_timeout(text, timeout, still_running=True) from None
         try:
+            if not server.has_probe:
+                return await self._evaluate_plainly(server, frame, text, statements, timeout)
             number = self._next_answer
             self._next_answer += 1
             future = asyncio.get_running_loop().create_future()
@@ -295,6 +312,39 @@ class Hub:
             return await self._answer(server, future, text, timeout)
         finally:
             self._evaluating.release()
+
+    async def _evaluate_plainly(
+        self,
+        server: DebugServer,
+        frame: dap.StackFrame,
+        text: str,
+        statements: bool,
+        timeout: float,
+    ) -> dict[str, Any]:
+        """By DAP alone: nothing interrupts what takes too long, and an `exit()` has no answer."""
+        arguments = {
+            "expression": text,
+            "frameId": frame.id,
+            "context": "repl" if statements else "watch",
+        }
+        try:
+            answer = await server.request("evaluate", arguments, dap.Evaluation, timeout)
+        except RelayError as error:
+            said = error.details.get("debugger_message")
+            if error.code is Code.DEBUGPY_TIMEOUT:
+                raise _evaluate_timeout(text, timeout, still_running=True) from None
+            if said is None:
+                raise
+            last = said.strip().splitlines()[-1]
+            kind, _, message = last.partition(": ")
+            return {"raised": {"type": kind, "message": message, "traceback": said}}
+        return {
+            "result": answer.result,
+            "length": len(answer.result),
+            "type": answer.type,
+            "reference": answer.variables_reference,
+            "hint": answer.presentation_hint,
+        }
 
     async def _answer(
         self,

@@ -317,7 +317,7 @@ class LaunchedProgram:
 
     async def _connect(self) -> None:
         assert self._process is not None
-        self._server = await self._adapter.accept(self._process.pid)
+        self._server = await self._adapter.accept()
         self._session.hub.add(self._server)
         await adapter.configure(
             self._server,
@@ -328,6 +328,7 @@ class LaunchedProgram:
 
     async def _prepare(self) -> None:
         assert self._server is not None
+        await self._session.hub.find_probe(self._server)
         await self._session.breakpoints.judge_again()
         await self._session.breakpoints.send_all(self._server)
         await self._server.request(

@@ -289,10 +289,11 @@ class Probe(object):
 
     # -- hooks
 
+    def missing(self):
+        """The hooks that this debugpy has not."""
+        return [name for name in HOOKS if not hasattr(self.db, name)]
+
     def hook(self):
-        missing = [name for name in HOOKS if not hasattr(self.db, name)]
-        if missing:
-            return missing
         points, decide = self.points, self.db.handle_breakpoint_condition
 
         def handle_breakpoint_condition(info, breakpoint, frame):
@@ -303,7 +304,6 @@ class Probe(object):
 
         self.replace("handle_breakpoint_condition", handle_breakpoint_condition)
         self.hook_exceptions()
-        return []
 
     def replace(self, name, function):
         setattr(self.db, name, function)
@@ -518,11 +518,11 @@ def _ours(path):
     return path.startswith("<frozen relay") or "/debugpy/_vendored/" in path
 
 
-def start(db):
-    """Put the probe in; the answer names what this debugpy lacks, empty when all is well."""
+def start(db, wanted):
+    """Put the probe in; where a hook is missing it only tells, and decides nothing."""
     probe = Probe(db)
-    missing = probe.hook()
-    if not missing:
+    if wanted and not probe.missing():
+        probe.hook()
         sys.modules["_pydevd_bundle.pydevd_comm"]._relay = probe
         db._relay = probe
-    return probe, missing
+    return probe
