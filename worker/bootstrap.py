@@ -5,8 +5,8 @@ and what to run. Does what `python script.py` or `python -m module` would have d
 this file is left to see: not in stacks, not in tracebacks, not in sys.path or sys.argv.
 
 Beside that: the debug socket gets TCP_NODELAY (without it every answer waits 40 ms for an
-acknowledgement), pydevd's fixed start-up sleep is skipped, and a blocked main thread can be woken
-by SIGURG so that `pause` reaches it.
+acknowledgement), pydevd's fixed sleeps at the start and at the end are skipped, and a blocked main
+thread can be woken by SIGURG so that `pause` reaches it.
 """
 
 import os
@@ -22,9 +22,9 @@ def main():
         probe.watch_children()
     module = _main_module(setup, code)
     if module is None:
-        probe.emit("relayRefused", {"module": setup["target"]})
+        _say(setup, b"no module")
         sys.exit("%s: No module named %s" % (sys.executable, setup["target"]))
-    probe.emit("relayStarted", {"pid": os.getpid()})
+    _say(setup, b"started")
     probe.started = True
     if setup["stop_on_entry"]:
         from _pydevd_bundle.pydevd_api import PyDevdAPI
@@ -39,11 +39,18 @@ def _setup():
     fd = int(sys.argv[1])
     with os.fdopen(fd, "rb") as pipe:
         setup = json.loads(pipe.read().decode("utf-8", "surrogateescape"))
+    os.set_inheritable(setup["word"], False)
     here = os.path.dirname(os.path.abspath(__file__))
     # `python bootstrap.py` put our own directory first; it must not shadow the user's modules.
     if sys.path and os.path.abspath(sys.path[0] or ".") == here:
         del sys.path[0]
     return setup
+
+
+def _say(setup, word):
+    """How it goes, at once and whatever the program does next."""
+    os.write(setup["word"], word)
+    os.close(setup["word"])
 
 
 def _compiled(setup):
@@ -105,6 +112,7 @@ def _connect_socket(pydevd, db, host, port):
     sock = pydevd.start_client(host, port)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     db._client_socket = sock
+    _end_at_once(db, sock)
     real = pydevd.time
     # initialize_network sleeps 0.1 s "to give threads time to start"; they need none.
     pydevd.time = _NoSleep(real)
@@ -112,6 +120,44 @@ def _connect_socket(pydevd, db, host, port):
         db.initialize_network(sock)
     finally:
         pydevd.time = real
+
+
+_END_SECONDS = 0.5  # what pydevd itself gives its threads at the program's end
+
+
+def _end_at_once(db, sock):
+    """Left alone, pydevd holds an ended program for 0.6 s.
+
+    Its thread that looks every 0.2 s whether the program has ended is joined like one of the
+    program's own; what it does is done by pydevd's atexit handler just as well, and after the
+    program's own handlers, which can thus be debugged. The other 0.5 s are spent waiting for a
+    reader that sits in recv() until the peer closes.
+    """
+    import socket
+    import threading
+    import time
+
+    db._create_check_output_thread = lambda: None
+    dispose = db.dispose_and_kill_all_pydevd_threads
+
+    def end(wait=True, timeout=_END_SECONDS):
+        if wait and threading.current_thread() not in db.created_pydb_daemon_threads:
+            deadline = time.monotonic() + timeout
+            others = [thread for thread in db.created_pydb_daemon_threads if thread is not db.reader]
+            for thread in others:
+                thread.do_kill_pydev_thread()
+            # The writer ends when all that was to be told is sent: only then is the reader freed.
+            for thread in others:
+                thread.join(max(0, deadline - time.monotonic()))
+            db.reader.do_kill_pydev_thread()
+            try:
+                sock.shutdown(socket.SHUT_RD)
+            except OSError:
+                pass  # the peer has closed, which frees the reader as well
+            db.reader.join(max(0, deadline - time.monotonic()))
+        dispose(wait, timeout)
+
+    db.dispose_and_kill_all_pydevd_threads = end
 
 
 class _NoSleep(object):

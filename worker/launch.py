@@ -250,6 +250,7 @@ class LaunchedProgram:
         self._server: DebugServer | None = None
         self._initialized = asyncio.Event()
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._word = -1  # the pipe on which bootstrap says how it goes
         self._running = False
         self._adapter = adapter.Adapter(session.on_debug_event, self._lost)
 
@@ -279,7 +280,8 @@ class LaunchedProgram:
 
     def _spawn(self) -> None:
         self._adapter.listen()
-        setup = self._setup_descriptor()
+        self._word, word = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        setup = self._setup_descriptor(word)
         interpreter = self._plan.interpreter
         # Frozen modules have no lines to stop at, and debugpy warns of them on stderr.
         extra = ["-X", "frozen_modules=off"] if interpreter.version >= (3, 11) else []
@@ -288,15 +290,40 @@ class LaunchedProgram:
                 [interpreter.path, *extra, *self._plan.python_args, _BOOTSTRAP, str(setup)],
                 cwd=self._plan.cwd,
                 env=self._plan.env,
-                pass_fds=(setup,),
+                pass_fds=(setup, word),
                 on_output=lambda name, data: self._session.take_output(name, data),  # type: ignore[arg-type]
                 on_exit=self._exited,
             )
         finally:
             os.close(setup)
+            os.close(word)
+        asyncio.get_running_loop().add_reader(self._word, self._read_word)
         self._session.program = msgspec.structs.replace(self._plan.program, pid=self._process.pid)
 
-    def _setup_descriptor(self) -> int:
+    def _read_word(self) -> None:
+        """A pipe and no DAP event: it is written at once, also by a program that ends at once."""
+        if self._word < 0:
+            return
+        try:
+            said = os.read(self._word, 64)
+        except BlockingIOError:
+            return
+        self._close_word()
+        if self._started.done():
+            return
+        if said == b"started":
+            self._started.set_result(None)
+        elif said == b"no module":
+            self._started.set_exception(self._no_module())
+            self._started.exception()  # somebody may have given up waiting
+
+    def _close_word(self) -> None:
+        if self._word >= 0:
+            asyncio.get_running_loop().remove_reader(self._word)
+            os.close(self._word)
+            self._word = -1
+
+    def _setup_descriptor(self, word: int) -> int:
         """What bootstrap must know, where no other user can read it: not in the command line."""
         setup = {
             "kind": self._plan.kind,
@@ -306,6 +333,7 @@ class LaunchedProgram:
             "token": self._adapter.token,
             "debugpy_parent": os.path.dirname(self._session.params.debugpy_dir),
             "probe": _PROBE,
+            "word": word,
             "debug_subprocesses": False,
             "report_children": True,
             "stop_on_entry": self._plan.stop_on_entry,
@@ -345,10 +373,10 @@ class LaunchedProgram:
         ended = asyncio.ensure_future(self._process.wait(self._session.params.launch_timeout))
         try:
             await asyncio.wait((wanted, ended), return_when=asyncio.FIRST_COMPLETED)
-            if not wanted.done() and self._process.exit is not None:
+            exit = self._process.exit
+            if exit is not None and not wanted.done() and not self._started.done():
                 raise RelayError(
-                    Code.LAUNCH_FAILED,
-                    f"it ended with {_spell(self._process.exit)} before it was ready",
+                    Code.LAUNCH_FAILED, f"it ended with {_spell(exit)} before it was ready"
                 )
             await wanted
         finally:
@@ -379,35 +407,29 @@ class LaunchedProgram:
     def on_event(self, server: DebugServer, message: dap.Message) -> bool:
         if message.event == "initialized":
             self._initialized.set()
-        elif message.event == "relayStarted":
-            if not self._started.done():
-                self._started.set_result(None)
-        elif message.event == "relayRefused":
-            self._refused()
         else:
             return False
         return True
 
-    def _refused(self) -> None:
+    def _no_module(self) -> RelayError:
         name = self._plan.target
-        if not self._started.done():
-            error = RelayError(
-                Code.LAUNCH_MODULE_NOT_FOUND,
-                f"{self._plan.interpreter.path} finds no module {name} from {self._plan.cwd}",
-                "Check module, cwd and pythonpath, or install it for that interpreter.",
-                module=name,
-                python_path=self._plan.interpreter.path,
-                cwd=self._plan.cwd,
-            )
-            self._started.set_exception(error)
-            self._started.exception()
+        return RelayError(
+            Code.LAUNCH_MODULE_NOT_FOUND,
+            f"{self._plan.interpreter.path} finds no module {name} from {self._plan.cwd}",
+            "Check module, cwd and pythonpath, or install it for that interpreter.",
+            module=name,
+            python_path=self._plan.interpreter.path,
+            cwd=self._plan.cwd,
+        )
 
     def _lost(self, server: DebugServer, why: str) -> None:
         if server is self._server:
             self._session.server_lost(server, why)
 
     def _exited(self, exit: Exit) -> None:
-        if self._running or self._started.done():
+        self._read_word()
+        ran = self._started.done() and self._started.exception() is None
+        if self._running or ran:
             self._session.program_ended(exit.code, exit.signal_name, "target_exited")
 
     # -- living with it
@@ -440,6 +462,7 @@ class LaunchedProgram:
 
     async def release(self) -> None:
         self._adapter.close()
+        self._close_word()
         if self._server is not None:
             self._server.close()
         if self._process is not None:

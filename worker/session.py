@@ -253,8 +253,7 @@ class Session:
             return
         thread_id = self.hub.thread_id(server, event.thread_id)
         self.hub.forget_stop()
-        window = await self.hub.stack(thread_id, 0, 1)
-        location = _location(window.frames[0]) if window.frames else None
+        location = await self._place_of(thread_id)
         reason = _REASONS.get(event.reason, "step")
         exception = None
         if reason == "exception":
@@ -268,6 +267,17 @@ class Session:
         self.stop = Stop(thread_id, reason, location, exception, hits)
         self.advance(Event.STOPPED)
         self.journal("stopped", self._stopped_event(event, self.stop))
+
+    async def _place_of(self, thread_id: int) -> Location | None:
+        """Where it stands; a stop is told even if the debugger cannot say where."""
+        try:
+            window = await self.hub.stack(thread_id, 0, 1)
+        except RelayError as error:
+            if not self.hub.servers:
+                raise
+            log.warning("stop.without_place", extra={"fields": {"error": error.message}})
+            return None
+        return _location(window.frames[0]) if window.frames else None
 
     def _stopped_event(self, event: dap.StoppedBody, stop: Stop) -> dict[str, Any]:
         description = f"Paused on {stop.reason}"
