@@ -28,6 +28,30 @@ LogMessage = Annotated[
     str,
     Meta(max_length=65536, description="Log this, with {expressions}, instead of stopping."),
 ]
+FoundText = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=4096,
+        description="Instead of a line: the one line that contains this.",
+    ),
+]
+ExpectedText = Annotated[
+    str,
+    Meta(min_length=1, max_length=4096, description="Refuse unless the line contains this."),
+]
+Function = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=512,
+        description="Instead of a line: stop where this function begins, such as `K.m`.",
+    ),
+]
+Enabled = Annotated[bool, Meta(description="False keeps the breakpoint and does not stop at it.")]
+MustExist = Annotated[
+    bool, Meta(description="Refuse a file that does not exist instead of waiting for it.")
+]
 
 
 class Source(Params, kw_only=True):
@@ -37,36 +61,39 @@ class Source(Params, kw_only=True):
 class BreakpointSpec(Params, kw_only=True):
     """One breakpoint as it is asked for."""
 
-    source: Source | None = None
+    source: Annotated[Source | None, Meta(description="The file; or give `file`.")] = None
     file: Path | None = None
     line: Line | None = None
-    text: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
-    expected_text: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
-    function: Annotated[str, Meta(min_length=1, max_length=512)] | None = None
+    text: FoundText | None = None
+    expected_text: ExpectedText | None = None
+    function: Function | None = None
     condition: Condition | None = None
     hit_condition: HitCondition | None = None
     log_message: LogMessage | None = None
-    enabled: bool = True
-    must_exist: bool = False
+    enabled: Enabled = True
+    must_exist: MustExist = False
 
 
 class SetBreakpoints(SessionParams, kw_only=True):
     """Add breakpoints, a batch or one; none is removed. A batch is set whole or not at all."""
 
-    breakpoints: Annotated[list[BreakpointSpec], Meta(min_length=1, max_length=10_000)] | None = (
-        None
-    )
-    source: Source | None = None
+    breakpoints: (
+        Annotated[
+            list[BreakpointSpec], Meta(min_length=1, max_length=10_000, description="The batch.")
+        ]
+        | None
+    ) = None
+    source: Annotated[Source | None, Meta(description="The file; or give `file`.")] = None
     file: Path | None = None
     line: Line | None = None
-    text: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
-    expected_text: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
-    function: Annotated[str, Meta(min_length=1, max_length=512)] | None = None
+    text: FoundText | None = None
+    expected_text: ExpectedText | None = None
+    function: Function | None = None
     condition: Condition | None = None
     hit_condition: HitCondition | None = None
     log_message: LogMessage | None = None
-    enabled: bool = True
-    must_exist: bool = False
+    enabled: Enabled = True
+    must_exist: MustExist = False
 
 
 class Breakpoint(Result, kw_only=True):
@@ -95,7 +122,9 @@ class ListBreakpoints(SessionParams, kw_only=True):
     """List the session's breakpoints."""
 
     file: Path | None = None
-    verified: bool | None = None
+    verified: Annotated[
+        bool | None, Meta(description="Only those that can be hit, or only the others.")
+    ] = None
 
 
 class BreakpointList(Result, kw_only=True):
@@ -115,16 +144,25 @@ class PatchBreakpoint(OneBreakpoint, kw_only=True):
     condition: Condition | None | UnsetType = UNSET
     hit_condition: HitCondition | None | UnsetType = UNSET
     log_message: LogMessage | None | UnsetType = UNSET
-    enabled: bool | UnsetType = UNSET
+    enabled: Enabled | UnsetType = UNSET
 
 
 class SetExceptionBreakpoints(SessionParams, kw_only=True):
     """Replace the session's exception filters."""
 
-    filters: list[Literal["raised", "uncaught", "user_unhandled"]] = []
-    types: list[Annotated[str, Meta(min_length=1, max_length=512)]] = []
+    filters: Annotated[
+        list[Literal["raised", "uncaught", "user_unhandled"]],
+        Meta(description="Stop at exceptions that are raised, or that nobody catches."),
+    ] = []
+    types: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=512)]],
+        Meta(description="Stop at these exceptions and their subclasses, by name."),
+    ] = []
     condition: Condition | None = None
-    raised_in: Literal["user", "all"] = "user"
+    raised_in: Annotated[
+        Literal["user", "all"],
+        Meta(description="`all` counts what is raised and handled inside libraries too."),
+    ] = "user"
 
 
 class ExceptionBreakpoints(Result, kw_only=True):
@@ -143,7 +181,7 @@ class Profile(Params, kw_only=True):
 class PutProfile(Profile, kw_only=True):
     """Keep breakpoints under a name."""
 
-    breakpoints: list[BreakpointSpec]
+    breakpoints: Annotated[list[BreakpointSpec], Meta(description="The breakpoints to keep.")]
 
 
 class ApplyProfile(SessionParams, kw_only=True):

@@ -1,4 +1,4 @@
-"""What the operations table cannot say of itself: examples, and words where rows share a Params.
+"""What the operations table cannot say of itself: examples, groups, headers, formats.
 
 Written by hand, one small story: an order service whose total is wrong. What a field is and
 whether it fits is known elsewhere; a test converts every example to its row's types.
@@ -288,42 +288,6 @@ EXAMPLES: Final[Mapping[str, Example]] = {
     **_OUTPUT,
 }  # fmt: skip
 
-# Rows that share a Params share its words too: these say what each of them does.
-WORDS: Final[Mapping[str, str]] = {
-    "health": "Tell whether the relay is well. Needs no token.",
-    "info": "Tell versions, capabilities and endpoints.",
-    "get-config": "Show the settings in force and which of them can be changed now.",
-    "openapi": "This document.",
-    "docs": "The documentation as a page that needs no internet.",
-    "metrics": "Figures for Prometheus.",
-    "llms": "A short guide to the relay for language models.",
-    "mcp": "Speak the Model Context Protocol over streamable HTTP.",
-    "get-process": "Show one process and whether it can be attached to.",
-    "process-stacks": "Every thread's stack of a process, without stopping it or attaching.",
-    "list-profiles": "List the breakpoint profiles.",
-    "get-profile": "Show a breakpoint profile.",
-    "delete-profile": "Forget a breakpoint profile.",
-    "get-session": "Show everything public about a session.",
-    "session-status": "Show the few fields that a poller needs.",
-    "drop-lease": "Give the lease back; anyone may drive again.",
-    "clone-session": "Create a session with the same configuration and breakpoints, not its state.",
-    "export-session": "Everything of a session that is not its state, ready for an import.",
-    "ping": "Touch the session, so that it does not expire.",
-    "get-ping": "Touch the session, so that it does not expire.",
-    "resources": "Show what the session's process tree uses, and its limits.",
-    "step-over": "Run to the next line of this function.",
-    "step-into": "Run into the next call.",
-    "step-out": "Run until this function has returned.",
-    "clear-breakpoints": "Remove all breakpoints.",
-    "get-breakpoint": "Show one breakpoint.",
-    "delete-breakpoint": "Remove one breakpoint.",
-    "get-exception-breakpoints": "Show the session's exception filters.",
-    "clear-exception-breakpoints": "Remove the session's exception filters.",
-    "logs": "Follow the output over a WebSocket: what was printed first, then live.",
-    "debug": "Drive the session over a WebSocket: commands in, results and events out.",
-    "tunnel": "Carry the debugger's own protocol over a WebSocket.",
-}
-
 GROUPS: Final[Mapping[str, str]] = {
     "server": "The relay itself and the machine it runs on.",
     "sessions": "Making, finding, changing and ending debug sessions.",
@@ -336,6 +300,7 @@ GROUPS: Final[Mapping[str, str]] = {
 
 # The format of a reply that is neither the envelope nor a WebSocket.
 MEDIA: Final[Mapping[str, str]] = {
+    "index": "application/json",
     "openapi": "application/json",
     "docs": "text/html",
     "metrics": "text/plain; version=0.0.4",

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from debug_relay.protocol.breakpoints import Condition
 from debug_relay.protocol.fields import (
     Cursor,
     Expression,
@@ -13,6 +14,7 @@ from debug_relay.protocol.fields import (
     Limit,
     Line,
     Location,
+    Params,
     Path,
     Result,
     SessionParams,
@@ -44,7 +46,9 @@ class Step(SessionParams, kw_only=True):
     """Run to the next line, into the next call, or out of the function."""
 
     thread_id: ThreadId | None = None
-    granularity: Literal["line", "statement"] = "line"
+    granularity: Annotated[
+        Literal["line", "statement"], Meta(description="What counts as a step.")
+    ] = "line"
     wait: Wait = 30
     snapshot: SnapshotBounds = False
 
@@ -83,24 +87,36 @@ class Execution(Result, kw_only=True):
     stop: Json = None
 
 
-class TraceAt(Result, kw_only=True):
-    file: str
-    line: int
-    capture: list[str] = []
-    condition: str | None = None
+class TraceAt(Params, kw_only=True):
+    """A place where rows are recorded."""
+
+    file: Path
+    line: Line
+    capture: Annotated[
+        list[Expression], Meta(description="What a row of this place evaluates.")
+    ] = []
+    condition: Condition | None = None
 
 
 class Trace(SessionParams, kw_only=True):
     """Run and record rows instead of stopping."""
 
-    at: list[TraceAt] = []
-    step: Literal["function"] | dict[str, list[str]] | None = None
-    capture: list[Expression] = []
-    max_rows: Annotated[int, Meta(ge=1, le=1_000_000)] = 100
+    at: Annotated[list[TraceAt], Meta(description="Where rows are recorded.")] = []
+    step: Annotated[
+        Literal["function"] | dict[str, list[str]] | None,
+        Meta(description='Or every line: of the current `function`, or of `{"files": […]}`.'),
+    ] = None
+    capture: Annotated[list[Expression], Meta(description="What every row evaluates.")] = []
+    max_rows: Annotated[int, Meta(ge=1, le=1_000_000, description="End after so many rows.")] = 100
     until: Expression | None = None
     timeout: Wait = 30
-    budget: Annotated[int, Meta(ge=100, le=10_000_000)] = 16_000
-    then: Literal["pause", "continue"] = "pause"
+    budget: Annotated[
+        int,
+        Meta(ge=100, le=10_000_000, description="How many characters of rows the reply may have."),
+    ] = 16_000
+    then: Annotated[
+        Literal["pause", "continue"], Meta(description="What the program does when the trace ends.")
+    ] = "pause"
 
 
 class GetTrace(SessionParams, kw_only=True):

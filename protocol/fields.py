@@ -67,13 +67,30 @@ Cursor = Annotated[
     Meta(max_length=200, description="Where to go on: `next_cursor` of the reply before."),
 ]
 Time = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds.")]
-Env = dict[str, str | None]
-Labels = dict[str, Annotated[str, Meta(max_length=1024)]]
+Env = Annotated[
+    dict[str, str | None], Meta(description="Changes to the program's environment; null unsets.")
+]
+Labels = Annotated[
+    dict[str, Annotated[str, Meta(max_length=1024)]], Meta(description="Any keys and values.")
+]
+Module = Annotated[
+    str, Meta(min_length=1, max_length=512, description="A module to run, as `python -m` would.")
+]
+SourceCode = Annotated[
+    str, Meta(min_length=1, max_length=1_000_000, description="Python source to run.")
+]
+Host = Annotated[
+    str, Meta(min_length=1, max_length=255, description="Where debugpy listens; by default here.")
+]
+Port = Annotated[int, Meta(ge=1, le=65535, description="The port on which debugpy listens.")]
 TimeoutMinutes = Annotated[
     int, Meta(ge=1, le=1440, description="Idle timeout of the session in minutes.")
 ]
 Seconds = Annotated[float, Meta(ge=0, le=31_536_000, description="Seconds; 0 is for ever.")]
-ExceptionStop = bool | Literal["uncaught", "raised"]
+ExceptionStop = Annotated[
+    bool | Literal["uncaught", "raised"],
+    Meta(description="Stop at exceptions; true is raised and uncaught."),
+]
 Json = Any
 
 SnapshotBounds = Annotated[
@@ -91,11 +108,11 @@ class SessionParams(Params, kw_only=True):
 class Limits(Params, kw_only=True):
     """Bounds over the whole process tree of a session; 0 is none."""
 
-    memory_bytes: Annotated[int, Meta(ge=0)] = 0
-    cpu_seconds: Annotated[float, Meta(ge=0)] = 0
-    processes: Annotated[int, Meta(ge=0)] = 0
-    wall_seconds: Annotated[float, Meta(ge=0)] = 0
-    output_bytes_per_second: Annotated[int, Meta(ge=0)] = 0
+    memory_bytes: Annotated[int, Meta(ge=0, description="Resident memory.")] = 0
+    cpu_seconds: Annotated[float, Meta(ge=0, description="Processor time.")] = 0
+    processes: Annotated[int, Meta(ge=0, description="How many processes at once.")] = 0
+    wall_seconds: Annotated[float, Meta(ge=0, description="Time since the start.")] = 0
+    output_bytes_per_second: Annotated[int, Meta(ge=0, description="How fast it may print.")] = 0
 
 
 class Location(Result, kw_only=True):

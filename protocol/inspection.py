@@ -102,9 +102,11 @@ class Variables(SessionParams, kw_only=True):
     variables_reference: Reference
     start: Start = 0
     count: CountOf = 100
-    filter: Literal["indexed", "named"] | None = None
+    filter: Annotated[
+        Literal["indexed", "named"] | None, Meta(description="Only elements, or only names.")
+    ] = None
     frame_id: FrameId | None = None
-    summary: bool = False
+    summary: Annotated[bool, Meta(description="Short values only.")] = False
 
 
 class FrameVariables(SessionParams, kw_only=True):
@@ -114,8 +116,10 @@ class FrameVariables(SessionParams, kw_only=True):
     thread_id: ThreadId | None = None
     start: Start = 0
     count: CountOf = 100
-    scope: Literal["locals", "globals"] = "locals"
-    summary: bool = False
+    scope: Annotated[
+        Literal["locals", "globals"], Meta(description="Which variables of the frame.")
+    ] = "locals"
+    summary: Annotated[bool, Meta(description="Short values only.")] = False
 
 
 class Variable(Result, kw_only=True):
@@ -142,7 +146,9 @@ class SetVariable(SessionParams, kw_only=True):
     """Assign to a variable."""
 
     variables_reference: Reference
-    name: Annotated[str, Meta(min_length=1, max_length=4096)]
+    name: Annotated[
+        str, Meta(min_length=1, max_length=4096, description="The variable within that container.")
+    ]
     value: Expression
 
 
@@ -159,8 +165,21 @@ class Evaluate(SessionParams, kw_only=True):
     expression: Expression
     frame_id: FrameId = 0
     thread_id: ThreadId | None = None
-    context: Literal["watch", "repl", "hover"] = "repl"
-    timeout: Annotated[float, Meta(gt=0, le=300)] | None = None
+    context: Annotated[
+        Literal["watch", "repl", "hover"],
+        Meta(description="`repl` takes statements too; `watch` and `hover` only expressions."),
+    ] = "repl"
+    timeout: (
+        Annotated[
+            float,
+            Meta(
+                gt=0,
+                le=300,
+                description="Seconds until the evaluation is interrupted; by default the setting.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class ErrorDetails(Result, kw_only=True):
@@ -194,7 +213,13 @@ class ListWatches(SessionParams, kw_only=True):
 class DeleteWatches(SessionParams, kw_only=True):
     """Remove one watch, or all."""
 
-    watch_id: Annotated[str, Meta(pattern=r"^watch_[1-9][0-9]*$")] | None = None
+    watch_id: (
+        Annotated[
+            str,
+            Meta(pattern=r"^watch_[1-9][0-9]*$", description="The one to remove; by default all."),
+        ]
+        | None
+    ) = None
 
 
 class Watch(Result, kw_only=True):
@@ -213,8 +238,13 @@ class WatchList(Result, kw_only=True):
 class Completions(SessionParams, kw_only=True):
     """What could stand at the cursor."""
 
-    text: Annotated[str, Meta(max_length=65536)]
-    column: Annotated[int, Meta(ge=1)] | None = None
+    text: Annotated[str, Meta(max_length=65536, description="What has been typed.")]
+    column: (
+        Annotated[
+            int, Meta(ge=1, description="Where the cursor is, from 1; by default at the end.")
+        ]
+        | None
+    ) = None
     frame_id: FrameId = 0
     thread_id: ThreadId | None = None
 
@@ -280,11 +310,15 @@ class SourceText(Result, kw_only=True):
 class Snapshot(SessionParams, kw_only=True):
     """The stop report."""
 
-    frames: Annotated[int, Meta(ge=0, le=1000)] = 20
-    locals: Annotated[int, Meta(ge=0, le=1000)] = 50
-    source_lines: Annotated[int, Meta(ge=0, le=1000)] = 3
-    output_bytes: Annotated[int, Meta(ge=0)] = 4096
-    max_bytes: Annotated[int, Meta(ge=1024)] = 65536
+    frames: Annotated[int, Meta(ge=0, le=1000, description="How many frames.")] = 20
+    locals: Annotated[int, Meta(ge=0, le=1000, description="How many locals of the top frame.")] = (
+        50
+    )
+    source_lines: Annotated[
+        int, Meta(ge=0, le=1000, description="How many source lines on each side.")
+    ] = 3
+    output_bytes: Annotated[int, Meta(ge=0, description="How much of the last output.")] = 4096
+    max_bytes: Annotated[int, Meta(ge=1024, description="How large the report may be.")] = 65536
 
 
 class StopReport(Result, kw_only=True):

@@ -61,11 +61,13 @@ class Operation(Struct, frozen=True, kw_only=True):
     states: frozenset[State] = ANY
     errors: frozenset[Code] = frozenset()
     status: int = 200
+    also: tuple[int, ...] = ()  # further statuses that come with the same data
     kind: Kind = "json"
     safe: bool = False  # reads only; may be repeated
     drives: bool = False  # changes the run: If-Stop and the lease apply
     touches: bool = True  # counts as use of the session
     since: int = 1
+    words: str = ""  # what it does, where its Params is shared and cannot say it
 
     @property
     def all_errors(self) -> frozenset[Code]:
@@ -80,12 +82,17 @@ class Operation(Struct, frozen=True, kw_only=True):
         return (self.path, *self.aliases)
 
     @property
+    def at_root_only(self) -> bool:
+        """Served without the API's prefix, and only so."""
+        return self.path == "/"
+
+    @property
     def implemented(self) -> bool:
         return self.since <= DONE
 
 
 # The capabilities that are complete, in the order in which they are built.
-DONE: Final = 1
+DONE: Final = 2
 
 _PAUSED: Final = frozenset({State.PAUSED})
 _RUNNING: Final = frozenset({State.RUNNING, State.PAUSED})  # one thread may be paused already
@@ -107,6 +114,8 @@ _BREAKPOINT: Final = frozenset(
         Code.BREAKPOINT_FILE_NOT_FOUND, Code.BREAKPOINT_TEXT_MISMATCH,
     }
 )  # fmt: skip
+# Lines and expressions are judged as the session's interpreter compiles them.
+_JUDGED: Final = _BREAKPOINT | {Code.LAUNCH_INTERPRETER_NOT_FOUND}
 _NO_BREAKPOINT: Final = frozenset({Code.BREAKPOINT_NOT_FOUND})
 _IDEMPOTENT: Final = frozenset({Code.IDEMPOTENCY_CONFLICT})
 
@@ -136,9 +145,22 @@ def _session(
 
 
 _SERVER_ROWS: Final = (
-    _server("health", "GET", "/health", sv.Health, scope="", safe=True),
-    _server("info", "GET", "/info", sv.Info, safe=True),
-    _server("get-config", "GET", "/config", sv.Configuration, safe=True, since=2),
+    _server(
+        "index", "GET", "/", sv.Document, safe=True, kind="document",
+        words="Where to begin: version, links and three calls. Served at the root only.",
+    ),
+    _server(
+        "health", "GET", "/health", sv.Health, scope="", safe=True, also=(503,),
+        words="Tell whether the relay is well: 503 if it is not. Needs no token.",
+    ),
+    _server(
+        "info", "GET", "/info", sv.Info, safe=True,
+        words="Tell versions, capabilities and endpoints.",
+    ),
+    _server(
+        "get-config", "GET", "/config", sv.Configuration, safe=True, since=2,
+        words="Show the settings in force and which of them can be changed now.",
+    ),
     _server(
         "patch-config", "PATCH", "/config", sv.Configuration,
         params=sv.PatchConfig, scope="admin", since=2,
@@ -146,11 +168,26 @@ _SERVER_ROWS: Final = (
     _server(
         "shutdown", "POST", "/shutdown", sv.ShuttingDown, params=sv.Shutdown, scope="admin",
     ),
-    _server("openapi", "GET", "/openapi.json", sv.Document, safe=True, kind="document"),
-    _server("docs", "GET", "/docs", sv.Document, safe=True, kind="document", since=9),
-    _server("metrics", "GET", "/metrics", sv.Document, safe=True, kind="document", since=9),
-    _server("llms", "GET", "/llms.txt", sv.Document, safe=True, kind="document", since=9),
-    _server("mcp", "POST", "/mcp", sv.Document, kind="document", scope="sessions:write", since=9),
+    _server(
+        "openapi", "GET", "/openapi.json", sv.Document, safe=True, kind="document",
+        words="The OpenAPI 3.1 document of all operations.",
+    ),
+    _server(
+        "docs", "GET", "/docs", sv.Document, safe=True, kind="document", since=9,
+        words="The documentation as a page that needs no internet.",
+    ),
+    _server(
+        "metrics", "GET", "/metrics", sv.Document, safe=True, kind="document", since=9,
+        words="Figures for Prometheus.",
+    ),
+    _server(
+        "llms", "GET", "/llms.txt", sv.Document, safe=True, kind="document", since=9,
+        words="A short guide to the relay for language models.",
+    ),
+    _server(
+        "mcp", "POST", "/mcp", sv.Document, kind="document", scope="sessions:write", since=9,
+        words="Speak the Model Context Protocol over streamable HTTP.",
+    ),
     _server(
         "list-processes", "GET", "/processes", sv.ProcessList,
         params=sv.ListProcesses, scope="processes:attach", safe=True, since=5,
@@ -159,11 +196,13 @@ _SERVER_ROWS: Final = (
         "get-process", "GET", "/processes/{pid}", sv.Process,
         params=sv.OneProcess, scope="processes:attach", safe=True, since=5,
         errors=frozenset({Code.ATTACH_NO_SUCH_PROCESS}),
+        words="Show one process and whether it can be attached to.",
     ),
     _server(
         "process-stacks", "GET", "/processes/{pid}/stacks", sv.Stacks,
         params=sv.OneProcess, scope="processes:attach", safe=True, since=5,
         errors=frozenset({Code.ATTACH_NO_SUCH_PROCESS}),
+        words="Every thread's stack of a process, without stopping it or attaching.",
     ),
     _server(
         "run", "POST", "/run", sv.RunReport,
@@ -172,11 +211,13 @@ _SERVER_ROWS: Final = (
     _server(
         "list-profiles", "GET", "/breakpoint-profiles", b.ProfileList,
         group="breakpoints", safe=True, since=3,
+        words="List the breakpoint profiles.",
     ),
     _server(
         "get-profile", "GET", "/breakpoint-profiles/{name}", b.ProfileData,
         params=b.Profile, group="breakpoints", safe=True, since=3,
         errors=frozenset({Code.PROFILE_NOT_FOUND}),
+        words="Show a breakpoint profile.",
     ),
     _server(
         "put-profile", "PUT", "/breakpoint-profiles/{name}", b.ProfileData,
@@ -187,6 +228,7 @@ _SERVER_ROWS: Final = (
         "delete-profile", "DELETE", "/breakpoint-profiles/{name}", Deleted,
         params=b.Profile, group="breakpoints", scope="sessions:write", since=3,
         errors=frozenset({Code.PROFILE_NOT_FOUND}),
+        words="Forget a breakpoint profile.",
     ),
 )  # fmt: skip
 
@@ -206,10 +248,14 @@ _SESSION_ROWS: Final = (
         side="supervisor", status=201, since=3,
         errors=frozenset({Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED}),
     ),
-    _session("get-session", "GET", _S, SessionParams, s.SessionState, side="supervisor"),
+    _session(
+        "get-session", "GET", _S, SessionParams, s.SessionState, side="supervisor",
+        words="Show everything public about a session.",
+    ),
     _session(
         "session-status", "GET", _S + "/status", SessionParams, s.SessionStatus,
         side="supervisor",
+        words="Show the few fields that a poller needs.",
     ),
     _session("patch-session", "PATCH", _S, s.PatchSession, s.SessionState, since=2),
     _session(
@@ -221,19 +267,31 @@ _SESSION_ROWS: Final = (
     ),
     _session(
         "drop-lease", "DELETE", _S + "/lease", SessionParams, s.Lease, side="supervisor", since=9,
+        words="Give the lease back; anyone may drive again.",
     ),
     _session(
         "clone-session", "POST", _S + "/clone", SessionParams, s.SessionState,
         side="supervisor", status=201, since=3,
         errors=frozenset({Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED}),
+        words="Create a session with the same configuration and breakpoints, not its state.",
     ),
     _session(
         "export-session", "GET", _S + "/export", SessionParams, s.Export,
         scope="artifacts:read", since=3,
+        words="Everything of a session that is not its state, ready for an import.",
     ),
-    _session("ping", "POST", _S + "/ping", SessionParams, s.Pong, side="supervisor", since=2),
-    _session("get-ping", "GET", _S + "/ping", SessionParams, s.Pong, side="supervisor", since=2),
-    _session("resources", "GET", _S + "/resources", SessionParams, s.Resources, since=9),
+    _session(
+        "ping", "POST", _S + "/ping", SessionParams, s.Pong, side="supervisor", since=2,
+        words="Touch the session, so that it does not expire.",
+    ),
+    _session(
+        "get-ping", "GET", _S + "/ping", SessionParams, s.Pong, side="supervisor", since=2,
+        words="Touch the session, so that it does not expire.",
+    ),
+    _session(
+        "resources", "GET", _S + "/resources", SessionParams, s.Resources, since=9,
+        words="Show what the session's process tree uses, and its limits.",
+    ),
 )  # fmt: skip
 
 _PROGRAM_ROWS: Final = (
@@ -272,24 +330,34 @@ def _drive(
     states: frozenset[State],
     since: int = 1,
     errors: frozenset[Code] = frozenset(),
+    words: str = "",
 ) -> Operation:
     return _session(
         name, "POST", f"{_S}/{name}", params, e.Execution,
         group="execution", states=states, errors=_DRIVE | errors, drives=True, since=since,
-        aliases=(f"{_S}/threads/{{thread_id}}/{name}",),
+        aliases=(f"{_S}/threads/{{thread_id}}/{name}",), words=words,
     )  # fmt: skip
 
 
 _EXECUTION_ROWS: Final = (
     _drive("continue", e.Continue, _PAUSED),
     _drive("pause", e.Pause, _RUNNING),
-    _drive("step-over", e.Step, _PAUSED),
-    _drive("step-into", e.Step, _PAUSED),
-    _drive("step-out", e.Step, _PAUSED),
-    _drive("run-to", e.RunTo, _PAUSED, since=4, errors=_BREAKPOINT),
+    _drive(
+        "step-over", e.Step, _PAUSED,
+        words="Run to the next line of this function.",
+    ),
+    _drive(
+        "step-into", e.Step, _PAUSED,
+        words="Run into the next call.",
+    ),
+    _drive(
+        "step-out", e.Step, _PAUSED,
+        words="Run until this function has returned.",
+    ),
+    _drive("run-to", e.RunTo, _PAUSED, since=4, errors=_JUDGED),
     _session(
         "trace", "POST", _S + "/trace", e.Trace, e.TraceRows,
-        group="execution", states=LIVE, errors=_DRIVE | _BREAKPOINT | {Code.EVALUATE_ERROR},
+        group="execution", states=LIVE, errors=_DRIVE | _JUDGED | {Code.EVALUATE_ERROR},
         drives=True, since=4,
     ),
     _session(
@@ -307,25 +375,28 @@ def _breakpoint(
 _BREAKPOINT_ROWS: Final = (
     _breakpoint(
         "set-breakpoints", "POST", "/breakpoints", b.SetBreakpoints, b.BreakpointsSet,
-        errors=_BREAKPOINT | _IDEMPOTENT | _DEBUGGER,
+        errors=_JUDGED | _IDEMPOTENT | _DEBUGGER,
     ),
     _breakpoint(
         "list-breakpoints", "GET", "/breakpoints", b.ListBreakpoints, b.BreakpointList,
     ),
     _breakpoint(
         "clear-breakpoints", "DELETE", "/breakpoints", SessionParams, Count, errors=_DEBUGGER,
+        words="Remove all breakpoints.",
     ),
     _breakpoint(
         "get-breakpoint", "GET", "/breakpoints/{breakpoint_id}", b.OneBreakpoint, b.Breakpoint,
         errors=_NO_BREAKPOINT,
+        words="Show one breakpoint.",
     ),
     _breakpoint(
         "patch-breakpoint", "PATCH", "/breakpoints/{breakpoint_id}", b.PatchBreakpoint,
-        b.Breakpoint, errors=_NO_BREAKPOINT | _BREAKPOINT | _DEBUGGER,
+        b.Breakpoint, errors=_NO_BREAKPOINT | _JUDGED | _DEBUGGER,
     ),
     _breakpoint(
         "delete-breakpoint", "DELETE", "/breakpoints/{breakpoint_id}", b.OneBreakpoint, Deleted,
         errors=_NO_BREAKPOINT | _DEBUGGER,
+        words="Remove one breakpoint.",
     ),
     _breakpoint(
         "set-exception-breakpoints", "POST", "/exception-breakpoints", b.SetExceptionBreakpoints,
@@ -334,14 +405,16 @@ _BREAKPOINT_ROWS: Final = (
     _breakpoint(
         "get-exception-breakpoints", "GET", "/exception-breakpoints", SessionParams,
         b.ExceptionBreakpoints, since=3,
+        words="Show the session's exception filters.",
     ),
     _breakpoint(
         "clear-exception-breakpoints", "DELETE", "/exception-breakpoints", SessionParams,
         b.ExceptionBreakpoints, errors=_DEBUGGER, since=3,
+        words="Remove the session's exception filters.",
     ),
     _breakpoint(
         "apply-profile", "POST", "/breakpoint-profiles/{name}/apply", b.ApplyProfile,
-        b.BreakpointsSet, errors=_BREAKPOINT | _DEBUGGER | {Code.PROFILE_NOT_FOUND}, since=3,
+        b.BreakpointsSet, errors=_JUDGED | _DEBUGGER | {Code.PROFILE_NOT_FOUND}, since=3,
     ),
 )  # fmt: skip
 
@@ -383,7 +456,7 @@ _INSPECTION_ROWS: Final = (
     ),
     _inspect(
         "evaluate", "POST", "/evaluate", i.Evaluate, i.Evaluated,
-        errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR},
+        errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR, Code.LAUNCH_INTERPRETER_NOT_FOUND},
     ),
     _inspect(
         "add-watch", "POST", "/watch", i.AddWatch, i.Watch, states=ANY, since=4,
@@ -440,14 +513,19 @@ _OUTPUT_ROWS: Final = (
         "events", "GET", "/events", o.GetEvents, o.EventPage, scope="sessions:read",
         errors=frozenset({Code.TOO_MANY_WAITERS}),
     ),
-    _output("logs", "GET", "/logs", o.OpenStream, o.StreamBytes, kind="websocket", since=9),
+    _output(
+        "logs", "GET", "/logs", o.OpenStream, o.StreamBytes, kind="websocket", since=9,
+        words="Follow the output over a WebSocket: what was printed first, then live.",
+    ),
     _output(
         "debug", "GET", "/debug", o.OpenStream, o.StreamBytes,
         kind="websocket", scope="sessions:write", safe=False, since=9,
+        words="Drive the session over a WebSocket: commands in, results and events out.",
     ),
     _output(
         "tunnel", "GET", "/tunnel", o.OpenStream, o.StreamBytes,
         kind="websocket", scope="sessions:write", safe=False, since=9,
+        words="Carry the debugger's own protocol over a WebSocket.",
     ),
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ class GetOutput(SessionParams, kw_only=True):
 
     cursor: Cursor | None = None
     limit: Limit = 100
-    category: Category | None = None
+    category: Annotated[Category | None, Meta(description="Only this kind of output.")] = None
     since: Cursor | None = None
 
 
@@ -56,7 +56,7 @@ class StreamOutput(SessionParams, kw_only=True):
     """Follow the output as server-sent events."""
 
     cursor: Cursor | None = None
-    category: Category | None = None
+    category: Annotated[Category | None, Meta(description="Only this kind of output.")] = None
 
 
 class GetEvents(SessionParams, kw_only=True):

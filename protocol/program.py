@@ -10,12 +10,17 @@ from debug_relay.protocol.execution import Execution
 from debug_relay.protocol.fields import (
     Env,
     ExceptionStop,
+    Host,
     Limits,
+    Module,
+    Params,
     Path,
     Pid,
+    Port,
     Result,
     SessionParams,
     SnapshotBounds,
+    SourceCode,
     Wait,
 )
 from debug_relay.protocol.sessions import Program
@@ -28,27 +33,43 @@ class Launch(SessionParams, kw_only=True):
     """Start a program under the debugger. Give `script`, `module` or `code`."""
 
     script: Path | None = None
-    module: Annotated[str, Meta(min_length=1, max_length=512)] | None = None
-    code: Annotated[str, Meta(min_length=1, max_length=1_000_000)] | None = None
-    args: Args = []
+    module: Module | None = None
+    code: SourceCode | None = None
+    args: Annotated[Args, Meta(description="Arguments for the program.")] = []
     cwd: Path | None = None
     env: Env = {}
     env_file: Path | None = None
     python_path: Path | None = None
     venv: Path | None = None
-    python_args: Args = []
-    pythonpath: list[Path] = []
-    stop_on_entry: bool | None = None
+    python_args: Annotated[
+        Args, Meta(description="Arguments for the interpreter, such as `-X dev`.")
+    ] = []
+    pythonpath: Annotated[
+        list[Path], Meta(description="Directories to put in front of its import path.")
+    ] = []
+    stop_on_entry: Annotated[
+        bool | None, Meta(description="Stop at the first line; by default as the session says.")
+    ] = None
     stop_on_exception: ExceptionStop | None = None
-    just_my_code: bool | None = None
-    console: Literal["internalConsole", "integratedTerminal", "externalTerminal"] = (
-        "internalConsole"
+    just_my_code: Annotated[
+        bool | None,
+        Meta(description="Leave libraries out of stepping; by default as the session says."),
+    ] = None
+    console: Annotated[
+        Literal["internalConsole", "integratedTerminal", "externalTerminal"],
+        Meta(description="`integratedTerminal` is a pty; a relay has no window to open."),
+    ] = "internalConsole"
+    pty: Annotated[bool, Meta(description="Give the program a terminal instead of pipes.")] = False
+    stdin_inputs: Annotated[
+        list[str], Meta(description="Texts for its standard input, in order.")
+    ] = []
+    debug_subprocesses: Annotated[
+        bool, Meta(description="Debug its child processes in the same session.")
+    ] = False
+    keep_children: Annotated[bool, Meta(description="Do not end what it started when it ends.")] = (
+        False
     )
-    pty: bool = False
-    stdin_inputs: list[str] = []
-    debug_subprocesses: bool = False
-    keep_children: bool = False
-    limits: Limits | None = None
+    limits: Annotated[Limits | None, Meta(description="Bounds over its whole process tree.")] = None
     wait: Wait = 0.1
     snapshot: SnapshotBounds = False
 
@@ -58,29 +79,72 @@ class Launched(Execution, kw_only=True):
     program: Program
 
 
-class PathMapping(Result, kw_only=True):
-    local: str
-    remote: str
+class PathMapping(Params, kw_only=True):
+    """One folder, as it is called here and in the program."""
+
+    local: Path
+    remote: Path
 
 
 class Attach(SessionParams, kw_only=True):
     """Join a running Python program: by `pid`, or where debugpy listens by `port`."""
 
     pid: Pid | None = None
-    host: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
-    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
-    connect_timeout: Annotated[float, Meta(gt=0, le=300)] = 10
-    identity: Annotated[str, Meta(max_length=200)] | None = None
-    listening_on: Annotated[int, Meta(ge=1, le=65535)] | None = None
-    match: Annotated[str, Meta(min_length=1, max_length=1000)] | None = None
+    host: Host | None = None
+    port: Port | None = None
+    connect_timeout: Annotated[
+        float, Meta(gt=0, le=300, description="Seconds to wait for the connection.")
+    ] = 10
+    identity: (
+        Annotated[
+            str,
+            Meta(
+                max_length=200,
+                description="As `list-processes` gave it; refuses a pid that was recycled since.",
+            ),
+        ]
+        | None
+    ) = None
+    listening_on: (
+        Annotated[
+            int, Meta(ge=1, le=65535, description="Find the process by a port that it listens on.")
+        ]
+        | None
+    ) = None
+    match: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=1000,
+                description="Find the process by a regular expression over its command line.",
+            ),
+        ]
+        | None
+    ) = None
     wait_seconds: Wait = 0
-    path_mappings: list[PathMapping] = []
-    just_my_code: bool | None = None
+    path_mappings: Annotated[
+        list[PathMapping], Meta(description="Where the same files are, here and in the program.")
+    ] = []
+    just_my_code: Annotated[
+        bool | None,
+        Meta(description="Leave libraries out of stepping; by default as the session says."),
+    ] = None
     stop_on_exception: ExceptionStop | None = None
-    redirect_output: bool = False
-    repr: Literal["safe", "full"] = "safe"
-    tracing: Literal["auto", "settrace"] = "auto"
-    tree: bool = False
+    redirect_output: Annotated[
+        bool, Meta(description="Bring the program's own output too; the detach undoes it.")
+    ] = False
+    repr: Annotated[
+        Literal["safe", "full"],
+        Meta(description="`safe` runs none of the program's code to show a value."),
+    ] = "safe"
+    tracing: Annotated[
+        Literal["auto", "settrace"],
+        Meta(description="`settrace` also reaches coroutines that already run; it costs speed."),
+    ] = "auto"
+    tree: Annotated[
+        bool, Meta(description="All processes of a prefork server, those born later too.")
+    ] = False
     wait: Wait = 0.1
     snapshot: SnapshotBounds = False
 
@@ -114,7 +178,9 @@ class Restart(SessionParams, kw_only=True):
 class Terminate(SessionParams, kw_only=True):
     """End the program: SIGTERM, then SIGKILL after `grace` seconds."""
 
-    grace: Annotated[float, Meta(ge=0, le=60)] = 2
+    grace: Annotated[
+        float, Meta(ge=0, le=60, description="Seconds between SIGTERM and SIGKILL.")
+    ] = 2
 
 
 class Terminated(Result, kw_only=True):
@@ -127,9 +193,19 @@ class Terminated(Result, kw_only=True):
 class Input(SessionParams, kw_only=True):
     """Write to the program's standard input."""
 
-    input: Annotated[str, Meta(max_length=1_000_000)] | None = None
-    base64: Annotated[str, Meta(max_length=1_400_000)] | None = None
-    eof: bool = False
+    input: (
+        Annotated[
+            str,
+            Meta(
+                max_length=1_000_000, description="Text to write; a line needs its own line break."
+            ),
+        ]
+        | None
+    ) = None
+    base64: (
+        Annotated[str, Meta(max_length=1_400_000, description="Or bytes, in base64.")] | None
+    ) = None
+    eof: Annotated[bool, Meta(description="Close standard input afterwards.")] = False
 
 
 class Written(Result, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from debug_relay.protocol import state
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.state import State
@@ -38,6 +40,14 @@ def _way_out(current: State, states: frozenset[State], base: str) -> str:
     if State.CREATED in states:
         return f"A session debugs one program; create another with POST {API_PREFIX}/sessions."
     return f"Resume it with POST {base}/continue."
+
+
+def refusal_of(raw: bytes) -> RelayError:
+    """The error that a worker has sent, to be raised here."""
+    body = msgspec.json.decode(raw)
+    details = dict(body["details"])
+    suggestion = details.pop("suggestion", None)
+    return RelayError(Code(body["code"]), body["message"], suggestion, **details)
 
 
 def no_such_session(session_id: str, known: list[str]) -> RelayError:

@@ -1,4 +1,4 @@
-"""The operations table for readers: OpenAPI 3.1 for machines, a Markdown page for people.
+"""The operations table for machines: OpenAPI 3.1.
 
 Everything is derived from the table, its Structs and the error catalogue; nothing about an
 operation is decided here. Knows no server: who serves the document says version and address.
@@ -7,8 +7,6 @@ operation is decided here. Knows no server: who serves the document says version
 from __future__ import annotations
 
 import inspect
-import json
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final
 
@@ -25,13 +23,12 @@ from debug_relay.protocol.examples import (
     PATH_VALUES,
     REPLY_HEADERS,
     REQUEST_ID,
-    WORDS,
     Example,
 )
 from debug_relay.protocol.fields import Time
 from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
 from debug_relay.protocol.state import ANY, State
-from debug_relay.protocol.version import API_PREFIX, VERSION
+from debug_relay.protocol.version import API_PREFIX
 
 _Node = dict[str, Any]
 _JSON: Final = "application/json"
@@ -73,7 +70,7 @@ class _Components:
         self._names = {key: f"Common{key[0]}" for key in _by_status(COMMON)}
         for key in _by_status(COMMON | COMMON_SESSION):
             self._names.setdefault(key, f"Session{key[0]}")
-        self.responses = {name: self._refuse(*key) for key, name in self._names.items()}
+        self.responses = {name: self.refuse(*key) for key, name in self._names.items()}
 
     def name(self, kind: type) -> str:
         return str(self.refs[kind]["$ref"]).removeprefix(_SCHEMAS)
@@ -103,9 +100,9 @@ class _Components:
 
     def refusal(self, status: int, codes: frozenset[Code]) -> _Node:
         name = self._names.get((status, codes))
-        return {"$ref": f"#/components/responses/{name}"} if name else self._refuse(status, codes)
+        return {"$ref": f"#/components/responses/{name}"} if name else self.refuse(status, codes)
 
-    def _refuse(self, status: int, codes: frozenset[Code]) -> _Node:
+    def refuse(self, status: int, codes: frozenset[Code]) -> _Node:
         ordered = [code for code in Code if code in codes]
         only = {"error": {"properties": {"code": {"enum": [code.value for code in ordered]}}}}
         retry = ["Retry-After"] if Code.SHUTTING_DOWN in codes else []
@@ -150,7 +147,10 @@ def openapi(version: str, url: str) -> dict[str, Any]:
     paths: _Node = {}
     for row in OPERATIONS.values():
         for path in row.paths:
-            paths.setdefault(path, {})[row.verb.lower()] = _operation(row, path, parts)
+            node = _operation(row, path, parts)
+            if row.at_root_only:
+                node["servers"] = [{"url": url.removesuffix(API_PREFIX)}]
+            paths.setdefault(path, {})[row.verb.lower()] = node
     groups = dict.fromkeys(row.group for row in OPERATIONS.values())
     return {
         "openapi": "3.1.0",
@@ -197,8 +197,7 @@ def _operation(row: Operation, path: str, parts: _Components) -> _Node:
         # Tokens are needed only where some are configured, hence the empty alternative.
         "security": [{"bearer": [row.scope]}, {}] if row.scope else [],
         "parameters": list(_parameters(row, path, parts)),
-        "responses": dict([_success(row, parts)])
-        | {str(key[0]): parts.refusal(*key) for key in _by_status(row.all_errors)},
+        "responses": _responses(row, parts),
         "x-implemented": row.implemented,
         "x-scope": row.scope,
     }
@@ -219,11 +218,11 @@ def _operation_id(row: Operation, path: str) -> str:
 
 
 def _doc(row: Operation) -> str:
-    return inspect.cleandoc(row.params.__doc__ or row.name)
+    return row.words or inspect.cleandoc(row.params.__doc__ or row.name)
 
 
 def _description(row: Operation) -> str:
-    parts = [WORDS.get(row.name) or _doc(row)]
+    parts = [_doc(row)]
     if row.on_session and row.states != ANY:
         states = " or ".join(f"`{state.value}`" for state in State if state in row.states)
         parts.append(f"Legal while the session is {states}.")
@@ -284,6 +283,27 @@ def _example(row: Operation) -> Example:
     return EXAMPLES.get(row.name) or Example()
 
 
+def _responses(row: Operation, parts: _Components) -> _Node:
+    status, success = _success(row, parts)
+    responses = {status: success}
+    for key in _by_status(row.all_errors):
+        shared = key[0] in row.also
+        refusal = parts.refuse(*key) if shared else parts.refusal(*key)
+        responses[str(key[0])] = _either(success, refusal) if shared else refusal
+    for further in row.also:
+        responses.setdefault(str(further), success)
+    return responses
+
+
+def _either(success: _Node, refusal: _Node) -> _Node:
+    """What may come under one status: the data, or an error."""
+    media = refusal["content"][_JSON]
+    kinds = [success["content"][_JSON]["schema"], media["schema"]]
+    content = {_JSON: {**media, "schema": {"oneOf": kinds}}}
+    text = f"The data as in a success, or\n{refusal['description']}"
+    return {**refusal, "description": text, "content": content}
+
+
 def _success(row: Operation, parts: _Components) -> tuple[str, _Node]:
     node: _Node = {"description": "Success.", "headers": _reply_headers("X-Request-ID")}
     if row.kind == "websocket":
@@ -296,147 +316,3 @@ def _success(row: Operation, parts: _Components) -> tuple[str, _Node]:
         content["schema"] = parts.envelope(True, parts.refs[row.result], _NULL)
         content["example"] = {"success": True, "data": data, "error": None, "meta": _META}
     return str(row.status), {**node, "content": {media: content}}
-
-
-_HEAD: Final = """# Reference
-
-Every operation of the relay. Paths stand under `{prefix}`. JSON replies are the envelope
-`success`, `data`, `error`, `meta`; "Reply" names what stands in `data`, and its fields are listed
-under [Types](#types). Any call may carry `X-Request-ID` and `X-Agent`.
-
-Made from the operations table by `python -m debug_relay.protocol.schema > docs/reference.md`:
-change the table, not this page."""
-
-
-def reference() -> str:
-    """The reference page: every operation by group, the errors, the types."""
-    document = openapi(VERSION, f"http://127.0.0.1:5679{API_PREFIX}")
-    blocks = [_HEAD.format(prefix=API_PREFIX)]
-    for tag in document["tags"]:
-        blocks.append(f"## {tag['name'].capitalize()}\n\n{tag['description']}")
-        rows = [row for row in OPERATIONS.values() if row.group == tag["name"]]
-        blocks += [_entry(row, document) for row in rows]
-    blocks += ["## Errors", _errors(), "## Types", *_types(document["components"]["schemas"])]
-    return "\n\n".join(blocks) + "\n"
-
-
-def _entry(row: Operation, document: _Node) -> str:
-    node = document["paths"][row.path][row.verb.lower()]
-    mark = "" if row.implemented else " (not implemented yet)"
-    lines = [f"### {row.name}{mark}", f"`{row.verb} {row.path}`"]
-    if row.aliases:
-        lines.append("Also " + _codes(f"{row.verb} {path}" for path in row.aliases) + ".")
-    lines += [node["description"], f"Scope: {f'`{row.scope}`' if row.scope else 'none'}."]
-    table = list(_sent(node, document["components"]))
-    if table:
-        lines.append(_table("Parameter | In | Type | Default | Meaning", table))
-    lines.append(_reply(row, node, document["components"]["schemas"]))
-    own = _codes(code.value for code in Code if code in row.errors)
-    usual = "those of any call on a session" if row.on_session else "those of any call"
-    lines.append(f"[Errors](#errors): {own + ', and ' if own else ''}{usual}.")
-    return "\n\n".join(lines)
-
-
-def _sent(node: _Node, known: _Node) -> Iterator[list[str]]:
-    for given in node["parameters"]:
-        item = _resolved(given, known["parameters"])
-        if item["name"] not in ("X-Request-ID", "X-Agent"):
-            field = {**item["schema"], "description": item.get("description", "")}
-            yield _field(item["name"], field, item.get("required", False), item["in"])
-    if "requestBody" in node:
-        body = _resolved(node["requestBody"]["content"][_JSON]["schema"], known["schemas"])
-        for name, field in body["properties"].items():
-            yield _field(name, field, name in body.get("required", ()), "body")
-
-
-def _reply(row: Operation, node: _Node, schemas: _Node) -> str:
-    if row.kind != "json":
-        return f"Reply: `{MEDIA[row.name]}`." if row.name in MEDIA else "Reply: 101, a WebSocket."
-    data = node["responses"][str(row.status)]["content"][_JSON]["schema"]["properties"]["data"]
-    return f"Reply: {row.status}, {_type(data)}: {_codes(_resolved(data, schemas)['properties'])}."
-
-
-def _errors() -> str:
-    table = []
-    for code, row in ERRORS.items():
-        by = "any call" if code in COMMON else "any session call" if code in COMMON_SESSION else ""
-        again = "yes" if row.retry else ""
-        table.append([f"`{code}`", str(row.status), by, again, row.meaning, row.suggestion])
-    return _table("Code | Status | May come from | Retry | Meaning | What to do", table)
-
-
-def _types(schemas: _Node) -> Iterator[str]:
-    bodies = {f"{row.params.__name__}Body" for row in OPERATIONS.values()}
-    for name, schema in sorted(schemas.items()):
-        if "enum" in schema and name != Code.__name__:
-            yield f"### `{name}`\n\nOne of {_type(schema)}."
-        elif schema.get("properties") and name.rpartition(".")[2] not in bodies:
-            words = [schema["description"]] if "description" in schema else []
-            fields = [
-                _field(key, field, key in schema.get("required", ()))
-                for key, field in schema["properties"].items()
-            ]
-            table = _table("Field | Type | Default | Meaning", fields)
-            yield "\n\n".join([f"### `{name}`", *words, table])
-
-
-def _field(name: str, schema: _Node, required: bool, *place: str) -> list[str]:
-    inner = [schema, *schema.get("anyOf", ())]
-    words = next((kind["description"] for kind in inner if kind.get("description")), "")
-    default = schema.get("default")
-    shown = "required" if required else "" if default is None else f"`{json.dumps(default)}`"
-    return [f"`{name}`", *place, _type(schema), shown, words]
-
-
-def _type(schema: _Node) -> str:
-    """A schema in a few words, such as `integer (1 to 1000) or null`."""
-    if "$ref" in schema:
-        return f"`{_last(schema)}`"
-    if "enum" in schema or "const" in schema:
-        return _codes(json.dumps(value) for value in schema.get("enum", [schema.get("const")]))
-    if "anyOf" in schema:
-        return " or ".join(_type(kind) for kind in schema["anyOf"])
-    text = str(schema.get("type", "any"))
-    if text == "array":
-        text = "list of " + _type(schema.get("items", {}))
-    elif isinstance(schema.get("additionalProperties"), dict):
-        text = "object of " + _type(schema["additionalProperties"])
-    return text + _bounds(schema)
-
-
-def _bounds(schema: _Node) -> str:
-    low = [schema[key] for key in ("minimum", "minLength", "minItems") if key in schema]
-    high = [schema[key] for key in ("maximum", "maxLength", "maxItems") if key in schema]
-    unit = {"string": " characters", "array": " entries"}.get(schema.get("type", ""), "")
-    words = [f"{low[0]} to {high[0]}{unit}"] if low and high else []
-    if not words:
-        words += [f"at least {value}{unit}" for value in low]
-        words += [f"at most {value}{unit}" for value in high]
-    if "exclusiveMinimum" in schema:
-        words.insert(0, f"over {schema['exclusiveMinimum']}")
-    if "pattern" in schema:
-        words.append(f"`{schema['pattern']}`")
-    return f" ({', '.join(words)})" if words else ""
-
-
-def _resolved(node: _Node, known: _Node) -> _Node:
-    return dict(known[_last(node)]) if "$ref" in node else node
-
-
-def _last(node: _Node) -> str:
-    return str(node["$ref"]).rpartition("/")[2]
-
-
-def _codes(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
-def _table(head: str, rows: list[list[str]]) -> str:
-    lines = [f"| {head} |", "| " + " | ".join("---" for _ in head.split(" | ")) + " |"]
-    escaped = ([cell.replace("|", "\\|") for cell in row] for row in rows)
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in escaped])
-
-
-if __name__ == "__main__":
-    # Bytes: the page is UTF-8 whatever the terminal's locale says.
-    sys.stdout.buffer.write(reference().encode())

@@ -30,23 +30,26 @@ class Info(Result, kw_only=True):
 
 class Configuration(Result, kw_only=True):
     config: dict[str, Json]
+    origins: dict[str, str]
     changeable: list[str]
 
 
 class PatchConfig(Params, kw_only=True):
     """Change settings that may be changed while the relay runs."""
 
-    sessions: dict[str, Json] = {}
-    output: dict[str, Json] = {}
-    dap: dict[str, Json] = {}
-    limits: dict[str, Json] = {}
-    log: dict[str, Json] = {}
+    sessions: Annotated[dict[str, Json], Meta(description="Keys of `[sessions]`.")] = {}
+    output: Annotated[dict[str, Json], Meta(description="Keys of `[output]`.")] = {}
+    dap: Annotated[dict[str, Json], Meta(description="Keys of `[dap]`.")] = {}
+    limits: Annotated[dict[str, Json], Meta(description="Keys of `[limits]`.")] = {}
+    log: Annotated[dict[str, Json], Meta(description="Keys of `[log]`.")] = {}
 
 
 class Shutdown(Params, kw_only=True):
     """Stop the relay; launched programs end, attached ones run on."""
 
-    keep_sessions: bool = False
+    keep_sessions: Annotated[bool, Meta(description="Leave the sessions to the next relay.")] = (
+        False
+    )
 
 
 class ShuttingDown(Result, kw_only=True):
@@ -60,7 +63,12 @@ class ListProcesses(Params, kw_only=True):
 
     offset: Offset = 0
     limit: Limit = 100
-    match: Annotated[str, Meta(max_length=1000)] | None = None
+    match: (
+        Annotated[
+            str, Meta(max_length=1000, description="Only those whose command line contains this.")
+        ]
+        | None
+    ) = None
 
 
 class ProcessList(Result, kw_only=True):
@@ -92,17 +100,25 @@ class Document(Result, kw_only=True):
 class Run(Params, kw_only=True):
     """From nothing to an answer: launch, trace, run to the end, report."""
 
-    script: str | None = None
-    module: str | None = None
-    code: str | None = None
-    args: list[str] = []
-    cwd: str | None = None
-    env: dict[str, str | None] = {}
-    python_path: str | None = None
-    venv: str | None = None
-    trace: Json = None
-    timeout: Annotated[float, Meta(gt=0, le=300)] = 60
-    keep_on_exception: bool = False
+    script: Annotated[str | None, Meta(description="The file to run.")] = None
+    module: Annotated[
+        str | None, Meta(description="Or the module to run, as `python -m` would.")
+    ] = None
+    code: Annotated[str | None, Meta(description="Or Python source to run.")] = None
+    args: Annotated[list[str], Meta(description="Arguments for the program.")] = []
+    cwd: Annotated[str | None, Meta(description="Its working directory.")] = None
+    env: Annotated[
+        dict[str, str | None], Meta(description="Changes to its environment; null unsets.")
+    ] = {}
+    python_path: Annotated[str | None, Meta(description="The interpreter.")] = None
+    venv: Annotated[str | None, Meta(description="Or a virtual environment.")] = None
+    trace: Annotated[Json, Meta(description="What to record, as `trace` takes it.")] = None
+    timeout: Annotated[
+        float, Meta(gt=0, le=300, description="Seconds until the program is ended.")
+    ] = 60
+    keep_on_exception: Annotated[
+        bool, Meta(description="Keep the session, paused, when an exception stops it.")
+    ] = False
 
 
 class RunReport(Result, kw_only=True):

@@ -9,19 +9,23 @@ from msgspec import UNSET, Meta, UnsetType
 from debug_relay.protocol.fields import (
     Env,
     ExceptionStop,
+    Host,
     Json,
     Labels,
     Limit,
     Limits,
     Location,
+    Module,
     Offset,
     Params,
     Path,
     Pid,
+    Port,
     Result,
     Seconds,
     SessionId,
     SessionParams,
+    SourceCode,
     Time,
     TimeoutMinutes,
 )
@@ -46,32 +50,48 @@ class CreateSession(Params, kw_only=True):
     max_lifetime: Seconds | None = None
     pause_budget: Seconds | None = None
     labels: Labels = {}
-    limits: Limits | None = None
-    stop_on_entry: bool = False
-    stop_all: bool = True
-    just_my_code: bool = False
-    restore_breakpoints: bool = False
-    mode: Literal["launch", "attach"] | None = None
+    limits: Annotated[
+        Limits | None, Meta(description="Bounds over the program's whole process tree.")
+    ] = None
+    stop_on_entry: Annotated[bool, Meta(description="Stop at the first line.")] = False
+    stop_all: Annotated[bool, Meta(description="A stop of one thread stops the others too.")] = True
+    just_my_code: Annotated[bool, Meta(description="Leave libraries out of stepping.")] = False
+    restore_breakpoints: Annotated[
+        bool, Meta(description="Load the breakpoints that were saved for `project_root`.")
+    ] = False
+    mode: Annotated[
+        Literal["launch", "attach"] | None, Meta(description="Launch or attach too, in this call.")
+    ] = None
     # mode launch
     script: Path | None = None
-    module: Annotated[str, Meta(min_length=1, max_length=512)] | None = None
-    code: Annotated[str, Meta(min_length=1, max_length=1_000_000)] | None = None
-    args: list[str] = []
+    module: Module | None = None
+    code: SourceCode | None = None
+    args: Annotated[list[str], Meta(description="Arguments for the program.")] = []
     cwd: Path | None = None
     env: Env = {}
     stop_on_exception: ExceptionStop | None = None
-    python_args: list[str] = []
+    python_args: Annotated[
+        list[str], Meta(description="Arguments for the interpreter, such as `-X dev`.")
+    ] = []
     # mode attach
     pid: Pid | None = None
-    host: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
-    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
-    wait: Annotated[float, Meta(ge=0, le=300)] | None = None
+    host: Host | None = None
+    port: Port | None = None
+    wait: (
+        Annotated[
+            float,
+            Meta(
+                ge=0, le=300, description="Seconds that the reply may be held for the first stop."
+            ),
+        ]
+        | None
+    ) = None
 
 
 class ListSessions(Params, kw_only=True):
     """List sessions, newest first."""
 
-    status: State | None = None
+    status: Annotated[State | None, Meta(description="Only those in this state.")] = None
     label: (
         Annotated[
             str, Meta(pattern=r"^[^=]+=.*$", description="`key=value`", examples=["team=search"])
@@ -85,29 +105,47 @@ class ListSessions(Params, kw_only=True):
 class PatchSession(SessionParams, kw_only=True):
     """Change what may be changed while the session lives."""
 
-    name: Annotated[str, Meta(max_length=255)] | UnsetType = UNSET
+    name: Annotated[str, Meta(max_length=255, description="Any name.")] | UnsetType = UNSET
     timeout_minutes: TimeoutMinutes | UnsetType = UNSET
     idle_timeout: Seconds | UnsetType = UNSET
     max_lifetime: Seconds | UnsetType = UNSET
     pause_budget: Seconds | UnsetType = UNSET
     labels: Labels | UnsetType = UNSET
-    limits: Limits | UnsetType = UNSET
-    breakpoints_suspended: bool | UnsetType = UNSET
+    limits: (
+        Annotated[Limits, Meta(description="Bounds over the program's whole process tree.")]
+        | UnsetType
+    ) = UNSET
+    breakpoints_suspended: (
+        Annotated[bool, Meta(description="False arms suspended breakpoints again.")] | UnsetType
+    ) = UNSET
 
 
 class DeleteSession(SessionParams, kw_only=True):
     """End a session. A launched program ends with it; an attached one runs on."""
 
-    force: bool = False
-    terminate_debuggee: bool | None = None
+    force: Annotated[bool, Meta(description="Do not wait for the program to end by itself.")] = (
+        False
+    )
+    terminate_debuggee: Annotated[
+        bool | None,
+        Meta(description="Whether the program ends too; by default a launched one does."),
+    ] = None
 
 
 class TakeLease(SessionParams, kw_only=True):
     """Become the one caller who drives this session."""
 
-    holder: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
-    ttl: Annotated[float, Meta(gt=0, le=86400)] = 60
-    take_over: bool = False
+    holder: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=255, description="Who drives; by default the caller."),
+        ]
+        | None
+    ) = None
+    ttl: Annotated[
+        float, Meta(gt=0, le=86400, description="Seconds until it lapses unless renewed.")
+    ] = 60
+    take_over: Annotated[bool, Meta(description="Take it from whoever has it.")] = False
 
 
 class Lease(Result, kw_only=True):
@@ -118,13 +156,13 @@ class Lease(Result, kw_only=True):
 class ImportSession(Params, kw_only=True):
     """Create a session from the `data` of an export."""
 
-    name: str | None = None
-    config: Json = None
-    program: Json = None
-    breakpoints: list[Json] = []
-    exception_breakpoints: Json = None
-    watches: list[Json] = []
-    version: str | None = None
+    name: Annotated[str | None, Meta(description="Any name.")] = None
+    config: Annotated[Json, Meta(description="As exported.")] = None
+    program: Annotated[Json, Meta(description="As exported.")] = None
+    breakpoints: Annotated[list[Json], Meta(description="As exported.")] = []
+    exception_breakpoints: Annotated[Json, Meta(description="As exported.")] = None
+    watches: Annotated[list[Json], Meta(description="As exported.")] = []
+    version: Annotated[str | None, Meta(description="Of the relay that exported it.")] = None
 
 
 class Export(Result, kw_only=True):

@@ -25,10 +25,13 @@ from debug_relay.supervisor.guard import Guard
 from debug_relay.supervisor.handlers import Handlers, Relay
 from debug_relay.supervisor.http import Front
 from debug_relay.supervisor.listener import Listener
-from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.log import Log, LogOutput
+from debug_relay.supervisor.ports import port_holder
 from debug_relay.supervisor.registry import Registry
 from debug_relay.supervisor.router import Router
-from debug_relay.supervisor.store import Places, StoreError, port_holder
+from debug_relay.supervisor.runtime_config import RuntimeConfig
+from debug_relay.supervisor.settings import Settings
+from debug_relay.supervisor.store import Places, StoreError
 
 _log: Final = Log(__name__)
 _REQUESTS_SECONDS: Final = 2.0
@@ -46,7 +49,7 @@ def serve(loaded: Loaded) -> int:
     try:
         for warning in loaded.warnings:
             _log.warning("config.passed_over", reason=warning)
-        return asyncio.run(_Relay(loaded, places).run())
+        return asyncio.run(_Relay(loaded, places, output).run())
     finally:
         output.close()
         places.unlock()
@@ -61,8 +64,10 @@ def _refuse_open_address(host: str) -> None:
 
 
 class _Relay:
-    def __init__(self, loaded: Loaded, places: Places) -> None:
+    def __init__(self, loaded: Loaded, places: Places, output: LogOutput) -> None:
+        self._loaded = loaded
         self._settings = loaded.settings
+        self._output = output
         self._places = places
         self._stopping = asyncio.Event()
         self._keep_sessions = False
@@ -80,12 +85,17 @@ class _Relay:
         )
         debugpy_dir, debugpy_version = _debugpy()
         registry = Registry(self._settings, self._places, debugpy_dir)
+
+        def apply(settings: Settings) -> None:
+            registry.settings = settings
+            self._output.set_level(settings.log.level)
+
         relay = Relay("", time.monotonic(), debugpy_version, self.stop)
         front = Front(
             guard,
             Router(OPERATIONS, API_PREFIX),
             registry,
-            Handlers(registry, relay),
+            Handlers(registry, relay, RuntimeConfig(self._loaded, self._places, apply)),
             str(self._places.log_file),
         )
         listener = Listener(front, guard)
@@ -103,6 +113,7 @@ class _Relay:
             registry.draining = True
         finally:
             # Long-polls end with their sessions: those first, then the connections.
+            await front.close()
             await registry.close(self._keep_sessions or not self._stopping.is_set())
             await listener.stop(_REQUESTS_SECONDS)
             self._places.remove_relay_json()

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from debug_relay.protocol.version import VERSION
-from debug_relay.supervisor.config import KEYS, ConfigError, Loaded, describe, load
+from debug_relay.supervisor.config import ConfigError, Loaded, describe, load
+from debug_relay.supervisor.settings import KEYS
 
 OK: Final = 0
 FAILED: Final = 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any, Final
 
 from msgspec import Struct
@@ -23,9 +24,13 @@ from debug_relay.protocol.fields import Empty, SessionParams
 from debug_relay.protocol.frames import Caller
 from debug_relay.protocol.operations import OPERATIONS, Operation
 from debug_relay.protocol.version import API_PREFIX, API_VERSION, VERSION
+from debug_relay.supervisor.first_program import first_program
 from debug_relay.supervisor.registry import Registry
+from debug_relay.supervisor.runtime_config import RuntimeConfig
 from debug_relay.supervisor.session import Session
 
+_NAME: Final = "OpenCode Debug Relay Server"
+_LINKED: Final = ("health", "info", "list-sessions", "openapi", "docs", "llms", "metrics", "mcp")
 _MAX_WAITERS: Final = 2000
 _MAX_WAITERS_A_SESSION: Final = 200
 
@@ -40,6 +45,13 @@ class Document(Struct):
     is_json: bool = False
 
 
+class Answer(Struct):
+    """A result whose status is not its row's."""
+
+    result: Struct
+    status: int
+
+
 class Relay(Struct):
     """What handlers must know of the relay as a whole."""
 
@@ -50,21 +62,27 @@ class Relay(Struct):
 
 
 class Handlers:
-    def __init__(self, registry: Registry, relay: Relay) -> None:
+    def __init__(self, registry: Registry, relay: Relay, config: RuntimeConfig) -> None:
         self._registry = registry
         self._relay = relay
+        self._config = config
         self._openapi: bytes | None = None
         self._waiting: dict[str, int] = {}
         self._table: dict[str, Handler] = {
+            "index": self._index,
             "health": self._health,
             "info": self._info,
+            "get-config": self._get_config,
+            "patch-config": self._patch_config,
             "shutdown": self._shutdown,
-            "openapi": self._document,
+            "openapi": self._openapi_document,
             "create-session": self._create,
             "list-sessions": self._list,
             "get-session": self._get,
             "session-status": self._status,
             "delete-session": self._delete,
+            "ping": self._ping,
+            "get-ping": self._ping,
             "output": self._output,
             "events": self._events,
         }
@@ -86,24 +104,46 @@ class Handlers:
 
     # -- the relay
 
+    async def _index(self, params: Empty, caller: Caller) -> Struct:
+        url = self._relay.url
+        sends = "-H 'Content-Type: application/json' -d"
+        launch = '{"script": "/path/to/program.py", "stop_on_entry": true, "wait": 5}'
+        index = {
+            "name": _NAME,
+            "version": VERSION,
+            "links": {
+                name: url + OPERATIONS[name].path
+                for name in _LINKED
+                if OPERATIONS[name].implemented
+            },
+            "try": [
+                f"curl -s {url}/sessions {sends} '{{}}'",
+                f"curl -s {url}/sessions/ID/launch {sends} '{launch}'",
+                f"curl -s {url}/sessions/ID/stacktrace",
+            ],
+        }
+        return Document(encode_json(index), "application/json; charset=utf-8", is_json=True)
+
     async def _health(self, params: Empty, caller: Caller) -> Struct:
         warnings = []
-        if not self._registry.places.holds_lock():
+        is_well = self._registry.places.holds_lock()
+        if not is_well:
             warnings.append("the data directory's lock was lost: another relay may use it")
         if self._relay.debugpy_version is None:
             warnings.append("debugpy is not installed: no program can be debugged")
-        return sv.Health(
-            status="healthy",
+        health = sv.Health(
+            status="healthy" if is_well else "unhealthy",
             version=VERSION,
             uptime_seconds=round(time.monotonic() - self._relay.started, 3),
             active_sessions=len(self._registry.counted()),
             debugpy_available=self._relay.debugpy_version is not None,
             warnings=warnings,
         )
+        return health if is_well else Answer(health, HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def _info(self, params: Empty, caller: Caller) -> Struct:
         return sv.Info(
-            name="OpenCode Debug Relay Server",
+            name=_NAME,
             version=VERSION,
             api_version=API_VERSION,
             python_version=platform.python_version(),
@@ -120,8 +160,18 @@ class Handlers:
                 "supports_attach": OPERATIONS["attach"].implemented,
                 "max_sessions": self._registry.settings.sessions.max_sessions,
             },
-            endpoints=[API_PREFIX + row.path for row in OPERATIONS.values() if row.implemented],
+            endpoints=[
+                row.path if row.at_root_only else API_PREFIX + row.path
+                for row in OPERATIONS.values()
+                if row.implemented
+            ],
         )
+
+    async def _get_config(self, params: Empty, caller: Caller) -> Struct:
+        return self._config.shown()
+
+    async def _patch_config(self, params: sv.PatchConfig, caller: Caller) -> Struct:
+        return self._config.patch(params)
 
     async def _shutdown(self, params: sv.Shutdown, caller: Caller) -> Struct:
         self._relay.stop(params.keep_sessions)
@@ -131,7 +181,7 @@ class Handlers:
             sessions=len(self._registry.counted()),
         )
 
-    async def _document(self, params: Empty, caller: Caller) -> Struct:
+    async def _openapi_document(self, params: Empty, caller: Caller) -> Struct:
         if self._openapi is None:
             self._openapi = encode_json(schema.openapi(VERSION, self._relay.url))
         return Document(self._openapi, "application/json; charset=utf-8", is_json=True)
@@ -139,14 +189,10 @@ class Handlers:
     # -- sessions
 
     async def _create(self, params: s.CreateSession, caller: Caller) -> Struct:
-        if params.mode is not None:
-            raise RelayError(
-                Code.NOT_IMPLEMENTED,
-                "POST /sessions with mode is not there yet in this version",
-                f"Create the session, then call POST {API_PREFIX}/sessions/ID/launch.",
-                field="mode",
-            )
+        started = first_program(params)
         session = await self._registry.create(params, caller)
+        if started is not None:
+            await self._registry.start_program(session, started, caller)
         return session.present()
 
     async def _list(self, params: s.ListSessions, caller: Caller) -> Struct:
@@ -171,6 +217,15 @@ class Handlers:
         shown = self._session(params).present()
         return s.SessionStatus(
             **{name: getattr(shown, name) for name in s.SessionStatus.__struct_fields__}
+        )
+
+    async def _ping(self, params: SessionParams, caller: Caller) -> Struct:
+        shown = self._session(params).present()
+        return s.Pong(
+            session_id=shown.session_id,
+            status=shown.status,
+            expires_at=shown.expires_at,
+            warning=shown.warning,
         )
 
     async def _delete(self, params: s.DeleteSession, caller: Caller) -> Struct:
@@ -209,7 +264,10 @@ class Handlers:
     def _event_page(
         self, session: Session, params: o.GetEvents, types: set[str] | None
     ) -> o.EventPage:
-        return session.events.page(params.cursor, params.limit, types, session.state.status)
+        # No event is told before the state that came with it.
+        return session.events.page(
+            params.cursor, params.limit, types, session.state.status, session.events_end
+        )
 
     def _park(self, id: str) -> None:
         mine = self._waiting.get(id, 0)

@@ -21,16 +21,14 @@ from debug_relay.protocol.frames import Caller, RequestHead
 from debug_relay.protocol.operations import Operation
 from debug_relay.protocol.refusals import wrong_state
 from debug_relay.protocol.state import State
+from debug_relay.supervisor.body import read_body
+from debug_relay.supervisor.connection import is_over_unix, request_uid
 from debug_relay.supervisor.guard import Guard
-from debug_relay.supervisor.handlers import Document, Handlers
-from debug_relay.supervisor.listener import (
-    Reply,
-    is_over_unix,
-    read_body,
-    request_uid,
-)
+from debug_relay.supervisor.handlers import Answer, Document, Handlers
+from debug_relay.supervisor.idempotency import Finished, Kept
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.registry import Registry
+from debug_relay.supervisor.reply import Reply
 from debug_relay.supervisor.router import Router
 
 _log: Final = Log(__name__)
@@ -59,23 +57,48 @@ class Front:
         self._registry = registry
         self._handlers = handlers
         self._log_file = log_file
+        self._kept = Kept()
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
         request_id = _request_id(http)
-        pretty = "pretty" in http.query
         operation: Operation | None = None
         try:
             self._admit(http)
             match = self._router.match(http.method, http.raw_path)
             operation = match.operation
             request = await self._understood(http, request_id, match.operation, match.path_values)
-            return await self._answer(request, pretty)
+            finished = await self._once(http, request)
         except RelayError as error:
-            return _refusal(error, request_id, pretty)
+            finished = _refusal(error, request_id)
         except (ConnectionError, TimeoutError):
             raise
         except Exception as error:
-            return _refusal(self._mistake(operation, request_id, error), request_id, pretty)
+            finished = _refusal(self._mistake(operation, request_id, error), request_id)
+        return Reply(
+            _shown(finished, "pretty" in http.query),
+            request_id=request_id,
+            status=finished.status,
+            content_type=finished.content_type,
+            headers=finished.headers,
+        )
+
+    async def _once(self, http: web.BaseRequest, request: Request) -> Finished:
+        """The answer; for a key that was used before, the one that it had then."""
+        key = http.headers.get("Idempotency-Key")
+        if key is None or Code.IDEMPOTENCY_CONFLICT not in request.operation.errors:
+            return await self._answer(request)
+
+        async def make() -> Finished:
+            try:
+                return await self._answer(request)
+            except RelayError as error:
+                return _refusal(error, request.id)
+
+        asked = encode_json(request.params)
+        return await self._kept.once(request.caller.name, http.path, key, asked, make)
+
+    async def close(self) -> None:
+        await self._kept.close()
 
     def _admit(self, http: web.BaseRequest) -> None:
         headers = http.headers
@@ -133,27 +156,27 @@ class Front:
 
     # -- answering
 
-    async def _answer(self, request: Request, pretty: bool) -> Reply:
+    async def _answer(self, request: Request) -> Finished:
         handler = self._handlers.of(request.operation)
         if handler is None:
-            return await self._forward(request, pretty)
+            return await self._forward(request)
         answer = await handler(request.params, request.caller)
         if isinstance(answer, Document):
-            body = _formatted(answer.body, pretty) if answer.is_json else answer.body
-            return Reply(body, request_id=request.id, content_type=answer.content_type)
-        return _reply(encode_json(answer), request.id, request.operation.status, pretty)
+            return Finished(200, answer.body, answer.content_type)
+        status = request.operation.status
+        if isinstance(answer, Answer):
+            answer, status = answer.result, answer.status
+        return Finished(status, envelope.success(encode_json(answer), request.id))
 
-    async def _forward(self, request: Request, pretty: bool) -> Reply:
+    async def _forward(self, request: Request) -> Finished:
         operation, params = request.operation, request.params
         session = self._registry.get(params.session_id)  # type: ignore[attr-defined]
         self._require(session.state.status, operation, session.id)
         deadline = self._deadline(operation, params)
         head = RequestHead(operation.name, request.id, request.caller, deadline, request.if_stop)
         reply, payload = await session.forward(head, encode_json(params), deadline + _MARGIN)
-        if reply.ok:
-            return _reply(payload, request.id, reply.status, pretty)
-        body = _formatted(envelope.failure(payload, request.id), pretty)
-        return Reply(body, request_id=request.id, status=reply.status)
+        wrap = envelope.success if reply.ok else envelope.failure
+        return Finished(reply.status, wrap(payload, request.id))
 
     def _require(self, status: State, operation: Operation, session_id: str) -> None:
         """Refused here already by the mirror; the worker checks again."""
@@ -234,16 +257,13 @@ def _is_json(content_type: str) -> bool:
     )
 
 
-def _formatted(body: bytes, pretty: bool) -> bytes:
-    return msgspec.json.format(body, indent=2) + b"\n" if pretty else body
+def _shown(finished: Finished, pretty: bool) -> bytes:
+    if pretty and finished.content_type.startswith("application/json"):
+        return msgspec.json.format(finished.body, indent=2) + b"\n"
+    return finished.body
 
 
-def _reply(data: bytes, request_id: str, status: int, pretty: bool) -> Reply:
-    body = _formatted(envelope.success(data, request_id), pretty)
-    return Reply(body, request_id=request_id, status=status)
-
-
-def _refusal(error: RelayError, request_id: str, pretty: bool) -> Reply:
+def _refusal(error: RelayError, request_id: str) -> Finished:
     headers: dict[str, str] = {}
     if error.code is Code.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(error.details.get("allow", []))
@@ -251,5 +271,5 @@ def _refusal(error: RelayError, request_id: str, pretty: bool) -> Reply:
         headers["WWW-Authenticate"] = "Bearer"
     if ERRORS[error.code].retry and error.status in (429, 503):
         headers["Retry-After"] = _RETRY_AFTER
-    body = _formatted(envelope.failure(error_body(error), request_id), pretty)
-    return Reply(body, request_id=request_id, status=error.status, headers=headers)
+    body = envelope.failure(error_body(error), request_id)
+    return Finished(error.status, body, headers=headers)

@@ -149,14 +149,21 @@ class EventPages:
         return header.mark if header else 0
 
     def page(
-        self, cursor: str | None, limit: int, types: set[str] | None, status: State
+        self,
+        cursor: str | None,
+        limit: int,
+        types: set[str] | None,
+        status: State,
+        last: int | None = None,
     ) -> EventPage:
+        """`last` bounds the page to what `status` belongs to: the file may be ahead of it."""
         state_place, output_place = _places(cursor, 2)
         wanted = None if types is None else _numbers("types", types, EVENT_NUMBERS)
         with opened(self._state_path) as state_fd, opened(self._output_path) as output_fd:
             header = read_header(state_fd)
             # The mark before all else: what has no higher seq is in the rings by now.
             mark = header.mark if header else 0
+            mark = mark if last is None else min(mark, last)
             state = Walk(state_fd, state_place, wanted)
             output = Walk(output_fd, output_place, wanted)
             # A ring of which nothing is wanted is not looked at; its place stays.

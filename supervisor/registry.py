@@ -24,7 +24,8 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Limits
 from debug_relay.protocol.frames import Caller, RequestHead
 from debug_relay.protocol.operations import END_SESSION
-from debug_relay.protocol.refusals import no_such_session
+from debug_relay.protocol.program import Attach, Launch
+from debug_relay.protocol.refusals import no_such_session, refusal_of
 from debug_relay.protocol.sessions import (
     CreateSession,
     EndReason,
@@ -37,18 +38,19 @@ from debug_relay.protocol.sessions import (
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor import sweep
-from debug_relay.supervisor.config import Settings
 from debug_relay.supervisor.link import LinkLost
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.session import Session
-from debug_relay.supervisor.spawn import Child, spawn_worker
-from debug_relay.supervisor.store import Places, is_alive, read_json
+from debug_relay.supervisor.settings import Settings
+from debug_relay.supervisor.spawn import living_worker, spawn_worker
+from debug_relay.supervisor.store import Places, read_json
 
 _T = TypeVar("_T")
 _log: Final = Log(__name__)
 _CONNECT_SECONDS: Final = 5.0
 _ADOPT_SECONDS: Final = 2.0
 _END_SECONDS: Final = 12.0
+_FORCED_SECONDS: Final = 2.0
 _KEPT_ENDED: Final = 100
 
 
@@ -62,6 +64,7 @@ class Registry:
         self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
         self._starting = 0
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._endings: dict[str, asyncio.Task[SessionDeleted]] = {}
 
     # -- finding
 
@@ -146,6 +149,21 @@ class Registry:
         self.sessions[id] = session
         return session
 
+    async def start_program(
+        self, session: Session, params: Launch | Attach, caller: Caller
+    ) -> None:
+        """The second half of a creating call; when it fails no session is left behind."""
+        params.session_id = session.id
+        operation = "launch" if isinstance(params, Launch) else "attach"
+        deadline = self.settings.dap.launch_timeout + params.wait + 5.0
+        head = RequestHead(operation, secrets.token_hex(8), caller, deadline)
+        reply, payload = await self._owned(
+            session.forward(head, encode_json(params), deadline + 2.0)
+        )
+        if not reply.ok:
+            await self.delete(session, None, force=True)
+            raise refusal_of(payload)
+
     def _new_id(self) -> str:
         while True:
             id = f"sess_{secrets.token_hex(4)}"
@@ -205,25 +223,26 @@ class Registry:
 
     async def _adopt_one(self, folder: Path) -> None:
         session = Session(folder.name, folder, self._on_lost)
-        identity = read_json(folder / "identity.json")
         record = self._record(folder.name)
-        if isinstance(identity, dict) and is_alive(
-            identity.get("pid"), identity.get("start_ticks")
-        ):
+        child = living_worker(folder)
+        if child is not None:
             try:
-                await session.connect(Child(identity["pid"]), _ADOPT_SECONDS)
+                await session.connect(child, _ADOPT_SECONDS)
             except (OSError, LinkLost, TimeoutError, RelayError) as error:
                 _log.warning("session.not_adopted", session_id=session.id, error=str(error))
                 if record is None:
+                    await session.close()
                     return
                 # It lives and does not answer: shown as such, and reached again when it does.
                 session.take_record(record)
                 session.unresponsive = True
             self.sessions[session.id] = session
-            _log.info("session.adopted", session_id=session.id, pid=identity["pid"])
+            _log.info("session.adopted", session_id=session.id, pid=child.pid)
             return
         await self._sweep(session.id)
-        if record is None:
+        if record is not None and record.end_reason == "timeout":
+            self._expire(session.id)
+        if record is None or record.end_reason == "timeout":
             self._remove_folders(session)
             return
         if record.status not in state.ENDED:
@@ -260,14 +279,30 @@ class Registry:
     async def _end(
         self, session: Session, terminate: bool | None, reason: EndReason, force: bool = False
     ) -> SessionDeleted:
+        """End it, once: who asks again waits for the same end, or hurries it by force."""
+        ending = self._endings.get(session.id)
+        if ending is None:
+            ending = self._start(self._end_once(session, terminate, reason, force))
+            self._endings[session.id] = ending
+            ending.add_done_callback(lambda _: self._endings.pop(session.id, None))
+        elif force:
+            done, _ = await asyncio.wait([ending], timeout=_FORCED_SECONDS)
+            if not done and session.child is not None:
+                session.child.kill()
+        return await asyncio.shield(ending)
+
+    async def _end_once(
+        self, session: Session, terminate: bool | None, reason: EndReason, force: bool
+    ) -> SessionDeleted:
         """The worker ends its session and itself; one that does not is killed."""
-        already = session.deleting
         session.deleting = True
         answer: SessionDeleted | None = None
         child = session.child
-        if child is not None and not already:
-            answer = await self._ask_to_end(session, terminate, reason, 2.0 if force else None)
-            if not await child.wait(2.0 if answer else 0.0):
+        if child is not None:
+            timeout = _FORCED_SECONDS if force else None
+            answer = await self._ask_to_end(session, terminate, reason, timeout)
+            # One that died meanwhile closes its stream a moment before its pidfd tells.
+            if not await child.wait(2.0 if answer else 0.2):
                 if answer is None and not force:
                     session.deleting = False
                     raise RelayError(
@@ -310,11 +345,14 @@ class Registry:
         shown = session.state
         _log.warning("worker.gone", session_id=session.id, status=shown.status)
         if shown.end_reason == "timeout":
-            self._expired[session.id] = time.monotonic() + self.settings.sessions.tombstone
+            self._expire(session.id)
             self.sessions.pop(session.id, None)
             self._remove_folders(session)
         self._start(self._sweep(session.id))
         self._forget_old()
+
+    def _expire(self, id: str) -> None:
+        self._expired[id] = time.monotonic() + self.settings.sessions.tombstone
 
     def _forget_old(self) -> None:
         now = time.monotonic()

@@ -15,7 +15,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.operations import Operation, path_variables
 
 # Served without the prefix too, where browsers and other programs look for them.
-ROOT_OPERATIONS: Final = ("docs", "llms", "openapi", "metrics", "mcp")
+ROOT_OPERATIONS: Final = ("index", "docs", "llms", "openapi", "metrics", "mcp")
 
 _BROKEN_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 # What is compared for the closest route: a longer path is no slip of the pen, and comparing is
@@ -57,7 +57,8 @@ class Router:
         self._verbs: dict[str, list[str]] = {}  # template → verbs
         for operation in operations.values():
             for path in operation.paths:
-                self._add(operation, prefix + path)
+                if not operation.at_root_only:
+                    self._add(operation, prefix + path)
                 if operation.name in ROOT_OPERATIONS:
                     self._add(operation, path)
 
@@ -67,7 +68,8 @@ class Router:
         if not path.startswith("/"):
             raise self._not_found(method, path)
         segments = [_decoded(segment) for segment in path[1:].split("/")]
-        if len(segments) > 1 and not segments[-1]:
+        # A slash behind the path says nothing; a second one does, and // is not the root.
+        if len(segments) > 1 and not segments[-1] and segments[-2]:
             segments.pop()
         found = _find(self._root, segments, 0, ())
         if found is None:

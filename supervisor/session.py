@@ -92,11 +92,11 @@ class Session:
                 waiter.set_result(None)
 
     async def news_after(self, seq: int, timeout: float) -> bool:
-        """Whether an event after `seq` came in time; ends early when the session goes."""
+        """Whether an event after `seq` came in time; ends early when none can come any more."""
         deadline = time.monotonic() + timeout
         while self.events_end <= seq:
             left = deadline - time.monotonic()
-            if left <= 0 or self.deleting or self._mirror is None:
+            if left <= 0 or self.deleting or self.child is None:
                 return False
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
@@ -137,6 +137,8 @@ class Session:
     async def _watch(self, child: Child) -> None:
         """Heartbeat: a stopped worker looks alive to everything else."""
         while not await child.wait(_HEARTBEAT):
+            if self._waiters:
+                self.touch()  # whoever waits for news uses the session
             try:
                 if self._link is None or self._link.lost:
                     await self._join(child, _SILENT)

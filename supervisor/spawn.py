@@ -12,19 +12,22 @@ import contextlib
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.sessions import WorkerParams
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.store import atomic_write_json
+from debug_relay.supervisor.store import atomic_write_json, is_alive, read_json
 
 _log: Final = Log(__name__)
 _READY_SECONDS: Final = 15.0
+_PROBE_SECONDS: Final = 1.0
+_CREDENTIALS: Final = struct.Struct("3i")
 
 
 class Child:
@@ -67,6 +70,44 @@ class Child:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
+
+
+def living_worker(folder: Path) -> Child | None:
+    """The worker whose directory this is, if it lives; never a process that only has its pid."""
+    said = read_json(folder / "identity.json")
+    identity = said if isinstance(said, dict) else {}
+    named = _is_that_one(identity)
+    pid = identity["pid"] if named else _listener(folder / "worker.sock")
+    if pid is None:
+        return None
+    try:
+        child = Child(pid)
+    except OSError:
+        return None  # it has ended since the look
+    # With the handle in hand the pid cannot change owner any more: look again.
+    if _is_that_one(identity) if named else pid == _listener(folder / "worker.sock"):
+        return child
+    child.close()
+    return None
+
+
+def _is_that_one(identity: dict[str, Any]) -> bool:
+    # Without the moment of its birth a pid may be anybody's.
+    ticks = identity.get("start_ticks")
+    return isinstance(ticks, int) and is_alive(identity.get("pid"), ticks)
+
+
+def _listener(path: Path) -> int | None:
+    """Who listens on a worker's socket, by the kernel's word: the identity file may be damaged."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_PROBE_SECONDS)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return None
+        raw = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    return int(pid) if uid == os.getuid() and pid > 0 else None
 
 
 async def spawn_worker(params: WorkerParams) -> Child:

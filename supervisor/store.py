@@ -10,15 +10,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import ipaddress
 import json
 import os
 import pwd
 import secrets
 import socket
 import stat
-import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -95,7 +92,7 @@ class Places:
             for name in _SUBFOLDERS:
                 _private_directory(data_dir / name)
             chosen = _run_directory(data_dir, run_dir)
-            recorded = _read_text(data_dir / "run_dir")
+            recorded = read_text(data_dir / "run_dir")
             if recorded != str(chosen):
                 _write_whole(data_dir / "run_dir", os.fsencode(f"{chosen}\n"), fsync=True)
         except OSError as error:
@@ -187,7 +184,7 @@ def _data_directory(path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_symlink() and (maker := path.lstat().st_uid) not in (0, os.getuid()):
         raise StoreError(
-            f"The data directory {path} is a symbolic link that {_user(maker)} made.",
+            f"The data directory {path} is a symbolic link that {user(maker)} made.",
             "Remove it, or choose another with --data-dir.",
         )
     real = Path(os.path.realpath(path))
@@ -221,8 +218,7 @@ def _private_directory(path: Path) -> Path:
         raise StoreError(f"{path} is {kind}.", f"Move it away: mv {path} {path}.old")
     if about.st_uid != os.getuid():
         raise StoreError(
-            f"{path} belongs to {_user(about.st_uid)}, and this relay runs as "
-            f"{_user(os.getuid())}.",
+            f"{path} belongs to {user(about.st_uid)}, and this relay runs as {user(os.getuid())}.",
             "Run the relay as that user, or choose another place with --data-dir or --run-dir.",
         )
     if about.st_mode & 0o022:
@@ -348,7 +344,7 @@ def _quietly_read(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _read_text(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
     try:
         return os.fsdecode(_content(path)).strip() or None
     except (OSError, ValueError):
@@ -389,7 +385,7 @@ def _identity() -> dict[str, Any]:
     return {"pid": os.getpid(), "start_ticks": start_ticks(os.getpid())}
 
 
-def _user(uid: int) -> str:
+def user(uid: int) -> str:
     try:
         return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
     except KeyError:
@@ -398,54 +394,3 @@ def _user(uid: int) -> str:
 
 def _mode(about: os.stat_result) -> str:
     return f"{stat.S_IMODE(about.st_mode):04o}"
-
-
-def port_holder(host: str, port: int) -> str | None:
-    """Who listens there, as far as this user can see; for the message that a port is in use."""
-    for address, uid, inode in _listening(port):
-        if _meets(host, address):
-            pid = _process_with(f"socket:[{inode}]")
-            if pid is None:
-                return f"a process of {_user(uid)} that this user cannot look into"
-            return f"pid {pid} ({_command(pid)}) of {_user(uid)}"
-    return None
-
-
-def _listening(
-    port: int,
-) -> Iterator[tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int, str]]:
-    for table in ("tcp", "tcp6"):
-        for row in (_read_text(Path("/proc/net", table)) or "").splitlines()[1:]:
-            _, local, _, state, _, _, _, uid, _, inode, *_ = row.split()
-            address, _, at = local.partition(":")
-            if state == "0A" and int(at, 16) == port:
-                # The kernel prints each 32 bits of the address as a number of this machine.
-                words = (int(address[i : i + 8], 16) for i in range(0, len(address), 8))
-                packed = b"".join(word.to_bytes(4, sys.byteorder) for word in words)
-                yield ipaddress.ip_address(packed), int(uid), inode
-
-
-def _meets(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    try:
-        asked = ipaddress.ip_address(host)
-    except ValueError:
-        return True  # a name: any listener on the port may be the one in the way
-    if asked.is_unspecified or address.is_unspecified:
-        return True
-    return asked in (address, getattr(address, "ipv4_mapped", None))
-
-
-def _process_with(link: str) -> int | None:
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # gone meanwhile, or another user's
-            for name in os.listdir(process / "fd"):
-                # One descriptor may be closed meanwhile; the next may be the one.
-                with contextlib.suppress(FileNotFoundError):
-                    if os.readlink(process / "fd" / name) == link:
-                        return int(process.name)
-    return None
-
-
-def _command(pid: int) -> str:
-    raw = (_read_text(Path(f"/proc/{pid}/cmdline")) or "").replace("\0", " ")
-    return raw if len(raw) <= 200 else raw[:200] + "…"

@@ -36,7 +36,22 @@ def end_marked(session_id: str) -> list[int]:
         if not found or not ended.issuperset(found):
             break
         time.sleep(0.02)  # until the kernel has taken them away; runs in a thread of its own
+    _reap_orphans()
     return sorted(ended)
+
+
+def _reap_orphans() -> None:
+    """Collect the dead that became our children when their worker died.
+
+    They are of another process session than we; what the relay itself starts and waits for is not.
+    """
+    for pid in _pids():
+        try:
+            state, parent, session, _ = _stat(pid)
+            if state == b"Z" and parent == os.getpid() and session != os.getsid(0):
+                os.waitpid(pid, os.WNOHANG)
+        except OSError:
+            continue  # gone: somebody was quicker
 
 
 def _pids() -> list[int]:
@@ -55,10 +70,15 @@ def _carries(pid: int, mark: bytes) -> bool:
 
 
 def _may_be_ended(pid: int) -> bool:
+    state, parent, _, terminal = _stat(pid)
+    return state != b"Z" and (not terminal or parent == os.getpid())
+
+
+def _stat(pid: int) -> tuple[bytes, int, int, int]:
+    """State, parent, process session and terminal."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
-    state, parent, terminal = fields[0], int(fields[1]), int(fields[4])
-    return state != b"Z" and (not terminal or parent == os.getpid())
+    return fields[0], int(fields[1]), int(fields[3]), int(fields[4])
 
 
 def _kill(pid: int, mark: bytes) -> bool:

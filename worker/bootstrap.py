@@ -143,7 +143,7 @@ def _end_at_once(db, sock):
     def end(wait=True, timeout=_END_SECONDS):
         if wait and threading.current_thread() not in db.created_pydb_daemon_threads:
             deadline = time.monotonic() + timeout
-            others = [thread for thread in db.created_pydb_daemon_threads if thread is not db.reader]
+            others = [t for t in db.created_pydb_daemon_threads if t is not db.reader]
             for thread in others:
                 thread.do_kill_pydev_thread()
             # The writer ends when all that was to be told is sent: only then is the reader freed.

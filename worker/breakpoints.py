@@ -8,6 +8,7 @@ condition `'relay:bp_7'`, and what bp_7 does is a row in the probe's table.
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -23,6 +24,7 @@ from debug_relay.protocol.breakpoints import (
 from debug_relay.protocol.envelope import error_body
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Location
+from debug_relay.worker import probe
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.lines import LineBook, SyntaxProblem, judge, parse_hit_condition
 
@@ -39,6 +41,7 @@ class Entry(Struct):
     line: int
     condition: str | None = None
     hit_condition: str | None = None
+    log_message: str | None = None
     enabled: bool = True
     verified: bool = False
     message: str | None = None
@@ -73,7 +76,7 @@ class Breakpoints:
         if bad:
             raise _refusal(bad, single=params.breakpoints is None)
         shown = [self._store(entry) for entry in judged]
-        await self._send({entry.real_path for entry in judged})
+        await self._send({entry.real_path for entry in judged}, {id for id, _ in shown})
         self._session.changed()
         self._session.record.save()
         return [
@@ -95,19 +98,18 @@ class Breakpoints:
 
     async def patch(self, params: PatchBreakpoint) -> Breakpoint:
         entry = self._entry(params.breakpoint_id)
-        if params.log_message is not msgspec.UNSET and params.log_message is not None:
-            raise _not_yet("log_message")
         spec = BreakpointSpec(
             file=entry.path,
             line=entry.line,
             condition=_kept(params.condition, entry.condition),
             hit_condition=_kept(params.hit_condition, entry.hit_condition),
+            log_message=_kept(params.log_message, entry.log_message),
             enabled=_kept(params.enabled, entry.enabled),
         )
         judged = await self._judge(spec)
         judged.id, judged.hit_count = entry.id, entry.hit_count
         self._entries[entry.id] = judged
-        await self._send({judged.real_path}, fresh=False)
+        await self._send({judged.real_path})
         self._changed("changed", judged)
         return self.show(judged)
 
@@ -176,6 +178,7 @@ class Breakpoints:
             line=entry.line,
             condition=entry.condition,
             hit_condition=entry.hit_condition,
+            log_message=entry.log_message,
             enabled=entry.enabled,
             hit_count=entry.hit_count,
             message=entry.message,
@@ -191,6 +194,7 @@ class Breakpoints:
                 "line": entry.line,
                 "condition": entry.condition,
                 "hit_condition": entry.hit_condition,
+                "log_message": entry.log_message,
                 "enabled": entry.enabled,
             }
             for entry in self._entries.values()
@@ -233,7 +237,7 @@ class Breakpoints:
         self._book = book
 
     async def _judge(self, spec: BreakpointSpec) -> Entry:
-        for field in ("function", "text", "expected_text", "log_message"):
+        for field in ("function", "text", "expected_text"):
             if getattr(spec, field) is not None:
                 raise _not_yet(field)
         asked = spec.source.path if spec.source is not None else spec.file
@@ -253,6 +257,8 @@ class Breakpoints:
             problem = await book.check_expression(spec.condition, "condition")
             if problem is not None:
                 raise _bad_condition(spec.condition, problem)
+        if spec.log_message is not None:
+            _check_template(spec.log_message)
         await self._judge_line(entry, book, spec.must_exist)
         return entry
 
@@ -265,6 +271,7 @@ class Breakpoints:
             line,
             condition=spec.condition,
             hit_condition=spec.hit_condition,
+            log_message=spec.log_message,
             enabled=spec.enabled,
         )
 
@@ -295,11 +302,14 @@ class Breakpoints:
     async def judge_again(self) -> None:
         """Before a launch: files may have come, gone or changed."""
         book = await self.book()
-        for entry in self._entries.values():
+        for entry in list(self._entries.values()):
+            before = self.show(entry)
             try:
                 await self._judge_line(entry, book, must_exist=False)
             except RelayError as error:
                 entry.verified, entry.message = False, error.message
+            if self.show(entry) != before:
+                self._changed("changed", entry)
 
     def _real(self, path: str) -> str:
         return os.path.realpath(self._absolute(path))
@@ -322,25 +332,29 @@ class Breakpoints:
 
     async def send_all(self, server: DebugServer) -> None:
         """To a debug server that knows none yet."""
-        await self._send_points(server, list(self._entries.values()), fresh=True)
+        await self._send_points(server, list(self._entries.values()), set(self._entries))
         for path in {entry.real_path for entry in self._entries.values()}:
             await self._send_file(server, path)
 
-    async def _send(self, paths: set[str], fresh: bool = True) -> None:
+    async def _send(self, paths: set[str], fresh: Set[str] = frozenset()) -> None:
+        """What lies in these files; only the `fresh` begin to count anew."""
         for server in self._session.hub.servers:
             entries = [entry for entry in self._entries.values() if entry.real_path in paths]
             await self._send_points(server, entries, fresh)
             for path in paths:
                 await self._send_file(server, path)
 
-    async def _send_points(self, server: DebugServer, entries: list[Entry], fresh: bool) -> None:
+    async def _send_points(
+        self, server: DebugServer, entries: list[Entry], fresh: Set[str]
+    ) -> None:
         rows = [
             {
                 "id": entry.id,
                 "condition": entry.condition,
                 "hit": entry.hit,
+                "log": entry.log_message,
                 "enabled": entry.enabled,
-                "fresh": fresh,
+                "fresh": entry.id in fresh,
             }
             for entry in entries
             if entry.verified
@@ -381,9 +395,10 @@ def _sent(entry: Entry, has_probe: bool) -> dict[str, Any]:
         return {"line": entry.line, "condition": f"'relay:{entry.id}'"}
     # Plain DAP takes condition *or* count where both mean "and": the condition alone stops too
     # often rather than never.
+    sent: dict[str, Any] = {"line": entry.line, "logMessage": entry.log_message}
     if entry.condition is not None:
-        return {"line": entry.line, "condition": entry.condition}
-    return {"line": entry.line, "hitCondition": entry.hit_condition}
+        return {**sent, "condition": entry.condition}
+    return {**sent, "hitCondition": entry.hit_condition}
 
 
 def _specs(params: SetBreakpoints) -> list[BreakpointSpec]:
@@ -440,11 +455,24 @@ def _bad_condition(condition: str, problem: SyntaxProblem) -> RelayError:
     )
 
 
+def _check_template(text: str) -> None:
+    try:
+        probe.Template(text)  # type: ignore[no-untyped-call]  # Python 3.8, for the program
+    except SyntaxError as error:
+        raise RelayError(
+            Code.BREAKPOINT_INVALID_CONDITION,
+            f"The log message {text!r} does not compile: {error.msg}",
+            "Write it as the inside of an f-string: {name}, {value!r:>10}, {{ and }} for braces.",
+            log_message=text,
+            error_message=error.msg,
+        ) from None
+
+
 def _not_yet(field: str) -> RelayError:
     return RelayError(
         Code.NOT_IMPLEMENTED,
         f"Breakpoints with {field} are not there yet in this version",
-        "Set a line breakpoint with source.path, line, condition and hit_condition.",
+        "Set a line breakpoint: source.path, line, condition, hit_condition, log_message.",
         field=field,
     )
 

@@ -18,13 +18,15 @@ from debug_relay.protocol import breakpoints as b
 from debug_relay.protocol import execution as e
 from debug_relay.protocol import inspection as i
 from debug_relay.protocol import program as p
+from debug_relay.protocol import sessions as s
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Count, Deleted, SessionParams
 from debug_relay.protocol.frames import RequestHead
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import Event, State
-from debug_relay.worker import launch, run, viewing
+from debug_relay.worker import changes, joined, launch, run, viewing
 from debug_relay.worker.session import Session
+from debug_relay.worker.target import Target
 
 
 class Call(Struct):
@@ -47,18 +49,7 @@ async def launch_program(call: Call, params: p.Launch) -> Struct:
         if params.stop_on_exception is not None:
             session.exception_filters = run.filters_of(params.stop_on_exception)
         target = launch.LaunchedProgram(session, planned)
-        session.target = target
-        session.advance(Event.STARTING)
-        try:
-            await target.start()
-        except RelayError:
-            session.target = session.program = None
-            session.advance(Event.REFUSED)
-            raise
-        # A stop on the first line may have come before us.
-        if session.state is State.LAUNCHING:
-            session.advance(Event.READY)
-        session.record.save()
+        await _start(session, target)
         for text in params.stdin_inputs:
             await target.write_input(text.encode(), eof=False)
     completed = await session.until_stopped(0, params.wait, call.abandoned)
@@ -69,6 +60,54 @@ async def launch_program(call: Call, params: p.Launch) -> Struct:
         pid=session.program.pid,
         program=session.program,
     )
+
+
+async def attach(call: Call, params: p.Attach) -> Struct:
+    session = call.session
+    async with session.driving:
+        session.require("attach", OPERATIONS["attach"].states)
+        joined.check(params)
+        if params.stop_on_exception is not None:
+            session.exception_filters = run.filters_of(params.stop_on_exception)
+        await _start(session, joined.JoinedProgram(session, params))
+    completed = await session.until_stopped(session.stop_id, params.wait, call.abandoned)
+    result = run.result(session, completed)
+    program = session.program
+    return p.Attached(
+        **{name: getattr(result, name) for name in result.__struct_fields__},
+        attached=session.target is not None,
+        pid=program.pid if program else None,
+        host=program.host if program else params.host,
+        port=program.port if program else params.port,
+    )
+
+
+async def _start(session: Session, target: Target) -> None:
+    """Until the program runs under the debugger; refused, the session is as before."""
+    session.target = target
+    session.advance(Event.STARTING)
+    try:
+        await target.start()
+    except BaseException:
+        session.target = session.program = None
+        session.advance(Event.REFUSED)
+        raise
+    # A stop on the first line may have come before us.
+    if session.state is State.LAUNCHING:
+        session.advance(Event.READY)
+    session.record.save()
+
+
+async def detach(call: Call, params: p.Detach) -> Struct:
+    session = call.session
+    async with session.driving:
+        session.require("detach", OPERATIONS["detach"].states)
+        assert session.target is not None
+        pid = session.target.pid
+        await session.target.detach()
+        await session.target.release()
+        session.let_go()
+    return p.Detached(session_id=session.id, status=session.state, detached=True, pid=pid)
 
 
 async def terminate(call: Call, params: p.Terminate) -> Struct:
@@ -251,8 +290,16 @@ async def evaluate(call: Call, params: i.Evaluate) -> Struct:
     return await viewing.evaluate(session, params)
 
 
+async def patch_session(call: Call, params: s.PatchSession) -> Struct:
+    changes.apply(call.session, params)
+    return call.session.public()
+
+
 HANDLERS: Final[Mapping[str, Handler]] = {
+    "patch-session": patch_session,
     "launch": launch_program,
+    "attach": attach,
+    "detach": detach,
     "terminate": terminate,
     "input": write_input,
     "continue": resume,

@@ -59,10 +59,11 @@ async def plan(session: Session, params: Launch) -> Plan:
     kind = _kind(params)
     _refuse_later_fields(params)
     config = session.params.config
-    cwd = _directory(session, params)
     target = getattr(params, kind)
+    given_cwd = _directory(session, params) if params.cwd else None
     if kind == "script":
-        target = _script(target, params.cwd and cwd, config.project_root)
+        target = _script(target, given_cwd, config.project_root)
+    cwd = given_cwd or _directory(session, params)
     interpreter = await session.interpreters.find(
         params.python_path or (None if params.venv else config.python_path),
         params.venv,
@@ -459,6 +460,13 @@ class LaunchedProgram:
         if self._process is not None:
             # Without its debugger the program runs on and can act on SIGTERM.
             await self._process.end(grace, self._session.hub.close)
+
+    async def detach(self) -> None:
+        raise RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            "The program was launched by this session and ends with it",
+            "Resume it with continue, or end it with terminate; only attached programs run on.",
+        )
 
     async def release(self) -> None:
         self._adapter.close()

@@ -9,7 +9,7 @@ once each), evaluates so that nothing can wedge a session, tells of child proces
 forked children. It hangs on instance attributes of pydevd's `PyDB`; removing it is `del`.
 
 In:  a frameless DAP evaluate of `_relay('{"do": …}')`, which answers with one JSON string.
-Out: DAP events `relayAnswer`, `relayError`, `relaySubprocess`.
+Out: DAP events `relayAnswer`, `relayError`, `relayLog`, `relaySubprocess`.
 """
 
 import _thread
@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 
 _encode = json.JSONEncoder(ensure_ascii=True, default=lambda o: "?").encode
@@ -27,6 +28,8 @@ _ident = _thread.get_ident
 _getpid = os.getpid
 _main_ident = threading.main_thread().ident
 RESULT_LIMIT = 65536
+LOG_RATE = 100.0  # lines a second that one log point writes at most, after a burst
+LOG_BURST = 200.0
 HOOKS = (
     "handle_breakpoint_condition",
     "get_exception_breakpoint",
@@ -59,6 +62,91 @@ class Expression(object):
         return eval(self.code, frame.f_globals, frame.f_locals)
 
 
+class Template(object):
+    """A log message: f-string rules, whatever quotes and back-slashes the expressions hold."""
+
+    def __init__(self, text):
+        self.parts = []
+        literal, at = "", 0
+        while at < len(text):
+            char = text[at]
+            if char in "{}" and text[at + 1 : at + 2] == char:
+                literal += char
+                at += 2
+            elif char == "}":
+                raise SyntaxError("single '}' at column %d" % (at + 1))
+            elif char == "{":
+                self.parts.append(literal)
+                literal = ""
+                field, at = _field(text, at + 1)
+                self.parts.append(field)
+            else:
+                literal += char
+                at += 1
+        self.parts.append(literal)
+
+    def __call__(self, frame):
+        return "".join(part if isinstance(part, str) else part.render(frame) for part in self.parts)
+
+
+class Field(object):
+    """One `{expression!r:spec}`."""
+
+    def __init__(self, expression, label, conversion, spec):
+        self.expression = Expression(expression)
+        self.label = label
+        self.conversion = conversion
+        self.spec = Template(spec) if spec else None
+
+    def render(self, frame):
+        value = self.expression(frame)
+        if self.conversion:
+            value = {"r": repr, "s": str, "a": ascii}[self.conversion](value)
+        return self.label + format(value, self.spec(frame) if self.spec else "")
+
+
+def _field(text, start):
+    """The field that begins behind its brace at `start`, and where the text goes on.
+
+    An expression may hold `:`, `!`, `=` and `}` itself: the first end that compiles is the end.
+    """
+    problem = None
+    for at in range(start, len(text)):
+        if text[at] not in "}!:=":
+            continue
+        if text[at : at + 2] in ("!=", "==") or text[at - 1 : at + 1] in ("==", "!=", "<=", ">="):
+            continue
+        try:
+            return _field_ending(text, start, at)
+        except SyntaxError as error:
+            problem = problem or error
+    raise problem or SyntaxError("'{' at column %d is never closed" % start)
+
+
+def _field_ending(text, start, end):
+    expression, label, conversion, spec, at = text[start:end], "", "", "", end
+    if text[at] == "=":
+        at += 1
+        label, conversion = text[start:at], "r"
+    if text[at : at + 1] == "!":
+        conversion = text[at + 1 : at + 2]
+        if conversion not in ("r", "s", "a"):
+            raise SyntaxError("a conversion is !r, !s or !a")
+        at += 2
+    if text[at : at + 1] == ":":
+        close, depth = at + 1, 0
+        while close < len(text) and (depth or text[close] != "}"):
+            depth += (text[close] == "{") - (text[close] == "}")
+            close += 1
+        spec = text[at + 1 : close]
+        if label and conversion == "r" and "!" not in text[end:at]:
+            conversion = ""
+        at = close
+    if text[at : at + 1] != "}":
+        raise SyntaxError("expected '}' at column %d" % (at + 1))
+    return Field(expression, label, conversion, spec), at + 1
+
+
 COMPARE = {
     "==": lambda n, k: n == k,
     "!=": lambda n, k: n != k,
@@ -87,7 +175,12 @@ class Point(object):
         self.condition = Expression(condition) if condition else None
         hit = spec.get("hit")
         self.turn = (COMPARE[hit[0]], hit[1]) if hit else None
+        log = spec.get("log")
+        self.log = Template(log) if log else None
         self.told = False
+        self.tokens = LOG_BURST
+        self.last = time.monotonic()
+        self.skipped = 0
 
     def check(self, frame):
         if not self.enabled:
@@ -100,6 +193,9 @@ class Point(object):
                 self.hits = n
             if self.turn is not None and not self.turn[0](n, self.turn[1]):
                 return False
+            if self.log is not None:
+                self.write(frame)
+                return False
         except KeyboardInterrupt:
             # A signal that arrived while our code ran is the program's: give it back.
             _thread.interrupt_main()
@@ -109,6 +205,21 @@ class Point(object):
             return False
         # A forked child that nobody debugs must not wait for a debugger.
         return _getpid() == self.probe.pid
+
+    def write(self, frame):
+        """A log line, unless there were too many of late: those are counted in the next."""
+        now = time.monotonic()
+        self.tokens = min(LOG_BURST, self.tokens + (now - self.last) * LOG_RATE)
+        self.last = now
+        if self.tokens < 1 or _getpid() != self.probe.pid:
+            self.skipped += 1
+            return
+        self.tokens -= 1
+        text = self.log(frame)[:RESULT_LIMIT]
+        skipped, self.skipped = self.skipped, 0
+        row = {"id": self.id, "text": text, "skipped": skipped}
+        row["path"], row["line"] = frame.f_code.co_filename, frame.f_lineno
+        self.probe.emit("relayLog", row)
 
     def tell(self, frame, error):
         """The first error in words, later ones not: a hot loop would flood."""

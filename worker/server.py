@@ -26,7 +26,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.frames import Frame, Hello, Kind, NewsHead, ReplyHead, RequestHead
 from debug_relay.protocol.operations import END_SESSION, OPERATIONS
 from debug_relay.protocol.sessions import EndReason, EndSession, SessionDeleted, WorkerParams
-from debug_relay.protocol.state import COUNTED, State
+from debug_relay.protocol.state import COUNTED, LIVE, State
 from debug_relay.protocol.version import VERSION, WIRE, WIRE_ACCEPTED
 from debug_relay.worker import run, sweep
 from debug_relay.worker.handlers import HANDLERS, Call, check_table
@@ -99,6 +99,8 @@ class Worker:
         """Idle, orphaned: counted by the monotonic clock, so no clock change ends a session."""
         while True:
             await asyncio.sleep(_TICK)
+            if any(link.busy for link in self.links):
+                self.session.idle.touch()
             reason = self._overdue()
             if reason is not None:
                 log.info("worker.ending", extra={"fields": {"reason": reason}})
@@ -128,7 +130,13 @@ class Worker:
         session = self.session
         if session.state in COUNTED:
             session.end_reason = reason
-        await run.end_program(session, _GRACE)
+        # Nobody's server dies because an agent tidied up: what was attached to is let go.
+        if session.target is not None and session.target.attached and not terminate:
+            if session.state in LIVE:
+                session.end_reason = "timeout" if reason == "timeout" else "detached"
+                await session.target.detach()
+        else:
+            await run.end_program(session, _GRACE)
         if session.state in COUNTED:
             session.program_ended(None, None, reason)
         if session.target is not None:
@@ -194,6 +202,11 @@ class Link(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being served."""
+        return bool(self._running)
 
     def data_received(self, data: bytes) -> None:
         try:

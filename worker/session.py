@@ -205,9 +205,11 @@ class Session:
 
     # -- output
 
-    def take_output(self, category: Category, data: bytes) -> None:
+    def take_output(
+        self, category: Category, data: bytes, origin: dict[str, Any] | None = None
+    ) -> None:
         self.tail = (self.tail + data)[-_TAIL_BYTES:]
-        self.output.write(category, data)
+        self.output.write(category, data, origin)
         self.output_events.add(category, data)
 
     def say(self, text: str) -> None:
@@ -381,6 +383,14 @@ class Session:
         child = msgspec.json.decode(body)
         self.journal("subprocess", {"pid": child["pid"], "command": child["command"]})
 
+    async def _log_point(self, server: DebugServer, body: bytes) -> None:
+        row = msgspec.json.decode(body)
+        text = row["text"]
+        if row["skipped"]:
+            text = f"({row['skipped']} lines of this log point were skipped)\n{text}"
+        origin = {"source": row["path"], "line": row["line"]}
+        self.take_output("console", (text + "\n").encode("utf-8", "backslashreplace"), origin)
+
     async def _breakpoint_error(self, server: DebugServer, body: bytes) -> None:
         event = msgspec.json.decode(body)
         self.breakpoints.failed(event["id"], event["error"])
@@ -409,6 +419,13 @@ class Session:
         # The event first: whoever sees the state finds it already.
         self.journal("terminated", body)
         self.advance(Event.EXITED)
+        self.record.save()
+
+    def let_go(self) -> None:
+        """The attached program runs on without us; the session is as it was before."""
+        self.target = self.program = self.stop = None
+        self.hub.forget_stop()
+        self.advance(Event.DETACHED)
         self.record.save()
 
     def server_lost(self, server: DebugServer, why: str) -> None:
@@ -457,6 +474,7 @@ _EVENTS: Final[Mapping[str, _Handler]] = {
     "output": Session._debugger_output,
     "relaySubprocess": Session._subprocess,
     "relayError": Session._breakpoint_error,
+    "relayLog": Session._log_point,
 }
 
 

@@ -34,5 +34,8 @@ class Target(Protocol):
     async def end(self, grace: float) -> None:
         """End the program: politely, then not."""
 
+    async def detach(self) -> None:
+        """Let the program run on without us; raises RelayError for one that is ours."""
+
     async def release(self) -> None:
         """Give back what is ours; a launched program must have ended before."""

@@ -54,7 +54,7 @@ class Client:
         path: str,
         body: Any = None,
         headers: dict[str, str] | None = None,
-        timeout: float = 60.0,
+        within: float = 60.0,
         **query: Any,
     ) -> Answer:
         target = self.prefix + path + ("?" + urlencode(query) if query else "")
@@ -63,7 +63,7 @@ class Client:
         if body is not None:
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             sent.setdefault("Content-Type", "application/json")
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=within)
         try:
             connection.request(verb, target, data, sent)
             response = connection.getresponse()
@@ -76,6 +76,9 @@ class Client:
 
     def post(self, path: str, body: Any = None, **more: Any) -> Answer:
         return self.call("POST", path, body, **more)
+
+    def patch(self, path: str, body: Any = None, **more: Any) -> Answer:
+        return self.call("PATCH", path, body, **more)
 
     def delete(self, path: str, **query: Any) -> Answer:
         return self.call("DELETE", path, **query)
@@ -104,6 +107,9 @@ class Session:
     def post(self, path: str, body: Any = None, **more: Any) -> Answer:
         return self.client.post(f"/sessions/{self.id}{path}", body, **more)
 
+    def patch(self, path: str = "", body: Any = None, **more: Any) -> Answer:
+        return self.client.patch(f"/sessions/{self.id}{path}", body, **more)
+
     def delete(self, path: str = "", **query: Any) -> Answer:
         return self.client.delete(f"/sessions/{self.id}{path}", **query)
 
@@ -112,9 +118,14 @@ class Session:
         body = {"source": {"path": str(path)}, "line": line, **fields}
         return self.post("/breakpoints", {"breakpoints": [body]}).ok()["breakpoints"][0]
 
-    def launch(self, script: Any, wait: float = 20, **fields: Any) -> Any:
+    def launch(self, script: Any = None, wait: float = 20, **fields: Any) -> Any:
         """Launch and wait for the first stop or the end."""
-        return self.post("/launch", {"script": str(script), "wait": wait, **fields}).ok()
+        return self.try_launch(script, wait, **fields).ok()
+
+    def try_launch(self, script: Any = None, wait: float = 20, **fields: Any) -> Answer:
+        """`launch` where a refusal is of interest, or `module` or `code` instead of a script."""
+        what = {} if script is None else {"script": str(script)}
+        return self.post("/launch", {**what, "wait": wait, **fields})
 
     def resume(self, wait: float = 20, **fields: Any) -> Any:
         return self.post("/continue", {"wait": wait, **fields}).ok()

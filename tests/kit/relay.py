@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import signal
@@ -104,13 +105,25 @@ class Relay:
         self.signal(signal.SIGTERM)
         return self.wait()
 
+    @property
+    def run_dir(self) -> Path:
+        """Where sockets and rings are: elsewhere than the data when that has a long path."""
+        recorded = self.data_dir / "run_dir"
+        return Path(recorded.read_text().strip()) if recorded.exists() else self.data_dir / "run"
+
+    def worker(self, session_id: str) -> psutil.Process:
+        """The worker of one session."""
+        identity = json.loads((self.run_dir / session_id / "identity.json").read_text())
+        return psutil.Process(identity["pid"])
+
     def workers(self) -> list[psutil.Process]:
-        """The worker processes whose sockets lie in our data directory."""
+        """The worker processes whose sockets lie in our run directory."""
         found = []
+        run_dir = str(self.run_dir)
         for process in psutil.process_iter():
             try:
                 if "debug_relay.worker" in process.cmdline() and any(
-                    str(self.data_dir) in str(file.path) for file in process.open_files()
+                    str(file.path).startswith(run_dir) for file in process.open_files()
                 ):
                     found.append(process)
             except psutil.Error:

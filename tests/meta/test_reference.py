@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.protocol.schema import reference
+from debug_relay.protocol.reference import reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
-REGENERATE = "python -m debug_relay.protocol.schema > docs/reference.md"
+REGENERATE = "python -m debug_relay.protocol.reference > docs/reference.md"
 
 
 def test_the_page_is_current():

@@ -13,7 +13,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from debug_relay.protocol import schema, server
 from debug_relay.protocol.errors import ERRORS, Code
-from debug_relay.protocol.examples import EXAMPLES, GROUPS, MEDIA, PATH_VALUES, WORDS
+from debug_relay.protocol.examples import EXAMPLES, GROUPS, MEDIA, PATH_VALUES
 from debug_relay.protocol.fields import Result
 from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
 from debug_relay.protocol.validate import convert
@@ -92,7 +92,7 @@ def test_operation_ids_are_names_and_aliases_add_to_them():
 def test_says_what_the_row_says(row, path):
     node = node_of(row, path)
     assert node["tags"] == [row.group]
-    assert node["summary"] == row.params.__doc__.strip().splitlines()[0]
+    assert node["summary"] == (row.words or row.params.__doc__).strip().splitlines()[0]
     assert node["x-implemented"] is row.implemented
     assert node["x-scope"] == row.scope
     assert set(node.get("x-states", ())) == (set(row.states) if row.on_session else set())
@@ -153,7 +153,9 @@ def test_every_error_stands_under_its_status(row, path):
         if int(status) < 400:
             continue
         content = resolved(response)["content"]["application/json"]
-        only = content["schema"]["properties"]["error"]["properties"]["code"]["enum"]
+        # Where data may come under the same status, the refusal is the other of the two.
+        refusal = content["schema"].get("oneOf", [content["schema"]])[-1]
+        only = refusal["properties"]["error"]["properties"]["code"]["enum"]
         assert sorted(only) == sorted(content["examples"])
         assert {ERRORS[Code(code)].status for code in only} == {int(status)}
         documented |= set(only)
@@ -239,9 +241,8 @@ def test_examples_fit_the_schemas_beside_them(row, path):
             assert misfits(media["example"], media["schema"]) == []
 
 
-def test_words_and_examples_belong_to_rows():
+def test_examples_belong_to_rows():
     assert set(EXAMPLES) == {row.name for row in EXAMPLED}
-    assert set(WORDS) <= set(OPERATIONS)
     assert set(GROUPS) == {row.group for row in OPERATIONS.values()}
     assert set(MEDIA) == {
         row.name for row in OPERATIONS.values() if row.kind in ("document", "sse")
@@ -251,7 +252,35 @@ def test_words_and_examples_belong_to_rows():
 def test_rows_that_share_a_params_have_words_of_their_own():
     shared = Counter(row.params for row in OPERATIONS.values())
     wordless = [row.name for row in OPERATIONS.values() if shared[row.params] > 1]
-    assert [name for name in wordless if name not in WORDS] == []
+    assert [name for name in wordless if not OPERATIONS[name].words] == []
+
+
+def test_every_parameter_has_words():
+    for row in OPERATIONS.values():
+        _, found = msgspec.json.schema_components([row.params], ref_template="{name}")
+        for name, struct in found.items():
+            bare = [field for field, of in struct.get("properties", {}).items() if not worded(of)]
+            assert bare == [], f"{name} of {row.name}"
+
+
+def worded(field: dict) -> bool:
+    return any(kind.get("description") for kind in (field, *field.get("anyOf", ())))
+
+
+def test_what_is_at_the_root_only_says_so():
+    assert node_of(OPERATIONS["index"], "/")["servers"] == [{"url": "http://127.0.0.1:5679"}]
+    others = [node_of(row, path) for row, path in ROUTES if not row.at_root_only]
+    assert not any("servers" in node for node in others)
+
+
+def test_the_health_that_is_not_well_is_documented():
+    reply = resolved(node_of(OPERATIONS["health"], "/health")["responses"]["503"])
+    fragment = reply["content"]["application/json"]["schema"]
+    data = {**EXAMPLES["health"].data, "status": "unhealthy"}
+    meta = {"request_id": "r", "timestamp": "2026-01-13T10:30:00.123Z"}
+    envelope = {"success": True, "data": data, "error": None, "meta": meta}
+    assert misfits(envelope, fragment) == []
+    assert misfits({**envelope, "data": None}, fragment)
 
 
 def test_structs_of_one_name_do_not_collide(monkeypatch):

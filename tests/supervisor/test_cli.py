@@ -14,7 +14,7 @@ import pytest
 
 from debug_relay.protocol.version import VERSION
 from debug_relay.supervisor.cli import main
-from debug_relay.supervisor.config import KEYS
+from debug_relay.supervisor.settings import KEYS
 
 
 @pytest.fixture(autouse=True)

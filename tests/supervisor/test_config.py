@@ -12,15 +12,13 @@ import pytest
 
 from debug_relay.supervisor.config import (
     BUILT_IN,
-    KEYS,
-    RUNTIME_CHANGEABLE,
     ConfigError,
     Loaded,
-    Settings,
     as_toml,
     describe,
     load,
 )
+from debug_relay.supervisor.settings import KEYS, RUNTIME_CHANGEABLE, Settings
 
 ROOT = Path(__file__).parents[2]
 

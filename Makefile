@@ -1,0 +1,12 @@
+.DEFAULT_GOAL := help
+.PHONY: help check docs
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+
+check: ## all that must hold before a change goes in
+	bash .ci/run
+
+docs: ## regenerate docs/reference.md and the diagram in docs/architecture.md
+	.venv/bin/python -m debug_relay.protocol.reference > docs/reference.md
+	.venv/bin/python -m tests.meta.diagram

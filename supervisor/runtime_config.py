@@ -1,0 +1,100 @@
+"""`GET` and `PATCH /config`: the settings as they are, and those that may change while it runs.
+
+What is changed is kept in `config.json`, a layer between the configuration file and the
+environment, so it holds after a restart as well.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.secrets import hide_passwords
+from debug_relay.protocol.server import Configuration, PatchConfig
+from debug_relay.supervisor.config import Loaded, accepted
+from debug_relay.supervisor.settings import KEYS, RUNTIME_CHANGEABLE, Settings
+from debug_relay.supervisor.store import Places, atomic_write_json, read_json
+
+_ORIGIN = "config.json (PATCH /config)"
+_STRONGER = ("environment", "flag", "command line", "--")
+
+
+class RuntimeConfig:
+    def __init__(self, loaded: Loaded, places: Places, apply: Callable[[Settings], None]) -> None:
+        self._settings = loaded.settings
+        self._origins = dict(loaded.origins)
+        self._places = places
+        self._apply = apply
+
+    def shown(self) -> Configuration:
+        tree: dict[str, dict[str, Any]] = {}
+        for name in KEYS:
+            section, _, key = name.partition(".")
+            value = getattr(getattr(self._settings, section), key)
+            tree.setdefault(section, {})[key] = (
+                hide_passwords(value) if isinstance(value, str) else value
+            )
+        return Configuration(
+            config=tree, origins=dict(self._origins), changeable=sorted(RUNTIME_CHANGEABLE)
+        )
+
+    def patch(self, params: PatchConfig) -> Configuration:
+        """All of it or nothing."""
+        wanted = {
+            f"{section}.{key}": value
+            for section in params.__struct_fields__
+            for key, value in getattr(params, section).items()
+        }
+        problems = [problem for name in wanted if (problem := self._problem(name, wanted[name]))]
+        if problems:
+            what = "; ".join(f"{one['field']}: {one['message']}" for one in problems[:3])
+            raise RelayError(
+                Code.INVALID_REQUEST,
+                f"Nothing was changed: {what}",
+                "GET /api/v1/config lists in changeable what may be changed.",
+                errors=problems,
+            )
+        self._settings = _with(self._settings, wanted)
+        self._origins.update(dict.fromkeys(wanted, _ORIGIN))
+        self._keep(wanted)
+        self._apply(self._settings)
+        return self.shown()
+
+    def _problem(self, name: str, value: Any) -> dict[str, Any] | None:
+        message = self._refusal(name, value)
+        return {"field": name, "message": message, "value": value} if message else None
+
+    def _refusal(self, name: str, value: Any) -> str | None:
+        if name not in KEYS:
+            near = difflib.get_close_matches(name, RUNTIME_CHANGEABLE, 1)
+            return f"no such setting; did you mean {near[0]}?" if near else "no such setting"
+        if name not in RUNTIME_CHANGEABLE:
+            return "cannot change while the relay runs; set it at its start"
+        origin = self._origins.get(name, "")
+        if origin.startswith(_STRONGER):
+            return f"is set by {origin}, which is stronger; change it there"
+        try:
+            msgspec.convert(value, KEYS[name].kind, strict=True)
+        except msgspec.ValidationError as error:
+            return f"{error}; accepted is {accepted(KEYS[name].info)}"
+        return None
+
+    def _keep(self, wanted: Mapping[str, Any]) -> None:
+        kept = read_json(self._places.config_json)
+        tree: dict[str, Any] = kept if isinstance(kept, dict) else {}
+        for name, value in wanted.items():
+            section, _, key = name.partition(".")
+            tree.setdefault(section, {})[key] = value
+        atomic_write_json(self._places.config_json, tree)
+
+
+def _with(settings: Settings, wanted: Mapping[str, Any]) -> Settings:
+    tree = msgspec.to_builtins(settings)
+    for name, value in wanted.items():
+        section, _, key = name.partition(".")
+        tree[section][key] = value
+    return msgspec.convert(tree, Settings)

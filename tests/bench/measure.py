@@ -1,0 +1,219 @@
+"""The measuring: every operation on both sides, turn by turn, in one run.
+
+Interleaved, because a shared machine is now fast and now slow: the ratios hold, times alone do not.
+What counts as done is in debugpy's favour: for it a step ends with the `stopped` event, for the
+relay with a reply that also says where the program stands.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.bench.figures import Row, rows
+from tests.bench.raw_dap import Adapter
+from tests.bench.relay_calls import Caller, Debugged
+from tests.kit.relay import Relay
+from tests.kit.source import Source
+
+_BURST: Final = 5  # calls of one side in a row, so that none is always the first after a pause
+_LOCALS: Final = 50
+_TICK_SECONDS: Final = 0.03
+
+_LOOP: Final = """
+def loop():
+{locals}
+    while True:
+        v0 += 1  # @hit
+        v1 += 1
+        v2 += 1
+        v3 += 1
+        v4 += 1
+
+def never():
+    return 1  # @elsewhere
+
+loop()
+"""
+# CLOCK_MONOTONIC is one for all processes: the program's and ours can be subtracted.
+_TICKER: Final = """
+import time
+for _ in range({ticks}):
+    time.sleep({pause})
+    print(repr(time.monotonic()), flush=True)
+"""
+
+
+class Bench:
+    def __init__(self, relay: Relay, folder: Path, rounds: int) -> None:
+        self._relay = relay
+        self._rounds = rounds
+        self._rows = rows()
+        lines = "\n".join(f"    v{i} = {i}" for i in range(_LOCALS))
+        self._loop = Source(folder / "loop.py", _LOOP.format(locals=lines))
+        ticker = _TICKER.format(ticks=2 * rounds + 2, pause=_TICK_SECONDS)
+        self._ticker = Source(folder / "ticker.py", ticker)
+        self._kept = Caller(relay.url, keep_alive=True)
+        self._fresh = Caller(relay.url, keep_alive=False)
+
+    def run(self) -> dict[str, Row]:
+        try:
+            for _ in range(self._rounds):
+                self._starts()
+            self._at_a_stop()
+            self._relay_ticks()
+            self._debugpy_ticks()
+        finally:
+            self._kept.close()
+        return self._rows
+
+    @contextmanager
+    def _timed(self, row: str, side: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self._rows[row].add(side, time.perf_counter() - began)
+
+    # -- starting
+
+    def _starts(self) -> None:
+        with self._timed("create", "relay"):
+            session = Debugged(self._kept)
+        try:
+            session.set_breakpoint(self._loop.path, self._loop["hit"])
+            with self._timed("first_stop", "relay"):
+                session.launch(self._loop.path)
+        finally:
+            session.end()
+        with self._timed("create", "debugpy"):
+            adapter = Adapter()
+        try:
+            with self._timed("first_stop", "debugpy"):
+                adapter.launch(self._loop.path, self._loop["hit"])
+                adapter.stopped()
+        finally:
+            adapter.close()
+
+    # -- in a stopped program
+
+    def _at_a_stop(self) -> None:
+        session = Debugged(self._kept)
+        adapter = Adapter()
+        try:
+            session.set_breakpoint(self._loop.path, self._loop["hit"])
+            session.launch(self._loop.path)
+            adapter.launch(self._loop.path, self._loop["hit"])
+            thread = adapter.stopped()
+            sides = {
+                "relay": self._relay_calls(session),
+                "relay, new connection": self._relay_calls(session.by(self._fresh)),
+                "debugpy": self._debugpy_calls(adapter, thread),
+            }
+            for row in sides["relay"]:
+                for _ in range(self._rounds):
+                    for side, calls in sides.items():
+                        for _ in range(_BURST):
+                            with self._timed(row, side):
+                                calls[row]()
+        finally:
+            adapter.close()
+            session.end()
+
+    def _relay_calls(self, session: Debugged) -> dict[str, Callable[[], object]]:
+        def look() -> None:
+            session.get("/stacktrace")
+            scopes = session.get("/frames/0/scopes")["scopes"]
+            session.get(f"/variables/{scopes[0]['variables_reference']}")
+
+        def breakpoint() -> None:
+            session.set_breakpoint(self._loop.path, self._loop["elsewhere"])
+
+        return {
+            "step": lambda: session.post("/step-over"),
+            "evaluate": lambda: session.post("/evaluate", {"expression": "v0 + v1"}),
+            "look": look,
+            "locals": lambda: session.get("/frames/0/variables"),
+            "continue": lambda: session.post("/continue", {"wait": 30}),
+            "breakpoint": breakpoint,
+            "status": lambda: session.get("/status"),
+        }
+
+    def _debugpy_calls(self, adapter: Adapter, thread: int) -> dict[str, Callable[[], object]]:
+        def frame() -> int:
+            return int(adapter.request("stackTrace", threadId=thread)["stackFrames"][0]["id"])
+
+        def scope() -> int:
+            return int(adapter.request("scopes", frameId=frame())["scopes"][0]["variablesReference"])
+
+        def move(command: str) -> None:
+            adapter.post(command, threadId=thread)
+            adapter.stopped()
+
+        # At the stop that these are measured at; moving on makes new ones.
+        known: dict[str, int] = {}
+
+        def at_top(name: str, find: Callable[[], int]) -> int:
+            if name not in known:
+                known[name] = find()
+            return known[name]
+
+        def moved(command: str) -> Callable[[], None]:
+            def go() -> None:
+                known.clear()
+                move(command)
+
+            return go
+
+        lines = (self._loop["hit"], self._loop["elsewhere"])
+        return {
+            "step": moved("next"),
+            "evaluate": lambda: adapter.request(
+                "evaluate", expression="v0 + v1", frameId=at_top("frame", frame), context="repl"
+            ),
+            "look": lambda: adapter.request("variables", variablesReference=scope()),
+            "locals": lambda: adapter.request(
+                "variables", variablesReference=at_top("scope", scope)
+            ),
+            "continue": moved("continue"),
+            "breakpoint": lambda: adapter.set_breakpoint(self._loop.path, *lines),
+            "status": lambda: adapter.request("threads"),
+        }
+
+    # -- waiting for news
+
+    def _relay_ticks(self) -> None:
+        session = Debugged(self._kept)
+        try:
+            session.launch(self._ticker.path, wait=0)
+            cursor, printed = "", 0.0
+            while True:
+                page = session.get(f"/events?types=output,terminated&timeout=20{cursor}")
+                now = time.monotonic()
+                cursor = f"&cursor={page['next_cursor']}"
+                for event in page["events"]:
+                    if event["type"] == "terminated":
+                        self._rows["end"].add("relay", now - printed)
+                        return
+                    printed = float(event["body"]["output"])
+                    self._rows["wake"].add("relay", now - printed)
+        finally:
+            session.end()
+
+    def _debugpy_ticks(self) -> None:
+        adapter = Adapter()
+        try:
+            adapter.launch(self._ticker.path, None)
+            printed = 0.0
+            while True:
+                name, body = adapter.next_of("output", "terminated")
+                now = time.monotonic()
+                if name == "terminated":
+                    self._rows["end"].add("debugpy", now - printed)
+                    return
+                if body.get("category") == "stdout" and body["output"].strip():
+                    printed = float(body["output"])
+                    self._rows["wake"].add("debugpy", now - printed)
+        finally:
+            adapter.close()

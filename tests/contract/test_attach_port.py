@@ -1,0 +1,159 @@
+"""Joining a program that listens with `debugpy --listen`."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.relay import eventually
+from tests.kit.source import Source
+
+PROGRAM = """
+    import sys, time
+
+    def tick(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    def main():
+        n = 0
+        while True:
+            n += 1
+            tick(n)
+            time.sleep(0.01)
+
+    main()
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class Listening:
+    def __init__(self, program: Path) -> None:
+        self.port = free_port()
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-X", "frozen_modules=off", "-m", "debugpy"),
+                *("--listen", f"127.0.0.1:{self.port}", str(program)),
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        eventually(self.listens, what="debugpy listens")
+
+    def listens(self) -> bool:
+        # By the kernel's table: a trial connection would be taken for the one client.
+        wanted = f":{self.port:04X}"
+        rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
+        return any(r.split()[1].endswith(wanted) and r.split()[3] == "0A" for r in rows)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def listening(source: Callable[..., Source]) -> Iterator[Callable[[], tuple[Source, Listening]]]:
+    started: list[Listening] = []
+
+    def start() -> tuple[Source, Listening]:
+        program = source(PROGRAM)
+        started.append(Listening(program.path))
+        return program, started[-1]
+
+    yield start
+    for one in started:
+        one.end()
+
+
+def test_join_break_look_and_leave(
+    relay: Client, listening: Callable[[], tuple[Source, Listening]]
+) -> None:
+    program, target = listening()
+    with relay.session() as session:
+        attached = session.post("/attach", {"port": target.port}).ok()
+        assert (attached["attached"], attached["status"]) == (True, "running")
+        assert attached["pid"] == target.process.pid
+        session.break_at(program, program["line"], condition="n % 2 == 0")
+        # the stop may have come before the reply
+        session.events("stopped", timeout=10)
+        assert session.status()["status"] == "paused"
+        n = int(session.locals()["n"])
+        assert n % 2 == 0
+        assert session.value("n * 10") == str(n * 10)
+        assert session.step("over")["current_location"]["line"] == program["line"] + 1
+        detached = session.post("/detach").ok()
+        assert (detached["detached"], detached["status"]) == (True, "created")
+        assert target.process.poll() is None
+        # and again, by the same session: its breakpoint is still there
+        session.post("/attach", {"port": target.port, "wait": 10}).ok()
+        assert session.status()["status"] == "paused"
+    assert target.process.poll() is None
+
+
+def test_create_with_mode_attach(
+    relay: Client, listening: Callable[[], tuple[Source, Listening]]
+) -> None:
+    _, target = listening()
+    created = relay.post("/sessions", {"mode": "attach", "port": target.port}).ok(201)
+    assert created["status"] == "running"
+    assert created["program"]["attached"] is True
+    relay.delete(f"/sessions/{created['session_id']}").ok()
+    assert target.process.poll() is None
+
+
+def test_the_program_ends(
+    relay: Client, listening: Callable[[], tuple[Source, Listening]]
+) -> None:
+    _, target = listening()
+    with relay.session() as session:
+        session.post("/attach", {"port": target.port}).ok()
+        target.end()
+        ended = session.events("terminated", timeout=10)
+        assert ended[0]["body"]["end_reason"] == "target_lost"
+        status = session.status()
+        assert (status["status"], status["exit_code"]) == ("terminated", None)
+
+
+def test_nobody_listens(relay: Client) -> None:
+    with relay.session() as session:
+        port = free_port()
+        error = session.post("/attach", {"port": port}).refused("ATTACH_REFUSED", 502)
+        assert str(port) in error["message"]
+        assert session.status()["status"] == "created"
+
+
+def test_somebody_who_says_nothing(relay: Client) -> None:
+    with socket.socket() as silent, relay.session() as session:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(1)
+        body = {"port": silent.getsockname()[1], "connect_timeout": 0.3}
+        session.post("/attach", body).refused("ATTACH_TIMEOUT", 504)
+        assert session.status()["status"] == "created"
+
+
+def test_a_second_client_is_refused(
+    relay: Client, listening: Callable[[], tuple[Source, Listening]]
+) -> None:
+    _, target = listening()
+    with relay.session() as first, relay.session() as second:
+        first.post("/attach", {"port": target.port}).ok()
+        answer = second.post("/attach", {"port": target.port, "connect_timeout": 5})
+        assert answer.body["error"]["code"] in ("ATTACH_REFUSED", "ATTACH_TIMEOUT")
+        assert first.status()["status"] == "running"
+
+
+@pytest.mark.parametrize("body", [{}, {"pid": 1, "port": 2}])
+def test_pid_or_port(relay: Client, body: dict[str, int]) -> None:
+    with relay.session() as session:
+        session.post("/attach", body).refused("INVALID_REQUEST", 400)

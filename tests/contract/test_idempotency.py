@@ -1,0 +1,55 @@
+"""`Idempotency-Key`: what is sent twice is done once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.kit.client import Client
+
+KEY = {"Idempotency-Key": "one-and-the-same"}
+
+
+def test_the_same_request_again_gets_the_first_reply(relay: Client) -> None:
+    first = relay.post("/sessions", {"name": "once"}, headers=KEY)
+    again = relay.post("/sessions", {"name": "once"}, headers=KEY)
+    assert again.raw == first.raw
+    assert relay.get("/sessions").ok()["total"] == 1
+
+
+def test_another_body_under_the_key_is_refused(relay: Client) -> None:
+    relay.post("/sessions", {"name": "mine"}, headers={"Idempotency-Key": "k2"}).ok(201)
+    answer = relay.post("/sessions", {"name": "other"}, headers={"Idempotency-Key": "k2"})
+    answer.refused("IDEMPOTENCY_CONFLICT", 409)
+    assert relay.get("/sessions").ok()["total"] == 1
+
+
+def test_keys_are_per_caller_and_path(relay: Client) -> None:
+    key = {"Idempotency-Key": "k3"}
+    for agent in ("a", "b"):
+        relay.post("/sessions", {}, headers={**key, "X-Agent": agent}).ok(201)
+    assert relay.get("/sessions").ok()["total"] == 2
+
+
+def test_refusals_are_kept_too(relay: Client) -> None:
+    with relay.session() as session:
+        key = {"Idempotency-Key": "k4"}
+        asked = {"script": "/nowhere/at/all.py"}
+        first = session.post("/launch", asked, headers=key)
+        first.refused("LAUNCH_SCRIPT_NOT_FOUND", 400)
+        assert session.post("/launch", asked, headers=key).raw == first.raw
+
+
+def test_at_once_is_once(relay: Client) -> None:
+    key = {"Idempotency-Key": "k5"}
+    with ThreadPoolExecutor(8) as pool:
+        bodies = set(
+            pool.map(lambda _: relay.post("/sessions", {"name": "x"}, headers=key).raw, range(8))
+        )
+    assert len(bodies) == 1
+    assert relay.get("/sessions").ok()["total"] == 1
+
+
+def test_a_key_that_is_none(relay: Client) -> None:
+    relay.post("/sessions", {}, headers={"Idempotency-Key": "x" * 300}).refused(
+        "INVALID_PARAMETER", 400
+    )

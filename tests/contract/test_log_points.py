@@ -1,0 +1,53 @@
+"""Log points: f-string text instead of a stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.kit.client import Client
+from tests.kit.source import Source
+
+PROGRAM = """
+    def work():
+        total = 0
+        for i in range(3):
+            total += i  # @line
+        return total
+
+    print(work())
+"""
+
+
+def test_log_points_write_and_never_stop(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        message = "{i}: {total!r:>4} {{}} {[j for j in range(i)]}"
+        set_ = session.break_at(program, program["line"], log_message=message, condition="i > 0")
+        assert set_["log_message"] == message
+        assert session.launch(program)["exit_code"] == 0
+        entries = session.get("/output", category="console").ok()["entries"]
+        assert [entry["output"] for entry in entries] == ["1:    0 {} [0]\n", "2:    1 {} [0, 1]\n"]
+        assert entries[0]["source"] == str(program)
+        assert entries[0]["line"] == program["line"]
+
+
+def test_a_hot_log_point_does_not_flood(relay: Client, source: Callable[..., Source]) -> None:
+    program = source("for i in range(20000):\n    pass  # @line\nprint('done')\n")
+    with relay.session() as session:
+        session.break_at(program, program["line"], log_message="at {i}")
+        assert session.launch(program)["exit_code"] == 0
+        lines = session.printed("console").splitlines()
+        assert 100 <= len(lines) < 2000
+        assert any("lines of this log point were skipped" in line for line in lines)
+
+
+def test_a_log_message_that_does_not_compile(
+    relay: Client, source: Callable[..., Source]
+) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        body = {"file": str(program), "line": program["line"], "log_message": "{1 +}"}
+        error = session.post("/breakpoints", body).refused("BREAKPOINT_INVALID_CONDITION", 400)
+        assert "{1 +}" in error["message"]

@@ -1,0 +1,245 @@
+"""The disk fails or lies: sessions go on, and a start goes on with what is whole."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.kit.client import Session
+from tests.kit.relay import Relay, eventually
+from tests.kit.source import Source
+
+PROGRAM = """
+    import sys
+
+    for i in range(1000):
+        print("x" * 1000, flush=True)
+        y = i  # @here
+"""
+
+
+def at_breakpoint(relay: Relay, program: Source) -> Session:
+    session = relay.client.session()
+    session.break_at(program, program["here"], condition="i % 100 == 0")
+    assert session.launch(program)["status"] == "paused"
+    return session
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own that is easily filled."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k,mode=700", "tmpfs", str(place)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root may mount a small file system")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(place: Path) -> None:
+    with open(place / "ballast", "wb", buffering=0) as file:
+        try:
+            while file.write(b"\0" * 4096):
+                continue
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
+
+def test_sessions_go_on_when_the_disk_is_full(
+    own_relay: Callable[..., Relay], source: Callable[..., Source], small_disk: Path
+) -> None:
+    relay = own_relay(name="disk/data")
+    session = at_breakpoint(relay, source(PROGRAM))
+    fill(small_disk)
+    # Output is lost, and counted as lost; everything else works.
+    assert session.resume()["status"] == "paused"
+    assert session.value("i") == "100"
+    session.delete("/breakpoints").ok()
+    ended = session.resume()
+    assert (ended["status"], ended["exit_code"]) == ("terminated", 0)
+    assert session.get("/output").status == 200
+    assert session.get("/events").status == 200
+    assert relay.client.get("/health").status == 200
+    # A new session needs room for its files: that is said, and leaves nothing.
+    error = relay.client.post("/sessions", {}).refused("WORKER_START_FAILED")
+    assert "No space left" in error["message"]
+    assert [path.name for path in relay.run_dir.iterdir()] == [session.id]
+    session.delete().ok()
+    (small_disk / "ballast").unlink()
+    with relay.client.session() as later:
+        assert later.launch(source("print('room again')\n", "later.py"))["exit_code"] == 0
+        assert later.printed() == "room again\n"
+
+
+def test_a_full_disk_does_not_hold_a_stop_back(
+    own_relay: Callable[..., Relay], source: Callable[..., Source], small_disk: Path
+) -> None:
+    relay = own_relay(name="disk/data")
+    at_breakpoint(relay, source(PROGRAM))
+    fill(small_disk)
+    assert relay.stop() == 0
+    assert not (relay.data_dir / "relay.json").exists()
+    assert relay.workers() == []
+
+
+def test_sessions_go_on_when_files_may_not_grow(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    session = at_breakpoint(relay, source(PROGRAM))
+    worker = relay.worker(session.id)
+    for process in (worker, psutil.Process(relay.pid)):
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, 0))
+    assert session.resume()["status"] == "paused"
+    assert session.value("i") == "100"
+    session.delete("/breakpoints").ok()
+    assert session.resume()["exit_code"] == 0
+    assert relay.client.get("/health").status == 200
+    session.delete().ok()
+
+
+def test_sessions_go_on_when_the_directory_is_gone(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    session = at_breakpoint(relay, source(PROGRAM))
+    relay.data_dir.rename(relay.data_dir.with_name("elsewhere"))
+    try:
+        assert session.resume()["status"] == "paused"
+        assert session.value("i") == "100"
+        warnings = relay.client.get("/health").ok()["warnings"]
+        assert any("lock" in warning for warning in warnings)
+    finally:
+        relay.data_dir.with_name("elsewhere").rename(relay.data_dir)
+    assert session.status()["status"] == "paused"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"pid": "x"}', b"\xff\0\xff"])
+def test_a_damaged_identity_hides_no_worker(
+    own_relay: Callable[..., Relay], source: Callable[..., Source], content: bytes
+) -> None:
+    relay = own_relay()
+    program = source(PROGRAM)
+    damaged, good = at_breakpoint(relay, program), at_breakpoint(relay, program)
+    relay.kill()
+    (relay.run_dir / damaged.id / "identity.json").write_bytes(content)
+    relay.start()
+    for one in (damaged, good):
+        session = Session(relay.client, one.id)
+        assert session.value("i") == "0"
+        assert session.resume()["status"] == "paused"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"state": {}}', b'{"state": 7}'])
+def test_a_damaged_record(
+    own_relay: Callable[..., Relay], source: Callable[..., Source], content: bytes
+) -> None:
+    relay = own_relay()
+    program = source("print('out')\n")
+    alive, dead, good = (relay.client.session() for _ in range(3))
+    for session in (alive, dead, good):
+        session.launch(program)
+    workers = [relay.worker(session.id) for session in (dead, good)]
+    relay.kill()
+    for worker in workers:
+        worker.kill()
+        eventually(lambda one=worker: not one.is_running() or one.status() == "zombie")
+    for session in (alive, dead):
+        (relay.data_dir / "sessions" / session.id / "session.json").write_bytes(content)
+    relay.start()
+    # Who lives tells for itself; who is dead and left no record is gone; the others are there.
+    assert Session(relay.client, alive.id).printed() == "out\n"
+    assert Session(relay.client, good.id).status()["exit_code"] == 0
+    assert Session(relay.client, good.id).printed() == "out\n"
+    Session(relay.client, dead.id).get().refused("SESSION_NOT_FOUND", 404)
+    assert not (relay.run_dir / dead.id).exists()
+
+
+@pytest.mark.parametrize("damage", ["empty", "short", "noise", "gone", "directory"])
+def test_damaged_rings(
+    own_relay: Callable[..., Relay], source: Callable[..., Source], damage: str
+) -> None:
+    relay = own_relay()
+    session, good = relay.client.session(), relay.client.session()
+    for one in (session, good):
+        one.launch(source("print('out')\n"))
+    workers = [relay.worker(one.id) for one in (session, good)]
+    relay.kill()
+    for worker in workers:
+        worker.kill()
+        eventually(lambda one=worker: not one.is_running() or one.status() == "zombie")
+    for name in ("output.ring", "events.ring", "outputs.ring"):
+        injure(relay.run_dir / session.id / name, damage)
+    relay.start()
+    session, good = Session(relay.client, session.id), Session(relay.client, good.id)
+    assert good.printed() == "out\n"
+    assert session.status()["exit_code"] == 0
+    assert session.get("/output").ok()["entries"] == []
+    assert session.get("/events").ok()["events"] == []
+    session.delete().ok()
+
+
+def injure(path: Path, damage: str) -> None:
+    if damage == "short":
+        os.truncate(path, 100)
+        return
+    if damage == "noise":
+        size = min(path.stat().st_size, 1 << 20)
+        path.write_bytes(bytes(i * 7919 % 251 for i in range(size)))
+        return
+    path.unlink()
+    if damage == "empty":
+        path.touch()
+    elif damage == "directory":
+        path.mkdir()
+
+
+@pytest.mark.parametrize("ticks", [1, None, "x"])
+def test_a_pid_that_belongs_to_another_now_is_not_touched(
+    own_relay: Callable[..., Relay], source: Callable[..., Source], ticks: object
+) -> None:
+    relay = own_relay()
+    session = at_breakpoint(relay, source(PROGRAM))
+    worker = relay.worker(session.id)
+    relay.kill()
+    worker.kill()
+    eventually(lambda: not worker.is_running() or worker.status() == "zombie")
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with subprocess.Popen(sleep) as innocent:
+        try:
+            path = relay.run_dir / session.id / "identity.json"
+            said = {**json.loads(path.read_text()), "pid": innocent.pid, "start_ticks": ticks}
+            path.write_text(json.dumps(said))
+            relay.start()
+            session = Session(relay.client, session.id)
+            assert session.status()["status"] == "failed"
+            session.delete(force="true").ok()
+            relay.stop()
+            assert innocent.poll() is None
+        finally:
+            innocent.kill()
+
+
+def test_things_that_are_no_sessions(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay()
+    session = relay.client.session(name="good")
+    relay.kill()
+    (relay.run_dir / "sess_00000000").mkdir()
+    (relay.run_dir / "sess_11111111").write_text("a file")
+    (relay.run_dir / "sess_22222222").symlink_to("/nonexistent")
+    (relay.data_dir / "sessions" / "sess_33333333").mkdir()
+    relay.start()
+    listed = relay.client.get("/sessions").ok()["items"]
+    assert [item["session_id"] for item in listed] == [session.id]
+    assert not (relay.run_dir / "sess_00000000").exists()

@@ -1,0 +1,157 @@
+"""A worker dies as by `kill -9`: its session fails, its program ends, nobody else notices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+
+from tests.kit.client import Client, Session
+from tests.kit.relay import Relay, eventually, marked
+from tests.kit.source import Source
+
+FAMILY = """
+    import subprocess, sys
+
+    print("before", flush=True)
+    own = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    other = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+    )
+    x = 1  # @here
+    print("never")
+"""
+
+
+def family(client: Client, source: Callable[..., Source], name: str = "family.py") -> Session:
+    """A session at a breakpoint whose program has two children."""
+    program = source(FAMILY, name)
+    session = client.session()
+    session.break_at(program, program["here"])
+    assert session.launch(program)["status"] == "paused"
+    assert len(marked(session.id)) == 3
+    return session
+
+
+def kill(process: psutil.Process) -> None:
+    process.kill()
+
+
+def test_the_session_fails_at_once(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    session = family(relay.client, source)
+    bystander = family(relay.client, source, "bystander.py")
+    seen = session.get("/events", limit=1000).ok()
+
+    worker = relay.worker(session.id)
+    began = time.monotonic()
+    kill(worker)
+    eventually(lambda: session.status()["status"] == "failed")
+    took = time.monotonic() - began
+
+    assert took < 1.0
+    shown = session.status()
+    assert (shown["end_reason"], shown["current_location"]) == ("crashed", None)
+    assert session.get().ok()["status"] == "failed"
+    error = session.post("/continue", {}).refused("SESSION_CRASHED", 500)
+    assert session.id in error["details"]["suggestion"]
+    for path in ("/stacktrace", "/threads", "/breakpoints", "/frames/0/variables"):
+        session.get(path).refused("SESSION_CRASHED", 500)
+    # What it left can still be read.
+    assert session.printed("stdout") == "before\n"
+    assert session.get("/events", limit=1000).ok()["events"] == seen["events"]
+    assert session.get("/events", cursor=seen["next_cursor"]).ok()["session_status"] == "failed"
+    eventually(lambda: marked(session.id) == [], what="program and children gone")
+    # The other session has noticed nothing.
+    assert bystander.step("over")["status"] == "paused"
+    assert len(marked(bystander.id)) == 3
+    # It does not count, and goes without a trace.
+    assert relay.client.get("/health").ok()["active_sessions"] == 1
+    assert session.delete().ok()["final_status"] == "failed"
+    session.get().refused("SESSION_NOT_FOUND", 404)
+    assert not (relay.run_dir / session.id).exists()
+    assert not (relay.data_dir / "sessions" / session.id).exists()
+    bystander.delete().ok()
+    eventually(lambda: psutil.Process(relay.pid).children(recursive=True) == [])
+
+
+def test_who_waits_is_told_at_once(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    program = source("import time\ntime.sleep(600)  # @here\n")
+    session = relay.client.session()
+    session.break_at(program, program["here"])
+    session.launch(program)
+    seen = session.get("/events", limit=1000).ok()["next_cursor"]
+    process = psutil.Process(relay.pid)
+    before = len(process.net_connections("tcp"))
+    with ThreadPoolExecutor(2) as pool:
+        poll = pool.submit(session.get, "/events", cursor=seen, timeout=20, types="stopped")
+        step = pool.submit(session.post, "/step-over", {"wait": 20})
+        # Both are at the relay before the worker goes.
+        eventually(lambda: session.status()["status"] == "running")
+        eventually(lambda: len(process.net_connections("tcp")) >= before + 2)
+        began = time.monotonic()
+        kill(relay.worker(session.id))
+        page = poll.result(30).ok()
+        step.result(30).refused("SESSION_CRASHED", 500)
+    assert time.monotonic() - began < 5
+    assert page["session_status"] == "failed"
+
+
+def test_a_worker_killed_while_no_supervisor_was_there(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    session = family(relay.client, source)
+    bystander = family(relay.client, source, "bystander.py")
+    seen = session.get("/events", limit=1000).ok()["events"]
+    worker = relay.worker(session.id)
+    relay.kill()
+    kill(worker)
+    eventually(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
+    relay.start()
+    session, bystander = (Session(relay.client, one.id) for one in (session, bystander))
+    shown = session.status()
+    assert (shown["status"], shown["end_reason"]) == ("failed", "crashed")
+    assert session.printed("stdout") == "before\n"
+    assert session.events() == seen
+    assert marked(session.id) == []
+    session.post("/continue", {}).refused("SESSION_CRASHED", 500)
+    assert bystander.step("over")["status"] == "paused"
+    session.delete().ok()
+    assert not (relay.run_dir / session.id).exists()
+    assert not (relay.data_dir / "sessions" / session.id).exists()
+
+
+def test_a_worker_killed_during_launch(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    program = source("import time\ntime.sleep(600)\n")
+    session = relay.client.session()
+    with ThreadPoolExecutor(1) as pool:
+        launch = pool.submit(session.try_launch, program, wait=60)
+        eventually(lambda: marked(session.id))
+        kill(relay.worker(session.id))
+        launch.result(20).refused("SESSION_CRASHED", 500)
+    assert session.status()["status"] == "failed"
+    eventually(lambda: marked(session.id) == [])
+    session.delete().ok()
+
+
+def test_no_dead_children_are_left_unreaped(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    for _ in range(3):
+        session = family(relay.client, source)
+        kill(relay.worker(session.id))
+        eventually(lambda one=session: one.status()["status"] == "failed")
+        session.delete().ok()
+    eventually(lambda: psutil.Process(relay.pid).children(recursive=True) == [])

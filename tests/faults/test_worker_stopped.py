@@ -1,0 +1,84 @@
+"""A worker that hangs: calls end at their deadline, status goes on, and it is not given up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.kit.relay import Relay, eventually, marked
+from tests.kit.source import Source
+
+PROGRAM = "x = 5\ny = x  # @here\nz = y  # @next\n"
+# Deadline of a call: request_timeout, and what the worker and the way to it are given besides.
+QUICK = {"OPENCODE_DEBUG_DAP__REQUEST_TIMEOUT": "0.5"}
+
+
+def test_a_stopped_worker_and_its_return(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay(env=QUICK)
+    program = source(PROGRAM)
+    session, other = relay.client.session(), relay.client.session()
+    for one in (session, other):
+        one.break_at(program, program["here"])
+        one.launch(program)
+    worker = relay.worker(session.id)
+    worker.suspend()
+    began = time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(session.get, "/stacktrace")
+        # Meanwhile nobody else waits, and what is known is told.
+        assert session.status()["status"] == "paused"
+        assert session.get("/output").status == 200
+        assert other.step("over")["current_location"]["line"] == program["next"]
+        error = asked.result(30).refused("WORKER_UNRESPONSIVE", 504)
+    assert time.monotonic() - began < 10
+    assert "force=true" in error["details"]["suggestion"]
+    eventually(lambda: session.status()["worker_unresponsive"])
+    assert other.status()["worker_unresponsive"] is False
+    # Known to be silent: the next call is not kept waiting as long.
+    began = time.monotonic()
+    session.get("/threads").refused("WORKER_UNRESPONSIVE", 504)
+    assert time.monotonic() - began < 4
+    worker.resume()
+    eventually(lambda: not session.status()["worker_unresponsive"], timeout=15)
+    assert session.value("x") == "5"
+    assert session.step("over")["current_location"]["line"] == program["next"]
+    assert session.resume()["exit_code"] == 0
+
+
+def test_force_deletes_what_does_not_answer(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    program = source(PROGRAM)
+    session = relay.client.session()
+    session.break_at(program, program["here"])
+    session.launch(program)
+    worker = relay.worker(session.id)
+    worker.suspend()
+    assert session.delete(force="true").ok()["deleted"] is True
+    session.get().refused("SESSION_NOT_FOUND", 404)
+    eventually(lambda: not worker.is_running())
+    eventually(lambda: marked(session.id) == [])
+    assert not (relay.run_dir / session.id).exists()
+
+
+def test_a_stopped_worker_is_found_by_the_next_supervisor(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    program = source(PROGRAM)
+    session = relay.client.session()
+    session.break_at(program, program["here"])
+    session.launch(program)
+    worker = relay.worker(session.id)
+    worker.suspend()
+    relay.kill()
+    relay.start()
+    session.client = relay.client
+    assert session.status()["worker_unresponsive"] is True
+    worker.resume()
+    eventually(lambda: not session.status()["worker_unresponsive"], timeout=15)
+    assert session.value("x") == "5"

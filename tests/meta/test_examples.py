@@ -1,0 +1,87 @@
+"""Every shell example of the documents does what it says."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.client import Client
+from tests.meta.examples import CI, COPY, ROOT, RUN, Example, examples
+
+WRITTEN_ADDRESS = "http://127.0.0.1:5679/api/v1"
+WRITTEN_FOLDER = "/tmp/"
+SECONDS = 60
+ALL = examples()
+
+
+def marked(mark: str) -> list[Example]:
+    return [example for example in ALL if example.mark == mark]
+
+
+def shell(script: str, folder: Path) -> str:
+    """What a person would see who pastes the block into a terminal."""
+    done = subprocess.run(
+        ["bash", "-eu", "-o", "pipefail", "-c", script],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=SECONDS,
+        check=False,
+    )
+    printed = done.stdout.decode()
+    assert done.returncode == 0, printed
+    return printed
+
+
+def check_shown(example: Example, printed: str) -> None:
+    at = 0
+    for line in example.shows:
+        found = printed.find(line, at)
+        assert found >= 0, f"{example} does not print {line!r} (any more), or earlier:\n{printed}"
+        at = found + len(line)
+
+
+def test_every_example_says_how_it_is_run():
+    known = {RUN, COPY}
+    unmarked = [
+        str(example)
+        for example in ALL
+        if example.mark not in known and not example.mark.startswith(CI)
+    ]
+    assert unmarked == []
+    assert marked(RUN)
+    assert marked(COPY)
+
+
+def test_what_is_marked_for_ci_is_run_there():
+    script = (ROOT / ".ci" / "run").read_text()
+    for example in ALL:
+        if example.mark.startswith(CI):
+            name = example.mark.removeprefix(CI)
+            assert f"readme_command {name}" in script
+            assert example.page == "README.md"
+
+
+@pytest.mark.parametrize("example", marked(RUN), ids=str)
+def test_against_a_relay(example: Example, relay: Client, tmp_path: Path):
+    """Only the address and the folder are others than those that are written."""
+    script = example.script.replace(WRITTEN_ADDRESS, relay.url)
+    script = script.replace(WRITTEN_FOLDER, f"{tmp_path}/")
+    check_shown(example, shell(script, tmp_path))
+    assert relay.get("/sessions").ok()["items"] == [], "the example leaves a session behind"
+
+
+@pytest.mark.parametrize("example", marked(COPY), ids=str)
+def test_in_a_copy_of_the_repository(example: Example, tmp_path: Path):
+    copy = tmp_path / "copy"
+    unwanted = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=unwanted)
+    (copy / ".venv").symlink_to(sys.prefix)
+    check_shown(example, shell(example.script, copy))
+    for page in ("docs/reference.md", "docs/architecture.md"):
+        assert (copy / page).read_text() == (ROOT / page).read_text(), f"{page} is out of date"

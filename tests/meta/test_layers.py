@@ -1,0 +1,115 @@
+"""The import law: who may know whom, read from the sources."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.source import interpreters
+from tests.meta.examples import ROOT
+
+FOLDERS = ("protocol", "supervisor", "worker")
+# These run in interpreters of the user's choice.
+FOREIGN = ("worker/bootstrap.py", "worker/probe.py", "worker/line_reader.py")
+DEBUGGER = ("debugpy", "pydevd", "_pydevd_bundle", "_pydev_bundle")
+# What talks to the world, or waits for it.
+OUTSIDE = {
+    "asyncio", "concurrent", "ctypes", "fcntl", "http", "io", "logging", "mmap", "multiprocessing",
+    "os", "pathlib", "select", "selectors", "shutil", "signal", "socket", "socketserver", "ssl",
+    "subprocess", "tempfile", "threading", "time", "urllib",
+}  # fmt: skip
+THIRD_PARTY = {
+    "protocol": {"msgspec"},
+    "worker": {"msgspec"},
+    "supervisor": {"aiohttp", "msgspec", "multidict", "orjson", "psutil", "yarl"},
+}
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).glob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Full names of what a module imports anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def offences(folder: str, forbidden: set[str]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules(folder)
+        for name in imported(path)
+        if any(name == bad or name.startswith(bad + ".") for bad in forbidden)
+    ]
+
+
+def test_supervisor_and_worker_do_not_know_each_other():
+    assert offences("supervisor", {"debug_relay.worker"}) == []
+    assert offences("worker", {"debug_relay.supervisor"}) == []
+
+
+def test_protocol_knows_neither():
+    assert offences("protocol", {"debug_relay.worker", "debug_relay.supervisor"}) == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_third_parties_stay_where_they_belong(folder: str):
+    strange = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules(folder)
+        if str(path.relative_to(ROOT)) not in FOREIGN
+        for name in imported(path)
+        if (top := name.partition(".")[0]) not in sys.stdlib_module_names
+        and top not in THIRD_PARTY[folder] | {"debug_relay"}
+    ]
+    assert strange == []
+
+
+def test_protocol_does_no_io():
+    assert offences("protocol", OUTSIDE) == []
+    calls = [
+        f"{path.name}:{node.lineno}"
+        for path in modules("protocol")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+    ]
+    assert calls == []
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_runs_elsewhere_needs_the_standard_library_alone(name: str):
+    allowed = DEBUGGER if name != "worker/line_reader.py" else ()
+    strange = [
+        full
+        for full in imported(ROOT / name)
+        if (top := full.partition(".")[0]) not in sys.stdlib_module_names and top not in allowed
+    ]
+    assert strange == []
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_runs_elsewhere_is_python_3_8(name: str):
+    ast.parse((ROOT / name).read_text(encoding="utf-8"), name, feature_version=(3, 8))
+
+
+def test_what_runs_elsewhere_compiles_there(python: str):
+    program = "import sys; [compile(open(n, 'rb').read(), n, 'exec') for n in sys.argv[1:]]"
+    command = [python, "-I", "-S", "-c", program, *(str(ROOT / name) for name in FOREIGN)]
+    done = subprocess.run(command, capture_output=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_the_interpreters_of_the_tests_are_real():
+    for minor, path in interpreters().items():
+        done = subprocess.run([path, "--version"], capture_output=True, timeout=30, check=True)
+        assert f" {minor}." in done.stdout.decode()

@@ -1,0 +1,52 @@
+"""What a process imports it pays for: workers stay small, the command line quick."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from tests.kit.client import Client
+from tests.kit.relay import Relay
+
+HEAVY = {"aiohttp", "orjson", "psutil"}
+
+
+def loaded_by(module: str) -> set[str]:
+    """The top-level names in memory after `import module` in a fresh interpreter."""
+    program = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-P", "-E", "-c", program], capture_output=True, timeout=30, check=True
+    )
+    return {name.partition(".")[0] for name in json.loads(done.stdout)}
+
+
+def test_a_worker_imports_nothing_heavy():
+    assert loaded_by("debug_relay.worker.__main__") & (HEAVY | {"debugpy", "pydevd"}) == set()
+
+
+def test_a_worker_that_has_worked_has_not_either(relay: Client, shared_relay: Relay):
+    """Their compiled parts would be mapped into the process."""
+    with relay.session() as session:
+        session.post("/launch", {"code": "print('done')", "wait": 20}).ok()
+        (worker,) = (
+            child
+            for child in psutil.Process(shared_relay.pid).children()
+            if any(f"/{session.id}/output.ring" in path for path in open_paths(child))
+        )
+        mapped = " ".join(mapping.path for mapping in worker.memory_maps())
+        assert "msgspec" in mapped
+        assert [name for name in HEAVY if f"/{name}/" in mapped] == []
+
+
+def open_paths(process: psutil.Process) -> list[str]:
+    folder = Path(f"/proc/{process.pid}/fd")
+    return [os.readlink(link) for link in folder.iterdir()]
+
+
+def test_the_command_line_waits_for_no_server():
+    assert loaded_by("debug_relay.supervisor.cli") & (HEAVY | {"asyncio"}) == set()

@@ -1,0 +1,219 @@
+"""Connections over real sockets: who is let in, what is answered, when they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.kit.house import BOUND, House, closed, code_of, get, house, parsed, until, within
+
+from debug_relay.supervisor import peer
+from debug_relay.supervisor.connection import Deadlines, Limits
+
+NOBODY = 65534
+needs_peers = pytest.mark.skipif(not peer.available(), reason="peer uids are known on Linux only")
+
+
+@pytest.fixture
+async def relay() -> AsyncIterator[House]:
+    async with house() as here:
+        yield here
+
+
+async def test_pipelined_requests_are_answered_in_order(relay: House) -> None:
+    sent = b"".join(get(f"/{n}") for n in range(99)) + get("/99", "Connection: close")
+    received = await relay.exchange(sent)
+    assert received.count(b"HTTP/1.1 200 OK") == 100
+    assert relay.requests == [f"/{n}" for n in range(100)]
+
+
+async def test_a_half_closed_client_gets_all_its_replies(relay: House) -> None:
+    received = await relay.exchange(get("/1") + get("/2") + get("/bytes/3000000"), shut=True)
+    assert received.count(b"HTTP/1.1 200 OK") == 3
+    assert received.endswith(b"x" * 3_000_000)
+    assert b"Connection: close" in received
+
+
+@needs_peers
+async def test_a_half_closed_client_may_wait_for_its_reply(relay: House) -> None:
+    reader, writer = await relay.connect()
+    writer.write(get("/wait"))
+    await within(relay.waiting.wait())
+    writer.write_eof()
+    relay.go_on.set()
+    async with asyncio.timeout(BOUND):
+        assert b"200 OK" in await reader.read()
+    assert not relay.cancelled.is_set()
+    await closed(writer)
+
+
+async def test_a_client_that_leaves_ends_its_wait(relay: House) -> None:
+    _, writer = await relay.connect()
+    writer.write(get("/wait"))
+    await within(relay.waiting.wait())
+    await closed(writer)
+    await within(relay.cancelled.wait())
+    await until(lambda: relay.listener.open_connections == 0)
+
+
+@needs_peers
+async def test_a_half_closed_client_that_leaves_ends_its_wait() -> None:
+    async with house(deadlines=Deadlines(look=0.02)) as relay:
+        _, writer = await relay.connect()
+        writer.write(get("/wait"))
+        await within(relay.waiting.wait())
+        writer.write_eof()
+        await until(lambda: any(c._half_closed for c in relay.listener._door.present))
+        assert not relay.cancelled.is_set()
+        await closed(writer)
+        await within(relay.cancelled.wait())
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GARBAGE\r\n\r\n",
+        b"\0" * 100 + b"\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nBad Name: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n folded: b\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: a\r\n" * 200 + b"\r\n",
+    ],
+    ids=lambda sent: ascii(sent[:24]),
+)
+async def test_what_is_no_http_is_answered_in_the_envelope(sent: bytes) -> None:
+    async with house(deadlines=Deadlines(linger=0.05)) as relay:
+        received = await relay.exchange(sent)
+        assert code_of(received) == "INVALID_REQUEST"
+        assert parsed(received)[1]["Connection"] == "close"
+        assert relay.requests == []
+        assert relay.listener.counts.malformed == 1
+
+
+async def test_garbage_behind_a_request_is_answered_after_it() -> None:
+    async with house(deadlines=Deadlines(linger=0.05)) as relay:
+        reader, writer = await relay.connect()
+        writer.write(get("/first"))
+        assert b"/first" in await reader.readuntil(b"}")
+        writer.write(b"GARBAGE\r\n\r\n")
+        assert code_of(await reader.read()) == "INVALID_REQUEST"
+        await closed(writer)
+
+
+@pytest.mark.parametrize("path", ["/fail", "/late", "/none"])
+async def test_what_the_handler_lets_through(
+    relay: House, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    received = await relay.exchange(get(path, "Connection: close"))
+    assert parsed(received)[0] == 500
+    assert code_of(received) == "INTERNAL_ERROR"
+    assert b"secret" not in received
+    (record,) = caplog.records
+    assert record.exc_info
+    error_id = json.loads(parsed(received)[2])["error"]["details"]["error_id"]
+    assert record.fields["error_id"] == error_id  # type: ignore[attr-defined]
+
+
+async def test_the_librarys_own_refusals_come_in_the_envelope(relay: House) -> None:
+    received = await relay.exchange(get("/http", "Connection: close"))
+    assert (parsed(received)[0], code_of(received)) == (400, "INVALID_REQUEST")
+
+
+async def test_slow_headers() -> None:
+    async with house(deadlines=Deadlines(head=0.1)) as relay:
+        assert await relay.exchange(b"") == b""
+        assert code_of(await relay.exchange(b"GET / HTTP/1.1\r\nHost")) == "REQUEST_TIMEOUT"
+        assert relay.listener.counts.slow_head == 2
+
+
+async def test_headers_that_trickle() -> None:
+    async with house(deadlines=Deadlines(head=0.2)) as relay:
+        reader, writer = await relay.connect()
+        received = asyncio.create_task(reader.read())
+        for at, _ in enumerate(iter(received.done, True)):
+            writer.write(b"GET / HTTP/1.1\r\n" if at == 0 else b"X: 1\r\n")
+            await asyncio.wait({received}, timeout=0.03)
+            assert at < 100
+        assert code_of(await received) == "REQUEST_TIMEOUT"
+        await closed(writer)
+
+
+async def test_slow_headers_on_a_used_connection() -> None:
+    async with house(deadlines=Deadlines(head=0.1)) as relay:
+        reader, writer = await relay.connect()
+        writer.write(get())
+        await reader.readuntil(b"}")
+        writer.write(b"GET ")
+        assert code_of(await reader.read()) == "REQUEST_TIMEOUT"
+        await closed(writer)
+
+
+async def test_an_idle_connection_outlives_the_header_deadline_only() -> None:
+    async with house(deadlines=Deadlines(head=0.1, idle=0.4)) as relay:
+        reader, writer = await relay.connect()
+        writer.write(get())
+        await reader.readuntil(b"}")
+        begun = asyncio.get_running_loop().time()
+        assert await reader.read() == b""
+        assert 0.3 < asyncio.get_running_loop().time() - begun < BOUND
+        await closed(writer)
+
+
+@needs_peers
+async def test_send_and_close_at_once_is_refused(relay: House) -> None:
+    # No await: the client is gone before the relay's loop gets to accept it.
+    with socket.create_connection(("127.0.0.1", relay.port)) as client:
+        client.sendall(get())
+    await until(lambda: relay.listener.counts.refused_peer == 1)
+    assert relay.requests == []
+
+
+@needs_peers
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a second user")
+async def test_another_user_is_refused(relay: House, caplog: pytest.LogCaptureFixture) -> None:
+    program = (
+        "import os, socket\n"
+        f"os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+        "for _ in range(3):\n"
+        "    s = socket.socket()\n"
+        f"    s.connect(('127.0.0.1', {relay.port}))\n"
+        "    try:\n"
+        "        s.sendall(b'GET / HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\n\\r\\n')\n"
+        "        assert s.recv(1) == b''\n"
+        "    except (ConnectionResetError, BrokenPipeError):\n"
+        "        pass\n"
+    )
+    command = [sys.executable, "-ISc", program]
+    done = await asyncio.to_thread(subprocess.run, command, timeout=BOUND, check=False)
+    assert done.returncode == 0
+    assert relay.requests == []
+    assert relay.listener.counts.refused_peer == 3
+    (record,) = caplog.records
+    assert record.getMessage() == "connection.refused"
+    assert record.fields["uid"] == NOBODY  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("limits", [Limits(connections=3), Limits(connections_per_uid=3)])
+async def test_the_connection_cap(limits: Limits) -> None:
+    async with house(limits=limits) as relay:
+        kept = [await relay.connect() for _ in range(3)]
+        await until(lambda: relay.listener.open_connections == 3)
+        assert await relay.exchange(get()) == b""
+        assert relay.listener.counts.refused_limit == 1
+        for _, writer in kept:
+            await closed(writer)
+        await until(lambda: relay.listener.open_connections == 0)
+        assert b"200 OK" in await relay.exchange(get("/", "Connection: close"))

@@ -1,0 +1,20 @@
+"""Interpreters other than the one that runs the tests."""
+
+from __future__ import annotations
+
+import pytest
+from tests.kit.statements import FOREIGN, python_path
+
+from debug_relay.worker.interpreters import Interpreter, InterpreterBook
+
+VERSIONS = ["3.8", "3.10", "3.11", "3.12", "3.13"]
+
+
+@pytest.fixture(params=VERSIONS)
+async def interpreter(request) -> Interpreter:
+    return await InterpreterBook().describe(python_path(request.param))
+
+
+@pytest.fixture
+async def foreign() -> Interpreter:
+    return await InterpreterBook().describe(python_path(FOREIGN))
