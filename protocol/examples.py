@@ -98,6 +98,10 @@ _PROCESS: Final = {
 }  # fmt: skip
 _SETTINGS: Final = {
     "config": {"sessions": {"max_sessions": 20, "idle_timeout": 3600}},
+    "origins": {
+        "sessions.max_sessions": "config.json (PATCH /config)",
+        "sessions.idle_timeout": "built-in default",
+    },
     "changeable": ["sessions.max_sessions", "sessions.idle_timeout"],
 }  # fmt: skip
 _LEASE: Final = {"holder": "agent-7", "expires_at": "2026-01-13T10:31:00.123Z"}

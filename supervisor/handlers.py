@@ -108,14 +108,12 @@ class Handlers:
         url = self._relay.url
         sends = "-H 'Content-Type: application/json' -d"
         launch = '{"script": "/path/to/program.py", "stop_on_entry": true, "wait": 5}'
+        linked = (OPERATIONS[name] for name in _LINKED)
+        links = {row.name: url + row.path for row in linked if row.implemented}
         index = {
             "name": _NAME,
             "version": VERSION,
-            "links": {
-                name: url + OPERATIONS[name].path
-                for name in _LINKED
-                if OPERATIONS[name].implemented
-            },
+            "links": links,
             "try": [
                 f"curl -s {url}/sessions {sends} '{{}}'",
                 f"curl -s {url}/sessions/ID/launch {sends} '{launch}'",
@@ -259,6 +257,7 @@ class Handlers:
             self._waiting[session.id] -= 1
         # Deleted while we waited: its id is gone, and that is the answer.
         self._registry.get(session.id)
+        page.session_status = session.state.status
         return page
 
     def _event_page(

@@ -165,7 +165,7 @@ class Front:
             return Finished(200, answer.body, answer.content_type)
         status = request.operation.status
         if isinstance(answer, Answer):
-            answer, status = answer.result, answer.status
+            status, answer = answer.status, answer.result
         return Finished(status, envelope.success(encode_json(answer), request.id))
 
     async def _forward(self, request: Request) -> Finished:

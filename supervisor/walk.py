@@ -7,6 +7,7 @@ the writer does, or that has become of the file, loops or raises here.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -170,12 +171,13 @@ class Walk:
 @contextmanager
 def opened(path: Path) -> Iterator[int | None]:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Not blocking: a FIFO in place of the ring would hold its readers for ever.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         yield None  # nothing was written yet, or the session's files were removed
         return
     try:
-        yield fd
+        yield fd if stat.S_ISREG(os.fstat(fd).st_mode) else None
     finally:
         os.close(fd)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -59,6 +60,8 @@ def own_relay(tmp_path: Path) -> Iterator[Callable[..., Relay]]:
         for worker in relay.workers():
             worker.kill()
         assert relay.workers() == [] or eventually(lambda r=relay: r.workers() == [])
+        if not relay.run_dir.is_relative_to(relay.data_dir):
+            shutil.rmtree(relay.run_dir)  # below /tmp, where nobody else tidies up
 
 
 @pytest.fixture

@@ -21,12 +21,18 @@ from debug_relay.protocol.breakpoints import (
     PatchBreakpoint,
     SetBreakpoints,
 )
-from debug_relay.protocol.envelope import error_body
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Location
-from debug_relay.worker import probe
+from debug_relay.worker.breakpoint_requests import (
+    bad_condition,
+    batch_refusal,
+    check_template,
+    kept,
+    not_yet,
+    specs_of,
+)
 from debug_relay.worker.connection import DebugServer
-from debug_relay.worker.lines import LineBook, SyntaxProblem, judge, parse_hit_condition
+from debug_relay.worker.lines import LineBook, judge, parse_hit_condition
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
@@ -65,7 +71,7 @@ class Breakpoints:
 
     async def add(self, params: SetBreakpoints) -> list[Breakpoint]:
         """All or none: every bad entry is named."""
-        specs = _specs(params)
+        specs = specs_of(params)
         judged: list[Entry] = []
         bad: list[tuple[int, RelayError]] = []
         for index, spec in enumerate(specs):
@@ -74,7 +80,7 @@ class Breakpoints:
             except RelayError as error:
                 bad.append((index, error))
         if bad:
-            raise _refusal(bad, single=params.breakpoints is None)
+            raise batch_refusal(bad, single=params.breakpoints is None)
         shown = [self._store(entry) for entry in judged]
         await self._send({entry.real_path for entry in judged}, {id for id, _ in shown})
         self._session.changed()
@@ -101,10 +107,10 @@ class Breakpoints:
         spec = BreakpointSpec(
             file=entry.path,
             line=entry.line,
-            condition=_kept(params.condition, entry.condition),
-            hit_condition=_kept(params.hit_condition, entry.hit_condition),
-            log_message=_kept(params.log_message, entry.log_message),
-            enabled=_kept(params.enabled, entry.enabled),
+            condition=kept(params.condition, entry.condition),
+            hit_condition=kept(params.hit_condition, entry.hit_condition),
+            log_message=kept(params.log_message, entry.log_message),
+            enabled=kept(params.enabled, entry.enabled),
         )
         judged = await self._judge(spec)
         judged.id, judged.hit_count = entry.id, entry.hit_count
@@ -239,7 +245,7 @@ class Breakpoints:
     async def _judge(self, spec: BreakpointSpec) -> Entry:
         for field in ("function", "text", "expected_text"):
             if getattr(spec, field) is not None:
-                raise _not_yet(field)
+                raise not_yet(field)
         asked = spec.source.path if spec.source is not None else spec.file
         if asked is None or spec.line is None:
             missing = "line" if asked is not None else "source.path"
@@ -256,9 +262,9 @@ class Breakpoints:
         if spec.condition is not None:
             problem = await book.check_expression(spec.condition, "condition")
             if problem is not None:
-                raise _bad_condition(spec.condition, problem)
+                raise bad_condition(spec.condition, problem)
         if spec.log_message is not None:
-            _check_template(spec.log_message)
+            check_template(spec.log_message)
         await self._judge_line(entry, book, spec.must_exist)
         return entry
 
@@ -399,83 +405,3 @@ def _sent(entry: Entry, has_probe: bool) -> dict[str, Any]:
     if entry.condition is not None:
         return {**sent, "condition": entry.condition}
     return {**sent, "hitCondition": entry.hit_condition}
-
-
-def _specs(params: SetBreakpoints) -> list[BreakpointSpec]:
-    single = {
-        name: getattr(params, name)
-        for name in BreakpointSpec.__struct_fields__
-        if getattr(params, name) != getattr(_DEFAULTS, name)
-    }
-    if params.breakpoints is None:
-        return [BreakpointSpec(**single)]
-    if single:
-        raise RelayError(
-            Code.INVALID_REQUEST,
-            f"breakpoints and {', '.join(single)} exclude each other",
-            "Send either a batch in breakpoints, or the fields of one breakpoint.",
-            errors=[{"field": name, "message": "not beside breakpoints"} for name in single],
-        )
-    return list(params.breakpoints)
-
-
-_DEFAULTS: Final = BreakpointSpec()
-
-
-def _refusal(bad: list[tuple[int, RelayError]], single: bool) -> RelayError:
-    if single:
-        return bad[0][1]
-    codes = {error.code for _, error in bad}
-    code = codes.pop() if len(codes) == 1 else Code.INVALID_REQUEST
-    first = bad[0][1]
-    details = {**first.details} if len(bad) == 1 else {}
-    details.pop("suggestion", None)
-    details.pop("errors", None)
-    return RelayError(
-        code,
-        f"No breakpoint was set: breakpoints[{bad[0][0]}]: {first.message}"
-        + (f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""),
-        first.details["suggestion"],
-        errors=[
-            {"field": f"breakpoints[{index}]", **msgspec.json.decode(error_body(error))}
-            for index, error in bad
-        ],
-        **details,
-    )
-
-
-def _bad_condition(condition: str, problem: SyntaxProblem) -> RelayError:
-    return RelayError(
-        Code.BREAKPOINT_INVALID_CONDITION,
-        f"The condition {condition!r} does not compile: {problem.message}",
-        f"Correct it at column {problem.offset}; it is a Python expression such as x > 10.",
-        condition=condition,
-        error_message=problem.message,
-        offset=problem.offset,
-    )
-
-
-def _check_template(text: str) -> None:
-    try:
-        probe.Template(text)  # type: ignore[no-untyped-call]  # Python 3.8, for the program
-    except SyntaxError as error:
-        raise RelayError(
-            Code.BREAKPOINT_INVALID_CONDITION,
-            f"The log message {text!r} does not compile: {error.msg}",
-            "Write it as the inside of an f-string: {name}, {value!r:>10}, {{ and }} for braces.",
-            log_message=text,
-            error_message=error.msg,
-        ) from None
-
-
-def _not_yet(field: str) -> RelayError:
-    return RelayError(
-        Code.NOT_IMPLEMENTED,
-        f"Breakpoints with {field} are not there yet in this version",
-        "Set a line breakpoint: source.path, line, condition, hit_condition, log_message.",
-        field=field,
-    )
-
-
-def _kept(new: Any, old: Any) -> Any:
-    return old if new is msgspec.UNSET else new

@@ -24,7 +24,7 @@ from debug_relay.protocol.fields import Count, Deleted, SessionParams
 from debug_relay.protocol.frames import RequestHead
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import Event, State
-from debug_relay.worker import changes, joined, launch, run, viewing
+from debug_relay.worker import changes, joined, launch, launch_plan, run, viewing
 from debug_relay.worker.session import Session
 from debug_relay.worker.target import Target
 
@@ -45,7 +45,7 @@ async def launch_program(call: Call, params: p.Launch) -> Struct:
     session = call.session
     async with session.driving:
         session.require("launch", OPERATIONS["launch"].states)
-        planned = await launch.plan(session, params)
+        planned = await launch_plan.plan(session, params)
         if params.stop_on_exception is not None:
             session.exception_filters = run.filters_of(params.stop_on_exception)
         target = launch.LaunchedProgram(session, planned)

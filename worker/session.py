@@ -10,59 +10,38 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
 from debug_relay.protocol import dap, state
 from debug_relay.protocol.envelope import encode_json, timestamp_of
 from debug_relay.protocol.errors import RelayError
-from debug_relay.protocol.fields import Location
 from debug_relay.protocol.output import Category, EventType
 from debug_relay.protocol.refusals import wrong_state
 from debug_relay.protocol.sessions import (
     EndReason,
-    ExceptionInfo,
     Program,
     SessionState,
-    StopReason,
     WorkerParams,
 )
 from debug_relay.protocol.state import Event, State
 from debug_relay.worker.breakpoints import Breakpoints
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.dap_client import Hub
+from debug_relay.worker.debug_events import EVENTS
 from debug_relay.worker.interpreters import InterpreterBook
 from debug_relay.worker.journal import EventLog, OutputEvents, OutputLog
 from debug_relay.worker.record import Record
+from debug_relay.worker.stop import Stop
 from debug_relay.worker.target import Target
 
 log = logging.getLogger("debug_relay.worker")
 
-_REASONS: Final[Mapping[str, StopReason]] = {
-    "breakpoint": "breakpoint",
-    "function breakpoint": "breakpoint",
-    "data breakpoint": "breakpoint",
-    "exception": "exception",
-    "pause": "pause",
-    "entry": "entry",
-}
-
 
 _TAIL_BYTES: Final = 4096
-
-
-class Stop(Struct):
-    """Where and why the program stands."""
-
-    thread_id: int
-    reason: StopReason
-    location: Location | None
-    exception: ExceptionInfo | None
-    hit_breakpoints: list[str]
 
 
 class Session:
@@ -230,7 +209,7 @@ class Session:
     async def _consume(self) -> None:
         while True:
             server, message = await self._queue.get()
-            handle = _EVENTS.get(message.event)
+            handle = EVENTS.get(message.event)
             if handle is None or server.lost:
                 continue
             try:
@@ -247,95 +226,6 @@ class Session:
                     extra={"fields": {"event": message.event, "error": str(error)}},
                 )
 
-    async def _stopped(self, server: DebugServer, body: bytes) -> None:
-        event = msgspec.json.decode(body, type=dap.StoppedBody)
-        if self.state not in (State.RUNNING, State.PAUSED, State.LAUNCHING):
-            return
-        if event.thread_id is None:
-            return
-        thread_id = self.hub.thread_id(server, event.thread_id)
-        self.hub.forget_stop()
-        location = await self._place_of(thread_id)
-        reason = _REASONS.get(event.reason, "step")
-        exception = None
-        if reason == "exception":
-            exception = await self._exception(server, event.thread_id)
-        if self.target is not None:
-            self.target.flush_output()
-        if self.state is State.LAUNCHING:
-            self.advance(Event.READY)
-        self.stop_id += 1
-        hits = self.breakpoints.at(location) if location and reason == "breakpoint" else []
-        self.stop = Stop(thread_id, reason, location, exception, hits)
-        self.advance(Event.STOPPED)
-        self.journal("stopped", self._stopped_event(event, self.stop))
-
-    async def _place_of(self, thread_id: int) -> Location | None:
-        """Where it stands; a stop is told even if the debugger cannot say where."""
-        try:
-            window = await self.hub.stack(thread_id, 0, 1)
-        except RelayError as error:
-            if not self.hub.servers:
-                raise
-            log.warning("stop.without_place", extra={"fields": {"error": error.message}})
-            return None
-        return _location(window.frames[0]) if window.frames else None
-
-    def _stopped_event(self, event: dap.StoppedBody, stop: Stop) -> dict[str, Any]:
-        description = f"Paused on {stop.reason}"
-        body: dict[str, Any] = {
-            "reason": event.reason,
-            "description": description,
-            "thread_id": stop.thread_id,
-            "preserve_focus_hint": event.preserve_focus_hint,
-            "text": None,
-            "all_threads_stopped": event.all_threads_stopped,
-            "hit_breakpoint_ids": stop.hit_breakpoints,
-            "stop_id": self.stop_id,
-            "current_location": stop.location,
-        }
-        if stop.exception is not None:
-            short = stop.exception.type.rpartition(".")[2]
-            body["text"] = f"{short}: {stop.exception.message}"
-            body["exception_info"] = {
-                "exception_id": short,
-                "description": stop.exception.message,
-                "break_mode": "always",
-                "details": {
-                    "type_name": short,
-                    "full_type_name": stop.exception.type,
-                    "message": stop.exception.message,
-                    "stack_trace": stop.exception.traceback,
-                },
-            }
-        return body
-
-    async def _exception(self, server: DebugServer, dap_thread: int) -> ExceptionInfo:
-        info = await server.request(
-            "exceptionInfo",
-            {"threadId": dap_thread},
-            dap.ExceptionInfo,
-            self.params.request_timeout,
-        )
-        details = info.details or dap.ExceptionDetails()
-        name = details.type_name or info.exception_id.split(" ")[0]
-        return ExceptionInfo(
-            type=name,
-            message=details.message if details.message is not None else info.description or "",
-            traceback=details.stack_trace,
-        )
-
-    async def _continued(self, server: DebugServer, body: bytes) -> None:
-        # Ours were told when they were sent; this is somebody else's.
-        if self.state is State.PAUSED and self.stop is not None and self._foreign(server, body):
-            self.resumed(None)
-
-    def _foreign(self, server: DebugServer, body: bytes) -> bool:
-        event = msgspec.json.decode(body, type=dap.ContinuedBody)
-        return event.thread_id is None or (
-            self.hub.thread_id(server, event.thread_id) == self.stop.thread_id  # type: ignore[union-attr]
-        )
-
     def resumed(self, thread_id: int | None) -> None:
         """The program runs again: what was read at the stop is of the past."""
         if self.stop is None:
@@ -346,54 +236,6 @@ class Session:
         self.journal(
             "continued", {"thread_id": thread_id, "all_threads_continued": thread_id is None}
         )
-
-    async def _thread(self, server: DebugServer, body: bytes) -> None:
-        event = msgspec.json.decode(body, type=dap.ThreadBody)
-        if event.reason == "exited":
-            thread_id = self.hub.thread_ended(server, event.thread_id)
-        else:
-            thread_id = self.hub.thread_id(server, event.thread_id)
-        if thread_id is not None:
-            self.journal("thread", {"reason": event.reason, "thread_id": thread_id})
-
-    async def _module(self, server: DebugServer, body: bytes) -> None:
-        event = msgspec.json.decode(body, type=dap.ModuleBody)
-        self.hub.module_loaded(event.module)
-        self.journal(
-            "module",
-            {
-                "reason": event.reason,
-                "module": {
-                    "id": event.module.id,
-                    "name": event.module.name,
-                    "path": event.module.path,
-                    "is_optimized": False,
-                    "is_user_code": "site-packages" not in (event.module.path or ""),
-                    "version": None,
-                },
-            },
-        )
-
-    async def _debugger_output(self, server: DebugServer, body: bytes) -> None:
-        event = msgspec.json.decode(body, type=dap.OutputBody)
-        if event.output and event.category != "telemetry":
-            self.take_output("console", event.output.encode("utf-8", "backslashreplace"))
-
-    async def _subprocess(self, server: DebugServer, body: bytes) -> None:
-        child = msgspec.json.decode(body)
-        self.journal("subprocess", {"pid": child["pid"], "command": child["command"]})
-
-    async def _log_point(self, server: DebugServer, body: bytes) -> None:
-        row = msgspec.json.decode(body)
-        text = row["text"]
-        if row["skipped"]:
-            text = f"({row['skipped']} lines of this log point were skipped)\n{text}"
-        origin = {"source": row["path"], "line": row["line"]}
-        self.take_output("console", (text + "\n").encode("utf-8", "backslashreplace"), origin)
-
-    async def _breakpoint_error(self, server: DebugServer, body: bytes) -> None:
-        event = msgspec.json.decode(body)
-        self.breakpoints.failed(event["id"], event["error"])
 
     # -- the end of the program
 
@@ -463,21 +305,3 @@ class IdleClock:
         if not self.idle_timeout:
             return None
         return timestamp_of(time.time() + self.idle_timeout - self.idle_for())
-
-
-_Handler = Callable[[Session, DebugServer, bytes], Awaitable[None]]
-_EVENTS: Final[Mapping[str, _Handler]] = {
-    "stopped": Session._stopped,
-    "continued": Session._continued,
-    "thread": Session._thread,
-    "module": Session._module,
-    "output": Session._debugger_output,
-    "relaySubprocess": Session._subprocess,
-    "relayError": Session._breakpoint_error,
-    "relayLog": Session._log_point,
-}
-
-
-def _location(frame: dap.StackFrame) -> Location:
-    path = frame.source.path if frame.source and frame.source.path else "<unknown>"
-    return Location(path=path, line=frame.line, column=frame.column, function=frame.name)

@@ -103,7 +103,7 @@ def test_the_environment_is_the_relays_without_its_own_variables(
 ) -> None:
     # The shared relay is configured by such a variable.
     assert any(name.startswith("OPENCODE_DEBUG_") for name in shared_relay.env)
-    with relay.session() as session:
+    with relay.session(python_path=sys.executable) as session:
         seen = surroundings(
             session, source(SURROUNDINGS), env={"ADDED": "ä = 1", "EMPTY": "", "HOME": None}
         )["env"]

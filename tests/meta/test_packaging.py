@@ -37,7 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.Path:
 
 
 def names(wheel: zipfile.Path) -> list[str]:
-    return wheel.root.namelist()
+    return [name for name in wheel.root.namelist() if not name.endswith("/")]
 
 
 def test_the_wheel_has_every_module(wheel: zipfile.Path):

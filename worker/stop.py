@@ -1,0 +1,18 @@
+"""One stop of the program."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from debug_relay.protocol.fields import Location
+from debug_relay.protocol.sessions import ExceptionInfo, StopReason
+
+
+class Stop(Struct):
+    """Where and why the program stands."""
+
+    thread_id: int
+    reason: StopReason
+    location: Location | None
+    exception: ExceptionInfo | None
+    hit_breakpoints: list[str]
