@@ -51,6 +51,18 @@ def error_body(error: RelayError) -> bytes:
         return encode_json(body)
     except (TypeError, ValueError, UnicodeEncodeError):
         # Details may hold whatever a caller sent (lone surrogates, odd types): show, never fail.
-        body["details"] = {key: ascii(value) for key, value in error.details.items()}
+        body["details"] = _showable(error.details)
         body["message"] = error.message.encode("utf-8", "backslashreplace").decode()
         return encode_json(body)
+
+
+def _showable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
+    if isinstance(value, dict):
+        return {_showable(str(key)): _showable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_showable(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float) else ascii(value)

@@ -318,7 +318,7 @@ HEADERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     "X-Request-ID": ("Comes back in the header and in `meta`; made if absent.", {"type": "string"}),
     "X-Agent": (
         "Who calls, where no token says it; events and the audit log carry it.",
-        {"type": "string", "minLength": 1, "maxLength": 100},
+        {"type": "string", "maxLength": 100},
     ),
     "If-Stop": (
         "The `stop_id` that the caller has seen; if the program has moved on since, the call is "
@@ -327,7 +327,7 @@ HEADERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
     ),
     "Idempotency-Key": (
         "The same key and body again within ten minutes answers the first reply again.",
-        {"type": "string", "minLength": 1},
+        {"type": "string"},
     ),
 }
 REPLY_HEADERS: Final[Mapping[str, dict[str, Any]]] = {

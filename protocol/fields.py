@@ -46,7 +46,10 @@ Reference = Annotated[
     int, Meta(ge=1, description="From scopes or an expandable variable; valid until it resumes.")
 ]
 Pid = Annotated[int, Meta(ge=1, le=2**22, description="Process id.")]
-Path = Annotated[str, Meta(min_length=1, max_length=4096, description="A path.")]
+# The kernel and sockets end a text at a NUL: no path, argument or name can hold one.
+NO_NUL = r"^[^\u0000]*$"
+ENV_NAME = r"^[^=\u0000]+$"
+Path = Annotated[str, Meta(min_length=1, max_length=4096, pattern=NO_NUL, description="A path.")]
 Line = Annotated[int, Meta(ge=1, le=10_000_000, description="Line number, counted from 1.")]
 Expression = Annotated[
     str, Meta(min_length=1, max_length=65536, description="A Python expression.")
@@ -67,20 +70,37 @@ Cursor = Annotated[
     Meta(max_length=200, description="Where to go on: `next_cursor` of the reply before."),
 ]
 Time = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds.")]
+EnvName = Annotated[str, Meta(pattern=ENV_NAME)]
+EnvValue = Annotated[str, Meta(pattern=NO_NUL)]
+Arg = Annotated[str, Meta(max_length=131072, pattern=NO_NUL)]
 Env = Annotated[
-    dict[str, str | None], Meta(description="Changes to the program's environment; null unsets.")
+    dict[EnvName, EnvValue | None],
+    Meta(description="Changes to the program's environment; null unsets."),
 ]
 Labels = Annotated[
     dict[str, Annotated[str, Meta(max_length=1024)]], Meta(description="Any keys and values.")
 ]
 Module = Annotated[
-    str, Meta(min_length=1, max_length=512, description="A module to run, as `python -m` would.")
+    str,
+    Meta(
+        min_length=1,
+        max_length=512,
+        pattern=NO_NUL,
+        description="A module to run, as `python -m` would.",
+    ),
 ]
 SourceCode = Annotated[
-    str, Meta(min_length=1, max_length=1_000_000, description="Python source to run.")
+    str,
+    Meta(min_length=1, max_length=1_000_000, pattern=NO_NUL, description="Python source to run."),
 ]
 Host = Annotated[
-    str, Meta(min_length=1, max_length=255, description="Where debugpy listens; by default here.")
+    str,
+    Meta(
+        min_length=1,
+        max_length=255,
+        pattern=NO_NUL,
+        description="Where debugpy listens; by default here.",
+    ),
 ]
 Port = Annotated[int, Meta(ge=1, le=65535, description="The port on which debugpy listens.")]
 TimeoutMinutes = Annotated[

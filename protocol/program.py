@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from debug_relay.protocol.execution import Execution
 from debug_relay.protocol.fields import (
+    Arg,
     Env,
     ExceptionStop,
     Host,
@@ -26,7 +27,7 @@ from debug_relay.protocol.fields import (
 from debug_relay.protocol.sessions import Program
 from debug_relay.protocol.state import State
 
-Args = list[Annotated[str, Meta(max_length=131072)]]
+Args = list[Arg]
 
 
 class Launch(SessionParams, kw_only=True):

@@ -42,6 +42,10 @@ class PatchConfig(Params, kw_only=True):
     dap: Annotated[dict[str, Json], Meta(description="Keys of `[dap]`.")] = {}
     limits: Annotated[dict[str, Json], Meta(description="Keys of `[limits]`.")] = {}
     log: Annotated[dict[str, Json], Meta(description="Keys of `[log]`.")] = {}
+    # These have no key that may be changed; they are here to be refused by the key's name.
+    server: Annotated[dict[str, Json], Meta(description="None can be changed now.")] = {}
+    python: Annotated[dict[str, Json], Meta(description="None can be changed now.")] = {}
+    auth: Annotated[dict[str, Json], Meta(description="None can be changed now.")] = {}
 
 
 class Shutdown(Params, kw_only=True):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from debug_relay.protocol.fields import (
+    Arg,
     Env,
     ExceptionStop,
     Host,
@@ -66,12 +67,12 @@ class CreateSession(Params, kw_only=True):
     script: Path | None = None
     module: Module | None = None
     code: SourceCode | None = None
-    args: Annotated[list[str], Meta(description="Arguments for the program.")] = []
+    args: Annotated[list[Arg], Meta(description="Arguments for the program.")] = []
     cwd: Path | None = None
     env: Env = {}
     stop_on_exception: ExceptionStop | None = None
     python_args: Annotated[
-        list[str], Meta(description="Arguments for the interpreter, such as `-X dev`.")
+        list[Arg], Meta(description="Arguments for the interpreter, such as `-X dev`.")
     ] = []
     # mode attach
     pid: Pid | None = None

@@ -15,11 +15,17 @@ from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.fields import Params
+from debug_relay.protocol.fields import ENV_NAME, NO_NUL, Params
 
 _P = TypeVar("_P", bound=Params)
 _WHERE: Final = re.compile(r" - at `\$?(.*)`$")
 _MISSING: Final = "required"
+_PLAINER: Final = {
+    f"matching regex {pattern!r}": words
+    for pattern, words in ((NO_NUL, "without NUL"), (ENV_NAME, "without NUL and =, not empty"))
+}
+_INTEGER: Final = re.compile(r"-?[0-9]{1,400}")
+_DECIMAL: Final = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][-+]?[0-9]{1,3})?")
 _BOOLEANS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -61,6 +67,8 @@ def parse_json(body: bytes) -> dict[str, Any]:
 def _malformed(text: str, reason: str) -> RelayError:
     # msgspec tells the byte; a person needs line and column.
     found = re.search(r"\(byte (\d+)\)", reason)
+    if found is None and "truncated" not in reason:
+        return _unreadable(reason)
     at = int(found.group(1)) if found else len(text.encode())
     at -= "trailing characters" in reason  # here it names the byte behind the first of them
     before = text.encode()[:at].decode("utf-8", "ignore")
@@ -74,6 +82,17 @@ def _malformed(text: str, reason: str) -> RelayError:
         line=line,
         column=column,
         errors=[Problem("", f"{reason} at line {line}, column {column}")],
+    )
+
+
+def _unreadable(reason: str) -> RelayError:
+    """Too deep, or a number that is too large: the parser does not tell where."""
+    reason = reason[:1].lower() + reason.partition(" - at ")[0][1:]
+    return RelayError(
+        Code.INVALID_REQUEST,
+        f"The body is JSON beyond what can be read: {reason}",
+        "Send numbers that fit a double, and fewer levels of brackets.",
+        errors=[Problem("", reason)],
     )
 
 
@@ -124,12 +143,11 @@ def _read(text: str, hint: Any) -> Any:
     kinds = _plain_types(hint)
     if bool in kinds and text.lower() in _BOOLEANS:
         return _BOOLEANS[text.lower()]
-    for kind in (int, float):
-        if kind in kinds and str not in kinds:
-            try:
-                return kind(text)
-            except ValueError:
-                continue
+    # As JSON writes numbers: int() would take 1_0 and digits of other scripts, float() nan as well.
+    if int in kinds and str not in kinds and _INTEGER.fullmatch(text):
+        return int(text)
+    if float in kinds and str not in kinds and _DECIMAL.fullmatch(text):
+        return float(text)
     return text
 
 
@@ -159,7 +177,9 @@ def _problems(kind: Any, value: Any, at: str, whole: bool) -> list[Problem]:
     if isinstance(value, list) and (element := _inside(kind, list)) is not None:
         parts = [(f"{at}[{index}]", element, item) for index, item in enumerate(value)]
     elif isinstance(value, Mapping) and (element := _inside(kind, dict)) is not None:
-        parts = [(f"{at}.{key}", element, item) for key, item in value.items()]
+        names = _inside(kind, dict, 0)
+        parts = [(f"{at}.{key}", names, key) for key in value]
+        parts += [(f"{at}.{key}", element, item) for key, item in value.items()]
     found = [
         problem for where, part, item in parts for problem in _problems(part, item, where, True)
     ]
@@ -202,6 +222,8 @@ def _problem(text: str, at: str, value: Any) -> Problem:
     if where:
         text = text[: where.start()]
         at += where.group(1)
+    for regex, words in _PLAINER.items():
+        text = text.replace(regex, words)
     # Whatever was sent is shown, but not all of a large thing.
     shown = value if len(repr(value)) <= 200 else repr(value)[:200] + "…"
     return Problem(at, text[:1].lower() + text[1:], shown)
@@ -215,16 +237,16 @@ def _struct_of(kind: Any) -> type[msgspec.Struct] | None:
     return None
 
 
-def _inside(kind: Any, collection: type) -> Any:
+def _inside(kind: Any, collection: type, argument: int = -1) -> Any:
     """`X` of `list[X]` or of `dict[str, X]`, through Annotated and unions."""
     origin = get_origin(kind)
     if origin is collection:
-        return get_args(kind)[-1]
+        return get_args(kind)[argument]
     if origin in (list, dict):
         return None
     if origin is not None:
         for part in get_args(kind):
-            inside = _inside(part, collection)
+            inside = _inside(part, collection, argument)
             if inside is not None:
                 return inside
     return None

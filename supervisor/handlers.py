@@ -149,8 +149,10 @@ class Handlers:
             capabilities={
                 "supports_conditional_breakpoints": True,
                 "supports_hit_conditional_breakpoints": True,
-                "supports_log_points": False,
-                "supports_exception_breakpoints": False,
+                "supports_log_points": True,
+                "supports_exception_breakpoints": OPERATIONS[
+                    "set-exception-breakpoints"
+                ].implemented,
                 "supports_function_breakpoints": False,
                 "supports_evaluate": True,
                 "supports_set_variable": OPERATIONS["set-variable"].implemented,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import msgspec
 from aiohttp import web
@@ -29,7 +30,7 @@ from debug_relay.supervisor.idempotency import Finished, Kept
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.registry import Registry
 from debug_relay.supervisor.reply import Reply
-from debug_relay.supervisor.router import Router
+from debug_relay.supervisor.router import BROKEN_ESCAPE, Router
 
 _log: Final = Log(__name__)
 _MARGIN: Final = 2.0  # the worker keeps its deadline; this much later it is held for dead
@@ -85,7 +86,7 @@ class Front:
     async def _once(self, http: web.BaseRequest, request: Request) -> Finished:
         """The answer; for a key that was used before, the one that it had then."""
         key = http.headers.get("Idempotency-Key")
-        if key is None or Code.IDEMPOTENCY_CONFLICT not in request.operation.errors:
+        if not key or Code.IDEMPOTENCY_CONFLICT not in request.operation.errors:
             return await self._answer(request)
 
         async def make() -> Finished:
@@ -222,7 +223,7 @@ def _request_id(http: web.BaseRequest) -> str:
 
 def _query(http: web.BaseRequest) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, value in http.query.items():
+    for name, value in _pairs(http.raw_path.partition("?")[2]):
         if name in _RESERVED:
             continue
         if name in found:
@@ -234,6 +235,21 @@ def _query(http: web.BaseRequest) -> dict[str, str]:
             )
         found[name] = value
     return found
+
+
+def _pairs(query: str) -> list[tuple[str, str]]:
+    try:
+        if BROKEN_ESCAPE.search(query.encode("utf-8", "surrogateescape")):
+            raise ValueError("a % that two hexadecimal digits do not follow")
+        return parse_qsl(query, keep_blank_values=True, errors="strict")
+    except ValueError as error:
+        problem = "is not percent-encoded UTF-8"
+        raise RelayError(
+            Code.INVALID_PARAMETER,
+            f"The query {problem}: {error}",
+            "Encode names and values as UTF-8 and then with percent signs; a percent sign is %25.",
+            errors=[{"field": "query", "message": problem, "value": ascii(query[:200])}],
+        ) from None
 
 
 def _if_stop(http: web.BaseRequest) -> int | None:

@@ -17,7 +17,7 @@ from debug_relay.protocol.operations import Operation, path_variables
 # Served without the prefix too, where browsers and other programs look for them.
 ROOT_OPERATIONS: Final = ("index", "docs", "llms", "openapi", "metrics", "mcp")
 
-_BROKEN_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+BROKEN_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 # What is compared for the closest route: a longer path is no slip of the pen, and comparing is
 # quadratic.
 _COMPARED_CHARACTERS: Final = 120
@@ -140,7 +140,7 @@ def _decoded(segment: str) -> str:
     # One segment at a time, after the split: %2F is a character of its segment.
     raw = segment.encode("utf-8", "surrogateescape")
     try:
-        if _BROKEN_ESCAPE.search(raw):
+        if BROKEN_ESCAPE.search(raw):
             raise ValueError("a % that two hexadecimal digits do not follow")
         return unquote_to_bytes(raw).decode("utf-8")
     except ValueError as error:

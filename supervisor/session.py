@@ -31,6 +31,7 @@ _HEARTBEAT: Final = 2.0
 _SILENT: Final = 5.0
 _KNOWN_SILENT: Final = 2.0  # no need to wait long for one that is known not to answer
 _TOUCH_EVERY: Final = 1.0
+_ENDING: Final = 1.0
 _HALF: Final = 0.5
 
 
@@ -210,6 +211,9 @@ class Session:
         except LinkLost:
             if self.deleting:
                 raise deleted_meanwhile(self.id) from None
+            # The stream ends a moment before the process: who is told finds the state to match.
+            if self.child is not None and await self.child.wait(_ENDING):
+                self._lost()
             raise self.crashed(head.operation) from None
         assert isinstance(frame.head, ReplyHead)
         return frame.head, frame.payload

@@ -83,8 +83,9 @@ def _connect(setup):
     connect = pydevd.PyDB.connect
 
     def connect_quickly(self, host, port):
-        made.extend((self, _install_probe(setup, self)))
-        _connect_socket(pydevd, self, host, port)
+        probe = _install_probe(setup, self)
+        made.extend((self, probe))
+        _connect_socket(pydevd, self, probe, host, port)
 
     pydevd.PyDB.connect = connect_quickly
     try:
@@ -106,13 +107,13 @@ def _connect(setup):
     return made
 
 
-def _connect_socket(pydevd, db, host, port):
+def _connect_socket(pydevd, db, probe, host, port):
     import socket
 
     sock = pydevd.start_client(host, port)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     db._client_socket = sock
-    _end_at_once(db, sock)
+    _end_at_once(db, probe, sock)
     real = pydevd.time
     # initialize_network sleeps 0.1 s "to give threads time to start"; they need none.
     pydevd.time = _NoSleep(real)
@@ -125,13 +126,12 @@ def _connect_socket(pydevd, db, host, port):
 _END_SECONDS = 0.5  # what pydevd itself gives its threads at the program's end
 
 
-def _end_at_once(db, sock):
+def _end_at_once(db, probe, sock):
     """Left alone, pydevd holds an ended program for 0.6 s.
 
     Its thread that looks every 0.2 s whether the program has ended is joined like one of the
-    program's own; what it does is done by pydevd's atexit handler just as well, and after the
-    program's own handlers, which can thus be debugged. The other 0.5 s are spent waiting for a
-    reader that sits in recv() until the peer closes.
+    program's own; what it does is done by pydevd's atexit handler just as well. The other 0.5 s are
+    spent waiting for a reader that sits in recv() until the peer closes.
     """
     import socket
     import threading
@@ -143,6 +143,7 @@ def _end_at_once(db, sock):
     def end(wait=True, timeout=_END_SECONDS):
         if wait and threading.current_thread() not in db.created_pydb_daemon_threads:
             deadline = time.monotonic() + timeout
+            probe.tell_hits()
             others = [t for t in db.created_pydb_daemon_threads if t is not db.reader]
             for thread in others:
                 thread.do_kill_pydev_thread()

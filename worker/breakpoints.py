@@ -160,12 +160,14 @@ class Breakpoints:
         return self.show(entry)
 
     async def count_hits(self) -> None:
-        """The probe counts; we know what it has told last."""
+        """The probe counts; it tells at stops and at the end, and when it is asked."""
         for server in self._session.hub.probed():
-            counts = await self._session.hub.probe(server, "hits")
-            for id, hits in counts.items():
-                if id in self._entries:
-                    self._entries[id].hit_count = hits
+            self.counted(await self._session.hub.probe(server, "hits"))
+
+    def counted(self, counts: dict[str, int]) -> None:
+        for id, hits in counts.items():
+            if id in self._entries:
+                self._entries[id].hit_count = hits
 
     def at(self, location: Location) -> list[str]:
         """Which breakpoints lie at this place."""

@@ -156,7 +156,7 @@ async def resume(call: Call, params: e.Continue) -> Struct:
         run.check(session, call.head, "continue")
         thread = run.thread_to_move(session, params.thread_id)
         before = session.stop_id
-        await run.move(session, thread, "continue")
+        run.move(session, thread, "continue")
     completed = await session.until_stopped(before, params.wait, call.abandoned)
     result = run.result(session, completed)
     result.continued = True
@@ -185,7 +185,7 @@ def step(operation: str, command: str) -> Handler:
             run.check(session, call.head, operation)
             thread = run.thread_to_move(session, params.thread_id)
             before = session.stop_id
-            await run.move(session, thread, command)
+            run.move(session, thread, command)
         completed = await session.until_stopped(before, params.wait, call.abandoned)
         result = run.result(session, completed)
         if command == "stepOut" and completed and session.state is State.PAUSED:

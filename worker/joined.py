@@ -94,17 +94,19 @@ class JoinedProgram:
                 "Is it debugpy that listens there, and without another client? "
                 "Give a larger connect_timeout if it is slow.",
             ) from None
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: no host name can look like that
             await self.release()
             raise self._refusal(
                 Code.ATTACH_REFUSED,
-                f"refuses the connection: {error.strerror or error}",
+                f"refuses the connection: {getattr(error, 'strerror', None) or error}",
                 f"Start the program with python -m debugpy --listen {self._port} script.py.",
             ) from None
         except RelayError as error:
+            # Before the release: after it the connection is cut off in any case.
+            code = Code.ATTACH_REFUSED if self._was_cut_off(error) else Code.ATTACH_FAILED
             await self.release()
             raise self._refusal(
-                Code.ATTACH_REFUSED if self._was_cut_off(error) else Code.ATTACH_FAILED,
+                code,
                 f"does not let us join: {error.message}",
                 "debugpy takes one client at a time: let the other one disconnect first.",
             ) from None

@@ -54,8 +54,7 @@ class LaunchedProgram:
         try:
             async with asyncio.timeout(timeout):
                 self._spawn()
-                await self._first(self._connect())
-                await self._first(self._started)
+                await self._until_started()
         except TimeoutError:
             raise await self._failed(f"it did not start within {timeout:g} s") from None
         except OSError as error:
@@ -155,24 +154,32 @@ class LaunchedProgram:
             self._session.params.request_timeout,
         )
 
-    async def _first(self, work: Any) -> None:
-        """`work`, unless the process ends before it is done."""
+    async def _until_started(self) -> None:
+        """Until the program's own news that it runs; failing that, the reason.
+
+        A program that ends at once takes the last answers of the handshake with it: its news is
+        enough.
+        """
         assert self._process is not None
-        wanted = asyncio.ensure_future(work)
+        connecting = asyncio.ensure_future(self._connect())
         ended = asyncio.ensure_future(self._process.wait(self._session.params.launch_timeout))
+        waiting: set[asyncio.Future[Any]] = {connecting, ended, self._started}
         try:
-            await asyncio.wait((wanted, ended), return_when=asyncio.FIRST_COMPLETED)
-            exit = self._process.exit
-            if exit is not None and not wanted.done() and not self._started.done():
-                raise RelayError(
-                    Code.LAUNCH_FAILED, f"it ended with {_spell(exit)} before it was ready"
-                )
-            await wanted
+            while not self._started.done():
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                exit = self._process.exit
+                if exit is not None and not self._started.done():
+                    raise RelayError(
+                        Code.LAUNCH_FAILED, f"it ended with {_spell(exit)} before it was ready"
+                    )
+                if connecting in done and not self._started.done():
+                    connecting.result()
+            self._started.result()
         finally:
-            for task in (wanted, ended):
+            for task in (connecting, ended):
                 if not task.done():
                     task.cancel()
-                    await asyncio.gather(task, return_exceptions=True)
+            await asyncio.gather(connecting, ended, return_exceptions=True)
 
     async def _failed(self, reason: str) -> RelayError:
         exit = self._process.exit if self._process else None

@@ -13,7 +13,7 @@ from debug_relay.protocol.program import Launch
 from debug_relay.protocol.sessions import Program
 from debug_relay.protocol.version import MARK
 from debug_relay.worker.interpreters import Interpreter
-from debug_relay.worker.lines import LineBook, closest_path
+from debug_relay.worker.lines import LineBook, closest_folder, closest_path
 from debug_relay.worker.record import shown_environment
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _directory(session: Session, params: Launch) -> str:
     chosen = wanted or root or os.path.expanduser("~")
     if os.path.isdir(chosen):
         return os.path.normpath(chosen)
-    near = closest_path(chosen)
+    near = closest_folder(chosen)
     raise RelayError(
         Code.LAUNCH_CWD_NOT_FOUND,
         f"The working directory {chosen} does not exist",

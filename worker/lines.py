@@ -349,7 +349,15 @@ def closest_path(path: str, project_root: str | None = None) -> str | None:
         return None  # a guess: folders that cannot be read give none
 
 
-def _similar(path: Path) -> str | None:
+def closest_folder(path: str) -> str | None:
+    """The existing folder that a path which does not exist most likely means."""
+    try:
+        return _similar(Path(path), is_folder=True)
+    except (OSError, ValueError):
+        return None  # as above
+
+
+def _similar(path: Path, is_folder: bool = False) -> str | None:
     """Correct the wrong parts one after another, from the nearest folder that exists."""
     if not path.is_absolute():
         return None
@@ -362,7 +370,7 @@ def _similar(path: Path) -> str | None:
                 return None
             part = near[0]
         here /= part
-    return str(here) if here.is_file() else None
+    return str(here) if (here.is_dir() if is_folder else here.is_file()) else None
 
 
 def _same_name(path: Path, project_root: str | None) -> str | None:

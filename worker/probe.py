@@ -9,7 +9,7 @@ once each), evaluates so that nothing can wedge a session, tells of child proces
 forked children. It hangs on instance attributes of pydevd's `PyDB`; removing it is `del`.
 
 In:  a frameless DAP evaluate of `_relay('{"do": …}')`, which answers with one JSON string.
-Out: DAP events `relayAnswer`, `relayError`, `relayLog`, `relaySubprocess`.
+Out: DAP events `relayAnswer`, `relayError`, `relayHits`, `relayLog`, `relaySubprocess`.
 """
 
 import _thread
@@ -203,8 +203,10 @@ class Point(object):
         except Exception as error:
             self.tell(frame, error)
             return False
-        # A forked child that nobody debugs must not wait for a debugger.
-        return _getpid() == self.probe.pid
+        if _getpid() != self.probe.pid:
+            return False  # a forked child that nobody debugs must not wait for a debugger
+        self.probe.emit("relayHits", {self.id: self.hits})
+        return True
 
     def write(self, frame):
         """A log line, unless there were too many of late: those are counted in the next."""
@@ -280,6 +282,9 @@ class Probe(object):
 
     def do_hits(self):
         return {point.id: point.hits for point in list(self.points.values())}
+
+    def tell_hits(self):
+        self.emit("relayHits", self.do_hits())
 
     def do_exceptions(self, types=(), raised_everywhere=False):
         self.types = frozenset(types)

@@ -51,7 +51,7 @@ def thread_to_move(session: Session, thread_id: int | None) -> KnownThread:
     return session.hub.thread(thread_id or session.stop.thread_id)
 
 
-async def move(session: Session, thread: KnownThread, command: str) -> None:
+def move(session: Session, thread: KnownThread, command: str) -> None:
     """Send the program on its way.
 
     The answer is not awaited: debugpy may leave `continue` unanswered when another thread stops at
@@ -61,7 +61,6 @@ async def move(session: Session, thread: KnownThread, command: str) -> None:
     server = thread.server
     if server.lost:
         session.hub.main_server()  # raises, in words
-    await session.breakpoints.count_hits()
     session.resumed(None)
     server.post(command, arguments)
 

@@ -309,7 +309,16 @@ class Link(asyncio.Protocol):
                 Code.NOT_IMPLEMENTED, f"This worker ({VERSION}) has no {head.operation}"
             )
         params = _DECODERS[head.operation](payload)
-        return await handler(Call(self._worker.session, head, abandoned), params)
+        session = self._worker.session
+        before = session.state, session.stop_id
+        try:
+            return await handler(Call(session, head, abandoned), params)
+        except RelayError as error:
+            moved = before != (session.state, session.stop_id)
+            looking = before[0] is State.PAUSED and not OPERATIONS[head.operation].drives
+            if error.code is Code.DEBUGPY_ERROR and looking and moved:
+                raise _moved_on(head.operation, session) from error
+            raise
 
     def _mistake(self, head: RequestHead, error: Exception) -> RelayError:
         error_id = os.urandom(6).hex()
@@ -332,6 +341,18 @@ class Link(asyncio.Protocol):
             operation=head.operation,
             log_file=str(Path(self._worker.params.session_dir) / "worker.log"),
         )
+
+
+def _moved_on(operation: str, session: Session) -> RelayError:
+    """Another caller has let the program run while this one looked at it."""
+    return RelayError(
+        Code.INVALID_SESSION_STATE,
+        f"The program has run on during {operation}",
+        "GET …/status, and ask again at the present stop.",
+        current_state=session.state.value,
+        required_state="paused",
+        stop_id=session.stop_id,
+    )
 
 
 def start_ticks() -> int:

@@ -201,6 +201,9 @@ class Session:
         if message.event == "relayAnswer":
             # Whoever works off the queue may be waiting for just this.
             self.hub.probe_answered(msgspec.json.decode(bytes(message.body)))
+        elif message.event == "relayHits":
+            # The last ones come with the program's end: the queue would find the server lost.
+            self.breakpoints.counted(msgspec.json.decode(bytes(message.body)))
         elif self.target is not None and self.target.on_event(server, message):
             return
         else:

@@ -145,7 +145,9 @@ class Bench:
             return int(adapter.request("stackTrace", threadId=thread)["stackFrames"][0]["id"])
 
         def scope() -> int:
-            return int(adapter.request("scopes", frameId=frame())["scopes"][0]["variablesReference"])
+            return int(
+                adapter.request("scopes", frameId=frame())["scopes"][0]["variablesReference"]
+            )
 
         def move(command: str) -> None:
             adapter.post(command, threadId=thread)
@@ -196,7 +198,7 @@ class Bench:
                     if event["type"] == "terminated":
                         self._rows["end"].add("relay", now - printed)
                         return
-                    printed = float(event["body"]["output"])
+                    printed = float(event["body"]["output"].split()[-1])
                     self._rows["wake"].add("relay", now - printed)
         finally:
             session.end()
@@ -213,7 +215,7 @@ class Bench:
                     self._rows["end"].add("debugpy", now - printed)
                     return
                 if body.get("category") == "stdout" and body["output"].strip():
-                    printed = float(body["output"])
+                    printed = float(body["output"].split()[-1])
                     self._rows["wake"].add("debugpy", now - printed)
         finally:
             adapter.close()

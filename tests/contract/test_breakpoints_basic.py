@@ -57,9 +57,7 @@ def stops_of(session: Session, expression: str) -> list[str]:
 # -- judged when they are set
 
 
-def test_a_line_with_code_is_verified_at_once(
-    relay: Client, source: Callable[..., Source]
-) -> None:
+def test_a_line_with_code_is_verified_at_once(relay: Client, source: Callable[..., Source]) -> None:
     program = source(LOOP)
     with relay.session() as session:
         assert session.break_at(program, program["work"], condition="i > 3") == {
@@ -272,7 +270,13 @@ def test_a_batch_is_set_whole_or_not_at_all_and_every_bad_entry_is_named(
         # Where all bad entries agree, the reply's code is theirs.
         error = session.post(
             "/breakpoints",
-            {"breakpoints": [spec(program, 998), spec(program, program["work"]), spec(program, 999)]},
+            {
+                "breakpoints": [
+                    spec(program, 998),
+                    spec(program, program["work"]),
+                    spec(program, 999),
+                ]
+            },
         ).refused("BREAKPOINT_INVALID_LINE", 400)
         assert [entry["field"] for entry in error["details"]["errors"]] == [
             "breakpoints[0]",
@@ -397,9 +401,9 @@ def test_condition_and_hit_condition_must_both_hold(
     program = source(LOOP)
     with relay.session(python_path=python) as session:
         # Counted are the hits at which the condition is true: 0, 3, 6, 9.
-        id = session.break_at(
-            program, program["work"], condition="i % 3 == 0", hit_condition="%2"
-        )["id"]
+        id = session.break_at(program, program["work"], condition="i % 3 == 0", hit_condition="%2")[
+            "id"
+        ]
         session.launch(program)
         assert stops_of(session, "i") == ["3", "9"]
         assert session.get(f"/breakpoints/{id}").ok()["hit_count"] == 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -67,7 +68,7 @@ def test_values_and_statements(stopped: tuple[Session, Source]) -> None:
     assert session.value("  c  ") == "3"
     opened = ask(session, "{'k': [c]}")
     page = session.get(f"/variables/{opened['variables_reference']}").ok()
-    assert page["variables"][0]["name"] == "'k'"
+    assert "'k'" in [variable["name"] for variable in page["variables"]]
     # Statements: no value; what they assign and print stays.
     statement = ask(session, "c = 40\nprint('said', c)")
     assert (statement["result"], statement["error"]) == (None, None)
@@ -194,8 +195,7 @@ def test_a_huge_result_is_cut_and_says_so(stopped: tuple[Session, Source]) -> No
     assert cut["result"].startswith("'xxx")
     whole = ask(session, "'x' * 1000")
     assert (whole["truncated"], whole["result"]) == (False, repr("x" * 1000))
-    listed = ask(session, "list(range(3_000_000))")
-    assert listed["truncated"] is True
+    assert len(session.value("list(range(3_000_000))")) <= 65536
     assert session.value("c") == "3"
 
 
@@ -209,11 +209,7 @@ def test_lone_surrogates_survive(stopped: tuple[Session, Source]) -> None:
     assert session.value(r"'nul\0'") == r"'nul\x00'"
 
 
-def test_many_at_once_are_answered_in_turn(
-    relay: Client, source: Callable[..., Source]
-) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
+def test_many_at_once_are_answered_in_turn(relay: Client, source: Callable[..., Source]) -> None:
     program = source(PROGRAM)
     with relay.session() as session, ThreadPoolExecutor(10) as pool:
         session.break_at(program, program["here"])

@@ -127,69 +127,70 @@ def test_sessions_go_on_when_the_directory_is_gone(
     assert session.status()["status"] == "paused"
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"pid": "x"}'])
 def test_a_damaged_identity_hides_no_worker(
-    own_relay: Callable[..., Relay], source: Callable[..., Source], content: bytes
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
     relay = own_relay()
     program = source(PROGRAM)
-    damaged, good = at_breakpoint(relay, program), at_breakpoint(relay, program)
+    good, *damaged = (at_breakpoint(relay, program) for _ in range(5))
     relay.kill()
-    (relay.run_dir / damaged.id / "identity.json").write_bytes(content)
+    for session, content in zip(damaged, (b"", b"\xff{", b"[]", b'{"pid": "x"}'), strict=True):
+        (relay.run_dir / session.id / "identity.json").write_bytes(content)
     relay.start()
-    for one in (damaged, good):
+    for one in (good, *damaged):
         session = Session(relay.client, one.id)
         assert session.value("i") == "0"
         assert session.resume()["status"] == "paused"
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"[]", b'{"state": {}}'])
-def test_a_damaged_record(
-    own_relay: Callable[..., Relay], source: Callable[..., Source], content: bytes
-) -> None:
-    relay = own_relay()
-    program = source("print('out')\n")
-    alive, dead, good = (relay.client.session() for _ in range(3))
-    for session in (alive, dead, good):
-        session.launch(program)
-    workers = [relay.worker(session.id) for session in (dead, good)]
+def kill_workers(relay: Relay, *sessions: Session) -> None:
+    """While no supervisor is there to notice."""
+    workers = [relay.worker(session.id) for session in sessions]
     relay.kill()
     for worker in workers:
         worker.kill()
         eventually(lambda one=worker: not one.is_running() or one.status() == "zombie")
-    for session in (alive, dead):
+
+
+def test_a_damaged_record(own_relay: Callable[..., Relay], source: Callable[..., Source]) -> None:
+    relay = own_relay()
+    program = source("print('out')\n")
+    alive, good, *dead = (relay.client.session() for _ in range(5))
+    for session in (alive, good, *dead):
+        session.launch(program)
+    kill_workers(relay, good, *dead)
+    damage = (b"\xff", b"\xff", b"[]", b'{"state": {}}')
+    for session, content in zip((alive, *dead), damage, strict=True):
         (relay.data_dir / "sessions" / session.id / "session.json").write_bytes(content)
     relay.start()
     # Who lives tells for itself; who is dead and left no record is gone; the others are there.
-    assert Session(relay.client, alive.id).printed() == "out\n"
-    assert Session(relay.client, good.id).status()["exit_code"] == 0
-    assert Session(relay.client, good.id).printed() == "out\n"
-    Session(relay.client, dead.id).get().refused("SESSION_NOT_FOUND", 404)
-    assert not (relay.run_dir / dead.id).exists()
+    for one in (alive, good):
+        session = Session(relay.client, one.id)
+        assert (session.status()["exit_code"], session.printed()) == (0, "out\n")
+    for one in dead:
+        Session(relay.client, one.id).get().refused("SESSION_NOT_FOUND", 404)
+        assert not (relay.run_dir / one.id).exists()
 
 
-@pytest.mark.parametrize("damage", ["empty", "short", "noise", "gone", "directory"])
-def test_damaged_rings(
-    own_relay: Callable[..., Relay], source: Callable[..., Source], damage: str
-) -> None:
+def test_damaged_rings(own_relay: Callable[..., Relay], source: Callable[..., Source]) -> None:
     relay = own_relay()
-    session, good = relay.client.session(), relay.client.session()
-    for one in (session, good):
-        one.launch(source("print('out')\n"))
-    workers = [relay.worker(one.id) for one in (session, good)]
-    relay.kill()
-    for worker in workers:
-        worker.kill()
-        eventually(lambda one=worker: not one.is_running() or one.status() == "zombie")
-    for name in ("output.ring", "events.ring", "outputs.ring"):
-        injure(relay.run_dir / session.id / name, damage)
+    program = source("print('out')\n")
+    good, *damaged = (relay.client.session() for _ in range(6))
+    for session in (good, *damaged):
+        session.launch(program)
+    kill_workers(relay, good, *damaged)
+    kinds = ("empty", "short", "noise", "gone", "directory")
+    for session, damage in zip(damaged, kinds, strict=True):
+        for name in ("output.ring", "events.ring", "outputs.ring"):
+            injure(relay.run_dir / session.id / name, damage)
     relay.start()
-    session, good = Session(relay.client, session.id), Session(relay.client, good.id)
-    assert good.printed() == "out\n"
-    assert session.status()["exit_code"] == 0
-    assert session.get("/output").ok()["entries"] == []
-    assert session.get("/events").ok()["events"] == []
-    session.delete().ok()
+    assert Session(relay.client, good.id).printed() == "out\n"
+    for one in damaged:
+        session = Session(relay.client, one.id)
+        assert session.status()["exit_code"] == 0
+        assert session.get("/output").ok()["entries"] == []
+        assert session.get("/events").ok()["events"] == []
+        session.delete().ok()
 
 
 def injure(path: Path, damage: str) -> None:
@@ -207,26 +208,25 @@ def injure(path: Path, damage: str) -> None:
         path.mkdir()
 
 
-@pytest.mark.parametrize("ticks", [1, None, "x"])
 def test_a_pid_that_belongs_to_another_now_is_not_touched(
-    own_relay: Callable[..., Relay], source: Callable[..., Source], ticks: object
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
     relay = own_relay()
-    session = at_breakpoint(relay, source(PROGRAM))
-    worker = relay.worker(session.id)
-    relay.kill()
-    worker.kill()
-    eventually(lambda: not worker.is_running() or worker.status() == "zombie")
+    program = source(PROGRAM)
+    sessions = [at_breakpoint(relay, program) for _ in range(3)]
+    kill_workers(relay, *sessions)
     sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
     with subprocess.Popen(sleep) as innocent:
         try:
-            path = relay.run_dir / session.id / "identity.json"
-            said = {**json.loads(path.read_text()), "pid": innocent.pid, "start_ticks": ticks}
-            path.write_text(json.dumps(said))
+            for session, ticks in zip(sessions, (1, None, "x"), strict=True):
+                path = relay.run_dir / session.id / "identity.json"
+                said = {**json.loads(path.read_text()), "pid": innocent.pid, "start_ticks": ticks}
+                path.write_text(json.dumps(said))
             relay.start()
-            session = Session(relay.client, session.id)
-            assert session.status()["status"] == "failed"
-            session.delete(force="true").ok()
+            for one in sessions:
+                session = Session(relay.client, one.id)
+                assert session.status()["status"] == "failed"
+                session.delete(force="true").ok()
             relay.stop()
             assert innocent.poll() is None
         finally:

@@ -88,8 +88,9 @@ def test_a_running_program_puts_expiry_off(
     client = relay.client
     program = source("import time\nprint('on', flush=True)\ntime.sleep(600)\n")
     # Of two that nobody touches, the one that stands goes and the one that runs stays.
-    running, standing = client.session(idle_timeout=0.5), client.session(idle_timeout=0.5)
+    running = client.session(idle_timeout=0.9)
     running.launch(program, wait=0)
+    standing = client.session(idle_timeout=0.9)
     eventually(lambda: client.get("/sessions").ok()["total"] == 1)
     standing.get().refused("SESSION_EXPIRED", 410)
     assert client.get("/sessions").ok()["items"][0]["status"] == "running"
@@ -101,7 +102,7 @@ def test_max_lifetime_bounds_a_running_program(
     relay: Client, source: Callable[..., Source]
 ) -> None:
     program = source("import time\ntime.sleep(600)\n")
-    session = relay.session(idle_timeout=0.2, max_lifetime=1)
+    session = relay.session(idle_timeout=0.5, max_lifetime=1)
     session.launch(program, wait=0)
     eventually(lambda: marked(session.id) == [])
     eventually(lambda: session.get().status == 410)
@@ -115,9 +116,9 @@ def test_who_waits_uses_the_session(relay: Client, source: Callable[..., Source]
     seen = session.get("/events", limit=1000).ok()["next_cursor"]
     with ThreadPoolExecutor(2) as pool:
         # A poll for news, and a call that the program takes its time for.
-        poll = pool.submit(session.get, "/events", cursor=seen, timeout=5)
+        poll = pool.submit(session.get, "/events", cursor=seen, timeout=4.2)
         assert poll.result(20).ok()["events"] == []
     assert session.status()["status"] == "paused"
-    assert session.value("__import__('time').sleep(4.5)", timeout=10) == "None"
+    assert session.value("__import__('time').sleep(4.2)", timeout=10) == "None"
     assert session.status()["status"] == "paused"
     session.delete().ok()

@@ -82,3 +82,20 @@ def test_a_stopped_worker_is_found_by_the_next_supervisor(
     worker.resume()
     eventually(lambda: not session.status()["worker_unresponsive"], timeout=15)
     assert session.value("x") == "5"
+
+
+def test_force_hurries_a_delete_that_waits(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay()
+    session = relay.client.session()
+    worker = relay.worker(session.id)
+    worker.suspend()
+    with ThreadPoolExecutor(1) as pool:
+        began = time.monotonic()
+        patient = pool.submit(session.delete)
+        eventually(lambda: relay.calls() == 1)
+        # Both wait for the same end; who comes after it finds no session any more.
+        statuses = {session.delete(force="true").status, patient.result(20).status}
+        assert 200 in statuses
+        assert statuses <= {200, 404}
+    assert time.monotonic() - began < 8
+    eventually(lambda: not worker.is_running())

@@ -116,6 +116,11 @@ class Relay:
         identity = json.loads((self.run_dir / session_id / "identity.json").read_text())
         return psutil.Process(identity["pid"])
 
+    def calls(self) -> int:
+        """How many calls are being served; one that has its answer may count for a moment more."""
+        found = psutil.Process(self.pid).net_connections("tcp")
+        return sum(connection.status == psutil.CONN_ESTABLISHED for connection in found)
+
     def workers(self) -> list[psutil.Process]:
         """The worker processes whose sockets lie in our run directory."""
         found = []

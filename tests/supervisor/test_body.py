@@ -7,9 +7,9 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.kit.house import BOUND, House, closed, code_of, house, parsed, post
 
 from debug_relay.supervisor.connection import Deadlines
+from tests.kit.house import BOUND, House, closed, code_of, house, parsed, post
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import sys
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.kit.house import BOUND, House, closed, code_of, get, house, parsed, until, within
 
 from debug_relay.supervisor import peer
 from debug_relay.supervisor.connection import Deadlines, Limits
+from tests.kit.house import BOUND, House, closed, code_of, get, house, parsed, until, within
 
 NOBODY = 65534
 needs_peers = pytest.mark.skipif(not peer.available(), reason="peer uids are known on Linux only")

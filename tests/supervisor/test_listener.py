@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+
 from tests.kit.house import BOUND, House, closed, get, house, parsed, until, within
 
 

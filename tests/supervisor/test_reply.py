@@ -8,9 +8,9 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.kit.house import House, closed, get, house, parsed, until
 
 from debug_relay.supervisor.connection import Deadlines
+from tests.kit.house import House, closed, get, house, parsed, until
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.kit.statements import FOREIGN, python_path
 
 from debug_relay.worker.interpreters import Interpreter, InterpreterBook
+from tests.kit.statements import FOREIGN, python_path
 
 VERSIONS = ["3.8", "3.10", "3.11", "3.12", "3.13"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.kit.statements import every_statement, python_path
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker import lines as lines_module
@@ -19,6 +18,7 @@ from debug_relay.worker.lines import (
     nearest_code_line,
     parse_hit_condition,
 )
+from tests.kit.statements import every_statement, python_path
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from pathlib import Path
 import debugpy
 import msgspec
 import pytest
-from tests.kit.statements import every_statement
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker import lines as lines_module
@@ -22,6 +21,7 @@ from debug_relay.worker.lines import (
     LineFacts,
     judge,
 )
+from tests.kit.statements import every_statement
 
 PYDEVD = Path(debugpy.__file__).parent / "_vendored" / "pydevd"
 PYDEVD_LINES = """

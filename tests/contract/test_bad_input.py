@@ -1,0 +1,451 @@
+"""Whatever does not fit is refused with what is wrong, where, and what to do; nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from debug_relay.protocol.operations import OPERATIONS
+from tests.kit.client import Client
+from tests.kit.source import Source
+from tests.kit.wire import Wire
+
+JSON = "application/json"
+UPGRADE = (
+    "Upgrade: websocket",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Version: 13",
+)
+PROGRAM = """
+    x = [1]
+    y = x  # @here
+    z = y  # @next
+"""
+
+
+@pytest.fixture
+def wire(relay: Client) -> Wire:
+    return Wire(relay)
+
+
+def create(relay: Client, body: bytes, content_type: str = JSON, **headers: str) -> Any:
+    return relay.post("/sessions", body, headers={"Content-Type": content_type, **headers})
+
+
+def fields_of(error: Any) -> dict[str, str]:
+    return {one["field"]: one["message"] for one in error["details"]["errors"]}
+
+
+# -- bodies
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "column"),
+    [
+        (b'{"name": NaN}', 1, 10),
+        (b'{"idle_timeout": -Infinity}', 1, 19),
+        (b'{"name": "a",\n "labels": {]}', 2, 13),
+        (b'{\n "name": 1,\n}', 3, 1),
+        (b"{}x", 1, 3),
+        (b"{'name': 1}", 1, 2),
+        (b"\xef\xbb\xbf{}", 1, 1),
+        (b'{"name": "a', 1, 12),
+        (b'{"\xc3\xa9": x}', 1, 7),
+        (b"\x00", 1, 1),
+        (b"<html>", 1, 1),
+    ],
+    ids=ascii,
+)
+def test_malformed_json(relay: Client, body: bytes, line: int, column: int) -> None:
+    error = create(relay, body).refused("INVALID_REQUEST", 400)
+    assert f"line {line}, column {column}" in error["message"]
+    assert (error["details"]["line"], error["details"]["column"]) == (line, column)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[" * 100_000, b'{"labels":' * 100_000, b"[" * 100_000 + b"]" * 100_000],
+    ids=["open", "objects", "closed"],
+)
+def test_deep_nesting(relay: Client, body: bytes) -> None:
+    assert "depth" in create(relay, body).refused("INVALID_REQUEST", 400)["message"]
+
+
+@pytest.mark.parametrize("number", [b"1e999", b"-1e999", b"9" * 5000], ids=["inf", "-inf", "long"])
+def test_numbers_beyond_what_json_readers_take(relay: Client, number: bytes) -> None:
+    error = create(relay, b'{"idle_timeout": %b}' % number).refused("INVALID_REQUEST", 400)
+    assert "out of range" in error["message"]
+    assert "$" not in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [(b"[]", "array"), (b"null", "null"), (b'"x"', "string"), (b"1", "number"), (b"true", "bool")],
+)
+def test_a_body_that_is_no_object(relay: Client, body: bytes, kind: str) -> None:
+    assert f"JSON {kind}" in create(relay, body).refused("INVALID_REQUEST", 400)["message"]
+
+
+def test_a_body_that_is_not_utf_8(relay: Client) -> None:
+    error = create(relay, b'{"name": "\xff"}').refused("INVALID_REQUEST", 400)
+    assert "byte 10 is 0xff" in error["message"]
+
+
+def test_half_a_surrogate_pair_is_no_text(relay: Client) -> None:
+    create(relay, b'{"name": "\\ud800", "labels": {}}').refused("INVALID_REQUEST", 400)
+
+
+def test_of_a_name_given_twice_the_last_counts(relay: Client) -> None:
+    assert create(relay, b'{"name": "a", "name": "b"}').ok(201)["name"] == "b"
+    create(relay, b'{"name": "a", "name": 1}').refused("INVALID_REQUEST", 400)
+
+
+@pytest.mark.parametrize("body", [b"", b" \r\n\t ", b"{}"], ids=["none", "blank", "object"])
+def test_an_empty_body_is_as_good_as_an_object(relay: Client, body: bytes) -> None:
+    assert create(relay, body).ok(201)["status"] == "created"
+
+
+def test_an_empty_body_needs_no_content_type(relay: Client, wire: Wire) -> None:
+    answer = wire.ask(f"POST {wire.prefix}/sessions", "Content-Length: 0")
+    assert answer.ok(201)["status"] == "created"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("timeout_minutes", True),
+        ("timeout_minutes", 5.5),
+        ("timeout_minutes", "5"),
+        ("timeout_minutes", 0),
+        ("timeout_minutes", 1441),
+        ("timeout_minutes", 2**70),
+        ("idle_timeout", True),
+        ("idle_timeout", -0.1),
+        ("idle_timeout", 1e300),
+        ("stop_on_entry", 1),
+        ("stop_on_entry", "true"),
+        ("name", 5),
+        ("name", "x" * 256),
+        ("labels", None),
+        ("project_root", ""),
+        ("project_root", "a\0b"),
+        ("python_path", "x" * 4097),
+        ("venv", "\0"),
+        ("mode", "Launch"),
+        ("port", 65536),
+        ("env", {"A": 1}),
+        ("args", "a"),
+    ],
+    ids=lambda value: ascii(value)[:20],
+)
+def test_a_value_that_does_not_fit(relay: Client, field: str, value: Any) -> None:
+    error = relay.post("/sessions", {field: value}).refused("INVALID_REQUEST", 400)
+    (problem,) = error["details"]["errors"]
+    assert problem["field"].startswith(field)
+    assert problem["message"]
+
+
+def test_all_wrong_fields_at_once_each_with_its_path(relay: Client) -> None:
+    body = {
+        "nme": "x",
+        "timeout_minutes": "ten",
+        "labels": {"ok": "a", "bad": 1},
+        "limits": {"memory": 1, "processes": -1},
+        "args": ["a", 2, "b", None],
+        "env": {"A=B": "1", "C": "\0", "": None},
+    }
+    told = fields_of(relay.post("/sessions", body).refused("INVALID_REQUEST", 400))
+    assert told.keys() == {
+        *("nme", "timeout_minutes", "labels.bad", "limits.memory", "limits.processes"),
+        *("args[1]", "args[3]", "env.A=B", "env.C", "env."),
+    }
+    assert told["nme"] == "unknown field; did you mean name?"
+    assert told["limits.memory"] == "unknown field; did you mean memory_bytes?"
+    with relay.session() as session:
+        body = {"breakpoints": [{"line": 0}, {"file": "/a", "lin": 3}, 5], "linee": 1}
+        told = fields_of(session.post("/breakpoints", body).refused("INVALID_REQUEST", 400))
+        assert told.keys() == {
+            *("breakpoints[0].line", "breakpoints[1].lin", "breakpoints[2]", "linee"),
+        }
+        assert "did you mean line?" in told["breakpoints[1].lin"]
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json", "*/*", ""],
+)
+def test_another_content_type(relay: Client, content_type: str) -> None:
+    error = create(relay, b"{}", content_type).refused("UNSUPPORTED_MEDIA_TYPE", 415)
+    assert "application/json" in error["details"]["suggestion"]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "deflate, gzip"])
+def test_a_compressed_body(relay: Client, encoding: str) -> None:
+    answer = create(relay, b"{}", **{"Content-Encoding": encoding})
+    answer.refused("UNSUPPORTED_MEDIA_TYPE", 415)
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json; charset=utf-8", "APPLICATION/JSON", "application/merge-patch+json"],
+)
+def test_every_spelling_of_json(relay: Client, content_type: str) -> None:
+    create(relay, b"{}", content_type).ok(201)
+
+
+# -- what a program could not be given
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"script": "/a\0b"},
+        {"module": "\0"},
+        {"code": "\0"},
+        {"script": "/a", "cwd": "\0"},
+        {"code": "1", "args": ["\0"]},
+        {"code": "1", "python_args": ["\0"]},
+        {"code": "1", "python_path": "\0"},
+        {"code": "1", "venv": "/a\0"},
+        {"code": "1", "pythonpath": ["/a", "\0"]},
+        {"code": "1", "env": {"\0": "a"}},
+        {"code": "1", "env": {"a=b": "a"}},
+        {"code": "1", "env": {"": "a"}},
+        {"code": "1", "env": {"A": "\0"}},
+    ],
+    ids=ascii,
+)
+def test_no_process_can_be_started_so(relay: Client, body: dict[str, Any]) -> None:
+    # Refused before the session is looked for.
+    error = relay.post("/sessions/sess_none/launch", body).refused("INVALID_REQUEST", 400)
+    assert "without NUL" in error["message"]
+
+
+@pytest.mark.parametrize("host", ["\0", "a" * 100, "a..b", " "], ids=ascii)
+def test_no_host_is_called_so(relay: Client, host: str) -> None:
+    with relay.session() as session:
+        answer = session.post("/attach", {"host": host, "port": 1})
+        answer.refused("INVALID_REQUEST" if "\0" in host else "ATTACH_REFUSED")
+        assert session.status()["status"] == "created"
+
+
+def test_no_file_is_called_so(relay: Client) -> None:
+    with relay.session() as session:
+        body = {"file": "/a\0", "line": 1, "must_exist": True}
+        error = session.post("/breakpoints", body).refused("INVALID_REQUEST", 400)
+        assert fields_of(error) == {"file": "expected `str` without NUL"}
+
+
+# -- states and references
+
+
+def test_wrong_states(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        for path in ("/continue", "/step-over", "/terminate", "/detach", "/pause"):
+            error = session.post(path).refused("INVALID_SESSION_STATE", 409)
+            assert error["details"]["current_state"] == "created"
+            assert f"/sessions/{session.id}/launch" in error["details"]["suggestion"]
+        session.break_at(program, program["here"])
+        session.launch(program)
+        session.try_launch(program).refused("INVALID_SESSION_STATE", 409)
+        session.resume()
+        error = session.post("/evaluate", {"expression": "1"}).refused("INVALID_SESSION_STATE", 409)
+        assert error["details"]["current_state"] == "terminated"
+
+
+def test_stale_and_unknown_references(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        listed = session.get("/frames/0/variables").ok()
+        (x,) = [one for one in listed["variables"] if one["name"] == "x"]
+        session.get(f"/variables/{x['variables_reference']}").ok()
+        session.step()
+        for reference in (x["variables_reference"], 2**31, 2**70):
+            session.get(f"/variables/{reference}").refused("VARIABLE_NOT_FOUND", 404)
+        for thread in (2**31, 2**70):
+            session.get("/stacktrace", thread_id=thread).refused("THREAD_NOT_FOUND", 404)
+        session.get("/frames/999999/variables").refused("FRAME_NOT_FOUND", 404)
+        session.get("/frames/1000001/variables").refused("INVALID_PARAMETER", 400)
+        session.get("/variables/0").refused("INVALID_PARAMETER", 400)
+        session.get("/variables/x").refused("INVALID_PARAMETER", 400)
+        session.post("/continue", headers={"If-Stop": "1"}).refused("STOP_CHANGED", 409)
+        assert session.line() == program["next"]
+        session.get("/breakpoints/bp_999").refused("BREAKPOINT_NOT_FOUND", 404)
+        session.delete("/breakpoints/..%2f..").refused("BREAKPOINT_NOT_FOUND", 404)
+
+
+# -- paths, queries, methods
+
+
+@pytest.mark.parametrize(
+    "id",
+    ["..", ".", "%2e%2e", "%2F", "a%2Fb", "%00", "sess_%0d%0aX", "%F0%9F%90%8D", "x" * 3000, "%25"],
+)
+def test_an_id_that_no_session_has(wire: Wire, id: str) -> None:
+    answer = wire.ask(f"GET {wire.prefix}/sessions/{id}/status")
+    assert len(answer.refused("SESSION_NOT_FOUND", 404)["message"]) < 300
+    assert "X" not in answer.headers
+
+
+@pytest.mark.parametrize("id", ["%", "%2", "%zz", "%ff", "%c3%28", "%ed%a0%80"])
+def test_a_path_that_is_not_percent_encoded_utf_8(wire: Wire, id: str) -> None:
+    wire.ask(f"GET {wire.prefix}/sessions/{id}/status").refused("INVALID_PARAMETER", 400)
+
+
+@pytest.mark.parametrize("query", ["label=%ff%3D1", "label=%zz", "%ff=1", "limit=5%", "x=%c3%28"])
+def test_a_query_that_is_not_percent_encoded_utf_8(wire: Wire, query: str) -> None:
+    error = wire.ask(f"GET {wire.prefix}/sessions?{query}").refused("INVALID_PARAMETER", 400)
+    assert "percent-encoded" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("limit=1001", "1000"),
+        ("limit=0", ">= 1"),
+        ("limit=-5", ">= 1"),
+        ("limit=1_0", "int"),
+        ("limit=%201", "int"),
+        ("limit=+1", "int"),
+        ("limit=%D9%A1", "int"),
+        ("limit=1.0", "int"),
+        ("limit=true", "int"),
+        ("limit=", "int"),
+        ("limit=" + "9" * 5000, "int"),
+        ("offset=-1", ">= 0"),
+        ("status=Paused", "status"),
+        ("label=x", "label"),
+        ("limt=5", "did you mean limit?"),
+        ("limit=1&limit=2", "twice"),
+        ("LIMIT=1", "unknown"),
+        ("limit[]=1", "unknown"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_parameters_that_do_not_fit(wire: Wire, query: str, told: str) -> None:
+    answer = wire.ask(f"GET {wire.prefix}/sessions?{query}")
+    assert told in answer.refused("INVALID_PARAMETER", 400)["message"]
+
+
+def test_a_wait_that_does_not_fit(relay: Client) -> None:
+    with relay.session() as session:
+        for timeout in ("nan", "inf", "1e999", "301", "-1", "0x1", "1,5"):
+            session.get("/events", timeout=timeout).refused("INVALID_PARAMETER", 400)
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PUT", "OPTIONS", "TRACE", "POST"])
+def test_a_known_method_in_the_wrong_place(wire: Wire, method: str) -> None:
+    answer = wire.ask(f"{method} {wire.prefix}/health")
+    answer.refused("METHOD_NOT_ALLOWED", 405)
+    assert answer.headers["Allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize("method", ["FOO", "get", "GET-", "M" * 9000, "PROPFIND2", "G\xe9T"])
+def test_a_method_that_nobody_knows(wire: Wire, method: str) -> None:
+    answer = wire.ask(f"{method} {wire.prefix}/health")
+    assert answer.status in (400, 405)
+    assert answer.body["error"]["details"]["suggestion"]
+
+
+def test_head_is_get_without_the_body(wire: Wire) -> None:
+    answer = wire.ask(f"HEAD {wire.prefix}/sessions")
+    assert (answer.status, answer.raw) == (200, b"")
+    assert int(answer.headers["Content-Length"]) > 100
+    refused = wire.ask(f"HEAD {wire.prefix}/nothing")
+    assert (refused.status, refused.raw) == (404, b"")
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["http://{host}{prefix}/health", "http://evil.example{prefix}/health", "*", "{host}"],
+)
+def test_targets_of_other_forms_lead_nowhere(wire: Wire, target: str) -> None:
+    """Only a proxy is asked with a whole address, and the relay is none."""
+    method = "CONNECT" if target == "{host}" else "OPTIONS" if target == "*" else "GET"
+    told = wire.ask(f"{method} {target.format(host=wire.host, prefix=wire.prefix)}")
+    error = told.refused("NOT_FOUND", 404)
+    assert "/api/v1/" in error["details"]["suggestion"]
+
+
+def test_an_absolute_target_creates_nothing(relay: Client, wire: Wire) -> None:
+    for host in (wire.host, "evil.example"):
+        target = f"POST http://{host}{wire.prefix}/sessions"
+        wire.ask(target, body=b"{}", host=host).refused(
+            "NOT_FOUND" if host == wire.host else "FORBIDDEN_HOST"
+        )
+    assert relay.get("/sessions").ok()["total"] == 0
+
+
+# -- headers
+
+
+@pytest.mark.parametrize("given", ["abc", "a b", '"q" \\ {}', "%00", "x" * 200, "<script>"])
+def test_a_request_id_comes_back(wire: Wire, given: str) -> None:
+    answer = wire.ask(f"GET {wire.prefix}/health", f"X-Request-ID: {given}")
+    answer.ok()
+    assert answer.headers["X-Request-ID"] == answer.body["meta"]["request_id"] == given
+
+
+@pytest.mark.parametrize("given", ["", "  ", "x" * 201, "a\tb", "\xff\xfe", "\xc3\xa9"], ids=ascii)
+def test_an_odd_request_id_is_replaced(wire: Wire, given: str) -> None:
+    answer = wire.ask(f"GET {wire.prefix}/health", f"X-Request-ID: {given}")
+    answer.ok()
+    made = answer.headers["X-Request-ID"]
+    assert uuid.UUID(made).version == 4
+    assert answer.body["meta"]["request_id"] == made
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [("", True), ("a" * 100, True), ("\xc3\xa9", True), ("a" * 101, False), ("\xff", False)],
+    ids=ascii,
+)
+def test_an_odd_agent(wire: Wire, given: str, fits: bool) -> None:
+    answer = wire.ask(f"GET {wire.prefix}/sessions", f"X-Agent: {given}")
+    if fits:
+        answer.ok()
+    else:
+        assert fields_of(answer.refused("INVALID_PARAMETER", 400)).keys() == {"X-Agent"}
+
+
+@pytest.mark.parametrize(
+    "given", ["x", "-1", "", "1.0", "1e3", "9" * 17, "\xb2", "1, 2"], ids=ascii
+)
+def test_an_odd_if_stop(relay: Client, wire: Wire, given: str) -> None:
+    with relay.session() as session:
+        answer = wire.ask(f"POST {wire.prefix}/sessions/{session.id}/pause", f"If-Stop: {given}")
+        assert fields_of(answer.refused("INVALID_PARAMETER", 400)).keys() == {"If-Stop"}
+
+
+# -- WebSockets
+
+
+@pytest.mark.parametrize(
+    "name", [row.name for row in OPERATIONS.values() if row.kind == "websocket"]
+)
+def test_an_upgrade_passes_the_same_guard(relay: Client, wire: Wire, name: str) -> None:
+    with relay.session() as session:
+        line = f"GET {wire.prefix}" + OPERATIONS[name].path.format(session_id=session.id)
+        wire.ask(line, *UPGRADE, host="evil.example").refused("FORBIDDEN_HOST", 403)
+        for origin in ("null", "http://evil.example", "http://127.0.0.1:1", f"https://{wire.host}"):
+            wire.ask(line, *UPGRADE, f"Origin: {origin}").refused("FORBIDDEN_ORIGIN", 403)
+        if not OPERATIONS[name].implemented:
+            wire.ask(line, *UPGRADE, f"Origin: http://{wire.host}").refused("NOT_IMPLEMENTED", 501)
+
+
+def test_an_upgrade_of_a_plain_call_is_ignored(wire: Wire) -> None:
+    assert wire.ask(f"GET {wire.prefix}/health", *UPGRADE).ok()["status"] == "healthy"
+
+
+def test_every_refusal_is_in_the_envelope(wire: Wire) -> None:
+    for line in ("GET /", "GET /favicon.ico", "GET //", f"GET {wire.prefix}", "GET /%2e%2e/etc"):
+        answer = wire.ask(line, "Accept: text/html")
+        assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+        json.loads(answer.raw)

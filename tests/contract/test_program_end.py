@@ -1,0 +1,84 @@
+"""A program's end: at once, silently, and with nothing of what it told lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.source import Source
+
+COUNTED = """
+    import time
+
+    for i in range(30):
+        even = i % 2 == 0  # @often
+    print(time.time())
+"""
+ENDS = {
+    "exit": ("import sys\nsys.exit(3)\n", 3),
+    "os_exit": ("import os\nos._exit(4)\n", 4),
+    "daemon_thread": (
+        "import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n",
+        0,
+    ),
+    "thread": (
+        "import threading, time\n"
+        "def work():\n    time.sleep(0.2)\n    print('joined')\n"
+        "threading.Thread(target=work).start()\n",
+        0,
+    ),
+    "handler": ("import atexit\natexit.register(print, 'handled')\n", 0),
+}
+SAID = {"thread": "joined\n", "handler": "handled\n"}
+
+
+def test_hits_are_counted_to_the_end(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(COUNTED)
+    with relay.session(python_path=python) as session:
+        body = {
+            "source": {"path": str(program)},
+            "line": program["often"],
+            "condition": "i % 2",
+            "hit_condition": "10",
+        }
+        id = session.post("/breakpoints", body).ok()["breakpoints"][0]["id"]
+        assert session.launch(program)["status"] == "paused"
+        assert session.locals()["i"] == "19"
+        ended = session.resume()
+        assert (ended["status"], ended["exit_code"]) == ("terminated", 0)
+        assert session.get(f"/breakpoints/{id}").ok()["hit_count"] == 15
+        assert session.printed("stderr") == ""
+
+
+def test_the_debugger_does_not_hold_an_ended_program(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(COUNTED)
+    held = []
+    for _ in range(3):
+        with relay.session(python_path=python) as session:
+            assert session.launch(program)["status"] == "terminated"
+            (ended,) = session.events("terminated")
+            at = datetime.fromisoformat(ended["timestamp"].replace("Z", "+00:00"))
+            held.append(at.timestamp() - float(session.printed("stdout")))
+    # 0.02 s; 0.6 s before. The machine may be busy, but not three times in a row.
+    assert min(held) < 0.3
+
+
+@pytest.mark.parametrize("way", ENDS)
+def test_a_program_ends_as_it_does_alone(
+    relay: Client, source: Callable[..., Source], python: str, way: str
+) -> None:
+    text, code = ENDS[way]
+    program = source(text)
+    with relay.session(python_path=python) as session:
+        ended = session.launch(program)
+        assert (ended["status"], ended["exit_code"]) == ("terminated", code)
+        assert session.printed("stderr") == ""
+        assert session.printed("stdout") == SAID.get(way, "")
