@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from debug_relay.protocol import output as o
-from debug_relay.protocol import schema
+from debug_relay.protocol import refusals, schema
 from debug_relay.protocol import server as sv
 from debug_relay.protocol import sessions as s
 from debug_relay.protocol.envelope import encode_json
@@ -259,6 +259,9 @@ class Handlers:
             self._waiting[session.id] -= 1
         # Deleted while we waited: its id is gone, and that is the answer.
         self._registry.get(session.id)
+        if session.deleting and not page.events:
+            # Its end has begun; the id is given up only when the worker is gone.
+            raise refusals.deleted_meanwhile(session.id)
         page.session_status = session.state.status
         return page
 

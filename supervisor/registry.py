@@ -42,6 +42,7 @@ from debug_relay.supervisor.link import LinkLost
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.session import Session
 from debug_relay.supervisor.settings import Settings
+from debug_relay.supervisor.slots import Slots
 from debug_relay.supervisor.spawn import living_worker, spawn_worker
 from debug_relay.supervisor.store import Places, read_json
 
@@ -62,7 +63,7 @@ class Registry:
         self.draining = False
         self._debugpy_dir = debugpy_dir
         self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
-        self._starting = 0
+        self._slots = Slots()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._endings: dict[str, asyncio.Task[SessionDeleted]] = {}
 
@@ -93,40 +94,12 @@ class Registry:
 
     async def create(self, params: CreateSession, caller: Caller) -> Session:
         """A session whose worker is ready; goes on when the caller leaves."""
-        self._refuse_when_full()
-        self._starting += 1
-        try:
-            return await self._owned(self._create(params, caller))
-        finally:
-            self._starting -= 1
-
-    def _refuse_when_full(self) -> None:
         if self.draining:
             raise RelayError(Code.SHUTTING_DOWN, "The relay is stopping")
-        limit = self.settings.sessions.max_sessions
-        counted = self.counted()
-        if len(counted) + self._starting < limit:
-            return
-        idle = sorted(counted, key=lambda session: -session.idle_for())
-        raise RelayError(
-            Code.SESSION_LIMIT_REACHED,
-            f"{len(counted) + self._starting} of {limit} sessions are open",
-            f"DELETE {API_PREFIX}/sessions/{idle[0].id} frees the one that idles longest."
-            if idle
-            else "Wait a moment and try again.",
-            max_sessions=limit,
-            sessions=[
-                {
-                    "session_id": session.id,
-                    "name": session.state.name,
-                    "status": session.state.status,
-                    "created_by": session.state.created_by,
-                    "idle_seconds": round(session.idle_for(), 1),
-                    "free_with": f"DELETE {API_PREFIX}/sessions/{session.id}",
-                }
-                for session in idle
-            ],
-        )
+        _refuse_later_fields(params)
+        self._slots.require_one(self.counted(), self.settings.sessions, caller.name)
+        self._slots.take(caller.name)
+        return await self._owned(self._create(params, caller))
 
     async def _create(self, asked: CreateSession, caller: Caller) -> Session:
         id = self._new_id()
@@ -146,6 +119,8 @@ class Registry:
             raise RelayError(
                 Code.WORKER_START_FAILED, f"The session's worker does not answer: {error}"
             ) from error
+        finally:
+            self._slots.give_back(caller.name)
         self.sessions[id] = session
         return session
 
@@ -400,6 +375,22 @@ class Registry:
         except asyncio.CancelledError:
             task.add_done_callback(_seen)
             raise
+
+
+def _refuse_later_fields(asked: CreateSession) -> None:
+    later = {
+        "limits": asked.limits is not None,
+        "restore_breakpoints": asked.restore_breakpoints,
+        "stop_all": not asked.stop_all,
+    }
+    for field, wanted in later.items():
+        if wanted:
+            raise RelayError(
+                Code.NOT_IMPLEMENTED,
+                f"Sessions with {field} are not there yet in this version",
+                f"Leave {field} out.",
+                field=field,
+            )
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

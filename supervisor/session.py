@@ -219,7 +219,16 @@ class Session:
         return frame.head, frame.payload
 
     def crashed(self, operation: str) -> RelayError:
+        """Nobody is there any more to do `operation`."""
         base = f"/api/v1/sessions/{self.id}"
+        if self._mirror is not None and self._mirror.status is State.TERMINATED:
+            return RelayError(
+                Code.INVALID_SESSION_STATE,
+                f"Cannot {operation}: the program ended a while ago, and its worker has retired",
+                f"GET {base}/output and GET {base} still answer. Create a new session to go on.",
+                session_id=self.id,
+                current_state=self._mirror.status.value,
+            )
         return RelayError(
             Code.SESSION_CRASHED,
             f"Cannot {operation}: the session's worker process is gone",

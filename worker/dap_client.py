@@ -87,7 +87,7 @@ class Hub:
             raise RelayError(
                 Code.DEBUGPY_ERROR,
                 "The program runs without its debugger: the connection to it was lost",
-                "The output can still be read; terminate and launch again to debug.",
+                "The output can still be read; terminate, and launch in a new session to debug.",
             )
         return self.servers[0]
 

@@ -38,6 +38,7 @@ log = logging.getLogger("debug_relay.worker")
 _CREDENTIALS: Final = struct.Struct("3i")
 _TICK: Final = 1.0
 _GRACE: Final = 2.0
+_RETIRE_AFTER: Final = 300.0
 _DECODERS: Final = {name: msgspec.json.Decoder(OPERATIONS[name].params).decode for name in HANDLERS}
 
 
@@ -111,6 +112,9 @@ class Worker:
         orphan = self.params.orphan_timeout
         if not self.links and orphan and now - self._alone_since > orphan:
             return "shutdown"
+        if session.state is State.TERMINATED and session.idle.idle_for() > _RETIRE_AFTER:
+            # What it printed and how it ended can be read without us.
+            return "terminated"
         limit = session.idle.idle_timeout
         if session.state is State.RUNNING:
             # A launched program that runs puts expiry off, up to max_lifetime.

@@ -17,7 +17,7 @@ from tests.kit.source import Source
 Write = Callable[..., Source]
 
 # Every way that Python has, one after the other; what the children say is on one line each.
-WAYS = '''
+WAYS = """
     import asyncio
     import concurrent.futures
     import multiprocessing
@@ -104,7 +104,7 @@ WAYS = '''
 
     if __name__ == "__main__":
         main()
-'''
+"""
 
 
 @pytest.mark.parametrize("breakpoint", [False, True], ids=["free", "breakpoint"])

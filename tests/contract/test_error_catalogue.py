@@ -309,11 +309,12 @@ def debugger_gone(scene: Scene) -> Generator[Answer, Any, None]:
     # The debugger goes with the program that it was in; the process goes on as another.
     eventually(lambda: b"input" in Path(f"/proc/{pid}/cmdline").read_bytes())
     error = yield session.post("/pause", {"wait": 1})
-    assert "/status" in suggestion(error)
-    assert session.status()["status"] == "running"
-    session.post("/input", {"input": "bye\n"}).ok()
-    session.events("terminated", timeout=20)
-    assert session.printed("stdout") == "on\nbye\n"
+    assert "terminate, and launch in a new session" in suggestion(error)
+    assert session.printed("stdout") == "on\n"
+    assert session.post("/terminate", {}).ok()["status"] == "terminated"
+    other, plain = scene.session(), scene.write("x = 1  # @here\n", "plain.py")
+    other.break_at(plain, plain["here"])
+    assert other.launch(plain)["status"] == "paused"
 
 
 # -- launching

@@ -88,9 +88,7 @@ def test_steps_go_where_they_say(relay: Client, source: Write, python: str) -> N
         assert ended["completed"] is True
 
 
-def test_a_step_stops_at_a_breakpoint_on_its_way(
-    relay: Client, source: Write, python: str
-) -> None:
+def test_a_step_stops_at_a_breakpoint_on_its_way(relay: Client, source: Write, python: str) -> None:
     program = source(WALK)
     with relay.session(python_path=python) as session:
         walking(session, program, "call")
@@ -107,9 +105,7 @@ def test_stepping_out_tells_what_was_returned(relay: Client, source: Write) -> N
 
 
 @pytest.mark.parametrize("how", ["over", "into", "out"])
-def test_a_step_past_the_last_line_ends_the_program(
-    relay: Client, source: Write, how: str
-) -> None:
+def test_a_step_past_the_last_line_ends_the_program(relay: Client, source: Write, how: str) -> None:
     program = source(WALK)
     with relay.session() as session:
         walking(session, program, "end")
@@ -117,9 +113,7 @@ def test_a_step_past_the_last_line_ends_the_program(
         assert (ended["status"], ended["end_reason"]) == ("terminated", "target_exited")
 
 
-def test_a_step_that_is_not_over_in_time_goes_on(
-    relay: Client, source: Write, python: str
-) -> None:
+def test_a_step_that_is_not_over_in_time_goes_on(relay: Client, source: Write, python: str) -> None:
     program = source("text = input()  # @reads\nprint(text)  # @prints\n")
     with relay.session(python_path=python) as session:
         walking(session, program, "reads")

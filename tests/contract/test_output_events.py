@@ -1,4 +1,4 @@
-"""What a program printed and what happened in its session: complete, in order, and followed live."""
+"""What a program printed and what happened in its session: complete, in order, live."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def test_nothing_printed_is_lost_however_it_ends(
         assert ended["exit_code"] == code
         entries, dropped = read_on(session, "/output", "entries", limit=1000, category="stdout")
         assert dropped == 0
-        assert [entry["output"] for entry in entries] == [f"{n}\n" for n in range(20_000)]
+        # An entry is a line, or what there was of it when it was read.
+        text = "".join(entry["output"] for entry in entries)
+        assert text == "".join(f"{n}\n" for n in range(20_000))
         assert all(TIME.match(entry["timestamp"]) for entry in entries)
         times = [entry["timestamp"] for entry in entries]
         assert times == sorted(times)
@@ -136,13 +138,13 @@ def test_a_line_without_its_end_is_there_while_the_program_waits(
         session.launch(program, wait=0)
         assert wait_for(session, "output")["output"] == "Your name? "
         page = session.get("/output").ok()
-        assert [entry["output"] for entry in page["entries"]] == ["Your name? "]
+        assert "".join(entry["output"] for entry in page["entries"]) == "Your name? "
         assert page["has_more"] is False
         written = session.post("/input", {"input": "Ada\n"}).ok()
         assert written["bytes_written"] == 4
         wait_for(session, "terminated")
         rest = session.get("/output", cursor=page["next_cursor"]).ok()
-        assert [entry["output"] for entry in rest["entries"]] == ["hello Ada"]
+        assert "".join(entry["output"] for entry in rest["entries"]) == "hello Ada"
 
 
 def test_pages_join_without_gaps_while_the_program_writes(
@@ -201,13 +203,16 @@ def test_a_flood_keeps_the_newest_and_counts_what_it_dropped(
         assert session.launch(program, wait=60)["exit_code"] == 0
         entries, dropped = read_on(session, "/output", "entries", limit=1000)
         assert 500_000 < sum(len(entry["output"]) for entry in entries) <= 1048576
-        assert dropped + len(entries) == 200_000
-        # The newest, without a gap.
-        assert [int(entry["output"][:6]) for entry in entries] == list(range(dropped, 200_000))
+        # At least: a line that was read in two pieces is two entries.
+        assert dropped + len(entries) >= 200_000
+        # The newest, without a gap; of the very first perhaps only the end.
+        lines = "".join(entry["output"] for entry in entries).splitlines()[1:]
+        numbers = [int(line[:6]) for line in lines]
+        assert numbers == list(range(200_000 - len(numbers), 200_000))
         # A cursor that points at what is gone still works and says how much that was.
         page = session.get("/output", cursor=first, limit=1).ok()
         assert page["dropped"] == dropped
-        assert page["entries"][0]["output"].startswith(f"{dropped:06d} ")
+        assert page["entries"] == entries[:1]
         # However much is printed, events about it stay few and the others are all there.
         assert len(bodies(session, "terminated")) == 1
 

@@ -36,8 +36,8 @@ ROWS = [
     for row in OPERATIONS.values()
     if row.implemented and row.name != "shutdown" and row.kind != "websocket"
 ]
-# These end a session or leave it: they get one of their own, without a program.
-ALONE = ("delete-session", "terminate", "detach", "launch", "attach")
+# These end a session, at once or by a timeout: they get one of their own, without a program.
+ALONE = ("delete-session", "patch-session", "terminate", "detach", "launch", "attach")
 CHECKS = [content_type_conformance, response_schema_conformance, status_code_conformance]
 PROGRAM = """
     n = 0
@@ -64,7 +64,8 @@ class Target:
     def for_row(self, row: Operation) -> Session:
         if row.name in ALONE:
             return self.client.session(name="alone")
-        if self.paused.status()["status"] != "paused":
+        answer = self.paused.get("/status")
+        if answer.status != 200 or answer.ok()["status"] != "paused":
             self.client.delete(f"/sessions/{self.paused.id}", force="true")
             self.paused = self._paused()
         return self.paused

@@ -37,7 +37,10 @@ def at_breakpoint(relay: Relay, program: Source) -> Session:
 
 @pytest.fixture
 def small_disk() -> Iterator[Path]:
-    """A file system of its own that is easily filled, under a path short enough for sockets."""
+    """A file system of its own that is easily filled, under a path short enough for sockets.
+
+    To be asked for before `own_relay`, whose relays end before their disk goes.
+    """
     place = Path(tempfile.mkdtemp(prefix="dr-", dir="/tmp"))
     mount = ["mount", "-t", "tmpfs", "-o", "size=512k,mode=700", "tmpfs", str(place)]
     if os.getuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
@@ -59,7 +62,7 @@ def fill(place: Path) -> None:
 
 
 def test_sessions_go_on_when_the_disk_is_full(
-    own_relay: Callable[..., Relay], source: Callable[..., Source], small_disk: Path
+    small_disk: Path, own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
     relay = own_relay(name=str(small_disk / "data"))
     session = at_breakpoint(relay, source(PROGRAM))
@@ -85,7 +88,7 @@ def test_sessions_go_on_when_the_disk_is_full(
 
 
 def test_a_full_disk_does_not_hold_a_stop_back(
-    own_relay: Callable[..., Relay], source: Callable[..., Source], small_disk: Path
+    small_disk: Path, own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
     relay = own_relay(name=str(small_disk / "data"))
     at_breakpoint(relay, source(PROGRAM))
