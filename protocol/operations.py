@@ -108,6 +108,8 @@ _LAUNCH: Final = frozenset(
     }
 )  # fmt: skip
 _ATTACH: Final = frozenset(code for code in Code if code.value.startswith("ATTACH_"))
+# A launched program cannot be let go, and a joined one has its own standard input.
+_UNSUPPORTED: Final = frozenset({Code.ATTACH_UNSUPPORTED})
 _BREAKPOINT: Final = frozenset(
     {
         Code.BREAKPOINT_INVALID_LINE, Code.BREAKPOINT_INVALID_CONDITION,
@@ -236,8 +238,9 @@ _SESSION_ROWS: Final = (
     _session(
         "create-session", "POST", "/sessions", s.CreateSession, s.SessionState,
         side="supervisor", status=201,
-        errors=_LAUNCH | _ATTACH | _IDEMPOTENT
-        | {Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED, Code.WORKER_UNRESPONSIVE},
+        errors=_LAUNCH | _ATTACH | _IDEMPOTENT | _DEBUGGER
+        | {Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED, Code.WORKER_UNRESPONSIVE,
+           Code.SESSION_CRASHED},
     ),
     _session(
         "list-sessions", "GET", "/sessions", s.ListSessions, s.SessionList,
@@ -306,7 +309,7 @@ _PROGRAM_ROWS: Final = (
     ),
     _session(
         "detach", "POST", _S + "/detach", p.Detach, p.Detached,
-        group="program", states=LIVE, errors=_DRIVE, drives=True, since=2,
+        group="program", states=LIVE, errors=_DRIVE | _UNSUPPORTED, drives=True, since=2,
     ),
     _session(
         "restart", "POST", _S + "/restart", p.Restart, p.Launched,
@@ -319,7 +322,8 @@ _PROGRAM_ROWS: Final = (
     ),
     _session(
         "input", "POST", _S + "/input", p.Input, p.Written,
-        group="program", aliases=(_S + "/stdin",), states=LIVE, errors=_DRIVE, drives=True,
+        group="program", aliases=(_S + "/stdin",), states=LIVE, errors=_DRIVE | _UNSUPPORTED,
+        drives=True,
     ),
 )  # fmt: skip
 

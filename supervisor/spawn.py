@@ -92,9 +92,18 @@ def living_worker(folder: Path) -> Child | None:
 
 
 def _is_that_one(identity: dict[str, Any]) -> bool:
-    # Without the moment of its birth a pid may be anybody's.
+    # Without the moment of its birth, in this run of the machine, a pid may be anybody's.
     ticks = identity.get("start_ticks")
+    if identity.get("boot_id") not in (_boot_id(), "", None):
+        return False
     return isinstance(ticks, int) and is_alive(identity.get("pid"), ticks)
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _listener(path: Path) -> int | None:

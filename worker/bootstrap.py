@@ -21,9 +21,6 @@ def main():
     if setup["report_children"]:
         probe.watch_children()
     module = _main_module(setup, code)
-    if module is None:
-        _say(setup, b"no module")
-        sys.exit("%s: No module named %s" % (sys.executable, setup["target"]))
     _say(setup, b"started")
     probe.started = True
     if setup["stop_on_entry"]:
@@ -40,9 +37,9 @@ def _setup():
     with os.fdopen(fd, "rb") as pipe:
         setup = json.loads(pipe.read().decode("utf-8", "surrogateescape"))
     os.set_inheritable(setup["word"], False)
-    here = os.path.dirname(os.path.abspath(__file__))
+    here = os.path.dirname(os.path.realpath(__file__))
     # `python bootstrap.py` put our own directory first; it must not shadow the user's modules.
-    if sys.path and os.path.abspath(sys.path[0] or ".") == here:
+    if sys.path and os.path.realpath(sys.path[0] or ".") == here:
         del sys.path[0]
     return setup
 
@@ -67,13 +64,18 @@ def _compiled(setup):
 
 
 def _connect(setup):
+    import builtins
+
     kept = {name: os.environ.get(name) for name in ("PYDEVD_USE_FRAME_EVAL",)}
+    known = set(vars(builtins))
     sys.path.insert(0, setup["debugpy_parent"])
     try:
         import debugpy._vendored.force_pydevd  # noqa: F401
         import pydevd
     finally:
         sys.path.remove(setup["debugpy_parent"])
+        for name in set(vars(builtins)) - known:
+            delattr(builtins, name)  # pydevd's `runfile` and `execfile` are not the program's
         for name, value in kept.items():
             if value is None:
                 os.environ.pop(name, None)  # the program's children must not inherit it
@@ -196,7 +198,7 @@ def _wake_by_signal():
 
 
 def _main_module(setup, code):
-    """(module, code) ready to run, or None when there is no such module."""
+    """(module, code) ready to run; ends the program when there is no such module."""
     sys.argv[:] = [setup["target"] if setup["kind"] == "script" else "-c"] + setup["args"]
     if setup["kind"] == "module":
         return _prepared_module(setup)
@@ -219,11 +221,12 @@ def _prepared_module(setup):
     name = setup["target"]
     _add_path(os.getcwd())
     sys.argv[0] = "-m"
-    if importlib.util.find_spec(name.partition(".")[0]) is None:
-        return None
     try:
+        if importlib.util.find_spec(name.partition(".")[0]) is None:
+            raise runpy._Error("No module named %s" % name)
         _, spec, code = runpy._get_module_details(name, runpy._Error)
     except runpy._Error as error:
+        _say(setup, b"no module:" + str(error).encode("utf-8", "backslashreplace")[:1000])
         sys.exit("%s: %s" % (sys.executable, error))
     sys.argv[0] = spec.origin
     module = _new_main(spec.origin, spec.loader)
@@ -242,6 +245,7 @@ def _prepared_archive(path):
     module = _new_main(spec.origin, spec.loader)
     module.__spec__ = spec
     module.__package__ = ""
+    module.__cached__ = spec.cached
     return module, code
 
 

@@ -93,7 +93,7 @@ class LaunchedProgram:
         if self._word < 0:
             return
         try:
-            said = os.read(self._word, 64)
+            said = os.read(self._word, 4096)
         except BlockingIOError:
             return
         self._close_word()
@@ -101,8 +101,8 @@ class LaunchedProgram:
             return
         if said == b"started":
             self._started.set_result(None)
-        elif said == b"no module":
-            self._started.set_exception(self._no_module())
+        elif said.startswith(b"no module:"):
+            self._started.set_exception(self._no_module(said.partition(b":")[2].decode()))
             self._started.exception()  # somebody may have given up waiting
 
     def _close_word(self) -> None:
@@ -203,15 +203,17 @@ class LaunchedProgram:
     def on_event(self, server: DebugServer, message: dap.Message) -> bool:
         if message.event == "initialized":
             self._initialized.set()
-        else:
-            return False
-        return True
+            return True
+        if message.event == "stopped" and not self._started.done():
+            # A package that is imported on the way to its module is the program's as well.
+            self._started.set_result(None)
+        return False
 
-    def _no_module(self) -> RelayError:
+    def _no_module(self, reason: str) -> RelayError:
         name = self._plan.target
         return RelayError(
             Code.LAUNCH_MODULE_NOT_FOUND,
-            f"{self._plan.interpreter.path} finds no module {name} from {self._plan.cwd}",
+            f"{self._plan.interpreter.path} cannot run module {name}: {reason}",
             "Check module, cwd and pythonpath, or install it for that interpreter.",
             module=name,
             python_path=self._plan.interpreter.path,

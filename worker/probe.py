@@ -436,6 +436,7 @@ class Probe(object):
             # SystemExit is an exit, not a crash.
             if not self.started or issubclass(kind, (SystemExit, Interrupted)):
                 return None
+            told.uncaught = table is db.break_on_uncaught_exceptions
             if table is db.break_on_caught_exceptions and self.types and not self.named(kind):
                 return None
             return find(kind, table)
@@ -443,6 +444,9 @@ class Probe(object):
         def exclude_exception_by_filter(breakpoint, trace):
             if breakpoint not in db.break_on_caught_exceptions.values():
                 return exclude(breakpoint, trace)
+            if told.uncaught:
+                # At the end of its journey: once is enough, where it was raised.
+                return _origin(trace) in getattr(told, "origins", ()) or exclude(breakpoint, trace)
             if trace.tb_next is None:
                 # raised in this very frame: a new journey
                 told.stopped = False
@@ -453,6 +457,8 @@ class Probe(object):
                 if path.startswith("<frozen") or _in_library(path, library):
                     return True
             told.stopped = True
+            # The last few: while an exception travels, others may be raised and handled.
+            told.origins = getattr(told, "origins", ())[-15:] + (_origin(trace),)
             return False
 
         self.replace("get_exception_breakpoint", get_exception_breakpoint)
@@ -586,6 +592,13 @@ def _raise_in(ident):
 def _ids():
     """pydevd's own numbers are not those of its DAP messages; this class keeps both."""
     return sys.modules["_pydevd_bundle._debug_adapter.pydevd_base_schema"].BaseSchema
+
+
+def _origin(trace):
+    """Where an exception was raised, such that no other is taken for it; keeps nothing alive."""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return id(trace), id(trace.tb_frame.f_code), trace.tb_lasti
 
 
 def _in_library(path, library):

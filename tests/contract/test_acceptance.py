@@ -222,7 +222,14 @@ def wrong_calls() -> list[tuple[str, str, Any]]:
     calls = []
     for row in OPERATIONS.values():
         path = row.path.replace("{session_id}", UNKNOWN)
-        for name in ("thread_id", "frame_id", "variables_reference", "breakpoint_id", "pid", "name"):
+        for name in (
+            "thread_id",
+            "frame_id",
+            "variables_reference",
+            "breakpoint_id",
+            "pid",
+            "name",
+        ):
             path = path.replace("{" + name + "}", "1")
         if row.verb not in ("GET", "DELETE"):
             calls.append((row.verb, path, b'{"unfinished": '))

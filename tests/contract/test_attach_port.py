@@ -79,9 +79,7 @@ def test_create_with_mode_attach(
     assert target.process.poll() is None
 
 
-def test_the_program_ends(
-    relay: Client, listening: Callable[[], tuple[Source, Listening]]
-) -> None:
+def test_the_program_ends(relay: Client, listening: Callable[[], tuple[Source, Listening]]) -> None:
     _, target = listening()
     with relay.session() as session:
         session.post("/attach", {"port": target.port}).ok()

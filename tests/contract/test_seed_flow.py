@@ -61,13 +61,16 @@ curl -s -X POST "$BASE_URL/sessions/$ID/launch" -H "Content-Type: application/js
 while [ "$(curl -s "$BASE_URL/sessions/$ID" | jq -r .data.status)" != paused ]; do sleep 0.05; done
 curl -s "$BASE_URL/sessions/$ID" | jq -c '.data.current_location | [.line, .function]'
 curl -s "$BASE_URL/sessions/$ID/stacktrace" | jq -c '[.data.frames[].name]'
-REF=$(curl -s "$BASE_URL/sessions/$ID/scopes?frame_id=0" | jq -r '.data.scopes[0].variables_reference')
-curl -s "$BASE_URL/sessions/$ID/variables?variables_reference=$REF" | jq -c '[.data.variables[].name]'
+REF=$(curl -s "$BASE_URL/sessions/$ID/scopes?frame_id=0" \\
+  | jq -r '.data.scopes[0].variables_reference')
+curl -s "$BASE_URL/sessions/$ID/variables?variables_reference=$REF" \\
+  | jq -c '[.data.variables[].name]'
 curl -s -X POST "$BASE_URL/sessions/$ID/evaluate" -H "Content-Type: application/json" \\
   -d '{"expression": "len(data)"}' | jq -r .data.result
 curl -s -X POST "$BASE_URL/sessions/$ID/step-over" | jq -c '.data.current_location.line'
 curl -s -X POST "$BASE_URL/sessions/$ID/continue" | jq -r .success
-while [ "$(curl -s "$BASE_URL/sessions/$ID" | jq -r .data.status)" != terminated ]; do sleep 0.05; done
+while [ "$(curl -s "$BASE_URL/sessions/$ID" | jq -r .data.status)" != terminated ]
+do sleep 0.05; done
 curl -s "$BASE_URL/sessions/$ID/output" | jq -c '[.data.entries[].output]'
 curl -s -X DELETE "$BASE_URL/sessions/$ID" | jq -c '.data.deleted'
 """

@@ -16,7 +16,8 @@ from tests.kit.flows import at_lines, bash, documented, needs_document, needs_to
 
 PROCESSOR = at_lines(
     {
-        1: 'class Item:\n    def __init__(self, name):\n        self.name = name\n        self.size = 2',
+        1: "class Item:\n    size = 2",
+        4: "    def __init__(self, name):\n        self.name = name",
         38: "def main():\n    items = []\n    total = 0",
         41: "    for number in range(102):",
         42: '        items.append(Item(f"item-{number}"))',
@@ -83,7 +84,8 @@ post() { curl -s -X POST "$BASE_URL/$1" -H "Content-Type: application/json" -d "
 ID=$(post sessions '{"name": "conditions"}' | jq -r .data.session_id)
 FILE="$PROJECT/processor.py"
 post "sessions/$ID/breakpoints" \\
-  '{"breakpoints": [{"source": {"path": "'"$FILE"'"}, "line": 42, "condition": "len(items) > 100"}]}'
+  '{"breakpoints": [{"source": {"path": "'"$FILE"'"}, "line": 42,
+   "condition": "len(items) > 100"}]}'
 post "sessions/$ID/breakpoints" \\
   '{"breakpoints": [{"source": {"path": "'"$FILE"'"}, "line": 45, "hit_condition": "== 50"}]}'
 post "sessions/$ID/breakpoints" '{"breakpoints": [{"source": {"path": "'"$FILE"'"}, "line": 48,
