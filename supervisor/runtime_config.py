@@ -58,9 +58,10 @@ class RuntimeConfig:
                 "GET /api/v1/config lists in changeable what may be changed.",
                 errors=problems,
             )
+        # Kept first: what cannot be kept is not half in force.
+        self._keep(wanted)
         self._settings = _with(self._settings, wanted)
         self._origins.update(dict.fromkeys(wanted, _ORIGIN))
-        self._keep(wanted)
         self._apply(self._settings)
         return self.shown()
 

@@ -67,6 +67,7 @@ class LaunchedProgram:
         self._running = True
 
     def _spawn(self) -> None:
+        self._session.tail = b""
         self._adapter.listen()
         self._word, word = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         setup = self._setup_descriptor(word)

@@ -173,10 +173,11 @@ def _script(script: str, cwd: str | None, root: str | None) -> str:
 
 
 async def _check_syntax(book: LineBook, script: str) -> None:
+    main = script
     if await asyncio.to_thread(os.path.isdir, script):
-        return  # an application: its __main__.py is the interpreter's to find
+        main = os.path.join(script, "__main__.py")  # what Python runs of a folder
     try:
-        facts = await book.facts(script)
+        facts = await book.facts(main)
     except RelayError as error:
         raise RelayError(
             Code.LAUNCH_SCRIPT_NOT_FOUND,
@@ -186,13 +187,13 @@ async def _check_syntax(book: LineBook, script: str) -> None:
         ) from None
     problem = facts.syntax_error
     # A zip application is no source; the interpreter knows what to do with it.
-    if problem is None or _is_archive(script):
+    if problem is None or _is_archive(main):
         return
     raise RelayError(
         Code.LAUNCH_SYNTAX_ERROR,
-        f"Python syntax error in {script}, line {problem.line}: {problem.message}",
+        f"Python syntax error in {main}, line {problem.line}: {problem.message}",
         f"Correct line {problem.line} and launch again; the session is still created.",
-        file=script,
+        file=main,
         line=problem.line,
         offset=problem.offset,
         error_message=problem.message,

@@ -277,7 +277,7 @@ def test_the_state_must_fit_and_the_way_out_is_told(relay: Client, source: Write
     program = source("x = 1  # @begin\ninput()\n")
     with relay.session() as session:
         session.break_at(program, program["begin"])
-        session.launch(program)
+        session.launch(program, stop_on_exception=False)
         paused = session.post("/pause").ok()  # what is asked for is so already
         assert (at(paused), paused["stop_id"]) == (("breakpoint", program["begin"]), 1)
         session.resume(wait=0)
@@ -368,7 +368,7 @@ def test_who_leaves_a_long_wait_cancels_nothing(relay: Client, source: Write) ->
         session.break_at(program, program["after"])
         session.launch(program)
         with pytest.raises(TimeoutError):
-            session.post("/continue", {"wait": 60}, timeout=0.2)
+            session.post("/continue", {"wait": 60}, within=0.2)
         assert session.status()["status"] == "running"
         cursor = session.get("/events").ok()["next_cursor"]
         session.post("/input", {"input": "on\n"}).ok()

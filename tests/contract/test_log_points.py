@@ -43,9 +43,7 @@ def test_a_hot_log_point_does_not_flood(relay: Client, source: Callable[..., Sou
         assert any("lines of this log point were skipped" in line for line in lines)
 
 
-def test_a_log_message_that_does_not_compile(
-    relay: Client, source: Callable[..., Source]
-) -> None:
+def test_a_log_message_that_does_not_compile(relay: Client, source: Callable[..., Source]) -> None:
     program = source(PROGRAM)
     with relay.session() as session:
         body = {"file": str(program), "line": program["line"], "log_message": "{1 +}"}

@@ -13,6 +13,7 @@ from debug_relay.worker.lines import (
     LineBook,
     LineFacts,
     SyntaxProblem,
+    closest_folder,
     closest_path,
     judge,
     nearest_code_line,
@@ -229,6 +230,14 @@ def test_other_hit_conditions_are_refused_with_the_forms(text):
     for form in ("==5", "!=5", ">=5", ">5", "<=5", "<5", "%5"):
         assert form in caught.value.details["suggestion"]
         assert form in caught.value.details["forms"]
+
+
+def test_closest_folder(tmp_path):
+    (tmp_path / "src" / "shop").mkdir(parents=True)
+    (tmp_path / "src" / "ship.py").touch()
+    assert closest_folder(str(tmp_path / "scr" / "shp")) == str(tmp_path / "src" / "shop")
+    assert closest_folder(str(tmp_path / "src" / "ship.pi")) is None  # a file is no answer
+    assert closest_folder("/no/such/place") is None
 
 
 def test_closest_path(tmp_path):
