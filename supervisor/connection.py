@@ -309,8 +309,13 @@ class Connection(web.RequestHandler):
         # After the end of its data the kernel tells nothing more of the client until we write.
         if self.wire is None:
             return
+        request = self._current_request
         if self._is_waiting:
             self.force_close()
+        elif request is not None and not request.content.is_eof():
+            # Its end came between two turns of the loop, before the request was at hand: what is
+            # missing of the body can never come.
+            self.wire.abort()
         elif has_left(self.wire.get_extra_info("socket")):
             self.wire.abort()
         else:
