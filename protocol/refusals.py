@@ -42,6 +42,21 @@ def _way_out(current: State, states: frozenset[State], base: str) -> str:
     return f"Resume it with POST {base}/continue."
 
 
+def require_one_timeout(minutes: object, seconds: object, absent: object) -> None:
+    """`timeout_minutes` and `idle_timeout` are one setting in two units."""
+    if minutes is absent or seconds is absent:
+        return
+    raise RelayError(
+        Code.INVALID_REQUEST,
+        "timeout_minutes and idle_timeout say the same in minutes and seconds",
+        "Send one of them.",
+        errors=[
+            {"field": name, "message": "give one of the two", "value": None}
+            for name in ("timeout_minutes", "idle_timeout")
+        ],
+    )
+
+
 def refusal_of(raw: bytes) -> RelayError:
     """The error that a worker has sent, to be raised here."""
     body = msgspec.json.decode(raw)

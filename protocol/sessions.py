@@ -107,6 +107,21 @@ class PatchSession(SessionParams, kw_only=True):
     """Change what may be changed while the session lives."""
 
     name: Annotated[str, Meta(max_length=255, description="Any name.")] | UnsetType = UNSET
+    project_root: Path | UnsetType = UNSET
+    python_path: Path | UnsetType = UNSET
+    venv: Path | UnsetType = UNSET
+    stop_on_entry: (
+        Annotated[bool, Meta(description="Stop at the first line of the next launch.")] | UnsetType
+    ) = UNSET
+    stop_all: Annotated[bool, Meta(description="A stop of one thread stops all.")] | UnsetType = (
+        UNSET
+    )
+    just_my_code: (
+        Annotated[bool, Meta(description="Step and stop in the user's code only.")] | UnsetType
+    ) = UNSET
+    restore_breakpoints: (
+        Annotated[bool, Meta(description="Load those saved for the project root.")] | UnsetType
+    ) = UNSET
     timeout_minutes: TimeoutMinutes | UnsetType = UNSET
     idle_timeout: Seconds | UnsetType = UNSET
     max_lifetime: Seconds | UnsetType = UNSET
@@ -280,6 +295,7 @@ class SessionItem(Result, kw_only=True):
     program: str | None
     labels: dict[str, str]
     created_by: str | None
+    warning: str | None = None
 
 
 class SessionList(Result, kw_only=True):

@@ -297,4 +297,5 @@ def _item(shown: s.SessionState) -> s.SessionItem:
         program=(program.script or program.module) if program else None,
         labels=shown.config.labels,
         created_by=shown.created_by,
+        warning=shown.warning,
     )

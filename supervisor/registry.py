@@ -25,7 +25,7 @@ from debug_relay.protocol.fields import Limits
 from debug_relay.protocol.frames import Caller, RequestHead
 from debug_relay.protocol.operations import END_SESSION
 from debug_relay.protocol.program import Attach, Launch
-from debug_relay.protocol.refusals import no_such_session, refusal_of
+from debug_relay.protocol.refusals import no_such_session, refusal_of, require_one_timeout
 from debug_relay.protocol.sessions import (
     CreateSession,
     EndReason,
@@ -97,6 +97,7 @@ class Registry:
         if self.draining:
             raise RelayError(Code.SHUTTING_DOWN, "The relay is stopping")
         _refuse_later_fields(params)
+        require_one_timeout(params.timeout_minutes, params.idle_timeout, None)
         self._slots.require_one(self.counted(), self.settings.sessions, caller.name)
         self._slots.take(caller.name)
         return await self._owned(self._create(params, caller))

@@ -240,6 +240,10 @@ class Breakpoints:
             self._book = LineBook(interpreter, project_root=config.project_root)
         return self._book
 
+    def forget_interpreter(self) -> None:
+        """The session's may be another now."""
+        self._book = None
+
     def use(self, book: LineBook) -> None:
         """The program's interpreter turned out to be another."""
         self._book = book

@@ -13,7 +13,7 @@ from debug_relay.protocol.program import Launch
 from debug_relay.protocol.sessions import Program
 from debug_relay.protocol.version import MARK
 from debug_relay.worker.interpreters import Interpreter
-from debug_relay.worker.lines import LineBook, closest_folder, closest_path
+from debug_relay.worker.lines import LineBook, SyntaxProblem, closest_folder, closest_path
 from debug_relay.worker.record import shown_environment
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ async def plan(session: Session, params: Launch) -> Plan:
     session.breakpoints.use(book)
     if kind == "script":
         await _check_syntax(book, target)
+    elif kind == "code":
+        await _check_code(book, target)
     return Plan(
         kind=kind,
         target=target,
@@ -189,11 +191,21 @@ async def _check_syntax(book: LineBook, script: str) -> None:
     # A zip application is no source; the interpreter knows what to do with it.
     if problem is None or _is_archive(main):
         return
-    raise RelayError(
+    raise _syntax_error(main, problem)
+
+
+async def _check_code(book: LineBook, text: str) -> None:
+    problem = await book.check_expression(text, "statements")
+    if problem is not None:
+        raise _syntax_error("<string>", problem)
+
+
+def _syntax_error(place: str, problem: SyntaxProblem) -> RelayError:
+    return RelayError(
         Code.LAUNCH_SYNTAX_ERROR,
-        f"Python syntax error in {main}, line {problem.line}: {problem.message}",
+        f"Python syntax error in {place}, line {problem.line}: {problem.message}",
         f"Correct line {problem.line} and launch again; the session is still created.",
-        file=main,
+        file=place,
         line=problem.line,
         offset=problem.offset,
         error_message=problem.message,

@@ -53,7 +53,7 @@ class Worker:
         self._pushing: asyncio.Handle | None = None
         self.session = Session(params, self._news)
         self._alone_since = time.monotonic()
-        self._born = time.monotonic()
+        self._warned = False
         self._socket = Path(params.session_dir) / "worker.sock"
         self._ending: asyncio.Task[SessionDeleted] | None = None
 
@@ -102,6 +102,7 @@ class Worker:
             await asyncio.sleep(_TICK)
             if any(link.busy for link in self.links):
                 self.session.idle.touch()
+            self._warn()
             reason = self._overdue()
             if reason is not None:
                 log.info("worker.ending", extra={"fields": {"reason": reason}})
@@ -115,14 +116,32 @@ class Worker:
         if session.state is State.TERMINATED and session.idle.idle_for() > _RETIRE_AFTER:
             # What it printed and how it ended can be read without us.
             return "terminated"
-        limit = session.idle.idle_timeout
-        if session.state is State.RUNNING:
-            # A launched program that runs puts expiry off, up to max_lifetime.
-            longest = session.params.config.max_lifetime
-            limit = max(limit, longest) if longest and limit else 0
+        limit = self._idle_limit()
         if limit and session.state in COUNTED and session.idle.idle_for() > limit:
             return "timeout"
         return None
+
+    def _idle_limit(self) -> float:
+        """Seconds of idleness that end the session; 0 is never."""
+        session = self.session
+        limit = session.idle.idle_timeout
+        if session.state is State.RUNNING and limit:
+            # A launched program that runs puts expiry off, up to max_lifetime.
+            longest = session.params.config.max_lifetime
+            return max(limit, longest) if longest else 0.0
+        return limit
+
+    def _warn(self) -> None:
+        """Once, half-way to expiry."""
+        session, limit = self.session, self._idle_limit()
+        idle = session.idle.idle_for()
+        if not limit or session.state not in COUNTED or idle < limit / 2:
+            self._warned = False
+        elif not self._warned:
+            self._warned = True
+            warning = f"Session will expire in {limit - idle:.0f} seconds"
+            body = {"status": session.state, "warning": warning}
+            session.journal("session", {**body, "expires_at": session.idle.expires_at()})
 
     async def end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted:
         """End the session, once; whoever asks again gets the same answer."""

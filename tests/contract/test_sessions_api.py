@@ -345,3 +345,45 @@ def test_info_tells_what_there_is(relay: Client) -> None:
         assert able[f"supports_{name}"] is OPERATIONS[operation].implemented, name
     there = {API_PREFIX + row.path for row in OPERATIONS.values() if row.implemented}
     assert set(info["endpoints"]) == (there - {API_PREFIX + "/"}) | {"/"}
+
+
+def test_patch_changes_what_the_next_launch_does(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source("x = 1\nprint(x)\n")
+    with relay.session() as session:
+        changed = session.patch("", {"python_path": python, "stop_on_entry": True}).ok()
+        assert changed["config"]["python_path"] == python
+        launched = session.launch(program)
+        assert (launched["stop_reason"], launched["current_location"]["line"]) == ("entry", 1)
+        assert launched["program"]["python_path"] == python
+
+
+def test_both_timeouts_are_refused_alike(relay: Client) -> None:
+    both = {"timeout_minutes": 5, "idle_timeout": 60}
+    relay.post("/sessions", both).refused("INVALID_REQUEST", 400)
+    with relay.session() as session:
+        session.patch("", both).refused("INVALID_REQUEST", 400)
+
+
+def test_half_way_to_expiry_there_is_a_warning(relay: Client) -> None:
+    with relay.session(idle_timeout=8) as session:
+        cursor = session.get("/events").ok()["next_cursor"]
+
+        def warned() -> str | None:
+            # Lists do not touch; anything else would put the expiry off.
+            (item,) = relay.get("/sessions").ok()["items"]
+            return item["warning"]
+
+        assert "will expire in" in str(eventually(warned, 8))
+        told = session.get("/events", cursor=cursor, types="session").ok()["events"]
+        assert any("will expire in" in (event["body"].get("warning") or "") for event in told)
+
+
+def test_code_that_does_not_compile(relay: Client) -> None:
+    with relay.session() as session:
+        error = session.post("/launch", {"code": "x = 1\ny = = 2\n"}).refused(
+            "LAUNCH_SYNTAX_ERROR", 400
+        )
+        assert error["details"]["line"] == 2
+        assert session.status()["status"] == "created"
