@@ -300,18 +300,45 @@ class Hub:
         try:
             if not server.has_probe:
                 return await self._evaluate_plainly(server, frame, text, statements, timeout)
-            number = self._next_answer
-            self._next_answer += 1
-            future = asyncio.get_running_loop().create_future()
-            self._answers[number] = future
-            posted = await self.probe(
-                server, "evaluate", id=number, frame=frame.id, text=text, statements=statements
+            return await self._ask_thread(
+                server, text, timeout, "evaluate", frame=frame.id, text=text, statements=statements
             )
-            if posted["gone"]:
-                return {"gone": True}
-            return await self._answer(server, future, text, timeout)
         finally:
             self._evaluating.release()
+
+    async def page(
+        self, reference: int, start: int, count: int, timeout: float
+    ) -> dict[str, Any] | None:
+        """A page of a container by the probe; None for what only DAP can list."""
+        entry = self.resolve(reference)
+        if not entry.server.has_probe or entry.scope is not None:
+            return None
+        async with self._evaluating:
+            answer = await self._ask_thread(
+                entry.server,
+                "a page of variables",
+                timeout,
+                "page",
+                reference=entry.dap_reference,
+                start=start,
+                count=count,
+            )
+        return answer if "rows" in answer else None
+
+    async def _ask_thread(
+        self, server: DebugServer, what: str, timeout: float, do: str, **arguments: Any
+    ) -> dict[str, Any]:
+        number = self._next_answer
+        self._next_answer += 1
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[number] = future
+        try:
+            posted = await self.probe(server, do, id=number, **arguments)
+            if posted["gone"]:
+                return {"gone": True}
+            return await self._answer(server, future, what, timeout)
+        finally:
+            self._answers.pop(number, None)
 
     async def _evaluate_plainly(
         self,

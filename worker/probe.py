@@ -13,6 +13,7 @@ Out: DAP events `relayAnswer`, `relayError`, `relayHits`, `relayLog`, `relaySubp
 """
 
 import _thread
+import collections
 import itertools
 import json
 import os
@@ -28,6 +29,7 @@ _ident = _thread.get_ident
 _getpid = os.getpid
 _main_ident = threading.main_thread().ident
 RESULT_LIMIT = 65536
+ROW_LIMIT = 8192
 LOG_RATE = 100.0  # lines a second that one log point writes at most, after a burst
 LOG_BURST = 200.0
 HOOKS = (
@@ -37,6 +39,11 @@ HOOKS = (
     "post_method_as_internal_command",
     "find_frame",
 )
+
+
+# Containers of which any page can be had without running a line of the program's.
+INDEXED = (list, tuple, set, frozenset, collections.deque)
+NAMED = (dict, collections.OrderedDict, collections.defaultdict)
 
 
 class Interrupted(BaseException):
@@ -292,16 +299,23 @@ class Probe(object):
         return True
 
     def do_evaluate(self, id, frame, text, statements):
+        return self.ask_thread_of(frame, id, self.answer, text, statements)
+
+    def do_page(self, id, reference, start, count):
+        return self.ask_thread_of(reference, id, self.page, start, count)
+
+    def ask_thread_of(self, dap_reference, id, job, *arguments):
+        """Have `job` done by the stopped thread that the frame or variable belongs to."""
         manager = self.db.suspended_frames_manager
         try:
-            frame = _ids()._translate_id_from_dap(frame)
+            reference = _ids()._translate_id_from_dap(dap_reference)
         except KeyError:
             return {"gone": True}
-        thread_id = manager.get_thread_id_for_variable_reference(frame)
+        thread_id = manager.get_thread_id_for_variable_reference(reference)
         if thread_id is None:
             return {"gone": True}
         self.db.post_method_as_internal_command(
-            thread_id, self.evaluate, id, thread_id, frame, text, statements
+            thread_id, self.work, id, job, thread_id, reference, *arguments
         )
         return {"gone": False}
 
@@ -327,13 +341,13 @@ class Probe(object):
 
     # -- evaluating, in the stopped thread itself
 
-    def evaluate(self, db, id, thread_id=None, frame_id=None, text="", statements=True):
+    def work(self, db, id, job, *arguments):
         ident = _ident()
         token = [0, 0]
         self.running[ident] = token
         answer = {"id": id, "interrupted": True}
         try:
-            answer = self.answer(id, thread_id, frame_id, text, statements)
+            answer = job(id, *arguments)
         except Interrupted:
             answer = {"id": id, "interrupted": True}
         except BaseException as error:
@@ -402,6 +416,45 @@ class Probe(object):
             "reference": _ids()._translate_id_to_dap(reference) if reference else 0,
             "hint": data.get("presentationHint"),
         }
+
+    # -- any page of any container: pydevd lists the first hundred or so, and its methods
+
+    def page(self, id, thread_id, reference, start, count):
+        tracker = self.db.suspended_frames_manager.get_frame_tracker(thread_id)
+        if tracker is None:
+            return {"id": id, "gone": True}
+        value = getattr(tracker.get_variable(reference), "value", None)
+        kind = type(value)
+        if kind not in INDEXED and kind not in NAMED:
+            return {"id": id, "plain": True}
+        if kind in NAMED:
+            part = itertools.islice(dict.items(value), start, start + count)
+            items = [(_name(key), item) for key, item in part]
+        elif kind is list or kind is tuple:
+            part = value[start : start + count]
+            items = [(str(start + at), item) for at, item in enumerate(part)]
+        else:
+            part = itertools.islice(iter(value), start, start + count)
+            items = [(str(start + at), item) for at, item in enumerate(part)]
+        rows = [self.row(tracker, name, item) for name, item in items]
+        return {"id": id, "total": len(value), "indexed": kind in INDEXED, "rows": rows}
+
+    def row(self, tracker, name, value):
+        data = tracker.obtain_as_variable(name, value).get_var_data()
+        words = data["value"]
+        reference = data.get("variablesReference", 0)
+        row = {
+            "name": name,
+            "value": words[:ROW_LIMIT],
+            "cut": len(words) > ROW_LIMIT,
+            "type": data.get("type"),
+            "reference": _ids()._translate_id_to_dap(reference) if reference else 0,
+        }
+        kind = type(value)
+        if kind in INDEXED or kind in NAMED:
+            row["length"] = len(value)
+            row["indexed"] = kind in INDEXED
+        return row
 
     # -- hooks
 
@@ -587,6 +640,14 @@ def _raise_in(ident):
     return ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(ident), ctypes.py_object(Interrupted)
     )
+
+
+def _name(key):
+    """A key as it is shown; its own words may fail, and are not trusted to be short."""
+    try:
+        return repr(key)[:1000]
+    except Exception:
+        return "<%s>" % type(key).__name__
 
 
 def _ids():

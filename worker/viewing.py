@@ -14,7 +14,10 @@ from debug_relay.worker.session import Session
 
 # pydevd adds these to what it lists: what functions returned, and the length as a child.
 _RETURNED: Final = "(return) "
-_LENGTH: Final = "len()"
+_NOTES: Final = frozenset({"len()", "more", "Unable to handle:"})
+_METHODS: Final = frozenset(
+    {"builtin_function_or_method", "method", "method-wrapper", "method_descriptor"}
+)
 _VALUE_LIMIT: Final = 65536
 
 
@@ -72,12 +75,14 @@ async def variables(
     count: int,
     kind: Literal["indexed", "named"] | None,
 ) -> i.VariableList:
+    paged = await session.hub.page(reference, start, count, session.params.evaluate_timeout)
+    if paged is not None:
+        return _paged(session, reference, paged, start, kind)
     entry = session.hub.resolve(reference)
     listed = [
         variable
         for variable in await session.hub.variables(reference)
-        if variable.name != _LENGTH
-        and not variable.name.startswith(_RETURNED)
+        if _is_of_the_program(variable, is_scope=entry.scope is not None)
         and (kind is None or _is_index(variable.name) == (kind == "indexed"))
     ]
     page = listed[start : start + count]
@@ -89,6 +94,58 @@ async def variables(
         total=len(listed),
         has_more=start + len(page) < len(listed),
     )
+
+
+def _paged(
+    session: Session,
+    reference: int,
+    paged: dict[str, Any],
+    start: int,
+    kind: Literal["indexed", "named"] | None,
+) -> i.VariableList:
+    """What the probe has listed; children of the other kind there are none."""
+    entry = session.hub.resolve(reference)
+    wanted = kind is None or (kind == "indexed") == paged["indexed"]
+    rows = paged["rows"] if wanted else []
+    total = paged["total"] if wanted else 0
+    return i.VariableList(
+        variables_reference=reference,
+        variables=[_row(session, row, entry.thread_id, entry.server) for row in rows],
+        total=total,
+        has_more=start + len(rows) < total,
+    )
+
+
+def _row(session: Session, row: dict[str, Any], thread_id: int, server: Any) -> i.Variable:
+    reference = session.hub.reference(server, row["reference"], thread_id)
+    length = row.get("length")
+    return i.Variable(
+        name=row["name"],
+        value=row["value"],
+        type=row["type"] or "",
+        variables_reference=reference,
+        named_variables=_count_of(reference, length, row.get("indexed") is False),
+        indexed_variables=_count_of(reference, length, row.get("indexed") is True),
+        length=length,
+        expandable=reference != 0,
+        truncated=row["cut"],
+    )
+
+
+def _count_of(reference: int, length: int | None, is_this_kind: bool) -> int | None:
+    """How many children of a kind: none for what cannot be expanded, unknown for objects."""
+    if not reference:
+        return 0
+    if length is None:
+        return None
+    return length if is_this_kind else 0
+
+
+def _is_of_the_program(variable: dap.Variable, is_scope: bool) -> bool:
+    """Whether pydevd has not added it: lengths, returned values, notes about its own limits."""
+    if variable.name in _NOTES or variable.name.startswith(_RETURNED):
+        return False
+    return is_scope or variable.type not in _METHODS
 
 
 def _is_index(name: str) -> bool:
@@ -103,6 +160,8 @@ def _variable(session: Session, variable: dap.Variable, thread_id: int, server: 
         value=variable.value[:_VALUE_LIMIT],
         type=variable.type or "",
         variables_reference=reference,
+        named_variables=None if reference else 0,
+        indexed_variables=None if reference else 0,
         expandable=reference != 0,
         presentation_hint=variable.presentation_hint,
         truncated=cut,
