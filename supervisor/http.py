@@ -20,7 +20,8 @@ from debug_relay.protocol.errors import ERRORS, Code, RelayError
 from debug_relay.protocol.fields import Params
 from debug_relay.protocol.frames import Caller, RequestHead
 from debug_relay.protocol.operations import Operation
-from debug_relay.protocol.refusals import wrong_state
+from debug_relay.protocol.program import Attach
+from debug_relay.protocol.refusals import deleted_meanwhile, wrong_state
 from debug_relay.protocol.state import State
 from debug_relay.supervisor.body import read_body
 from debug_relay.supervisor.connection import is_over_unix, request_uid
@@ -175,7 +176,11 @@ class Front:
         self._require(session.state.status, operation, session.id)
         deadline = self._deadline(operation, params)
         head = RequestHead(operation.name, request.id, request.caller, deadline, request.if_stop)
+        if isinstance(params, Attach):
+            self._registry.refuse_second_client(session, params)
         reply, payload = await session.forward(head, encode_json(params), deadline + _MARGIN)
+        if session.deleting and operation.drives:
+            raise deleted_meanwhile(session.id)
         wrap = envelope.success if reply.ok else envelope.failure
         return Finished(reply.status, wrap(payload, request.id))
 

@@ -130,6 +130,12 @@ class Registry:
     ) -> None:
         """The second half of a creating call; when it fails no session is left behind."""
         params.session_id = session.id
+        if isinstance(params, Attach):
+            try:
+                self.refuse_second_client(session, params)
+            except RelayError:
+                await self.delete(session, None, force=True)
+                raise
         operation = "launch" if isinstance(params, Launch) else "attach"
         deadline = self.settings.dap.launch_timeout + params.wait + 5.0
         head = RequestHead(operation, secrets.token_hex(8), caller, deadline)
@@ -139,6 +145,25 @@ class Registry:
         if not reply.ok:
             await self.delete(session, None, force=True)
             raise refusal_of(payload)
+
+    def refuse_second_client(self, asking: Session, params: Attach) -> None:
+        """debugpy takes one client: what would wait for it in vain is told who has it."""
+        for session in self.sessions.values():
+            program = session.state.program
+            if session is asking or program is None or session.state.status not in state.LIVE:
+                continue
+            if params.port is not None and (program.host, program.port) == (
+                params.host or "127.0.0.1",
+                params.port,
+            ):
+                raise RelayError(
+                    Code.ATTACH_ALREADY_ATTACHED,
+                    f"Session {session.id} is attached to {program.host}:{program.port} already",
+                    f"Use {API_PREFIX}/sessions/{session.id}, or let it go with POST "
+                    f"{API_PREFIX}/sessions/{session.id}/detach.",
+                    session_id=session.id,
+                    port=program.port,
+                )
 
     def _new_id(self) -> str:
         while True:
@@ -164,7 +189,7 @@ class Registry:
                 stop_on_entry=asked.stop_on_entry,
                 stop_all=asked.stop_all,
                 just_my_code=asked.just_my_code,
-                timeout_minutes=idle / 60,
+                timeout_minutes=int(idle / 60) if idle % 60 == 0 else idle / 60,
                 max_lifetime=_chosen(asked.max_lifetime, settings.sessions.max_lifetime),
                 pause_budget=_chosen(asked.pause_budget, settings.sessions.pause_budget),
                 labels=dict(asked.labels),
@@ -319,6 +344,7 @@ class Registry:
         if session.deleting:
             return
         shown = session.state
+        (session.folder / "worker.sock").unlink(missing_ok=True)
         _log.warning("worker.gone", session_id=session.id, status=shown.status)
         if shown.end_reason == "timeout":
             self._expire(session.id)

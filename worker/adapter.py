@@ -139,7 +139,8 @@ def attach_options(just_my_code: bool) -> dict[str, Any]:
         "justMyCode": just_my_code,
         "subProcess": False,
         "isOutputRedirected": True,  # output is ours by pipe; the debugger has none to send
-        "showReturnValue": True,
+        # Off: it would put a name of its own among the program's. `step-out` turns it on for once.
+        "showReturnValue": False,
         "stopAllThreadsOnSuspend": True,
         "variablePresentation": {
             "all": "inline",

@@ -63,11 +63,32 @@ def _compiled(setup):
     return compile(text, setup["target"], "exec", dont_inherit=True)
 
 
+# Read by pydevd when it is imported: it never lets other threads run because a value is slow to
+# show (the program would move at a stop), and says nothing of slow values in the program's output.
+_PYDEVD = {
+    "PYDEVD_UNBLOCK_THREADS_ON_VARIABLES_TIMEOUT": "-1",
+    "PYDEVD_WARN_SLOW_RESOLVE_TIMEOUT": "86400",
+    "PYDEVD_WARN_EVALUATION_TIMEOUT": "86400",
+}
+
+
+def _silence_pydevd():
+    """The program's stderr is the program's."""
+    import pydevd_tracing
+    from _pydev_bundle import pydev_log
+    from _pydevd_bundle.pydevd_constants import NULL
+
+    pydevd_tracing.TracingFunctionHolder._warn = False
+    pydev_log._LoggingGlobals._debug_stream = NULL
+    pydev_log._LoggingGlobals._debug_stream_initialized = True
+
+
 def _connect(setup):
     import builtins
 
-    kept = {name: os.environ.get(name) for name in ("PYDEVD_USE_FRAME_EVAL",)}
+    kept = {name: os.environ.get(name) for name in ("PYDEVD_USE_FRAME_EVAL", *_PYDEVD)}
     known = set(vars(builtins))
+    os.environ.update(_PYDEVD)
     sys.path.insert(0, setup["debugpy_parent"])
     try:
         import debugpy._vendored.force_pydevd  # noqa: F401
@@ -77,8 +98,12 @@ def _connect(setup):
         for name in set(vars(builtins)) - known:
             delattr(builtins, name)  # pydevd's `runfile` and `execfile` are not the program's
         for name, value in kept.items():
+            # the program's children must not inherit it
             if value is None:
-                os.environ.pop(name, None)  # the program's children must not inherit it
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+    _silence_pydevd()
     import debugpy
 
     made = []

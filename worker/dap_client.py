@@ -325,6 +325,23 @@ class Hub:
             )
         return answer if "rows" in answer else None
 
+    async def keep_returns(self, on: bool) -> None:
+        """Whether what functions return is kept for `returned`."""
+        for server in self.probed():
+            await self.probe(server, "returns", on=on)
+
+    async def returned(
+        self, server: DebugServer, frame: dap.StackFrame, timeout: float
+    ) -> dict[str, Any] | None:
+        """What was returned into a stopped frame."""
+        if not server.has_probe:
+            return None
+        async with self._evaluating:
+            answer = await self._ask_thread(
+                server, "the returned value", timeout, "returned", frame=frame.id
+            )
+        return answer if "result" in answer else None
+
     async def _ask_thread(
         self, server: DebugServer, what: str, timeout: float, do: str, **arguments: Any
     ) -> dict[str, Any]:

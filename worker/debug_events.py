@@ -6,6 +6,7 @@ Worked off one after the other, in the order in which they came. What must not w
 
 from __future__ import annotations
 
+import builtins
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -93,12 +94,16 @@ def _stopped_event(session: Session, event: dap.StoppedBody, stop: Stop) -> dict
             "break_mode": "always",
             "details": {
                 "type_name": short,
-                "full_type_name": stop.exception.type,
+                "full_type_name": _full_name(stop.exception.type),
                 "message": stop.exception.message,
                 "stack_trace": stop.exception.traceback,
             },
         }
     return body
+
+
+def _full_name(name: str) -> str:
+    return f"builtins.{name}" if hasattr(builtins, name) else name
 
 
 async def _exception(session: Session, server: DebugServer, dap_thread: int) -> ExceptionInfo:

@@ -23,6 +23,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Count, Deleted, SessionParams
 from debug_relay.protocol.frames import RequestHead
 from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.refusals import deleted_meanwhile
 from debug_relay.protocol.state import Event, State
 from debug_relay.worker import changes, joined, launch, launch_plan, run, viewing
 from debug_relay.worker.session import Session
@@ -51,7 +52,8 @@ async def launch_program(call: Call, params: p.Launch) -> Struct:
         target = launch.LaunchedProgram(session, planned)
         await _start(session, target)
         for text in params.stdin_inputs:
-            await target.write_input(text.encode(), eof=False)
+            # One answer each, as a person would type it.
+            await target.write_input((text.rstrip("\n") + "\n").encode(), eof=False)
     completed = await session.until_stopped(0, params.wait, call.abandoned)
     assert session.program is not None
     result = run.result(session, completed)
@@ -89,9 +91,12 @@ async def _start(session: Session, target: Target) -> None:
     try:
         await target.start()
     except BaseException:
-        session.target = session.program = None
-        session.advance(Event.REFUSED)
-        raise
+        if session.state is State.LAUNCHING:
+            session.target = session.program = None
+            session.advance(Event.REFUSED)
+            raise
+        # It was ended meanwhile: that is what happened, not a launch that failed.
+        raise deleted_meanwhile(session.id) from None
     # A stop on the first line may have come before us.
     if session.state is State.LAUNCHING:
         session.advance(Event.READY)
@@ -192,20 +197,37 @@ async def pause(call: Call, params: e.Pause) -> Struct:
 
 def step(operation: str, command: str) -> Handler:
     async def handler(call: Call, params: e.Step) -> Struct:
-        session = call.session
-        async with session.driving:
-            _without_snapshot(params)
-            run.check(session, call.head, operation)
-            thread = run.thread_to_move(session, params.thread_id)
-            before = session.stop_id
-            run.move(session, thread, command)
-        completed = await session.until_stopped(before, params.wait, call.abandoned)
-        result = run.result(session, completed)
-        if command == "stepOut" and completed and session.state is State.PAUSED:
-            result.return_value = await viewing.return_value(session)
-        return result
+        return run.result(call.session, await _step(call, params, operation, command))
 
     return handler
+
+
+async def _step(call: Call, params: e.Step, operation: str, command: str) -> bool:
+    """Whether it came to its end within `wait`."""
+    session = call.session
+    async with session.driving:
+        _without_snapshot(params)
+        run.check(session, call.head, operation)
+        thread = run.thread_to_move(session, params.thread_id)
+        before = session.stop_id
+        if command == "stepOut":
+            await session.hub.keep_returns(True)
+        run.move(session, thread, command)
+    return await session.until_stopped(before, params.wait, call.abandoned)
+
+
+async def step_out(call: Call, params: e.Step) -> Struct:
+    session = call.session
+    completed = await _step(call, params, "step-out", "stepOut")
+    result = run.result(session, completed)
+    try:
+        if completed and session.state is State.PAUSED:
+            result.return_value = await viewing.return_value(session)
+        await session.hub.keep_returns(False)
+    except RelayError:
+        # The program ended, or ran on for another caller: the step itself is done all the same.
+        result.return_value = None
+    return result
 
 
 async def set_breakpoints(call: Call, params: b.SetBreakpoints) -> Struct:
@@ -319,7 +341,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "pause": pause,
     "step-over": step("step-over", "next"),
     "step-into": step("step-into", "stepIn"),
-    "step-out": step("step-out", "stepOut"),
+    "step-out": step_out,
     "set-breakpoints": set_breakpoints,
     "list-breakpoints": list_breakpoints,
     "clear-breakpoints": clear_breakpoints,

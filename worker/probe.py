@@ -30,6 +30,7 @@ _getpid = os.getpid
 _main_ident = threading.main_thread().ident
 RESULT_LIMIT = 65536
 ROW_LIMIT = 8192
+RETURNED = "__pydevd_ret_val_dict"  # pydevd's name for them
 LOG_RATE = 100.0  # lines a second that one log point writes at most, after a burst
 LOG_BURST = 200.0
 HOOKS = (
@@ -304,6 +305,15 @@ class Probe(object):
     def do_page(self, id, reference, start, count):
         return self.ask_thread_of(reference, id, self.page, start, count)
 
+    def do_returns(self, on):
+        """Keep what functions return: only while one is stepped out of, for pydevd puts it among
+        the caller's variables, where the program can see it."""
+        self.db.show_return_values = on
+        return on
+
+    def do_returned(self, id, frame):
+        return self.ask_thread_of(frame, id, self.returned)
+
     def ask_thread_of(self, dap_reference, id, job, *arguments):
         """Have `job` done by the stopped thread that the frame or variable belongs to."""
         manager = self.db.suspended_frames_manager
@@ -416,6 +426,20 @@ class Probe(object):
             "reference": _ids()._translate_id_to_dap(reference) if reference else 0,
             "hint": data.get("presentationHint"),
         }
+
+    def returned(self, id, thread_id, frame_id):
+        """What was returned into this frame, taken out of it again."""
+        names = self.db.find_frame(thread_id, frame_id).f_locals
+        kept = names.get(RETURNED) or {}
+        values = list(kept.values())
+        kept.clear()
+        try:
+            names.pop(RETURNED, None)
+        except (TypeError, ValueError, AttributeError):
+            pass  # 3.13 has no way to take a name out of a function's frame: it stays, and empty
+        if not values:
+            return {"id": id, "none": True}
+        return self.shown(id, thread_id, None, "return", values[-1])
 
     # -- any page of any container: pydevd lists the first hundred or so, and its methods
 

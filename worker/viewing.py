@@ -169,16 +169,13 @@ def _variable(session: Session, variable: dap.Variable, thread_id: int, server: 
 
 
 async def return_value(session: Session) -> ReturnValue | None:
-    """What the function returned that was just stepped out of: pydevd keeps it in its caller."""
-    if session.stop is None:
+    """What the function returned that was just stepped out of."""
+    if session.stop is None or session.stop.reason != "step":
         return None
-    for scope, reference in await session.hub.scopes(session.stop.thread_id, 0):
-        if scope.name != "Locals":
-            continue
-        for variable in await session.hub.variables(reference):
-            if variable.name.startswith(_RETURNED):
-                return ReturnValue(type=variable.type, value=variable.value[:_VALUE_LIMIT])
-    return None
+    thread = session.hub.thread(session.stop.thread_id)
+    frame = await session.hub.frame(thread.id, 0)
+    found = await session.hub.returned(thread.server, frame, session.params.evaluate_timeout)
+    return ReturnValue(type=found["type"], value=found["result"]) if found else None
 
 
 async def evaluate(session: Session, params: i.Evaluate) -> i.Evaluated:

@@ -1,0 +1,120 @@
+"""A program sees nothing of its debugger, and nothing the debugger does moves it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.source import Source
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("x = 1  # @here\ny = sorted(k for k in globals())\nprint(len(y) > 3)\n", "True\n"),
+        (
+            "def g(): return 5\ndef f():\n    a = g()  # @here\n    b = sorted(locals())\n"
+            "    print(b)\nf()\n",
+            "['a']\n",
+        ),
+    ],
+)
+def test_steps_leave_no_name_behind(
+    relay: Client, source: Callable[..., Source], python: str, text: str, printed: str
+) -> None:
+    program = source(text)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        status = "paused"
+        for _ in range(60):
+            if status != "paused":
+                break
+            status = session.step()["status"]
+        assert session.status()["exit_code"] == 0, session.printed()
+        assert session.printed() == printed
+
+
+def test_what_is_stepped_out_of_returns_and_is_gone(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(
+        "def g():\n    return [1, 2]  # @inside\n\nx = g()\n"
+        "print([k for k in list(globals()) if 'pydevd' in k])\n"
+    )
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["inside"])
+        session.launch(program)
+        assert session.step("out")["return_value"] == {"type": "list", "value": "[1, 2]"}
+        assert session.resume()["exit_code"] == 0
+        assert session.printed() == "[]\n"
+
+
+def test_a_slow_value_does_not_move_the_program(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(
+        "import time\nclass A:\n    def __repr__(self):\n        time.sleep(4)\n"
+        "        return 'A!'\na = A()\nx = 1  # @here\n"
+    )
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        assert session.locals()["a"] == "A!"
+        status = session.status()
+        assert (status["status"], status["stop_id"]) == ("paused", 1)
+        assert session.printed() == ""
+
+
+def test_the_debugger_is_silent(relay: Client, source: Callable[..., Source], python: str) -> None:
+    program = source(
+        """
+        import sys, threading
+
+        def work():
+            return 1  # @here
+
+        sys.settrace(None)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print("done")
+        """
+    )
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        result = session.launch(program)
+        for _ in range(8):
+            if result["status"] != "paused":
+                break
+            result = session.resume()
+        assert session.status()["exit_code"] == 0
+        assert session.printed("stderr") == ""
+        assert session.printed("stdout") == "done\n"
+
+
+def test_deleted_while_it_is_launched(relay: Client, source: Callable[..., Source]) -> None:
+    program = source("import time\ntime.sleep(600)\n")
+    with ThreadPoolExecutor(1) as pool:
+        for delay in (0.0, 0.05, 0.1, 0.2):
+            session = relay.session()
+            launched = pool.submit(session.post, "/launch", {"script": str(program), "wait": 30})
+            # How far the launch has got by then is what differs: any of them must end well.
+            time.sleep(delay)
+            session.delete(force="true").ok()
+            answer = launched.result(30)
+            if answer.status != 200:
+                assert answer.body["error"]["code"] in ("SESSION_NOT_FOUND", "SESSION_CRASHED")
+
+
+def test_texts_for_input_are_lines(relay: Client, source: Callable[..., Source]) -> None:
+    program = source("print(input() + input())\n")
+    with relay.session() as session:
+        assert session.launch(program, stdin_inputs=["1", "2\n"])["exit_code"] == 0
+        assert session.printed() == "12\n"
