@@ -125,6 +125,13 @@ class SessionParams(Params, kw_only=True):
     session_id: SessionId
 
 
+class PathMapping(Params, kw_only=True):
+    """One folder, as it is called here and in the program."""
+
+    local: Path
+    remote: Path
+
+
 class Limits(Params, kw_only=True):
     """Bounds over the whole process tree of a session; 0 is none."""
 

@@ -14,8 +14,8 @@ from debug_relay.protocol.fields import (
     Host,
     Limits,
     Module,
-    Params,
     Path,
+    PathMapping,
     Pid,
     Port,
     Result,
@@ -78,13 +78,6 @@ class Launch(SessionParams, kw_only=True):
 class Launched(Execution, kw_only=True):
     pid: int | None
     program: Program
-
-
-class PathMapping(Params, kw_only=True):
-    """One folder, as it is called here and in the program."""
-
-    local: Path
-    remote: Path
 
 
 class Attach(SessionParams, kw_only=True):

@@ -20,6 +20,7 @@ from debug_relay.protocol.fields import (
     Offset,
     Params,
     Path,
+    PathMapping,
     Pid,
     Port,
     Result,
@@ -74,10 +75,23 @@ class CreateSession(Params, kw_only=True):
     python_args: Annotated[
         list[Arg], Meta(description="Arguments for the interpreter, such as `-X dev`.")
     ] = []
+    stdin_inputs: Annotated[
+        list[str], Meta(description="Texts for its standard input, in order.")
+    ] = []
+    pythonpath: Annotated[
+        list[Path], Meta(description="Directories to put in front of its import path.")
+    ] = []
     # mode attach
     pid: Pid | None = None
     host: Host | None = None
     port: Port | None = None
+    connect_timeout: (
+        Annotated[float, Meta(gt=0, le=300, description="Seconds to wait for the connection.")]
+        | None
+    ) = None
+    path_mappings: Annotated[
+        list[PathMapping], Meta(description="Folders here and in the program's container.")
+    ] = []
     wait: (
         Annotated[
             float,

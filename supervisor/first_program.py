@@ -8,8 +8,11 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.program import Attach, Launch
 from debug_relay.protocol.sessions import CreateSession
 
-_LAUNCH = (*("script", "module", "code", "args", "cwd", "env", "stop_on_exception", "python_args"),)
-_ATTACH = ("pid", "host", "port", "stop_on_exception")
+_LAUNCH = (
+    "script", "module", "code", "args", "cwd", "env", "stop_on_exception", "python_args",
+    "stdin_inputs", "pythonpath",
+)  # fmt: skip
+_ATTACH = ("pid", "host", "port", "stop_on_exception", "connect_timeout", "path_mappings")
 
 
 def first_program(params: CreateSession) -> Launch | Attach | None:

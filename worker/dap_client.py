@@ -60,7 +60,8 @@ class Hub:
         self._modules: dict[str, str] = {}
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._next_answer = 1
-        self._evaluating = asyncio.Lock()
+        # One at a time; and while one runs, nothing moves the program away from under it.
+        self.evaluating = asyncio.Lock()
 
     # -- servers
 
@@ -294,7 +295,7 @@ class Hub:
         server = self.thread(thread_id).server
         try:
             async with asyncio.timeout(timeout):
-                await self._evaluating.acquire()
+                await self.evaluating.acquire()
         except TimeoutError:
             raise _evaluate_timeout(text, timeout, still_running=True) from None
         try:
@@ -304,7 +305,7 @@ class Hub:
                 server, text, timeout, "evaluate", frame=frame.id, text=text, statements=statements
             )
         finally:
-            self._evaluating.release()
+            self.evaluating.release()
 
     async def page(
         self, reference: int, start: int, count: int, timeout: float
@@ -313,7 +314,7 @@ class Hub:
         entry = self.resolve(reference)
         if not entry.server.has_probe or entry.scope is not None:
             return None
-        async with self._evaluating:
+        async with self.evaluating:
             answer = await self._ask_thread(
                 entry.server,
                 "a page of variables",
@@ -336,7 +337,7 @@ class Hub:
         """What was returned into a stopped frame."""
         if not server.has_probe:
             return None
-        async with self._evaluating:
+        async with self.evaluating:
             answer = await self._ask_thread(
                 server, "the returned value", timeout, "returned", frame=frame.id
             )

@@ -143,6 +143,10 @@ def _foreign(session: Session, server: DebugServer, body: bytes) -> bool:
 async def _thread(session: Session, server: DebugServer, body: bytes) -> None:
     event = msgspec.json.decode(body, type=dap.ThreadBody)
     if event.reason == "exited":
+        known = session.hub.thread_id(server, event.thread_id)
+        if session.stop is not None and session.stop.thread_id == known:
+            # pydevd looks for dead threads while one is just beginning (3.8): it stands there.
+            return
         thread_id = session.hub.thread_ended(server, event.thread_id)
     else:
         thread_id = session.hub.thread_id(server, event.thread_id)

@@ -167,7 +167,7 @@ def _without_snapshot(params: e.Continue | e.Pause | e.Step) -> None:
 
 async def resume(call: Call, params: e.Continue) -> Struct:
     session = call.session
-    async with session.driving:
+    async with session.driving, session.hub.evaluating:
         _without_snapshot(params)
         run.check(session, call.head, "continue")
         thread = run.thread_to_move(session, params.thread_id)
@@ -205,7 +205,7 @@ def step(operation: str, command: str) -> Handler:
 async def _step(call: Call, params: e.Step, operation: str, command: str) -> bool:
     """Whether it came to its end within `wait`."""
     session = call.session
-    async with session.driving:
+    async with session.driving, session.hub.evaluating:
         _without_snapshot(params)
         run.check(session, call.head, operation)
         thread = run.thread_to_move(session, params.thread_id)

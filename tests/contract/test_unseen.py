@@ -118,3 +118,19 @@ def test_texts_for_input_are_lines(relay: Client, source: Callable[..., Source])
     with relay.session() as session:
         assert session.launch(program, stdin_inputs=["1", "2\n"])["exit_code"] == 0
         assert session.printed() == "12\n"
+
+
+def test_a_step_waits_for_an_evaluation(relay: Client, source: Callable[..., Source]) -> None:
+    program = source("import time\nx = 1  # @here\nx = 2\n")
+    with relay.session() as session, ThreadPoolExecutor(1) as pool:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        asked = {"expression": "time.sleep(0.5) or 7"}
+        evaluated = pool.submit(session.post, "/evaluate", asked)
+        cursor = session.get("/events").ok()["next_cursor"]
+        stepped = session.step()
+        assert stepped["stop_id"] == 2
+        answer = evaluated.result(10)
+        # Whichever came first, neither took the ground from under the other.
+        assert answer.ok()["result"] == "7"
+        assert session.events("stopped", cursor=cursor)

@@ -16,7 +16,7 @@ from tests.meta.examples import ROOT
 FOLDERS = ("protocol", "supervisor", "worker")
 # These run in interpreters of the user's choice.
 FOREIGN = ("worker/bootstrap.py", "worker/probe.py", "worker/line_reader.py")
-DEBUGGER = ("debugpy", "pydevd", "_pydevd_bundle", "_pydev_bundle")
+DEBUGGER = ("debugpy", "pydevd", "pydevd_tracing", "_pydevd_bundle", "_pydev_bundle")
 # What talks to the world, or waits for it.
 OUTSIDE = {
     "asyncio", "concurrent", "ctypes", "fcntl", "http", "io", "logging", "mmap", "multiprocessing",
