@@ -30,7 +30,7 @@ _log: Final = Log(__name__)
 _HEARTBEAT: Final = 2.0
 _SILENT: Final = 5.0
 _KNOWN_SILENT: Final = 2.0  # no need to wait long for one that is known not to answer
-_TOUCH_EVERY: Final = 1.0
+_TOUCH_EVERY: Final = 0.5
 _ENDING: Final = 1.0
 _HALF: Final = 0.5
 
@@ -137,7 +137,7 @@ class Session:
 
     async def _watch(self, child: Child) -> None:
         """Heartbeat: a stopped worker looks alive to everything else."""
-        while not await child.wait(_HEARTBEAT):
+        while not await child.wait(self._beat()):
             if self._waiters:
                 self.touch()  # whoever waits for news uses the session
             try:
@@ -151,6 +151,11 @@ class Session:
             except (LinkLost, OSError):
                 continue  # it may be ending: its pidfd tells
         self._lost()
+
+    def _beat(self) -> float:
+        """Often enough that who waits for news never sees the session near its expiry."""
+        idle = self._mirror.config.timeout_minutes * 60 if self._mirror is not None else 0
+        return min(_HEARTBEAT, idle / 4) if idle else _HEARTBEAT
 
     def _set_unresponsive(self, unresponsive: bool) -> None:
         if self.unresponsive != unresponsive:
@@ -190,7 +195,7 @@ class Session:
         return time.monotonic() - self._touched
 
     def touch(self) -> None:
-        """Somebody uses the session; the worker's clock is told once a second at most."""
+        """Somebody uses the session; the worker's clock is told twice a second at most."""
         now = time.monotonic()
         self._touched = now
         if self._link is not None and now - self._told_touch >= _TOUCH_EVERY:

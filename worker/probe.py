@@ -30,6 +30,7 @@ _getpid = os.getpid
 _main_ident = threading.main_thread().ident
 RESULT_LIMIT = 65536
 ROW_LIMIT = 8192
+SUSPENDED = 2  # pydevd's word for a thread that is to stand still
 RETURNED = "__pydevd_ret_val_dict"  # pydevd's name for them
 LOG_RATE = 100.0  # lines a second that one log point writes at most, after a burst
 LOG_BURST = 200.0
@@ -39,6 +40,9 @@ HOOKS = (
     "exclude_exception_by_filter",
     "post_method_as_internal_command",
     "find_frame",
+    "set_suspend",
+    "do_wait_suspend",
+    "_thread_events",
 )
 
 
@@ -487,16 +491,103 @@ class Probe(object):
         return [name for name in HOOKS if not hasattr(self.db, name)]
 
     def hook(self):
-        points, decide = self.points, self.db.handle_breakpoint_condition
+        points, decide, told = self.points, self.db.handle_breakpoint_condition, self.told
 
         def handle_breakpoint_condition(info, breakpoint, frame):
             point = points.get(breakpoint.condition)
             if point is None:
                 return decide(info, breakpoint, frame)
+            told.frame = frame
             return point.check(frame)
 
         self.replace("handle_breakpoint_condition", handle_breakpoint_condition)
         self.hook_exceptions()
+        self.hook_turns()
+
+    def hook_turns(self):
+        """One stop at a time, and none lost, when several threads come to breakpoints at once.
+
+        pydevd tells both at the same moment and resumes both with one `continue`, or passes over
+        the breakpoint of a thread that another one's stop has halted just there. Here a thread
+        whose turn it is not stands still like all others, and stops itself when they go on.
+        """
+        db, told, turn = self.db, self.told, _thread.allocate_lock()
+        suspend, wait = db.set_suspend, db.do_wait_suspend
+        constants = sys.modules["_pydevd_bundle.pydevd_comm_constants"]
+        mark = sys.modules["_pydevd_bundle.pydevd_thread_lifecycle"].mark_thread_suspended
+        halted, at_breakpoint = constants.CMD_THREAD_SUSPEND, constants.CMD_SET_BREAK
+        raising = (constants.CMD_STEP_CAUGHT_EXCEPTION, constants.CMD_ADD_EXCEPTION_BREAK)
+        holder = []  # the thread whose stop is told and not yet resumed
+        pausing = []
+
+        def another_holds(thread):
+            return (
+                db.multi_threads_single_notification
+                and holder
+                and holder[0] is not thread
+                and holder[0].additional_info.pydev_state == SUSPENDED
+            )
+
+        def set_suspend(thread, reason, *args, **kwargs):
+            frame = told.__dict__.pop("frame", None) if reason == at_breakpoint else None
+            while True:
+                with turn:
+                    if not ((frame or reason in raising) and another_holds(thread)):
+                        if kwargs.get("is_pause"):
+                            pausing.append(True)
+                        else:
+                            holder[:] = [thread]
+                        return suspend(thread, reason, *args, **kwargs)
+                    info = mark(thread, halted, main_suspend=False)
+                if frame is None:
+                    told.put_off = (reason,) + args  # it is going to wait as soon as we return
+                    return None
+                wait(thread, frame, "line", None)
+                if info.pydev_step_cmd != -1:
+                    return None  # it was stepped on from here
+
+        def do_wait_suspend(thread, frame, event, arg, exception_type=None):
+            info = thread.additional_info
+            while True:
+                put_off = told.__dict__.pop("put_off", None)
+                passing = thread.stop_reason == halted and event == "line" and not pausing
+                wait(thread, frame, event, arg, exception_type)
+                if info.pydev_step_cmd != -1:
+                    return
+                if put_off:
+                    set_suspend(thread, *put_off)
+                elif passing and self.hits_now(info, frame):
+                    set_suspend(thread, at_breakpoint, suspend_other_threads=True)
+                if info.pydev_state != SUSPENDED:
+                    return
+
+        self.replace("set_suspend", set_suspend)
+        self.replace("do_wait_suspend", do_wait_suspend)
+
+        def gated(resume):
+            def resume_threads(thread_id, except_thread=None):
+                with turn:  # or it would set a thread going that has just begun to stop
+                    del pausing[:], holder[:]
+                    resume(thread_id, except_thread)
+                # pydevd wakes nobody: each would look by itself, every 0.2 s.
+                for event in list(db._thread_events.values()):
+                    event.set()
+
+            return resume_threads
+
+        for name in ("_pydevd_bundle.pydevd_api", "_pydevd_bundle.pydevd_comm"):
+            module = sys.modules[name]
+            self.undo.append((module, "resume_threads", module.resume_threads))
+            module.resume_threads = gated(module.resume_threads)
+
+    def hits_now(self, info, frame):
+        """Whether a thread that was halted on this very line has a breakpoint of its own there."""
+        files = sys.modules["pydevd_file_utils"]
+        path = files.get_abs_path_real_path_and_base_from_frame(frame)[1]
+        breakpoint = (self.db.breakpoints.get(path) or {}).get(frame.f_lineno)
+        if breakpoint is None or breakpoint.condition not in self.points:
+            return False
+        return self.db.handle_breakpoint_condition(info, breakpoint, frame)
 
     def replace(self, name, function):
         setattr(self.db, name, function)

@@ -1,0 +1,76 @@
+"""Several threads that come to breakpoints at once: one stop each, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.kit.client import Client
+from tests.kit.source import Source
+
+
+def test_threads_that_come_to_a_breakpoint_at_once_are_shown_one_after_the_other(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(
+        """
+        import threading
+
+        together = threading.Barrier(6)
+
+        def work(i):
+            for turn in range(3):
+                together.wait()
+                mark = (i, turn)  # @here
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        """
+    )
+    with relay.session(python_path=python) as session:
+        breakpoint = session.break_at(program, program["here"])
+        result = session.launch(program)
+        seen = []
+        while result["status"] == "paused":
+            assert result["stop_reason"] == "breakpoint"
+            assert result["stop_id"] == len(seen) + 1
+            seen.append((int(session.value("i")), int(session.value("turn"))))
+            result = session.resume()
+        assert sorted(seen) == [(i, turn) for i in range(6) for turn in range(3)]
+        assert session.get(f"/breakpoints/{breakpoint['id']}").ok()["hit_count"] == 18
+        assert session.status()["exit_code"] == 0
+
+
+def test_threads_that_fail_at_once_are_never_shown_twice(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(
+        """
+        import threading
+
+        together = threading.Barrier(4)
+
+        def work(i):
+            together.wait()
+            try:
+                raise ValueError(i)
+            except ValueError:
+                pass
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        """
+    )
+    with relay.session(python_path=python) as session:
+        result = session.launch(program, stop_on_exception="raised")
+        seen = []
+        while result["status"] == "paused":
+            assert result["stop_reason"] == "exception"
+            seen.append(int(session.value("i")))
+            result = session.resume()
+        # pydevd passes over what a thread raises that another one's stop has just halted.
+        assert len(seen) == len(set(seen)) >= 1
+        assert session.status()["exit_code"] == 0
