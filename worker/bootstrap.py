@@ -19,7 +19,7 @@ def main():
     db, probe = _connect(setup)
     _wake_by_signal()
     if setup["report_children"]:
-        probe.watch_children()
+        probe.children.watch()
     module = _main_module(setup, code)
     _say(setup, b"started")
     probe.started = True
@@ -170,7 +170,7 @@ def _end_at_once(db, probe, sock):
     def end(wait=True, timeout=_END_SECONDS):
         if wait and threading.current_thread() not in db.created_pydb_daemon_threads:
             deadline = time.monotonic() + timeout
-            probe.tell_hits()
+            probe.points.tell_hits()
             others = [t for t in db.created_pydb_daemon_threads if t is not db.reader]
             for thread in others:
                 thread.do_kill_pydev_thread()
@@ -200,15 +200,36 @@ class _NoSleep(object):
 
 
 def _install_probe(setup, db):
-    import builtins
-
-    with open(setup["probe"], "rb") as source:
-        text = source.read()
-    # Its own copy of the builtins: the program may replace what it likes.
-    names = {"__builtins__": dict(vars(builtins)), "__name__": "relay_probe"}
-    exec(compile(text, "<frozen relay probe>", "exec", dont_inherit=True), names)
     # Where this debugpy lacks a hook the probe stays off, and the worker does with plain DAP.
-    return names["start"](db, os.environ.pop("DEBUG_RELAY_PROBE", "on") != "off")
+    wanted = os.environ.pop("DEBUG_RELAY_PROBE", "on") != "off"
+    return _load(setup["probe"], "core").start(db, wanted)
+
+
+_PROBE = "debug_relay.worker.probe."
+
+
+def _load(folder, first):
+    """The probe's modules, which import each other and are in nobody's `sys.modules`."""
+    import builtins
+    import types
+
+    loaded = {}
+
+    def bring(name, globals=None, locals=None, fromlist=(), level=0):
+        if not name.startswith(_PROBE):
+            return builtins.__import__(name, globals, locals, fromlist, level)
+        if name not in loaded:
+            path = os.path.join(folder, name[len(_PROBE) :] + ".py")
+            with open(path, "rb") as source:
+                text = source.read()
+            module = loaded[name] = types.ModuleType(name)
+            # Its own copy of the builtins: the program may replace what it likes.
+            module.__builtins__ = dict(vars(builtins), __import__=bring)
+            shown = "<frozen relay probe>/" + os.path.basename(path)
+            exec(compile(text, shown, "exec", dont_inherit=True), module.__dict__)
+        return loaded[name]
+
+    return bring(_PROBE + first)
 
 
 def _wake_by_signal():

@@ -12,8 +12,8 @@ import msgspec
 from debug_relay.protocol.breakpoints import BreakpointSpec, SetBreakpoints
 from debug_relay.protocol.envelope import error_body
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.worker import probe
 from debug_relay.worker.lines import SyntaxProblem
+from debug_relay.worker.probe.expressions import Template
 
 
 def specs_of(params: SetBreakpoints) -> list[BreakpointSpec]:
@@ -72,7 +72,7 @@ def bad_condition(condition: str, problem: SyntaxProblem) -> RelayError:
 
 def check_template(text: str) -> None:
     try:
-        probe.Template(text)  # type: ignore[no-untyped-call]  # Python 3.8, for the program
+        Template(text)  # type: ignore[no-untyped-call]  # Python 3.8, for the program
     except SyntaxError as error:
         raise RelayError(
             Code.BREAKPOINT_INVALID_CONDITION,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _HERE: Final = Path(__file__).parent
 _BOOTSTRAP: Final = str(_HERE / "bootstrap.py")
-_PROBE: Final = str(_HERE / "probe.py")
+_PROBE: Final = str(_HERE / "probe")
 _TAIL: Final = 2000
 
 

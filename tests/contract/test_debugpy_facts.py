@@ -43,6 +43,19 @@ NAMES = {
         "db:exclude_exception_by_filter",
         "db:post_method_as_internal_command",
         "db:find_frame",
+        "db:set_suspend",
+        "db:do_wait_suspend",
+        "db:_thread_events",
+    ],
+    "turns": [
+        "db:multi_threads_single_notification",
+        "db:breakpoints",
+        "_pydevd_bundle.pydevd_api:resume_threads",
+        "_pydevd_bundle.pydevd_comm:resume_threads",
+        "_pydevd_bundle.pydevd_thread_lifecycle:mark_thread_suspended",
+        "_pydevd_bundle.pydevd_comm_constants:CMD_STEP_CAUGHT_EXCEPTION",
+        "_pydevd_bundle.pydevd_comm_constants:CMD_ADD_EXCEPTION_BREAK",
+        "pydevd_file_utils:get_abs_path_real_path_and_base_from_frame",
     ],
     "the probe's messages": [
         "_pydevd_bundle.pydevd_net_command:NetCommand",
@@ -112,6 +125,6 @@ def test_a_name_that_is_gone_would_be_told() -> None:
 
 
 def test_the_hooks_of_the_probe_are_those_listed_here() -> None:
-    from debug_relay.worker.probe import HOOKS
+    from debug_relay.worker.probe.core import HOOKS
 
     assert {f"db:{name}" for name in HOOKS} == set(NAMES["the probe's hooks"])

@@ -1,0 +1,108 @@
+"""Child processes: told of, and never touched; a forked one forgets its debugger.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+"""
+
+import os
+import sys
+import threading
+
+_getpid = os.getpid
+
+
+class Children(object):
+    def __init__(self, probe):
+        self.probe = probe
+
+    def watch(self):
+        """Children run as without a debugger; their start is told, nothing else is changed."""
+        os.register_at_fork(after_in_child=self.in_child)
+        import _posixsubprocess
+
+        places = [(_posixsubprocess, "fork_exec"), (os, "posix_spawn"), (os, "posix_spawnp")]
+        places += [(os, "fork"), (os, "forkpty")]
+        if "subprocess" in sys.modules:
+            places.append((sys.modules["subprocess"], "_fork_exec"))
+        for module, name in places:
+            original = getattr(module, name, None)
+            if original is not None:
+                setattr(module, name, self.telling(original, name))
+                self.probe.undo.append((module, name, original))
+
+    def telling(self, original, name):
+        def start(*args, **kwargs):
+            result = original(*args, **kwargs)
+            if _getpid() == self.probe.pid:
+                try:
+                    self.tell_child(name, result, args)
+                except Exception:  # noqa: S110  telling must never break what it tells of
+                    pass
+            return result
+
+        start.__name__ = name
+        start.__doc__ = original.__doc__
+        return start
+
+    def tell_child(self, name, result, args):
+        pid = result[0] if isinstance(result, tuple) else result
+        if not isinstance(pid, int) or pid <= 0:
+            return
+        if name in ("fork", "forkpty"):
+            command = [sys.executable, "(fork)"]
+        else:
+            command = args[0] if "fork_exec" in name else args[1]
+            command = [os.fsdecode(part) for part in command]
+        self.probe.emit("relaySubprocess", {"pid": pid, "command": command})
+
+    def in_child(self):
+        """After fork(), in the child, in the only thread there is; takes no lock of another."""
+        self.probe.points.table.clear()
+        db = self.probe.db
+        for part in (_stop_tracing, self.probe.remove, _forget_exit, lambda: _forget_debugger(db)):
+            try:
+                part()
+            except Exception:  # noqa: S110  each part stands alone; the child must run
+                pass
+
+
+def _stop_tracing():
+    constants = sys.modules["_pydevd_bundle.pydevd_constants"]
+    if getattr(constants, "PYDEVD_USE_SYS_MONITORING", False):
+        monitoring = sys.monitoring
+        tool = monitoring.DEBUGGER_ID
+        if monitoring.get_tool(tool) == "pydevd":
+            monitoring.set_events(tool, 0)
+            ours = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
+            # freeing the tool leaves local events behind
+            for code in list(getattr(ours, "_code_to_func_code_info_cache", {})):
+                try:
+                    monitoring.set_local_events(tool, code, 0)
+                except ValueError:
+                    continue
+            monitoring.free_tool_id(tool)
+        return
+    # pydevd's own settrace would print a warning on the child's stderr
+    sys.modules["pydevd_tracing"].restore_sys_set_trace_func()
+    sys.settrace(None)
+    threading.settrace(None)
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            frame.f_trace = None
+            frame = frame.f_back
+
+
+def _forget_exit():
+    import atexit
+
+    atexit.unregister(sys.modules["pydevd"].stoptrace)
+    sys.modules["_pydev_bundle.pydev_monkey"].undo_patch_thread_modules()
+
+
+def _forget_debugger(db):
+    constants = sys.modules["_pydevd_bundle.pydevd_constants"]
+    constants.after_fork()
+    constants.GlobalDebuggerHolder.global_dbg = None
+    db.pydb_disposed = True
+    db.created_pydb_daemon_threads = {}
+    # the child's copy of the connection: the parent's stays open
+    db._client_socket.close()

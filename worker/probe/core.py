@@ -1,0 +1,96 @@
+"""The probe: what the relay keeps inside the debugged program, beside pydevd.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. Never imported there: `bootstrap`
+executes the files of this folder in namespaces of its own, under file names that start with
+`<frozen `, which pydevd takes for its own, so they are in no stack and never stepped into. It has
+no thread, no socket, and no module in `sys.modules`.
+
+pydevd stops threads; the probe decides *whether* (conditions and hit counts together, exceptions
+once each), evaluates so that nothing can wedge a session, tells of child processes, and lets go of
+forked children. It hangs on instance attributes of pydevd's `PyDB`; removing it is `del`.
+
+In:  a frameless DAP evaluate of `_relay('{"do": …}')`, which answers with one JSON string.
+Out: DAP events `relayAnswer`, `relayError`, `relayHits`, `relayLog`, `relaySubprocess`.
+"""
+
+import json
+import os
+import sys
+import threading
+
+from debug_relay.worker.probe.answers import Answers
+from debug_relay.worker.probe.children import Children
+from debug_relay.worker.probe.exceptions import Exceptions
+from debug_relay.worker.probe.points import Points
+from debug_relay.worker.probe.turns import hook_turns
+
+_encode = json.JSONEncoder(ensure_ascii=True, default=lambda o: "?").encode
+_decode = json.JSONDecoder().decode
+HOOKS = (
+    "handle_breakpoint_condition",
+    "get_exception_breakpoint",
+    "exclude_exception_by_filter",
+    "post_method_as_internal_command",
+    "find_frame",
+    "set_suspend",
+    "do_wait_suspend",
+    "_thread_events",
+)
+
+
+class Probe(object):
+    def __init__(self, db):
+        self.db = db
+        self.pid = os.getpid()
+        self.commands = {}
+        self.hooked = []
+        self.undo = []
+        self.started = False  # nothing stops before the program's own first line
+        self.told = threading.local()
+        self.points = Points(self)
+        self.exceptions = Exceptions(self)
+        self.answers = Answers(self)
+        self.children = Children(self)
+
+    def __call__(self, text):
+        request = _decode(text)
+        return _encode(self.commands[request.pop("do")](**request))
+
+    def emit(self, event, body):
+        command = sys.modules["_pydevd_bundle.pydevd_net_command"].NetCommand
+        message = {"type": "event", "event": event, "body": body}
+        writer = self.db.writer
+        if writer is not None:
+            writer.add_command(command(0, 0, message, is_json=True))
+
+    def missing(self):
+        """The hooks that this debugpy has not."""
+        return [name for name in HOOKS if not hasattr(self.db, name)]
+
+    def hook(self):
+        self.points.hook()
+        self.exceptions.hook()
+        hook_turns(self)
+
+    def replace(self, name, function):
+        setattr(self.db, name, function)
+        self.hooked.append(name)
+
+    def remove(self):
+        for name in self.hooked:
+            self.db.__dict__.pop(name, None)
+        del self.hooked[:]
+        for module, name, original in self.undo:
+            setattr(module, name, original)
+        del self.undo[:]
+        self.points.table.clear()
+
+
+def start(db, wanted):
+    """Put the probe in; where a hook is missing it only tells, and decides nothing."""
+    probe = Probe(db)
+    if wanted and not probe.missing():
+        probe.hook()
+        sys.modules["_pydevd_bundle.pydevd_comm"]._relay = probe
+        db._relay = probe
+    return probe

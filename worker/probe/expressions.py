@@ -1,0 +1,105 @@
+"""Expressions and log messages of breakpoints, compiled once and evaluated at hits.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+"""
+
+
+class Expression(object):
+    """An expression as it reads in the frame's scope, nested scopes included."""
+
+    def __init__(self, text):
+        self.code = compile(text.strip(), "<relay expression>", "eval", dont_inherit=True)
+        self.nested = any(type(c) is type(self.code) for c in self.code.co_consts)
+
+    def __call__(self, frame):
+        if self.nested:
+            # names inside a lambda or comprehension are looked up as globals
+            names = dict(frame.f_globals)
+            names.update(frame.f_locals)
+            return eval(self.code, names)
+        return eval(self.code, frame.f_globals, frame.f_locals)
+
+
+class Template(object):
+    """A log message: f-string rules, whatever quotes and back-slashes the expressions hold."""
+
+    def __init__(self, text):
+        self.parts = []
+        literal, at = "", 0
+        while at < len(text):
+            char = text[at]
+            if char in "{}" and text[at + 1 : at + 2] == char:
+                literal += char
+                at += 2
+            elif char == "}":
+                raise SyntaxError("single '}' at column %d" % (at + 1))
+            elif char == "{":
+                self.parts.append(literal)
+                literal = ""
+                field, at = _field(text, at + 1)
+                self.parts.append(field)
+            else:
+                literal += char
+                at += 1
+        self.parts.append(literal)
+
+    def __call__(self, frame):
+        return "".join(part if isinstance(part, str) else part.render(frame) for part in self.parts)
+
+
+class Field(object):
+    """One `{expression!r:spec}`."""
+
+    def __init__(self, expression, label, conversion, spec):
+        self.expression = Expression(expression)
+        self.label = label
+        self.conversion = conversion
+        self.spec = Template(spec) if spec else None
+
+    def render(self, frame):
+        value = self.expression(frame)
+        if self.conversion:
+            value = {"r": repr, "s": str, "a": ascii}[self.conversion](value)
+        return self.label + format(value, self.spec(frame) if self.spec else "")
+
+
+def _field(text, start):
+    """The field that begins behind its brace at `start`, and where the text goes on.
+
+    An expression may hold `:`, `!`, `=` and `}` itself: the first end that compiles is the end.
+    """
+    problem = None
+    for at in range(start, len(text)):
+        if text[at] not in "}!:=":
+            continue
+        if text[at : at + 2] in ("!=", "==") or text[at - 1 : at + 1] in ("==", "!=", "<=", ">="):
+            continue
+        try:
+            return _field_ending(text, start, at)
+        except SyntaxError as error:
+            problem = problem or error
+    raise problem or SyntaxError("'{' at column %d is never closed" % start)
+
+
+def _field_ending(text, start, end):
+    expression, label, conversion, spec, at = text[start:end], "", "", "", end
+    if text[at] == "=":
+        at += 1
+        label, conversion = text[start:at], "r"
+    if text[at : at + 1] == "!":
+        conversion = text[at + 1 : at + 2]
+        if conversion not in ("r", "s", "a"):
+            raise SyntaxError("a conversion is !r, !s or !a")
+        at += 2
+    if text[at : at + 1] == ":":
+        close, depth = at + 1, 0
+        while close < len(text) and (depth or text[close] != "}"):
+            depth += (text[close] == "{") - (text[close] == "}")
+            close += 1
+        spec = text[at + 1 : close]
+        if label and conversion == "r" and "!" not in text[end:at]:
+            conversion = ""
+        at = close
+    if text[at : at + 1] != "}":
+        raise SyntaxError("expected '}' at column %d" % (at + 1))
+    return Field(expression, label, conversion, spec), at + 1
