@@ -8,6 +8,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from debug_relay.protocol.fields import (
     BreakpointId,
+    Count,
+    Deleted,
     Json,
     Line,
     Name,
@@ -45,7 +47,8 @@ Function = Annotated[
     Meta(
         min_length=1,
         max_length=512,
-        description="Instead of a line: stop where this function begins, such as `K.m`.",
+        description="Instead of a line: stop where a call of this function begins, such as `f`,"
+        " `K.m`, `f.g` (nested) or `package.module.f`; with a file, only that file's.",
     ),
 ]
 Enabled = Annotated[bool, Meta(description="False keeps the breakpoint and does not stop at it.")]
@@ -114,8 +117,30 @@ class Breakpoint(Result, kw_only=True):
     updated: bool = False
 
 
+# `persisted` is told after the disk has it; without a project root the session's own record has.
+
+
 class BreakpointsSet(Result, kw_only=True):
     breakpoints: list[Breakpoint]
+    persisted: bool = True
+
+
+class BreakpointChanged(Breakpoint, kw_only=True):
+    """As it stands now, and whether that is on disk."""
+
+    persisted: bool = True
+
+
+class BreakpointRemoved(Deleted, kw_only=True):
+    """What is gone, and whether it is gone on disk."""
+
+    persisted: bool = True
+
+
+class BreakpointsCleared(Count, kw_only=True):
+    """How many were removed, and whether on disk."""
+
+    persisted: bool = True
 
 
 class ListBreakpoints(SessionParams, kw_only=True):
@@ -170,6 +195,9 @@ class ExceptionBreakpoints(Result, kw_only=True):
     types: list[str]
     condition: str | None = None
     raised_in: str = "user"
+    # No class has the name so far: it counts as soon as the program defines or imports it.
+    unknown_types: list[str] = []
+    message: str | None = None
 
 
 class Profile(Params, kw_only=True):
@@ -181,7 +209,9 @@ class Profile(Params, kw_only=True):
 class PutProfile(Profile, kw_only=True):
     """Keep breakpoints under a name."""
 
-    breakpoints: Annotated[list[BreakpointSpec], Meta(description="The breakpoints to keep.")]
+    breakpoints: Annotated[
+        list[BreakpointSpec], Meta(max_length=10_000, description="The breakpoints to keep.")
+    ]
 
 
 class ApplyProfile(SessionParams, kw_only=True):
@@ -193,6 +223,12 @@ class ApplyProfile(SessionParams, kw_only=True):
 class ProfileData(Result, kw_only=True):
     name: str
     breakpoints: list[Json]
+
+
+class ProfileKept(ProfileData, kw_only=True):
+    """As it is kept, and whether on disk."""
+
+    persisted: bool = True
 
 
 class ProfileList(Result, kw_only=True):

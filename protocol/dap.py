@@ -38,6 +38,7 @@ class StoppedBody(Struct, rename="camel"):
     text: str | None = None
     all_threads_stopped: bool = True
     preserve_focus_hint: bool = False
+    hit_breakpoint_ids: list[int] | None = None
 
 
 class ContinuedBody(Struct, rename="camel"):
@@ -64,6 +65,31 @@ class Module(Struct, rename="camel"):
 class ModuleBody(Struct, rename="camel"):
     reason: str
     module: Module
+
+
+class Modules(Struct, rename="camel"):
+    modules: list[Module] = []
+
+
+class SourceText(Struct, rename="camel"):
+    content: str = ""
+
+
+class VariableSet(Struct, rename="camel"):
+    value: str
+    type: str | None = None
+    variables_reference: int = 0
+
+
+class CompletionItem(Struct):
+    label: str
+    type: str | None = None
+    start: int | None = None
+    length: int | None = None
+
+
+class Completions(Struct):
+    targets: list[CompletionItem] = []
 
 
 class Thread(Struct):

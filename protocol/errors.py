@@ -471,6 +471,8 @@ COMMON_SESSION: Final = frozenset(
     {
         Code.SESSION_NOT_FOUND, Code.SESSION_EXPIRED, Code.SESSION_CRASHED,
         Code.INVALID_SESSION_STATE, Code.WORKER_UNRESPONSIVE,
+        # One that came back gets a worker with the first call that needs one.
+        Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED,
     }
 )  # fmt: skip
 

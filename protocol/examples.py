@@ -25,6 +25,7 @@ PATH_VALUES: Final[Mapping[str, str | int]] = {
     "frame_id": 0,
     "variables_reference": 1001,
     "breakpoint_id": "bp_1",
+    "watch_id": "watch_1",
     "name": "checkout-flow",
     "pid": 12345,
 }
@@ -54,9 +55,10 @@ _PAUSED: Final = {
     "session_id": _ID, "status": "paused", "stop_reason": "breakpoint", "stop_id": 3,
     "current_location": _HERE,
 }  # fmt: skip
+_LEASE: Final = {"holder": "agent-7", "expires_at": "2026-01-13T10:31:00.123Z"}
 _SESSION: Final = {
     **_CREATED, **_PAUSED, "program": _PROGRAM, "stopped_thread_id": 1, "stopped_threads": [1],
-    "breakpoint_count": 1,
+    "breakpoint_count": 1, "lease": _LEASE,
 }  # fmt: skip
 _STOPPED: Final = {**_PAUSED, "completed": True, "thread_id": 1}
 _STEPPED: Final = {**_STOPPED, "stop_reason": "step", "stop_id": 4, "current_location": _NEXT}
@@ -87,14 +89,22 @@ _STOP: Final = {
     "stop_id": 3, "stop_reason": "breakpoint", "thread": {"id": 1, "name": "MainThread"},
     "current_location": _HERE, "frames": [_FRAME], "locals": [_VARIABLE, _LIST],
     "changed": [{"name": "price", "before": "7", "after": "-3"}], "hit_breakpoints": ["bp_1"],
+    "timestamp": MOMENT, "total_frames": 1, "total_locals": 2,
 }  # fmt: skip
 _ROWS: Final = {
-    "rows": [{"file": _FILE, "line": 42, "thread_id": 1, "hit": 1, "values": {"price": "7"}}],
-    "next_cursor": None, "has_more": False,
+    **_PAUSED, "completed": True, "stop_reason": "step", "thread_id": 1,
+    "rows": [{
+        "seq": 1, "path": _FILE, "line": 42, "function": "total", "thread_id": 1, "hit": 1,
+        "values": {"price": "7"},
+    }],
+    "ended": "max_rows", "total": 1, "left_out": 0, "next_cursor": None, "has_more": False,
 }  # fmt: skip
 _PROCESS: Final = {
-    "pid": 12345, "command": ["python", "orders.py"], "cwd": "/srv/shop", "user": "shop",
-    "python_version": "3.12.4", "attachable": True,
+    "pid": 12345, "identity": "12345-8675309-6f1b2c7e-2f0c-4a5b-9d1e-3c4b5a697887",
+    "command": ["/srv/shop/.venv/bin/python", "orders.py"], "cwd": "/srv/shop", "user": "shop",
+    "uid": 1000, "start_time": 1768300200.12, "executable": "/usr/bin/python3.12",
+    "python_version": "3.12.4", "venv": "/srv/shop/.venv", "listening_ports": [8000],
+    "debugged_by": None, "greenlets": None, "attachable": True,
 }  # fmt: skip
 _SETTINGS: Final = {
     "config": {"sessions": {"max_sessions": 20, "idle_timeout": 3600}},
@@ -104,7 +114,6 @@ _SETTINGS: Final = {
     },
     "changeable": ["sessions.max_sessions", "sessions.idle_timeout"],
 }  # fmt: skip
-_LEASE: Final = {"holder": "agent-7", "expires_at": "2026-01-13T10:31:00.123Z"}
 _PONG: Final = {"session_id": _ID, "status": "paused", "expires_at": _LATER}
 _LAUNCH: Final = {"script": _FILE, "args": ["--once"], "cwd": "/srv/shop"}
 
@@ -125,13 +134,23 @@ _SERVER: Final = {
         {"keep_sessions": True}, {"stopping": True, "keep_sessions": True, "sessions": 2},
     ),
     "list-processes": Example({"match": "orders"}, {"items": [_PROCESS], **_PAGE}),
-    "get-process": Example({}, {"process": _PROCESS}),
+    "get-process": Example({}, _PROCESS),
     "process-stacks": Example({}, {
-        "threads": [{"id": 1, "name": "MainThread", "frames": [{"name": "total", "line": 42}]}],
+        "pid": 12345,
+        "threads": [
+            {"thread_name": "MainThread", "frames": [{"name": "total", "line": 42}]},
+        ],
     }),
     "run": Example({**_LAUNCH, "timeout": 30}, {
         "exit_code": 1, "signal": None, "end_reason": "target_exited",
-        "output": "ValueError: price is negative\n", "exception": _EXCEPTION,
+        "output": "ValueError: price is negative\n",
+        "exception": {
+            **_EXCEPTION, "total_frames": 1,
+            "frames": [{
+                "name": "total", "path": _FILE, "line": 42,
+                "locals": [{"name": "price", "type": "int", "value": "-3"}],
+            }],
+        },
     }),
 }  # fmt: skip
 
@@ -164,9 +183,10 @@ _SESSIONS: Final = {
     }),
     "take-lease": Example({"holder": "agent-7", "ttl": 60}, _LEASE),
     "drop-lease": Example({}, {"holder": None, "expires_at": None}),
-    "clone-session": Example({}, {**_CREATED, "session_id": "sess_e5f6a7b8"}),
+    "clone-session": Example({"name": "second try"}, {**_CREATED, "session_id": "sess_e5f6a7b8"}),
     "export-session": Example({}, {
         "name": "wrong-total", "config": _CONFIG, "program": _LAUNCH,
+        "missing_env": ["API_TOKEN"],
         "breakpoints": [{"file": _FILE, "line": 42}], "exception_breakpoints": _FILTERS,
         "watches": [{"expression": "len(items)"}], "version": "0.1.0",
     }),
@@ -204,7 +224,7 @@ _EXECUTION: Final = {
     "step-over": Example({}, _STEPPED),
     "step-into": Example({"snapshot": {"frames": 1, "locals": 10}}, {**_STEPPED, "stop": _STOP}),
     "step-out": Example({}, {**_STEPPED, "return_value": {"type": "int", "value": "4"}}),
-    "run-to": Example({"file": _FILE, "line": 43}, _STEPPED),
+    "run-to": Example({"file": _FILE, "line": 43}, {**_STEPPED, "reached": True}),
     "trace": Example(
         {"at": [{"file": _FILE, "line": 42, "capture": ["price"]}], "max_rows": 50}, _ROWS,
     ),
@@ -233,7 +253,10 @@ _BREAKPOINT_EXAMPLES: Final = {
 
 _INSPECTION: Final = {
     "threads": Example({}, {
-        "threads": [{"id": 1, "name": "MainThread", "status": "paused", "is_current": True}],
+        "threads": [{
+            "id": 1, "name": "MainThread", "status": "paused", "is_current": True,
+            "current_location": _HERE,
+        }],
         "stopped_thread_id": 1,
     }),
     "stacktrace": Example({"levels": 10}, {"thread_id": 1, "frames": [_FRAME], "total_frames": 1}),
@@ -254,10 +277,16 @@ _INSPECTION: Final = {
         "items": [{"label": "append", "type": "method"}],
     }),
     "hover": Example({"expression": "price"}, {"result": "-3", "type": "int"}),
-    "exception": Example({}, _EXCEPTION),
+    "exception": Example({}, {
+        **_EXCEPTION, "full_type_name": "builtins.ValueError", "thread_id": 1,
+        "break_mode": "unhandled", "frames": [
+            {"path": _FILE, "line": 42, "function": "total",
+             "text": 'raise ValueError("price is negative")'},
+        ],
+    }),
     "modules": Example({"limit": 1}, {
-        "items": [{"name": "orders", "path": _FILE}], "total": 214, "offset": 0, "limit": 1,
-        "has_more": True,
+        "items": [{"name": "orders", "path": _FILE, "is_user_code": True}],
+        "total": 214, "offset": 0, "limit": 1, "has_more": True,
     }),
     "source": Example({"path": _FILE, "start": 41, "end": 42}, {
         "path": _FILE, "start": 41, "end": 42, "total_lines": 120,
@@ -265,7 +294,14 @@ _INSPECTION: Final = {
     }),
     "snapshot": Example({"frames": 1, "locals": 10}, {"stop": _STOP}),
     "history": Example({"limit": 10}, {"items": [_STOP], "next_cursor": None, "has_more": False}),
-    "tasks": Example({}, {"tasks": [{"name": "Task-1", "coroutine": "serve", "line": 42}]}),
+    "tasks": Example({}, {
+        "tasks": [{
+            "name": "Task-1", "coroutine": "serve", "state": "pending",
+            "frames": [{"name": "serve", "path": _FILE, "line": 42}],
+            "waiting_for": "_asyncio.Future",
+        }],
+        "total": 1,
+    }),
 }  # fmt: skip
 
 _OUTPUT: Final = {

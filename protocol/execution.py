@@ -10,7 +10,6 @@ from debug_relay.protocol.breakpoints import Condition
 from debug_relay.protocol.fields import (
     Cursor,
     Expression,
-    Json,
     Limit,
     Line,
     Location,
@@ -22,8 +21,10 @@ from debug_relay.protocol.fields import (
     ThreadId,
     Wait,
 )
+from debug_relay.protocol.inspection import Stack
 from debug_relay.protocol.sessions import StopReason
 from debug_relay.protocol.state import State
+from debug_relay.protocol.stops import ReturnValue, Stop
 
 
 class Continue(SessionParams, kw_only=True):
@@ -54,18 +55,13 @@ class Step(SessionParams, kw_only=True):
 
 
 class RunTo(SessionParams, kw_only=True):
-    """Run to a line, once."""
+    """Run to a line, once; without `file`, of the file in which the thread stands."""
 
-    file: Path
+    file: Path | None = None
     line: Line
     thread_id: ThreadId | None = None
     wait: Wait = 30
     snapshot: SnapshotBounds = False
-
-
-class ReturnValue(Result, kw_only=True):
-    type: str | None
-    value: str
 
 
 class Execution(Result, kw_only=True):
@@ -83,8 +79,12 @@ class Execution(Result, kw_only=True):
     end_reason: str | None = None
     continued: bool | None = None
     return_value: ReturnValue | None = None
-    pause_pending: bool | None = None
-    stop: Json = None
+    pause_pending: bool | None = None  # a thread in C stops when it comes back
+    live_stack: Stack | None = None  # where that thread is
+    reached: bool | None = None  # whether the stop is the line that it was to run to
+    native_frame: bool | None = None  # the step went into a function in C, and is over
+    native_callee: str | None = None  # what that is called
+    stop: Stop | None = None
 
 
 class TraceAt(Params, kw_only=True):
@@ -93,30 +93,63 @@ class TraceAt(Params, kw_only=True):
     file: Path
     line: Line
     capture: Annotated[
-        list[Expression], Meta(description="What a row of this place evaluates.")
+        list[Expression], Meta(max_length=100, description="What a row of this place evaluates.")
     ] = []
     condition: Condition | None = None
 
 
-class Trace(SessionParams, kw_only=True):
-    """Run and record rows instead of stopping."""
+class StepFiles(Params, kw_only=True):
+    """Every line of these files."""
 
-    at: Annotated[list[TraceAt], Meta(description="Where rows are recorded.")] = []
-    step: Annotated[
-        Literal["function"] | dict[str, list[str]] | None,
-        Meta(description='Or every line: of the current `function`, or of `{"files": […]}`.'),
-    ] = None
-    capture: Annotated[list[Expression], Meta(description="What every row evaluates.")] = []
-    max_rows: Annotated[int, Meta(ge=1, le=1_000_000, description="End after so many rows.")] = 100
-    until: Expression | None = None
-    timeout: Wait = 30
-    budget: Annotated[
-        int,
-        Meta(ge=100, le=10_000_000, description="How many characters of rows the reply may have."),
-    ] = 16_000
-    then: Annotated[
-        Literal["pause", "continue"], Meta(description="What the program does when the trace ends.")
-    ] = "pause"
+    files: Annotated[list[Path], Meta(min_length=1, max_length=1000, description="Source files.")]
+
+
+At = Annotated[list[TraceAt], Meta(max_length=1000, description="Where rows are recorded.")]
+Steps = Annotated[
+    Literal["function"] | StepFiles | None,
+    Meta(description='Or every line: of the current `function`, or of `{"files": […]}`.'),
+]
+Captures = Annotated[
+    list[Expression], Meta(max_length=100, description="What every row evaluates.")
+]
+MaxRows = Annotated[int, Meta(ge=1, le=1_000_000, description="End after so many rows.")]
+Until = Annotated[
+    str, Meta(min_length=1, max_length=65536, description="End after a row where this is true.")
+]
+TraceSeconds = Annotated[
+    float, Meta(ge=0, le=300, description="End after so many seconds.", examples=[5])
+]
+Budget = Annotated[
+    int, Meta(ge=100, le=10_000_000, description="How many characters of rows the reply may have.")
+]
+Then = Annotated[
+    Literal["pause", "continue"], Meta(description="What the program does when the trace ends.")
+]
+
+
+class TraceSpec(Params, kw_only=True):
+    """What a run records. Give `at` or `step`."""
+
+    at: At = []
+    step: Steps = None
+    capture: Captures = []
+    max_rows: MaxRows = 100
+    until: Until | None = None
+    timeout: TraceSeconds = 30
+    budget: Budget = 16_000
+
+
+class Trace(SessionParams, kw_only=True):
+    """Run and record rows instead of stopping. Give `at` or `step`."""
+
+    at: At = []
+    step: Steps = None
+    capture: Captures = []
+    max_rows: MaxRows = 100
+    until: Until | None = None
+    timeout: TraceSeconds = 30
+    budget: Budget = 16_000
+    then: Then = "pause"
 
 
 class GetTrace(SessionParams, kw_only=True):
@@ -126,8 +159,34 @@ class GetTrace(SessionParams, kw_only=True):
     limit: Limit = 100
 
 
-class TraceRows(Result, kw_only=True):
-    rows: list[Json]
+class TraceRow(Result, kw_only=True):
+    """The program came to this line; it has not run yet."""
+
+    seq: int
+    path: str
+    line: int
+    function: str
+    thread_id: int | None
+    hit: int  # how often this line had been come to, this time included
+    values: dict[str, str] = {}
+    changed: dict[str, str] = {}  # locals that differ from the row before of the same frame
+    bounded: bool = False  # a value was too large to be looked at as a whole
+
+
+TraceEnd = Literal[
+    "max_rows", "until", "returned", "timeout", "breakpoint", "step", "exception", "pause",
+    "entry", "ended", "detached",
+]  # fmt: skip
+
+
+class TraceRows(Execution, kw_only=True):
+    """Rows of a trace, and where the program is."""
+
+    rows: list[TraceRow]
+    ended: TraceEnd | None  # why; null while it goes on
+    total: int  # how many rows were recorded
+    left_out: int  # how many of them come after those in this reply
+    dropped: int = 0  # how many before them had to make room for newer ones
     next_cursor: str | None
     has_more: bool
-    stop: Json = None
+    warnings: list[str] = []

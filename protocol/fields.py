@@ -30,10 +30,11 @@ SessionId = Annotated[
     ),
 ]
 BreakpointId = Annotated[str, Meta(max_length=64, description="Breakpoint id.", examples=["bp_1"])]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 Name = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        pattern=NAME,
         description="A name: letters, digits, dot, dash, underscore.",
         examples=["checkout-flow"],
     ),
@@ -49,6 +50,10 @@ Pid = Annotated[int, Meta(ge=1, le=2**22, description="Process id.")]
 # The kernel and sockets end a text at a NUL: no path, argument or name can hold one.
 NO_NUL = r"^[^\u0000]*$"
 ENV_NAME = r"^[^=\u0000]+$"
+# Found by `?label=key=value`, which ends the key at its first "=".
+LABEL_KEY = r"^[^=]+$"
+LABEL_FILTER = r"^[^=]+=[\s\S]*$"
+WATCH_ID = r"^watch_[1-9][0-9]*$"
 Path = Annotated[str, Meta(min_length=1, max_length=4096, pattern=NO_NUL, description="A path.")]
 Line = Annotated[int, Meta(ge=1, le=10_000_000, description="Line number, counted from 1.")]
 Expression = Annotated[
@@ -77,8 +82,10 @@ Env = Annotated[
     dict[EnvName, EnvValue | None],
     Meta(description="Changes to the program's environment; null unsets."),
 ]
+LabelKey = Annotated[str, Meta(pattern=LABEL_KEY, max_length=255)]
 Labels = Annotated[
-    dict[str, Annotated[str, Meta(max_length=1024)]], Meta(description="Any keys and values.")
+    dict[LabelKey, Annotated[str, Meta(max_length=1024)]],
+    Meta(description="Any keys without =, any values."),
 ]
 Module = Annotated[
     str,
@@ -111,10 +118,35 @@ ExceptionStop = Annotated[
     bool | Literal["uncaught", "raised"],
     Meta(description="Stop at exceptions; true is raised and uncaught."),
 ]
+Console = Annotated[
+    Literal["internalConsole", "integratedTerminal", "externalTerminal"],
+    Meta(description="`integratedTerminal` is a pty; a relay has no window to open."),
+]
 Json = Any
 
+FrameLimit = Annotated[int, Meta(ge=0, le=1000, description="How many frames.")]
+LocalLimit = Annotated[int, Meta(ge=0, le=1000, description="How many locals of the top frame.")]
+SourceLines = Annotated[int, Meta(ge=0, le=1000, description="How many source lines on each side.")]
+OutputBytes = Annotated[
+    int, Meta(ge=0, le=65536, description="How much of what was printed since the last stop.")
+]
+ReportBytes = Annotated[
+    int, Meta(ge=1024, le=16_777_216, description="How large the whole reply may be.")
+]
+
+
+class Bounds(Params, kw_only=True):
+    """How much of the stop report is wanted."""
+
+    frames: FrameLimit = 20
+    locals: LocalLimit = 50
+    source_lines: SourceLines = 3
+    output_bytes: OutputBytes = 4096
+    max_bytes: ReportBytes = 65536
+
+
 SnapshotBounds = Annotated[
-    bool | dict[str, int],
+    bool | Bounds,
     Meta(description="Add the stop report; an object bounds its parts."),
 ]
 

@@ -7,18 +7,21 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from debug_relay.protocol.fields import (
-    Cursor,
+    UNSET,
+    WATCH_ID,
     Expression,
     FrameId,
     Json,
     Limit,
     Line,
+    Location,
     Offset,
     Path,
     Reference,
     Result,
     SessionParams,
     ThreadId,
+    UnsetType,
 )
 
 Levels = Annotated[int, Meta(ge=1, le=1000, description="How many frames.")]
@@ -35,6 +38,9 @@ class Thread(Result, kw_only=True):
     name: str
     status: Literal["running", "paused"]
     is_current: bool
+    current_location: Location | None = None
+    # It is to stop, and is in C: it stands as soon as it comes back.
+    pause_pending: bool = False
     pid: int | None = None
 
 
@@ -64,6 +70,8 @@ class Frame(Result, kw_only=True):
     column: int
     module_name: str | None = None
     presentation_hint: str = "normal"
+    # That the file on disk is not what runs any more.
+    warning: str | None = None
 
 
 class Stack(Result, kw_only=True):
@@ -107,6 +115,8 @@ class Variables(SessionParams, kw_only=True):
     ] = None
     frame_id: FrameId | None = None
     summary: Annotated[bool, Meta(description="Short values only.")] = False
+    offset: Annotated[Offset | None, Meta(description="`start` by another name.")] = None
+    limit: Annotated[Limit | None, Meta(description="`count` by another name.")] = None
 
 
 class FrameVariables(SessionParams, kw_only=True):
@@ -133,6 +143,8 @@ class Variable(Result, kw_only=True):
     expandable: bool = False
     presentation_hint: Json = None
     truncated: bool = False
+    base64: str | UnsetType = UNSET  # of bytes: what the text shows, and more of it
+    circular: bool | UnsetType = UNSET
 
 
 class VariableList(Result, kw_only=True):
@@ -140,6 +152,8 @@ class VariableList(Result, kw_only=True):
     variables: list[Variable]
     total: int
     has_more: bool
+    # The thread hangs in code of the program's; another one has told this, without running any.
+    evaluating: bool | UnsetType = UNSET
 
 
 class SetVariable(SessionParams, kw_only=True):
@@ -196,6 +210,9 @@ class Evaluated(Result, kw_only=True):
     indexed_variables: int | None = None
     presentation_hint: Json = None
     truncated: bool = False
+    length: int | UnsetType = UNSET
+    base64: str | UnsetType = UNSET
+    circular: bool | UnsetType = UNSET
     error: str | None = None
     error_details: ErrorDetails | None = None
 
@@ -216,7 +233,7 @@ class DeleteWatches(SessionParams, kw_only=True):
     watch_id: (
         Annotated[
             str,
-            Meta(pattern=r"^watch_[1-9][0-9]*$", description="The one to remove; by default all."),
+            Meta(pattern=WATCH_ID, description="The one to remove; by default all."),
         ]
         | None
     ) = None
@@ -227,6 +244,7 @@ class Watch(Result, kw_only=True):
     expression: str
     value: str | None = None
     type: str | None = None
+    variables_reference: int = 0
     error: str | None = None
 
 
@@ -249,8 +267,15 @@ class Completions(SessionParams, kw_only=True):
     thread_id: ThreadId | None = None
 
 
+class Completion(Result, kw_only=True):
+    label: str
+    type: str | None = None
+    start: int | None = None  # where it begins, if it replaces more than what follows the dot
+    length: int | None = None
+
+
 class CompletionList(Result, kw_only=True):
-    items: list[Json]
+    items: list[Completion]
 
 
 class Hover(SessionParams, kw_only=True):
@@ -267,11 +292,47 @@ class GetException(SessionParams, kw_only=True):
     thread_id: ThreadId | None = None
 
 
-class ExceptionReport(Result, kw_only=True):
+BreakMode = Literal["always", "unhandled", "userUnhandled"]
+
+
+class RaisedFrame(Result, kw_only=True):
+    """Where an exception has passed."""
+
+    path: str
+    line: int
+    function: str
+    text: str
+
+
+class Raised(Result, kw_only=True):
+    """One exception; its frames with the outermost first."""
+
     type: str
+    full_type_name: str
     message: str
     traceback: str
-    chain: list[Json] = []
+    frames: list[RaisedFrame] = []
+    frames_omitted: int = 0  # in the middle
+    notes: list[str] = []
+    members: list[GroupMember] = []
+    members_omitted: int = 0
+
+
+class GroupMember(Raised, kw_only=True):
+    """One of an exception group."""
+
+
+class ChainedException(Raised, kw_only=True):
+    """What an exception came of: its cause, or what was being handled."""
+
+    relation: Literal["cause", "context"]
+
+
+class ExceptionReport(Raised, kw_only=True):
+    thread_id: int
+    break_mode: BreakMode
+    chain: list[ChainedException] = []  # the nearest first
+    chain_truncated: bool = False
 
 
 class Modules(SessionParams, kw_only=True):
@@ -281,8 +342,14 @@ class Modules(SessionParams, kw_only=True):
     limit: Limit = 100
 
 
+class Module(Result, kw_only=True):
+    name: str
+    path: str | None
+    is_user_code: bool
+
+
 class ModuleList(Result, kw_only=True):
-    items: list[Json]
+    items: list[Module]
     total: int
     offset: int
     limit: int
@@ -307,40 +374,24 @@ class SourceText(Result, kw_only=True):
     lines: list[str]
 
 
-class Snapshot(SessionParams, kw_only=True):
-    """The stop report."""
-
-    frames: Annotated[int, Meta(ge=0, le=1000, description="How many frames.")] = 20
-    locals: Annotated[int, Meta(ge=0, le=1000, description="How many locals of the top frame.")] = (
-        50
-    )
-    source_lines: Annotated[
-        int, Meta(ge=0, le=1000, description="How many source lines on each side.")
-    ] = 3
-    output_bytes: Annotated[int, Meta(ge=0, description="How much of the last output.")] = 4096
-    max_bytes: Annotated[int, Meta(ge=1024, description="How large the report may be.")] = 65536
-
-
-class StopReport(Result, kw_only=True):
-    stop: Json
-
-
-class History(SessionParams, kw_only=True):
-    """The stop reports of the past."""
-
-    cursor: Cursor | None = None
-    limit: Limit = 100
-
-
-class HistoryPage(Result, kw_only=True):
-    items: list[Json]
-    next_cursor: str | None
-    has_more: bool
-
-
 class Tasks(SessionParams, kw_only=True):
     """The asyncio tasks of the program."""
 
 
+class TaskFrame(Result, kw_only=True):
+    name: str
+    path: str
+    line: int
+
+
+class Task(Result, kw_only=True):
+    name: str
+    coroutine: str
+    state: Literal["pending", "done", "cancelled"]
+    frames: list[TaskFrame] = []  # where it waits: the coroutine first, then what it awaits
+    waiting_for: str | None = None  # what the last of them awaits
+
+
 class TaskList(Result, kw_only=True):
-    tasks: list[Json]
+    tasks: list[Task]
+    total: int

@@ -27,7 +27,13 @@ from debug_relay.protocol import (
     output as o,
 )
 from debug_relay.protocol import (
+    processes as pr,
+)
+from debug_relay.protocol import (
     program as p,
+)
+from debug_relay.protocol import (
+    runs as r,
 )
 from debug_relay.protocol import (
     server as sv,
@@ -35,17 +41,17 @@ from debug_relay.protocol import (
 from debug_relay.protocol import (
     sessions as s,
 )
+from debug_relay.protocol import (
+    stops as st,
+)
 from debug_relay.protocol.errors import COMMON, COMMON_SESSION, Code
 from debug_relay.protocol.fields import Count, Deleted, Empty, Params, Result, SessionParams
+from debug_relay.protocol.scopes import Scope
 from debug_relay.protocol.state import ANY, LIVE, State
 
 Verb = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Side = Literal["supervisor", "worker"]
 Kind = Literal["json", "document", "sse", "websocket"]
-Scope = Literal[
-    "", "sessions:read", "sessions:write", "artifacts:read", "processes:attach", "admin"
-]
-SCOPES: Final = ("sessions:read", "sessions:write", "artifacts:read", "processes:attach", "admin")
 
 
 class Operation(Struct, frozen=True, kw_only=True):
@@ -82,11 +88,6 @@ class Operation(Struct, frozen=True, kw_only=True):
         return (self.path, *self.aliases)
 
     @property
-    def at_root_only(self) -> bool:
-        """Served without the API's prefix, and only so."""
-        return self.path == "/"
-
-    @property
     def implemented(self) -> bool:
         return self.since <= DONE
 
@@ -120,6 +121,7 @@ _BREAKPOINT: Final = frozenset(
 _JUDGED: Final = _BREAKPOINT | {Code.LAUNCH_INTERPRETER_NOT_FOUND}
 _NO_BREAKPOINT: Final = frozenset({Code.BREAKPOINT_NOT_FOUND})
 _IDEMPOTENT: Final = frozenset({Code.IDEMPOTENCY_CONFLICT})
+_MADE: Final = _IDEMPOTENT | {Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED}
 
 
 def _server(name: str, verb: Verb, path: str, result: type[Result], **more: object) -> Operation:
@@ -149,7 +151,7 @@ def _session(
 _SERVER_ROWS: Final = (
     _server(
         "index", "GET", "/", sv.Document, safe=True, kind="document",
-        words="Where to begin: version, links and three calls. Served at the root only.",
+        words="Where to begin: version, links and three calls. At the root too.",
     ),
     _server(
         "health", "GET", "/health", sv.Health, scope="", safe=True, also=(503,),
@@ -192,43 +194,48 @@ _SERVER_ROWS: Final = (
     ),
     _server(
         "list-processes", "GET", "/processes", sv.ProcessList,
-        params=sv.ListProcesses, scope="processes:attach", safe=True, since=5,
+        params=sv.ListProcesses, scope="processes:attach", safe=True,
     ),
     _server(
-        "get-process", "GET", "/processes/{pid}", sv.Process,
-        params=sv.OneProcess, scope="processes:attach", safe=True, since=5,
+        "get-process", "GET", "/processes/{pid}", pr.Process,
+        params=sv.OneProcess, scope="processes:attach", safe=True,
         errors=frozenset({Code.ATTACH_NO_SUCH_PROCESS}),
         words="Show one process and whether it can be attached to.",
     ),
     _server(
         "process-stacks", "GET", "/processes/{pid}/stacks", sv.Stacks,
-        params=sv.OneProcess, scope="processes:attach", safe=True, since=5,
-        errors=frozenset({Code.ATTACH_NO_SUCH_PROCESS}),
+        params=sv.OneProcess, scope="processes:attach", safe=True,
+        errors=frozenset(
+            {Code.ATTACH_NO_SUCH_PROCESS, Code.ATTACH_NO_DEBUGGER, Code.ATTACH_NOT_PERMITTED,
+             Code.ATTACH_FAILED}
+        ),
         words="Every thread's stack of a process, without stopping it or attaching.",
     ),
     _server(
-        "run", "POST", "/run", sv.RunReport,
-        params=sv.Run, scope="sessions:write", errors=_LAUNCH, since=4,
+        "run", "POST", "/run", r.RunReport,
+        params=r.Run, scope="sessions:write",
+        errors=_LAUNCH | _DEBUGGER | _JUDGED
+        | {Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED, Code.WORKER_UNRESPONSIVE,
+           Code.SESSION_CRASHED, Code.EVALUATE_ERROR},
     ),
     _server(
         "list-profiles", "GET", "/breakpoint-profiles", b.ProfileList,
-        group="breakpoints", safe=True, since=3,
+        group="breakpoints", safe=True,
         words="List the breakpoint profiles.",
     ),
     _server(
         "get-profile", "GET", "/breakpoint-profiles/{name}", b.ProfileData,
-        params=b.Profile, group="breakpoints", safe=True, since=3,
+        params=b.Profile, group="breakpoints", safe=True,
         errors=frozenset({Code.PROFILE_NOT_FOUND}),
         words="Show a breakpoint profile.",
     ),
     _server(
-        "put-profile", "PUT", "/breakpoint-profiles/{name}", b.ProfileData,
-        params=b.PutProfile, group="breakpoints", scope="sessions:write", since=3,
-        errors=_BREAKPOINT,
+        "put-profile", "PUT", "/breakpoint-profiles/{name}", b.ProfileKept,
+        params=b.PutProfile, group="breakpoints", scope="sessions:write",
     ),
     _server(
         "delete-profile", "DELETE", "/breakpoint-profiles/{name}", Deleted,
-        params=b.Profile, group="breakpoints", scope="sessions:write", since=3,
+        params=b.Profile, group="breakpoints", scope="sessions:write",
         errors=frozenset({Code.PROFILE_NOT_FOUND}),
         words="Forget a breakpoint profile.",
     ),
@@ -248,8 +255,7 @@ _SESSION_ROWS: Final = (
     ),
     _session(
         "import-session", "POST", "/sessions/import", s.ImportSession, s.SessionState,
-        side="supervisor", status=201, since=3,
-        errors=frozenset({Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED}),
+        side="supervisor", status=201, errors=_MADE,
     ),
     _session(
         "get-session", "GET", _S, SessionParams, s.SessionState, side="supervisor",
@@ -260,27 +266,29 @@ _SESSION_ROWS: Final = (
         side="supervisor",
         words="Show the few fields that a poller needs.",
     ),
-    _session("patch-session", "PATCH", _S, s.PatchSession, s.SessionState, since=2),
+    _session(
+        "patch-session", "PATCH", _S, s.PatchSession, s.SessionState, since=2,
+        errors=_UNSUPPORTED,
+    ),
     _session(
         "delete-session", "DELETE", _S, s.DeleteSession, s.SessionDeleted, side="supervisor",
     ),
     _session(
-        "take-lease", "POST", _S + "/lease", s.TakeLease, s.Lease, side="supervisor",
-        errors=frozenset({Code.SESSION_LEASED}), since=9,
+        "take-lease", "POST", _S + "/lease", s.TakeLease, s.Lease, since=2,
+        errors=frozenset({Code.SESSION_LEASED}),
     ),
     _session(
-        "drop-lease", "DELETE", _S + "/lease", SessionParams, s.Lease, side="supervisor", since=9,
+        "drop-lease", "DELETE", _S + "/lease", SessionParams, s.Lease, since=2,
+        errors=frozenset({Code.SESSION_LEASED}),
         words="Give the lease back; anyone may drive again.",
     ),
     _session(
-        "clone-session", "POST", _S + "/clone", SessionParams, s.SessionState,
-        side="supervisor", status=201, since=3,
-        errors=frozenset({Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED}),
-        words="Create a session with the same configuration and breakpoints, not its state.",
+        "clone-session", "POST", _S + "/clone", s.CloneSession, s.SessionState,
+        side="supervisor", status=201, errors=_MADE,
     ),
     _session(
         "export-session", "GET", _S + "/export", SessionParams, s.Export,
-        scope="artifacts:read", since=3,
+        side="supervisor", scope="artifacts:read",
         words="Everything of a session that is not its state, ready for an import.",
     ),
     _session(
@@ -313,8 +321,8 @@ _PROGRAM_ROWS: Final = (
     ),
     _session(
         "restart", "POST", _S + "/restart", p.Restart, p.Launched,
-        group="program", errors=_LAUNCH | _DRIVE | {Code.LAUNCH_ENV_MISSING},
-        drives=True, since=5,
+        group="program", errors=_LAUNCH | _DRIVE | _UNSUPPORTED | {Code.LAUNCH_ENV_MISSING},
+        drives=True,
     ),
     _session(
         "terminate", "POST", _S + "/terminate", p.Terminate, p.Terminated,
@@ -338,7 +346,8 @@ def _drive(
 ) -> Operation:
     return _session(
         name, "POST", f"{_S}/{name}", params, e.Execution,
-        group="execution", states=states, errors=_DRIVE | errors, drives=True, since=since,
+        group="execution", states=states, errors=_DRIVE | _UNSUPPORTED | errors, drives=True,
+        since=since,
         aliases=(f"{_S}/threads/{{thread_id}}/{name}",), words=words,
     )  # fmt: skip
 
@@ -358,14 +367,15 @@ _EXECUTION_ROWS: Final = (
         "step-out", e.Step, _PAUSED,
         words="Run until this function has returned.",
     ),
-    _drive("run-to", e.RunTo, _PAUSED, since=4, errors=_JUDGED),
+    _drive("run-to", e.RunTo, _PAUSED, errors=_JUDGED),
     _session(
         "trace", "POST", _S + "/trace", e.Trace, e.TraceRows,
-        group="execution", states=LIVE, errors=_DRIVE | _JUDGED | {Code.EVALUATE_ERROR},
-        drives=True, since=4,
+        group="execution", states=_RUNNING,
+        errors=_DRIVE | _JUDGED | _UNSUPPORTED | {Code.EVALUATE_ERROR}, drives=True,
     ),
     _session(
-        "get-trace", "GET", _S + "/trace", e.GetTrace, e.TraceRows, group="execution", since=4,
+        "get-trace", "GET", _S + "/trace", e.GetTrace, e.TraceRows, group="execution",
+        words="Read on in the rows of the last trace, also while it goes on.",
     ),
 )  # fmt: skip
 
@@ -385,7 +395,8 @@ _BREAKPOINT_ROWS: Final = (
         "list-breakpoints", "GET", "/breakpoints", b.ListBreakpoints, b.BreakpointList,
     ),
     _breakpoint(
-        "clear-breakpoints", "DELETE", "/breakpoints", SessionParams, Count, errors=_DEBUGGER,
+        "clear-breakpoints", "DELETE", "/breakpoints", SessionParams, b.BreakpointsCleared,
+        errors=_DEBUGGER,
         words="Remove all breakpoints.",
     ),
     _breakpoint(
@@ -395,30 +406,33 @@ _BREAKPOINT_ROWS: Final = (
     ),
     _breakpoint(
         "patch-breakpoint", "PATCH", "/breakpoints/{breakpoint_id}", b.PatchBreakpoint,
-        b.Breakpoint, errors=_NO_BREAKPOINT | _JUDGED | _DEBUGGER,
+        b.BreakpointChanged, errors=_NO_BREAKPOINT | _JUDGED | _DEBUGGER,
     ),
     _breakpoint(
-        "delete-breakpoint", "DELETE", "/breakpoints/{breakpoint_id}", b.OneBreakpoint, Deleted,
+        "delete-breakpoint", "DELETE", "/breakpoints/{breakpoint_id}", b.OneBreakpoint,
+        b.BreakpointRemoved,
         errors=_NO_BREAKPOINT | _DEBUGGER,
         words="Remove one breakpoint.",
     ),
     _breakpoint(
         "set-exception-breakpoints", "POST", "/exception-breakpoints", b.SetExceptionBreakpoints,
-        b.ExceptionBreakpoints, errors=_DEBUGGER, since=3,
+        b.ExceptionBreakpoints,
+        errors=_DEBUGGER | {Code.BREAKPOINT_INVALID_CONDITION, Code.LAUNCH_INTERPRETER_NOT_FOUND},
     ),
     _breakpoint(
         "get-exception-breakpoints", "GET", "/exception-breakpoints", SessionParams,
-        b.ExceptionBreakpoints, since=3,
+        b.ExceptionBreakpoints, errors=_DEBUGGER,
         words="Show the session's exception filters.",
     ),
     _breakpoint(
         "clear-exception-breakpoints", "DELETE", "/exception-breakpoints", SessionParams,
-        b.ExceptionBreakpoints, errors=_DEBUGGER, since=3,
+        b.ExceptionBreakpoints, errors=_DEBUGGER,
         words="Remove the session's exception filters.",
     ),
     _breakpoint(
         "apply-profile", "POST", "/breakpoint-profiles/{name}/apply", b.ApplyProfile,
-        b.BreakpointsSet, errors=_JUDGED | _DEBUGGER | {Code.PROFILE_NOT_FOUND}, since=3,
+        b.BreakpointsSet, errors=_JUDGED | _DEBUGGER | {Code.PROFILE_NOT_FOUND},
+        side="supervisor",
     ),
 )  # fmt: skip
 
@@ -434,7 +448,7 @@ _INSPECTION_ROWS: Final = (
     _inspect("threads", "GET", "/threads", i.Threads, i.ThreadList, states=LIVE),
     _inspect(
         "stacktrace", "GET", "/stacktrace", i.Stacktrace, i.Stack,
-        aliases=(_S + "/threads/{thread_id}/stacktrace",), states=LIVE,
+        aliases=(_S + "/threads/{thread_id}/stacktrace",),
         errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
     ),
     _inspect(
@@ -456,41 +470,42 @@ _INSPECTION_ROWS: Final = (
     ),
     _inspect(
         "set-variable", "POST", "/variables/{variables_reference}/set", i.SetVariable,
-        i.VariableSet, errors=_DEBUGGER | {Code.VARIABLE_NOT_FOUND, Code.EVALUATE_ERROR}, since=4,
+        i.VariableSet, errors=_DEBUGGER | {Code.VARIABLE_NOT_FOUND, Code.EVALUATE_ERROR},
     ),
     _inspect(
         "evaluate", "POST", "/evaluate", i.Evaluate, i.Evaluated,
         errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR, Code.LAUNCH_INTERPRETER_NOT_FOUND},
     ),
     _inspect(
-        "add-watch", "POST", "/watch", i.AddWatch, i.Watch, states=ANY, since=4,
-        errors=frozenset({Code.EVALUATE_ERROR}),
+        "add-watch", "POST", "/watch", i.AddWatch, i.Watch, states=ANY,
+        errors=_DEBUGGER | {Code.EVALUATE_ERROR, Code.LAUNCH_INTERPRETER_NOT_FOUND},
     ),
-    _inspect("list-watches", "GET", "/watch", i.ListWatches, i.WatchList, states=ANY, since=4),
+    _inspect("list-watches", "GET", "/watch", i.ListWatches, i.WatchList, states=ANY),
     _inspect(
-        "delete-watches", "DELETE", "/watch", i.DeleteWatches, Count, states=ANY, since=4,
-        errors=frozenset({Code.WATCH_NOT_FOUND}),
+        "delete-watches", "DELETE", "/watch", i.DeleteWatches, Count, states=ANY,
+        aliases=(_S + "/watch/{watch_id}",),
+        errors=_DEBUGGER | {Code.WATCH_NOT_FOUND},
     ),
     _inspect(
         "completions", "POST", "/completions", i.Completions, i.CompletionList,
-        errors=_DEBUGGER | _FRAME, since=4,
+        errors=_DEBUGGER | _FRAME,
     ),
     _inspect(
         "hover", "POST", "/hover", i.Hover, i.Evaluated,
-        errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR}, since=4,
+        errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR},
     ),
     _inspect(
         "exception", "GET", "/exception", i.GetException, i.ExceptionReport,
-        errors=_DEBUGGER | {Code.THREAD_NOT_FOUND}, since=3,
+        errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
     ),
-    _inspect("modules", "GET", "/modules", i.Modules, i.ModuleList, states=LIVE, since=4),
+    _inspect("modules", "GET", "/modules", i.Modules, i.ModuleList, states=LIVE),
     _inspect(
         "source", "GET", "/source", i.GetSource, i.SourceText, states=ANY,
-        scope="artifacts:read", errors=_DEBUGGER | _FRAME, since=4,
+        scope="artifacts:read", errors=_DEBUGGER | _FRAME,
     ),
-    _inspect("snapshot", "GET", "/snapshot", i.Snapshot, i.StopReport, since=4),
-    _inspect("history", "GET", "/history", i.History, i.HistoryPage, states=ANY, since=4),
-    _inspect("tasks", "GET", "/tasks", i.Tasks, i.TaskList, states=LIVE, since=4),
+    _inspect("snapshot", "GET", "/snapshot", st.Snapshot, st.StopReport),
+    _inspect("history", "GET", "/history", st.History, st.HistoryPage, states=ANY),
+    _inspect("tasks", "GET", "/tasks", i.Tasks, i.TaskList, states=LIVE),
 )  # fmt: skip
 
 
@@ -507,7 +522,7 @@ _OUTPUT_ROWS: Final = (
     _output("output", "GET", "/output", o.GetOutput, o.OutputPage),
     _output(
         "clear-output", "DELETE", "/output", o.ClearOutput, o.OutputCleared,
-        side="worker", scope="sessions:write", since=5,
+        side="worker", scope="sessions:write",
     ),
     _output(
         "stream-output", "GET", "/output/stream", o.StreamOutput, o.StreamBytes,
@@ -571,3 +586,5 @@ OPERATIONS: Final[Mapping[str, Operation]] = _table(
 
 # Spoken between supervisor and worker only: never routed, always legal.
 END_SESSION: Final = "end-session"
+JUDGE_BREAKPOINTS: Final = "judge-breakpoints"
+DRAW_BLUEPRINT: Final = "draw-blueprint"

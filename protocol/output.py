@@ -60,7 +60,10 @@ class StreamOutput(SessionParams, kw_only=True):
 
 
 class GetEvents(SessionParams, kw_only=True):
-    """What happened in the session; waits for news if there is none."""
+    """What happened in the session; waits for news if there is none.
+
+    What a call has brought about says in `body.caller` whose call it was.
+    """
 
     cursor: Cursor | None = None
     limit: Limit = 100

@@ -9,7 +9,10 @@ from msgspec import Meta
 from debug_relay.protocol.execution import Execution
 from debug_relay.protocol.fields import (
     Arg,
+    Console,
     Env,
+    EnvName,
+    EnvValue,
     ExceptionStop,
     Host,
     Limits,
@@ -24,6 +27,7 @@ from debug_relay.protocol.fields import (
     SourceCode,
     Wait,
 )
+from debug_relay.protocol.processes import Identity, ListeningOn, Match
 from debug_relay.protocol.sessions import Program
 from debug_relay.protocol.state import State
 
@@ -56,10 +60,7 @@ class Launch(SessionParams, kw_only=True):
         bool | None,
         Meta(description="Leave libraries out of stepping; by default as the session says."),
     ] = None
-    console: Annotated[
-        Literal["internalConsole", "integratedTerminal", "externalTerminal"],
-        Meta(description="`integratedTerminal` is a pty; a relay has no window to open."),
-    ] = "internalConsole"
+    console: Console = "internalConsole"
     pty: Annotated[bool, Meta(description="Give the program a terminal instead of pipes.")] = False
     stdin_inputs: Annotated[
         list[str], Meta(description="Texts for its standard input, in order.")
@@ -89,33 +90,9 @@ class Attach(SessionParams, kw_only=True):
     connect_timeout: Annotated[
         float, Meta(gt=0, le=300, description="Seconds to wait for the connection.")
     ] = 10
-    identity: (
-        Annotated[
-            str,
-            Meta(
-                max_length=200,
-                description="As `list-processes` gave it; refuses a pid that was recycled since.",
-            ),
-        ]
-        | None
-    ) = None
-    listening_on: (
-        Annotated[
-            int, Meta(ge=1, le=65535, description="Find the process by a port that it listens on.")
-        ]
-        | None
-    ) = None
-    match: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=1000,
-                description="Find the process by a regular expression over its command line.",
-            ),
-        ]
-        | None
-    ) = None
+    identity: Identity | None = None
+    listening_on: ListeningOn | None = None
+    match: Match | None = None
     wait_seconds: Wait = 0
     path_mappings: Annotated[
         list[PathMapping], Meta(description="Where the same files are, here and in the program.")
@@ -130,7 +107,10 @@ class Attach(SessionParams, kw_only=True):
     ] = False
     repr: Annotated[
         Literal["safe", "full"],
-        Meta(description="`safe` runs none of the program's code to show a value."),
+        Meta(
+            description="`safe` runs none of the program's code to show a value; "
+            "joined by port, debugpy shows them its own way."
+        ),
     ] = "safe"
     tracing: Annotated[
         Literal["auto", "settrace"],
@@ -159,12 +139,18 @@ class Detached(Result, kw_only=True):
     status: State
     detached: bool
     pid: int | None
+    residue: (
+        Annotated[str, Meta(description="What could not be cleared away in the program.")] | None
+    ) = None
 
 
 class Restart(SessionParams, kw_only=True):
-    """Launch again with the same arguments; breakpoints stay."""
+    """Launch again with the same arguments; breakpoints stay, edited source counts."""
 
-    env: Env = {}
+    env: Annotated[
+        dict[EnvName, EnvValue | None],
+        Meta(description="On top of the launch's; what `missing_env` names must be here."),
+    ] = {}
     wait: Wait = 0.1
     snapshot: SnapshotBounds = False
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import base64
 import zlib
 from struct import Struct as Layout
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Struct
@@ -75,6 +75,10 @@ class RingCorrupt(Exception):
     """The bytes at this place are no record: torn, overwritten or damaged."""
 
 
+class CursorOfAnother(ValueError):
+    """A cursor of another session, or of output where events are read."""
+
+
 _Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
@@ -87,17 +91,35 @@ class Place(Struct, array_like=True, frozen=True):
     offset: _Number = 0  # byte of the record's payload where that entry begins
 
 
-def pack_cursor(*places: Place) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(places)).decode("ascii").rstrip("=")
+def output_of(session_id: str) -> str:
+    """What a cursor of the output is good for; `events_of` likewise."""
+    return f"output of {session_id}"
 
 
-def unpack_cursor(cursor: str, count: int) -> tuple[Place, ...]:
-    """The places in a cursor; ValueError if it is none with `count` places."""
+def events_of(session_id: str) -> str:
+    return f"events of {session_id}"
+
+
+def pack_cursor(owner: str, *places: Place) -> str:
+    """`owner` names what is read, such as the output of one session: a cursor is good for that."""
+    raw = msgspec.json.encode((_tag(owner), *places))
+    return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
+
+
+def unpack_cursor(owner: str, cursor: str, count: int) -> tuple[Place, ...]:
+    """The places in a cursor; ValueError if it is none, CursorOfAnother if it is not ours."""
     raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True)
-    places = msgspec.json.decode(raw, type=tuple[Place, ...])
+    tag, *rest = msgspec.json.decode(raw, type=list[Any])
+    places = msgspec.convert(rest, tuple[Place, ...])
+    if tag != _tag(owner):
+        raise CursorOfAnother(owner)
     if len(places) != count:
         raise ValueError(f"{len(places)} places instead of {count}")
     return places
+
+
+def _tag(owner: str) -> int:
+    return zlib.crc32(owner.encode())
 
 
 def pack_header(header: RingHeader) -> bytes:

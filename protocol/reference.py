@@ -21,9 +21,10 @@ _JSON: Final = "application/json"
 
 _HEAD: Final = """# Reference
 
-Every operation of the relay. Paths stand under `{prefix}`, but for `/` itself. JSON replies are the
-envelope `success`, `data`, `error`, `meta`; "Reply" names what stands in `data`, and its fields are
-listed under [Types](#types). Any call may carry `X-Request-ID` and `X-Agent`.
+Every operation of the relay. Paths stand under `{prefix}`; `/`, `/openapi.json` and the other pages
+at the root too. JSON replies are the envelope `success`, `data`, `error`, `meta`; "Reply" names
+what stands in `data`, and its fields are listed under [Types](#types). Any call may carry
+`X-Request-ID` and `X-Agent`, and may ask for `?format=text` or `?format=markdown`.
 
 Made from the operations table by `python -m debug_relay.protocol.reference > docs/reference.md`:
 change the table, not this page."""

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import msgspec
 
-from debug_relay.protocol import state
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
+
+_SHOWN: Final = 200
+
+
+class Problem(msgspec.Struct):
+    """One wrong field."""
+
+    field: str
+    message: str
+    value: Any = None
+    # Entries of a batch may be refused for different reasons: each says its own.
+    code: Code | msgspec.UnsetType = msgspec.UNSET
+    suggestion: str | msgspec.UnsetType = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        # Whatever was sent is shown, but not all of a large thing.
+        words = self.value if isinstance(self.value, str) else repr(self.value)
+        if len(words) > _SHOWN:
+            self.value = words[:_SHOWN] + "…"
+
+
+class Problems(msgspec.Struct):
+    """What a worker finds wrong with a part of a request."""
+
+    problems: list[Problem]
 
 
 def wrong_state(
@@ -16,9 +43,11 @@ def wrong_state(
     """409 with the call that leads to a state in which it is allowed."""
     base = f"{API_PREFIX}/sessions/{session_id}"
     needed = " or ".join(sorted(s.value for s in states))
+    # What is read is called by a noun.
+    does = f"show {operation}" if OPERATIONS[operation].safe else operation
     return RelayError(
         Code.INVALID_SESSION_STATE,
-        f"Cannot {operation}: the session is {current.value}, not {needed}",
+        f"Cannot {does}: the session is {current.value}, not {needed}",
         _way_out(current, states, base),
         session_id=session_id,
         current_state=current.value,
@@ -27,8 +56,13 @@ def wrong_state(
 
 
 def _way_out(current: State, states: frozenset[State], base: str) -> str:
-    if current in state.ENDED:
-        return f"The program has ended. Read GET {base}/output, or create a new session."
+    if current is State.TERMINATED:
+        return (
+            f"The program has ended: POST {base}/restart runs it again, "
+            f"GET {base}/output shows what it has printed."
+        )
+    if current is State.FAILED:
+        return f"The session is lost: GET {base}/output still answers. Create a new session."
     if current is State.CREATED:
         return f"Start a program first with POST {base}/launch."
     if current is State.LAUNCHING:
@@ -38,23 +72,11 @@ def _way_out(current: State, states: frozenset[State], base: str) -> str:
             f"Call POST {base}/pause first, or wait for a breakpoint: GET {base}/events?timeout=30."
         )
     if State.CREATED in states:
-        return f"A session debugs one program; create another with POST {API_PREFIX}/sessions."
-    return f"Resume it with POST {base}/continue."
-
-
-def require_one_timeout(minutes: object, seconds: object, absent: object) -> None:
-    """`timeout_minutes` and `idle_timeout` are one setting in two units."""
-    if minutes is absent or seconds is absent:
-        return
-    raise RelayError(
-        Code.INVALID_REQUEST,
-        "timeout_minutes and idle_timeout say the same in minutes and seconds",
-        "Send one of them.",
-        errors=[
-            {"field": name, "message": "give one of the two", "value": None}
-            for name in ("timeout_minutes", "idle_timeout")
-        ],
-    )
+        return (
+            f"A session debugs one program: POST {base}/restart starts it anew; "
+            f"for another one create a session with POST {API_PREFIX}/sessions."
+        )
+    return f"It is paused: GET {base}/stacktrace shows where, POST {base}/continue resumes it."
 
 
 def refusal_of(raw: bytes) -> RelayError:
@@ -83,3 +105,14 @@ def deleted_meanwhile(session_id: str) -> RelayError:
         f"GET {API_PREFIX}/sessions lists those there are.",
         session_id=session_id,
     )
+
+
+def require_project(project_root: str | None) -> None:
+    """Breakpoints are saved for a project: without one there are none to restore."""
+    if project_root is None:
+        raise RelayError(
+            Code.INVALID_REQUEST,
+            "restore_breakpoints needs project_root: breakpoints are saved for a project",
+            "Send project_root beside it.",
+            errors=[{"field": "project_root", "message": "required", "value": None}],
+        )

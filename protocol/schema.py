@@ -28,10 +28,14 @@ from debug_relay.protocol.examples import (
 from debug_relay.protocol.fields import Time
 from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
 from debug_relay.protocol.state import ANY, State
-from debug_relay.protocol.version import API_PREFIX
 
 _Node = dict[str, Any]
 _JSON: Final = "application/json"
+# Every JSON reply can be had as text: `?format=text`, or the Accept header.
+_TEXT: Final[_Node] = {
+    "text/plain": {"schema": {"type": "string"}},
+    "text/markdown": {"schema": {"type": "string"}},
+}
 _SCHEMAS: Final = "#/components/schemas/"
 _NULL: Final = {"type": "null"}
 _META: Final = {"request_id": REQUEST_ID, "timestamp": MOMENT}
@@ -105,7 +109,8 @@ class _Components:
     def refuse(self, status: int, codes: frozenset[Code]) -> _Node:
         ordered = [code for code in Code if code in codes]
         only = {"error": {"properties": {"code": {"enum": [code.value for code in ordered]}}}}
-        retry = ["Retry-After"] if Code.SHUTTING_DOWN in codes else []
+        # Of several errors under one status not all are worth another try.
+        retry = ["Retry-After"] if codes == {Code.SHUTTING_DOWN} else []
         examples = {code.value: {"$ref": f"#/components/examples/{code}"} for code in ordered}
         return {
             "description": "\n".join(f"- `{code}`: {ERRORS[code].meaning}" for code in ordered),
@@ -114,7 +119,8 @@ class _Components:
                 _JSON: {
                     "schema": {"allOf": [self._refusal], "properties": only},
                     "examples": examples,
-                }
+                },
+                **_TEXT,
             },
         }
 
@@ -148,8 +154,6 @@ def openapi(version: str, url: str) -> dict[str, Any]:
     for row in OPERATIONS.values():
         for path in row.paths:
             node = _operation(row, path, parts)
-            if row.at_root_only:
-                node["servers"] = [{"url": url.removesuffix(API_PREFIX)}]
             paths.setdefault(path, {})[row.verb.lower()] = node
     groups = dict.fromkeys(row.group for row in OPERATIONS.values())
     return {
@@ -299,7 +303,7 @@ def _either(success: _Node, refusal: _Node) -> _Node:
     """What may come under one status: the data, or an error."""
     media = refusal["content"][_JSON]
     kinds = [success["content"][_JSON]["schema"], media["schema"]]
-    content = {_JSON: {**media, "schema": {"oneOf": kinds}}}
+    content = {_JSON: {**media, "schema": {"oneOf": kinds}}, **_TEXT}
     text = f"The data as in a success, or\n{refusal['description']}"
     return {**refusal, "description": text, "content": content}
 
@@ -315,4 +319,5 @@ def _success(row: Operation, parts: _Components) -> tuple[str, _Node]:
         data = _example(row).data
         content["schema"] = parts.envelope(True, parts.refs[row.result], _NULL)
         content["example"] = {"success": True, "data": data, "error": None, "meta": _META}
-    return str(row.status), {**node, "content": {media: content}}
+    text = _TEXT if row.kind == "json" else {}
+    return str(row.status), {**node, "content": {media: content, **text}}

@@ -7,6 +7,7 @@ that is asked for again costs a moment, one that was written down cannot be take
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 HIDDEN: Final = "***"
@@ -41,6 +42,14 @@ def looks_secret(name: str) -> bool:
         return True
     # PWD and KEY alone are the working directory and anybody's loop variable.
     return len(words) > 1 and words[-1] in _LAST_WORDS and words[-2] not in _PLAIN_KEYS
+
+
+def shown_environment(env: Mapping[str, str | None]) -> dict[str, str | None]:
+    """As it may be shown: values that look secret are not."""
+    return {
+        name: value if value is None else HIDDEN if looks_secret(name) else hide_passwords(value)
+        for name, value in env.items()
+    }
 
 
 def hide_passwords(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from debug_relay.protocol.fields import Json, Limit, Offset, Params, Pid, Result
+from debug_relay.protocol.processes import Process
 
 
 class Health(Result, kw_only=True):
@@ -32,6 +33,7 @@ class Configuration(Result, kw_only=True):
     config: dict[str, Json]
     origins: dict[str, str]
     changeable: list[str]
+    persisted: bool = True  # false: what PATCH has set holds until the relay stops only
 
 
 class PatchConfig(Params, kw_only=True):
@@ -51,9 +53,10 @@ class PatchConfig(Params, kw_only=True):
 class Shutdown(Params, kw_only=True):
     """Stop the relay; launched programs end, attached ones run on."""
 
-    keep_sessions: Annotated[bool, Meta(description="Leave the sessions to the next relay.")] = (
-        False
-    )
+    keep_sessions: Annotated[
+        bool | None,
+        Meta(description="Leave the sessions to the next relay; by default as it was started."),
+    ] = None
 
 
 class ShuttingDown(Result, kw_only=True):
@@ -76,7 +79,7 @@ class ListProcesses(Params, kw_only=True):
 
 
 class ProcessList(Result, kw_only=True):
-    items: list[Json]
+    items: list[Process]
     total: int
     offset: int
     limit: int
@@ -89,47 +92,12 @@ class OneProcess(Params, kw_only=True):
     pid: Pid
 
 
-class Process(Result, kw_only=True):
-    process: Json
-
-
 class Stacks(Result, kw_only=True):
+    """Every thread's stack, the innermost frame first, as py-spy tells them."""
+
+    pid: int
     threads: list[Json]
 
 
 class Document(Result, kw_only=True):
     """A document of its own format, without the envelope."""
-
-
-class Run(Params, kw_only=True):
-    """From nothing to an answer: launch, trace, run to the end, report."""
-
-    script: Annotated[str | None, Meta(description="The file to run.")] = None
-    module: Annotated[
-        str | None, Meta(description="Or the module to run, as `python -m` would.")
-    ] = None
-    code: Annotated[str | None, Meta(description="Or Python source to run.")] = None
-    args: Annotated[list[str], Meta(description="Arguments for the program.")] = []
-    cwd: Annotated[str | None, Meta(description="Its working directory.")] = None
-    env: Annotated[
-        dict[str, str | None], Meta(description="Changes to its environment; null unsets.")
-    ] = {}
-    python_path: Annotated[str | None, Meta(description="The interpreter.")] = None
-    venv: Annotated[str | None, Meta(description="Or a virtual environment.")] = None
-    trace: Annotated[Json, Meta(description="What to record, as `trace` takes it.")] = None
-    timeout: Annotated[
-        float, Meta(gt=0, le=300, description="Seconds until the program is ended.")
-    ] = 60
-    keep_on_exception: Annotated[
-        bool, Meta(description="Keep the session, paused, when an exception stops it.")
-    ] = False
-
-
-class RunReport(Result, kw_only=True):
-    exit_code: int | None
-    signal: str | None
-    end_reason: str | None
-    output: str
-    trace: Json = None
-    exception: Json = None
-    session_id: str | None = None

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
+from debug_relay.protocol.breakpoints import BreakpointSpec
 from debug_relay.protocol.fields import (
+    LABEL_FILTER,
     Arg,
+    Console,
     Env,
+    EnvName,
     ExceptionStop,
+    Expression,
     Host,
     Json,
     Labels,
@@ -31,6 +36,7 @@ from debug_relay.protocol.fields import (
     Time,
     TimeoutMinutes,
 )
+from debug_relay.protocol.processes import Identity, ListeningOn, Match
 from debug_relay.protocol.state import State
 
 EndReason = Literal[
@@ -71,6 +77,7 @@ class CreateSession(Params, kw_only=True):
     args: Annotated[list[Arg], Meta(description="Arguments for the program.")] = []
     cwd: Path | None = None
     env: Env = {}
+    env_file: Path | None = None
     stop_on_exception: ExceptionStop | None = None
     python_args: Annotated[
         list[Arg], Meta(description="Arguments for the interpreter, such as `-X dev`.")
@@ -81,6 +88,14 @@ class CreateSession(Params, kw_only=True):
     pythonpath: Annotated[
         list[Path], Meta(description="Directories to put in front of its import path.")
     ] = []
+    console: Console = "internalConsole"
+    pty: Annotated[bool, Meta(description="Give the program a terminal instead of pipes.")] = False
+    debug_subprocesses: Annotated[
+        bool, Meta(description="Debug its child processes in the same session.")
+    ] = False
+    keep_children: Annotated[bool, Meta(description="Do not end what it started when it ends.")] = (
+        False
+    )
     # mode attach
     pid: Pid | None = None
     host: Host | None = None
@@ -92,6 +107,16 @@ class CreateSession(Params, kw_only=True):
     path_mappings: Annotated[
         list[PathMapping], Meta(description="Folders here and in the program's container.")
     ] = []
+    identity: Identity | None = None
+    listening_on: ListeningOn | None = None
+    match: Match | None = None
+    wait_seconds: (
+        Annotated[float, Meta(ge=0, le=300, description="Seconds to wait for such a process.")]
+        | None
+    ) = None
+    redirect_output: Annotated[
+        bool, Meta(description="Bring the program's own output too; the detach undoes it.")
+    ] = False
     wait: (
         Annotated[
             float,
@@ -109,7 +134,8 @@ class ListSessions(Params, kw_only=True):
     status: Annotated[State | None, Meta(description="Only those in this state.")] = None
     label: (
         Annotated[
-            str, Meta(pattern=r"^[^=]+=.*$", description="`key=value`", examples=["team=search"])
+            str,
+            Meta(pattern=LABEL_FILTER, description="`key=value`", examples=["team=search"]),
         ]
         | None
     ) = None
@@ -179,20 +205,82 @@ class TakeLease(SessionParams, kw_only=True):
 
 
 class Lease(Result, kw_only=True):
+    """Who drives the session, and until when; nobody in particular where both are null."""
+
     holder: str | None
     expires_at: Time | None
+
+
+class ImportedConfig(Params, kw_only=True):
+    """`config` of an export."""
+
+    project_root: Path | None = None
+    python_path: Path | None = None
+    venv: Path | None = None
+    stop_on_entry: Annotated[bool, Meta(description="Stop at the first line.")] = False
+    stop_all: Annotated[bool, Meta(description="A stop of one thread stops all.")] = True
+    just_my_code: Annotated[bool, Meta(description="Leave libraries out of stepping.")] = False
+    timeout_minutes: (
+        Annotated[float, Meta(ge=0, le=525_600, description="Idle timeout; 0 is for ever.")] | None
+    ) = None
+    max_lifetime: Seconds | None = None
+    pause_budget: Seconds | None = None
+    labels: Labels = {}
+    limits: Annotated[Limits | None, Meta(description="Of the program's process tree.")] = None
+
+
+class ImportedExceptions(Params, kw_only=True):
+    """`exception_breakpoints` of an export."""
+
+    filters: Annotated[
+        list[Literal["raised", "uncaught", "user_unhandled"]], Meta(description="As exported.")
+    ] = []
+    types: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=512)]], Meta(description="As exported.")
+    ] = []
+    condition: Annotated[str, Meta(max_length=65536, description="As exported.")] | None = None
+    raised_in: Annotated[Literal["user", "all"], Meta(description="As exported.")] = "user"
+
+
+class ImportedWatch(Params, kw_only=True):
+    """One of `watches` of an export."""
+
+    expression: Expression
 
 
 class ImportSession(Params, kw_only=True):
     """Create a session from the `data` of an export."""
 
-    name: Annotated[str | None, Meta(description="Any name.")] = None
-    config: Annotated[Json, Meta(description="As exported.")] = None
-    program: Annotated[Json, Meta(description="As exported.")] = None
-    breakpoints: Annotated[list[Json], Meta(description="As exported.")] = []
-    exception_breakpoints: Annotated[Json, Meta(description="As exported.")] = None
-    watches: Annotated[list[Json], Meta(description="As exported.")] = []
-    version: Annotated[str | None, Meta(description="Of the relay that exported it.")] = None
+    name: Annotated[str, Meta(max_length=255, description="Any name.")] | None = None
+    config: Annotated[ImportedConfig | None, Meta(description="As exported.")] = None
+    program: Annotated[
+        dict[str, Json] | None, Meta(description="As exported: fields of `launch`.")
+    ] = None
+    missing_env: Annotated[
+        list[EnvName], Meta(description="Names whose values looked secret and were left out.")
+    ] = []
+    breakpoints: Annotated[
+        list[BreakpointSpec], Meta(max_length=10_000, description="As exported.")
+    ] = []
+    exception_breakpoints: Annotated[
+        ImportedExceptions | None, Meta(description="As exported.")
+    ] = None
+    watches: Annotated[list[ImportedWatch], Meta(max_length=100, description="As exported.")] = []
+    version: (
+        Annotated[str, Meta(max_length=40, description="Of the relay that exported it.")] | None
+    ) = None
+
+
+class CloneSession(SessionParams, kw_only=True):
+    """Create a session with the same configuration, launch and breakpoints, not its state."""
+
+    name: (
+        Annotated[
+            str, Meta(max_length=255, description="Its own name; by default made of the first.")
+        ]
+        | None
+    ) = None
+    labels: Annotated[Labels | None, Meta(description="Other labels than the first has.")] = None
 
 
 class Export(Result, kw_only=True):
@@ -201,6 +289,7 @@ class Export(Result, kw_only=True):
     name: str
     config: Json
     program: Json
+    missing_env: list[str]
     breakpoints: list[Json]
     exception_breakpoints: Json
     watches: list[Json]
@@ -212,6 +301,7 @@ class SessionConfig(Result, kw_only=True):
 
     project_root: str | None = None
     python_path: str | None = None
+    venv: str | None = None
     stop_on_entry: bool = False
     stop_all: bool = True
     just_my_code: bool = False
@@ -241,8 +331,10 @@ class ExceptionInfo(Result, kw_only=True):
     """The exception at which the program is stopped."""
 
     type: str
+    full_type_name: str = ""
     message: str
-    traceback: str | None = None
+    traceback: str | None = None  # the outermost frame first
+    break_mode: Literal["always", "unhandled", "userUnhandled"] = "always"
 
 
 class SessionState(Result, kw_only=True):
@@ -273,7 +365,10 @@ class SessionState(Result, kw_only=True):
     created_by: str | None = None
     restored: bool = False
     previous_status: State | None = None
+    missing_env: list[str] = []
     worker_unresponsive: bool = False
+    disk_trouble: str | None = None  # what a full disk did not take; the session goes on
+    lease: Lease | None = None  # who alone drives it
 
 
 class SessionStatus(Result, kw_only=True):
@@ -354,18 +449,38 @@ class EndSession(SessionParams, kw_only=True):
     reason: EndReason = "terminated"
 
 
+class Blueprint(Result, kw_only=True):
+    """All of a session that is not its state: what an export holds, a clone begins with and a
+    session that comes back is made from."""
+
+    name: str
+    config: SessionConfig
+    limits: Limits = field(default_factory=Limits)
+    # The fields of the last launch that were given, or None.
+    program: dict[str, Json] | None = None
+    # Names in the launch's environment whose values are not here: they look secret.
+    missing_env: list[str] = []
+    # Breakpoints as they are asked for; with their ids where they keep them.
+    breakpoints: list[dict[str, Json]] = []
+    next_breakpoint: int = 1
+    exception_breakpoints: dict[str, Json] | None = None
+    watches: list[dict[str, Json]] = []
+
+
 class WorkerParams(Params, kw_only=True):
     """What a worker is born with: one JSON document on an inherited descriptor."""
 
     session_id: SessionId
     session_dir: str  # rings, socket, identity: the run directory's
     record_dir: str  # what survives a reboot: the data directory's
+    breakpoints_dir: str  # all projects' saved breakpoints
     name: str
     created_at: Time
     created_by: str | None
     config: SessionConfig
     limits: Limits
     debugpy_dir: str
+    bytecode_dir: str  # where programs keep the debugger's compiled code
     output_max_bytes: int
     events_max: int
     request_timeout: float
@@ -374,3 +489,9 @@ class WorkerParams(Params, kw_only=True):
     orphan_timeout: float
     idle_timeout: float
     python_default: str | None = None
+    restore_breakpoints: bool = False
+    # What the session takes over: of an import, of another session, of itself before a reboot.
+    blueprint: Blueprint | None = None
+    restored: bool = False
+    previous_status: State | None = None
+    first_seq: int = 1

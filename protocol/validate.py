@@ -7,93 +7,68 @@ so that the answer lists all that is wrong and not just the first.
 from __future__ import annotations
 
 import difflib
+import enum
 import functools
 import re
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import UNSET, Struct
 
+from debug_relay.protocol import meaning
+from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.fields import ENV_NAME, NO_NUL, Params
+from debug_relay.protocol.fields import (
+    ENV_NAME,
+    LABEL_FILTER,
+    LABEL_KEY,
+    NAME,
+    NO_NUL,
+    WATCH_ID,
+    Params,
+)
+from debug_relay.protocol.refusals import Problem
 
 _P = TypeVar("_P", bound=Params)
 _WHERE: Final = re.compile(r" - at `\$?(.*)`$")
 _MISSING: Final = "required"
 _PLAINER: Final = {
     f"matching regex {pattern!r}": words
-    for pattern, words in ((NO_NUL, "without NUL"), (ENV_NAME, "without NUL and =, not empty"))
+    for pattern, words in (
+        (NO_NUL, "without NUL"),
+        (ENV_NAME, "without NUL and =, not empty"),
+        (LABEL_KEY, "without =, not empty"),
+        (LABEL_FILTER, "of the form key=value"),
+        (WATCH_ID, "such as watch_1"),
+        (NAME, "of at most 64 letters, digits, dots, dashes, underscores, a letter or digit first"),
+    )
 }
 _INTEGER: Final = re.compile(r"-?[0-9]{1,400}")
 _DECIMAL: Final = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][-+]?[0-9]{1,3})?")
 _BOOLEANS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
-class Problem(msgspec.Struct):
-    """One wrong field."""
+class Examined(Struct, Generic[_P]):
+    """A request as it was understood: its Params, or all that is wrong with it."""
 
-    field: str
-    message: str
-    value: Any = None
+    params: _P | None
+    parameters: list[Problem]  # of path and query
+    fields: list[Problem]  # of the body
+    advice: str | None = None
+    nothing_sent: bool = False
 
-
-def parse_json(body: bytes) -> dict[str, Any]:
-    """The body as an object; an empty one is `{}`."""
-    if not body.strip():
-        return {}
-    try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise RelayError(
-            Code.INVALID_REQUEST,
-            f"The body is not UTF-8: byte {error.start} is 0x{body[error.start]:02x}",
-            "Send the body as UTF-8.",
-            errors=[Problem("", f"not UTF-8 at byte {error.start}")],
-        ) from None
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _malformed(text, str(error)) from None
-    if not isinstance(value, dict):
-        raise RelayError(
-            Code.INVALID_REQUEST,
-            f"The body is a JSON {_kind(value)}, not an object",
-            'Send an object, such as {"name": "value"}.',
-            errors=[Problem("", "must be an object", value)],
-        )
-    return value
-
-
-def _malformed(text: str, reason: str) -> RelayError:
-    # msgspec tells the byte; a person needs line and column.
-    found = re.search(r"\(byte (\d+)\)", reason)
-    if found is None and "truncated" not in reason:
-        return _unreadable(reason)
-    at = int(found.group(1)) if found else len(text.encode())
-    at -= "trailing characters" in reason  # here it names the byte behind the first of them
-    before = text.encode()[:at].decode("utf-8", "ignore")
-    line = before.count("\n") + 1
-    column = len(before) - (before.rfind("\n") + 1) + 1
-    reason = re.sub(r"\s*\(byte \d+\)", "", reason.removeprefix("JSON is malformed: "))
-    return RelayError(
-        Code.INVALID_REQUEST,
-        f"The body is not JSON: {reason} at line {line}, column {column}",
-        "Correct the JSON; names and texts stand in double quotes.",
-        line=line,
-        column=column,
-        errors=[Problem("", f"{reason} at line {line}, column {column}")],
-    )
-
-
-def _unreadable(reason: str) -> RelayError:
-    """Too deep, or a number that is too large: the parser does not tell where."""
-    reason = reason[:1].lower() + reason.partition(" - at ")[0][1:]
-    return RelayError(
-        Code.INVALID_REQUEST,
-        f"The body is JSON beyond what can be read: {reason}",
-        "Send numbers that fit a double, and fewer levels of brackets.",
-        errors=[Problem("", reason)],
-    )
+    def refusal(self) -> RelayError:
+        problems = self.parameters + self.fields
+        what = "; ".join(f"{one.field or 'body'}: {one.message}" for one in problems[:3])
+        what += f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
+        if self.parameters and not self.fields:
+            code, text = Code.INVALID_PARAMETER, f"Parameters do not fit: {what}"
+        elif self.nothing_sent and all(one.message == _MISSING for one in problems):
+            code, text = Code.MISSING_PARAMETER, f"Missing: {what}"
+        else:
+            code, text = Code.INVALID_REQUEST, f"Request validation failed: {what}"
+        return RelayError(code, text, self.advice, errors=problems)
 
 
 def convert(
@@ -101,34 +76,61 @@ def convert(
     path: Mapping[str, str],
     query: Mapping[str, str],
     body: Mapping[str, Any],
+    root: meaning.Root = UNSET,
 ) -> _P:
     """One Struct out of path, query and body together."""
+    examined = examine(params, path, query, body, root)
+    if examined.params is None:
+        raise examined.refusal()
+    return examined.params
+
+
+def examine(
+    params: type[_P],
+    path: Mapping[str, str],
+    query: Mapping[str, str],
+    body: Mapping[str, Any],
+    root: meaning.Root = UNSET,
+) -> Examined[_P]:
+    """`convert`, for those who have more to say about what is wrong."""
     loose = _loose(params, {**query, **path})
-    try:
-        return msgspec.convert({**body, **loose}, params, strict=True)
-    except msgspec.ValidationError:
-        pass
-    wrong_parameters = _problems(params, loose, "", whole=False)
-    wrong_fields = _problems(params, {**body, **loose}, "", whole=True)
-    in_parameters = {problem.field for problem in wrong_parameters}
-    fields = [problem for problem in wrong_fields if problem.field not in in_parameters]
-    raise _refusal(wrong_parameters, fields, from_query=not body)
+    sent = {**body, **loose}
+    of_path, of_query = _loose(params, path), _loose(params, query)
+    odd_parameters = _clashes(of_path, "path", of_query)
+    odd_fields = _clashes(of_path, "path", body) + _clashes(of_query, "query", body)
+    misfits = meaning.misfits(params, sent, root)
+    if not odd_parameters and not odd_fields and not misfits:
+        try:
+            found = msgspec.convert(sent, params, strict=True)
+            return Examined(found, [], [])
+        except msgspec.ValidationError:
+            pass
+    parameters = odd_parameters + _problems(params, loose, "", whole=False)
+    shapes = _problems(params, sent, "", whole=True)
+    told = {place for one in shapes for place in _around(one.field)}
+    fitting = [one.problem for one in misfits if one.problem.field not in told]
+    in_parameters = {one.field for one in parameters}
+    parameters += [one for one in fitting if one.field in loose]
+    fields = odd_fields + [one for one in shapes if one.field not in in_parameters]
+    fields += [one for one in fitting if one.field not in loose]
+    advice = misfits[0].advice if fitting and len(fitting) == len(parameters + fields) else None
+    return Examined(None, parameters, fields, advice, nothing_sent=not body)
 
 
-def _refusal(parameters: list[Problem], fields: list[Problem], from_query: bool) -> RelayError:
-    problems = parameters + fields
-    what = "; ".join(f"{problem.field or 'body'}: {problem.message}" for problem in problems[:3])
-    more = f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
-    if parameters and not fields:
-        return RelayError(
-            Code.INVALID_PARAMETER, f"Parameters do not fit: {what}{more}", errors=problems
-        )
-    missing = all(problem.message == _MISSING for problem in problems)
-    if missing and from_query and not parameters:
-        return RelayError(Code.MISSING_PARAMETER, f"Missing: {what}{more}", errors=problems)
-    return RelayError(
-        Code.INVALID_REQUEST, f"Request validation failed: {what}{more}", errors=problems
-    )
+def _around(field: str) -> Iterator[str]:
+    """The field and what it is in: of `env.A` also `env`."""
+    yield field
+    for end in re.finditer(r"[.\[]", field):
+        yield field[: end.start()]
+
+
+def _clashes(strong: Mapping[str, Any], place: str, weak: Mapping[str, Any]) -> list[Problem]:
+    """What is said twice and differently: none of the two may win without a word."""
+    return [
+        Problem(name, f"the {place} says {strong[name]!r}", weak[name])
+        for name in strong
+        if weak.get(name) is not None and encode_json(weak[name]) != encode_json(strong[name])
+    ]
 
 
 def _loose(params: type[Params], texts: Mapping[str, str]) -> dict[str, Any]:
@@ -148,6 +150,9 @@ def _read(text: str, hint: Any) -> Any:
         return int(text)
     if float in kinds and str not in kinds and _DECIMAL.fullmatch(text):
         return float(text)
+    if int in kinds and str not in kinds and _DECIMAL.fullmatch(text):
+        value = float(text)
+        return int(value) if value.is_integer() else value
     return text
 
 
@@ -188,7 +193,7 @@ def _problems(kind: Any, value: Any, at: str, whole: bool) -> list[Problem]:
     try:
         msgspec.convert(value, kind, strict=True)
     except msgspec.ValidationError as error:
-        return [_problem(str(error), at, value)]
+        return [_problem(str(error), at, value, kind)]
     return []
 
 
@@ -217,16 +222,28 @@ def _unknown(name: str, known: list[str]) -> str:
     return "unknown field; known are " + ", ".join(sorted(known)[:30])
 
 
-def _problem(text: str, at: str, value: Any) -> Problem:
+def _problem(text: str, at: str, value: Any, kind: Any) -> Problem:
     where = _WHERE.search(text)
     if where:
         text = text[: where.start()]
         at += where.group(1)
     for regex, words in _PLAINER.items():
         text = text.replace(regex, words)
-    # Whatever was sent is shown, but not all of a large thing.
-    shown = value if len(repr(value)) <= 200 else repr(value)[:200] + "…"
-    return Problem(at, text[:1].lower() + text[1:], shown)
+    # Only of the value itself: the kind of what lies deeper is another.
+    if text.startswith("Invalid enum value") and where is None:
+        text += f"; accepted: {', '.join(_choices(kind))}"
+    return Problem(at, text[:1].lower() + text[1:], value)
+
+
+def _choices(kind: Any) -> Iterator[str]:
+    """What a literal or an enumeration in this type may be."""
+    if get_origin(kind) is Literal:
+        yield from map(str, get_args(kind))
+    elif isinstance(kind, type) and issubclass(kind, enum.Enum):
+        yield from (str(member.value) for member in kind)
+    else:
+        for part in get_args(kind):
+            yield from _choices(part)
 
 
 def _struct_of(kind: Any) -> type[msgspec.Struct] | None:
@@ -250,8 +267,3 @@ def _inside(kind: Any, collection: type, argument: int = -1) -> Any:
             if inside is not None:
                 return inside
     return None
-
-
-def _kind(value: Any) -> str:
-    names = {list: "array", str: "string", int: "number", float: "number", bool: "boolean"}
-    return "null" if value is None else names.get(type(value), type(value).__name__)

@@ -21,9 +21,12 @@ from debug_relay.protocol.version import API_PREFIX, VERSION
 from debug_relay.supervisor import log as logs
 from debug_relay.supervisor import peer, sweep
 from debug_relay.supervisor.config import Loaded
+from debug_relay.supervisor.disk_watch import DiskWatch
 from debug_relay.supervisor.guard import Guard
 from debug_relay.supervisor.handlers import Handlers, Relay
 from debug_relay.supervisor.http import Front
+from debug_relay.supervisor.idempotency import Kept
+from debug_relay.supervisor.kept_replies import KeptReplies
 from debug_relay.supervisor.listener import Listener
 from debug_relay.supervisor.log import Log, LogOutput
 from debug_relay.supervisor.ports import port_holder
@@ -32,13 +35,14 @@ from debug_relay.supervisor.router import Router
 from debug_relay.supervisor.runtime_config import RuntimeConfig
 from debug_relay.supervisor.settings import Settings
 from debug_relay.supervisor.store import Places, StoreError
+from debug_relay.supervisor.tokens import Tokens, tokens_file
 
 _log: Final = Log(__name__)
 _REQUESTS_SECONDS: Final = 2.0
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 
 
-def serve(loaded: Loaded) -> int:
+def serve(loaded: Loaded, keep_sessions: bool = False, insecure_no_auth: bool = False) -> int:
     """Runs until it is told to stop; the exit code."""
     settings = loaded.settings
     _refuse_open_address(settings.server.host)
@@ -49,7 +53,10 @@ def serve(loaded: Loaded) -> int:
     try:
         for warning in loaded.warnings:
             _log.warning("config.passed_over", reason=warning)
-        return asyncio.run(_Relay(loaded, places, output).run())
+        if insecure_no_auth:
+            _log.warning("auth.off", reason="--insecure-no-auth: whoever gets in runs code as us")
+        relay = _Relay(loaded, places, output, keep_sessions, insecure_no_auth)
+        return asyncio.run(relay.run())
     finally:
         output.close()
         places.unlock()
@@ -64,13 +71,21 @@ def _refuse_open_address(host: str) -> None:
 
 
 class _Relay:
-    def __init__(self, loaded: Loaded, places: Places, output: LogOutput) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        places: Places,
+        output: LogOutput,
+        keep_sessions: bool,
+        insecure_no_auth: bool,
+    ) -> None:
         self._loaded = loaded
         self._settings = loaded.settings
         self._output = output
         self._places = places
         self._stopping = asyncio.Event()
-        self._keep_sessions = False
+        self._keep_sessions = keep_sessions
+        self._insecure_no_auth = insecure_no_auth
         sweep.become_subreaper()
 
     async def run(self) -> int:
@@ -82,6 +97,8 @@ class _Relay:
             allow_other_users=server.allow_other_users,
             own_uid=os.getuid(),
             check_peers=peer.available(),
+            tokens=Tokens(tokens_file(self._settings)),
+            insecure_no_auth=self._insecure_no_auth,
         )
         debugpy_dir, debugpy_version = _debugpy()
         registry = Registry(self._settings, self._places, debugpy_dir)
@@ -90,12 +107,16 @@ class _Relay:
             registry.settings = settings
             self._output.set_level(settings.log.level)
 
-        relay = Relay("", time.monotonic(), debugpy_version, self.stop)
+        config = RuntimeConfig(self._loaded, self._places, apply)
+        kept = Kept(KeptReplies(self._places.kept_replies))
+        disk = DiskWatch(self._places, registry, (config.warning, kept.warning))
+        relay = Relay("", time.monotonic(), debugpy_version, self.stop, disk)
         front = Front(
             guard,
             Router(OPERATIONS, API_PREFIX),
             registry,
-            Handlers(registry, relay, RuntimeConfig(self._loaded, self._places, apply)),
+            Handlers(registry, relay, config),
+            kept,
             str(self._places.log_file),
         )
         listener = Listener(front, guard)
@@ -139,10 +160,13 @@ class _Relay:
             ) from error
         return port
 
-    def stop(self, keep_sessions: bool) -> None:
-        self._keep_sessions = keep_sessions
+    def stop(self, keep_sessions: bool | None) -> bool:
+        """Whether sessions are left to the next relay: as is said, or as `serve` was told."""
+        if keep_sessions is not None:
+            self._keep_sessions = keep_sessions
         # After this turn of the loop: the reply that says so is written before.
         asyncio.get_running_loop().call_later(0.05, self._stopping.set)
+        return self._keep_sessions
 
     def _listen_to_signals(self) -> None:
         loop = asyncio.get_running_loop()

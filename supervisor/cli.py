@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from debug_relay.protocol.version import VERSION
+from debug_relay.supervisor import token_commands
 from debug_relay.supervisor.config import ConfigError, Loaded, describe, load
 from debug_relay.supervisor.settings import KEYS
 
@@ -77,6 +78,8 @@ def _run(argv: list[str]) -> int:
         top.error(f"unknown command {word}; {_hint(word, list(commands), top)}")
     known, unknown = top.parse_known_args(argv)
     command = commands[known.command]
+    if known.command == "token":
+        command = commands[f"token {known.action}"]
     if unknown:
         word = unknown[0].partition("=")[0]
         what = "option" if word.startswith("-") else "argument"
@@ -85,7 +88,11 @@ def _run(argv: list[str]) -> int:
         name: text for name, text in vars(known).items() if name in KEYS and text is not None
     }
     loaded = load(overrides, os.environ, known.config)
-    return serve(loaded) if known.command == "serve" else show_config(loaded, known.json)
+    if known.command == "token":
+        return token(loaded, known)
+    if known.command == "serve":
+        return serve(loaded, known.keep_sessions, known.insecure_no_auth)
+    return show_config(loaded, known.json)
 
 
 def _hint(word: str, known: list[str], parser: argparse.ArgumentParser) -> str:
@@ -106,10 +113,26 @@ def parsers() -> tuple[_Parser, dict[str, _Parser]]:
     for name, words in (
         ("serve", "run the relay until it is told to stop"),
         ("config", "print every setting and where it comes from"),
+        ("token", "create, list and revoke bearer tokens"),
     ):
         commands[name] = choices.add_parser(name, help=words, description=words, allow_abbrev=False)
-        _add_settings(commands[name])
+        if name != "token":
+            _add_settings(commands[name])
+    commands["serve"].add_argument(
+        "--keep-sessions",
+        action="store_true",
+        help="leave running sessions to the next relay when this one stops",
+    )
+    commands["serve"].add_argument(
+        "--insecure-no-auth",
+        action="store_true",
+        help="ask other users, where they are let in, for no token while there is none",
+    )
     commands["config"].add_argument("--json", action="store_true", help="as JSON")
+    for name, action in token_commands.add_to(commands["token"]).items():
+        assert isinstance(action, _Parser)
+        commands[f"token {name}"] = action
+        _add_place(action)
     return top, commands
 
 
@@ -126,13 +149,35 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
             command.add_argument(KEYS[name].flag, dest=name, metavar=metavar, help=words)
 
 
-def serve(loaded: Loaded) -> int:
+def _add_place(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--config", metavar="FILE", help="as for serve")
+    command.add_argument("--data-dir", dest="server.data_dir", metavar="DIR", help="as for serve")
+    command.add_argument(
+        KEYS["auth.tokens_file"].flag,
+        dest="auth.tokens_file",
+        metavar="FILE",
+        help="instead of the configured one",
+    )
+
+
+def token(loaded: Loaded, known: argparse.Namespace) -> int:
+    from debug_relay.supervisor.store import StoreError
+
+    try:
+        token_commands.run(loaded.settings, known)
+    except StoreError as error:
+        sys.stderr.write(f"debug-relay: {error}\n")
+        return FAILED
+    return OK
+
+
+def serve(loaded: Loaded, keep_sessions: bool, insecure_no_auth: bool) -> int:
     """Runs until it is told to stop."""
     from debug_relay.supervisor.store import StoreError
 
     app = importlib.import_module("debug_relay.supervisor.app")
     try:
-        return int(app.serve(loaded))
+        return int(app.serve(loaded, keep_sessions, insecure_no_auth))
     except StoreError as error:
         sys.stderr.write(f"debug-relay: {error}\n")
         return FAILED

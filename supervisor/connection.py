@@ -207,10 +207,12 @@ class Connection(web.RequestHandler):
         request, wire = self._current_request, self.wire
         is_whole = request is None or request.content.is_eof()
         is_stream = self._upgraded or self._payload_parser is not None
-        if wire is None or self._deaf or self._is_waiting or is_stream or not is_whole:
+        if wire is None or self._deaf or self._is_waiting or is_stream:
             return False
         if has_left(wire.get_extra_info("socket")):
             return False
+        if not is_whole:
+            self._end_body(request)
         self._half_closed = True
         self._look_later(_FIRST_LOOK_SECONDS)
         return True
@@ -301,6 +303,14 @@ class Connection(web.RequestHandler):
             self.wire.write(unasked(late))
         self.force_close()
 
+    def _end_body(self, request: web.BaseRequest | None) -> None:
+        """What is missing of the body can never come: whoever reads it is told, and answers."""
+        self.last = True
+        if request is not None and request.content.exception() is None:
+            request.content.set_exception(
+                web.RequestPayloadError("the client ended the body before its announced end")
+            )
+
     def _look_later(self, delay: float) -> None:
         delay = min(delay, self.deadlines.look)
         self._look_timer = self._loop.call_later(delay, self._look, delay)
@@ -313,9 +323,9 @@ class Connection(web.RequestHandler):
         if self._is_waiting:
             self.force_close()
         elif request is not None and not request.content.is_eof():
-            # Its end came between two turns of the loop, before the request was at hand: what is
-            # missing of the body can never come.
-            self.wire.abort()
+            # Its end came between two turns of the loop, before the request was at hand.
+            self._end_body(request)
+            self._look_later(delay * 2)
         elif has_left(self.wire.get_extra_info("socket")):
             self.wire.abort()
         else:

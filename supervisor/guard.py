@@ -6,22 +6,20 @@ the HTTP library nor any operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.frames import Caller
-from debug_relay.protocol.operations import SCOPES
+from debug_relay.protocol.scopes import SCOPES
 from debug_relay.supervisor.peer import AnySocket, peer_uid
+from debug_relay.supervisor.tokens import Tokens
 
 UNKNOWN_UID: Final = -1
 MAX_AGENT_CHARACTERS: Final = 100
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _HTTP_PORT: Final = 80
 _SHOWN: Final = 200  # of what a stranger sent
-
-# Raises UNAUTHENTICATED; is given the Authorization header.
-TokenCheck = Callable[[str | None], None]
 
 
 class Admission(NamedTuple):
@@ -39,13 +37,15 @@ class Guard:
         allow_other_users: bool = False,
         own_uid: int,
         check_peers: bool = True,
-        tokens: TokenCheck | None = None,
+        tokens: Tokens | None = None,
+        insecure_no_auth: bool = False,
     ) -> None:
         self._configured = tuple(_bracketed(name.strip().lower()) for name in allowed_hosts)
         self._uids = frozenset((own_uid, 0, *allowed_uids))
         self._own_uid = own_uid
         self._anyone = allow_other_users or not check_peers
         self._tokens = tokens
+        self._insecure = insecure_no_auth
         self.serve_on(port)
 
     def serve_on(self, port: int) -> None:
@@ -86,19 +86,45 @@ class Guard:
         host_headers: list[str],
         origin_headers: list[str],
         sec_fetch_site: str | None,
-        authorization: str | None,
         *,
         over_unix: bool = False,
+        authority: str | None = None,
     ) -> None:
-        """Over a Unix socket any one Host will do: no name resolves to a file."""
-        self._check_host(host_headers, over_unix)
-        self._check_origin(origin_headers, sec_fetch_site)
-        if self._tokens is not None:
-            self._tokens(authorization)
+        """Over a Unix socket any one Host will do: no name resolves to a file.
 
-    def caller(self, uid: int, x_agent: str | None) -> Caller:
-        if not x_agent:
-            return Caller(f"uid:{uid}" if uid != UNKNOWN_UID else "unknown", uid, SCOPES)
+        `authority` is the host in a target of absolute form, where there is one.
+        """
+        self._check_host(host_headers, over_unix)
+        if authority is not None:
+            self._check_host([authority], over_unix)
+        self._check_origin(origin_headers, sec_fetch_site)
+
+    def caller(
+        self, uid: int, x_agent: str | None, authorization: Sequence[str] = (), scope: str = ""
+    ) -> Caller:
+        """Who asks for what needs this scope: nobody has to show a token for what needs none.
+
+        The token names the caller; where none is configured, X-Agent does, and who is neither our
+        own user nor root, by the kernel's word, may do nothing.
+        """
+        token = None
+        if self._tokens is not None and scope:
+            token = self._tokens.holder(authorization, scope)
+            if token is None and uid not in (self._own_uid, 0) and not self._insecure:
+                raise self._tokens.needed_by(uid, scope)
+        name = f"uid:{uid}" if uid != UNKNOWN_UID else "unknown"
+        if x_agent:
+            self._check_agent(x_agent)
+            name = x_agent
+        if token is not None:
+            return Caller(token.name, uid, token.allows)
+        return Caller(name, uid, SCOPES)
+
+    def require(self, caller: Caller, operation: str, scope: str) -> None:
+        if scope and scope not in caller.scopes and self._tokens is not None:
+            raise self._tokens.lacking(operation, scope, caller.scopes)
+
+    def _check_agent(self, x_agent: str) -> None:
         if len(x_agent) > MAX_AGENT_CHARACTERS or not x_agent.isprintable():
             problem = f"must be at most {MAX_AGENT_CHARACTERS} printable characters"
             raise RelayError(
@@ -107,7 +133,6 @@ class Guard:
                 "Send a short name, for example X-Agent: reviewer-1, or leave the header out.",
                 errors=[{"field": "X-Agent", "message": problem, "value": _shown(x_agent)}],
             )
-        return Caller(x_agent, uid, SCOPES)
 
     def _check_host(self, headers: list[str], over_unix: bool) -> None:
         if len(headers) != 1 or not headers[0]:

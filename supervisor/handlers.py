@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from debug_relay.protocol import breakpoints as b
 from debug_relay.protocol import output as o
 from debug_relay.protocol import refusals, schema
 from debug_relay.protocol import server as sv
@@ -23,14 +24,20 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Empty, SessionParams
 from debug_relay.protocol.frames import Caller
 from debug_relay.protocol.operations import OPERATIONS, Operation
+from debug_relay.protocol.runs import Run
 from debug_relay.protocol.version import API_PREFIX, API_VERSION, VERSION
+from debug_relay.supervisor import exports
+from debug_relay.supervisor.disk_watch import DiskWatch
 from debug_relay.supervisor.first_program import first_program
+from debug_relay.supervisor.profiles import Profiles
 from debug_relay.supervisor.registry import Registry
+from debug_relay.supervisor.runs import Runs
 from debug_relay.supervisor.runtime_config import RuntimeConfig
 from debug_relay.supervisor.session import Session
 
 _NAME: Final = "OpenCode Debug Relay Server"
 _LINKED: Final = ("health", "info", "list-sessions", "openapi", "docs", "llms", "metrics", "mcp")
+_APPLY_SECONDS: Final = 5.0
 _MAX_WAITERS: Final = 2000
 _MAX_WAITERS_A_SESSION: Final = 200
 
@@ -58,14 +65,17 @@ class Relay(Struct):
     url: str
     started: float  # monotonic
     debugpy_version: str | None
-    stop: Callable[[bool], None]
+    stop: Callable[[bool | None], bool]  # whether sessions are kept, and will be
+    disk: DiskWatch
 
 
 class Handlers:
     def __init__(self, registry: Registry, relay: Relay, config: RuntimeConfig) -> None:
         self._registry = registry
         self._relay = relay
+        self._runs = Runs(registry)
         self._config = config
+        self._profiles = Profiles(registry.places.profiles)
         self._openapi: bytes | None = None
         self._waiting: dict[str, int] = {}
         self._table: dict[str, Handler] = {
@@ -76,6 +86,9 @@ class Handlers:
             "patch-config": self._patch_config,
             "shutdown": self._shutdown,
             "openapi": self._openapi_document,
+            "list-processes": self._list_processes,
+            "get-process": self._get_process,
+            "process-stacks": self._process_stacks,
             "create-session": self._create,
             "list-sessions": self._list,
             "get-session": self._get,
@@ -85,6 +98,15 @@ class Handlers:
             "get-ping": self._ping,
             "output": self._output,
             "events": self._events,
+            "run": self._run,
+            "export-session": self._export,
+            "import-session": self._import,
+            "clone-session": self._clone,
+            "list-profiles": self._list_profiles,
+            "get-profile": self._get_profile,
+            "put-profile": self._put_profile,
+            "delete-profile": self._delete_profile,
+            "apply-profile": self._apply_profile,
         }
         wanted = {
             row.name for row in OPERATIONS.values() if row.side == "supervisor" and row.implemented
@@ -129,6 +151,7 @@ class Handlers:
             warnings.append("the data directory's lock was lost: another relay may use it")
         if self._relay.debugpy_version is None:
             warnings.append("debugpy is not installed: no program can be debugged")
+        warnings += self._relay.disk.warnings()
         health = sv.Health(
             status="healthy" if is_well else "unhealthy",
             version=VERSION,
@@ -153,18 +176,20 @@ class Handlers:
                 "supports_exception_breakpoints": OPERATIONS[
                     "set-exception-breakpoints"
                 ].implemented,
-                "supports_function_breakpoints": False,
+                "supports_function_breakpoints": True,
                 "supports_evaluate": True,
                 "supports_set_variable": OPERATIONS["set-variable"].implemented,
                 "supports_restart": OPERATIONS["restart"].implemented,
                 "supports_attach": OPERATIONS["attach"].implemented,
                 "max_sessions": self._registry.settings.sessions.max_sessions,
             },
-            endpoints=[
-                row.path if row.at_root_only else API_PREFIX + row.path
-                for row in OPERATIONS.values()
-                if row.implemented
-            ],
+            endpoints=list(
+                dict.fromkeys(
+                    API_PREFIX + row.path.rstrip("/")
+                    for row in OPERATIONS.values()
+                    if row.implemented
+                )
+            ),
         )
 
     async def _get_config(self, params: Empty, caller: Caller) -> Struct:
@@ -174,10 +199,10 @@ class Handlers:
         return self._config.patch(params)
 
     async def _shutdown(self, params: sv.Shutdown, caller: Caller) -> Struct:
-        self._relay.stop(params.keep_sessions)
+        kept = self._relay.stop(params.keep_sessions)
         return sv.ShuttingDown(
             stopping=True,
-            keep_sessions=params.keep_sessions,
+            keep_sessions=kept,
             sessions=len(self._registry.counted()),
         )
 
@@ -185,6 +210,18 @@ class Handlers:
         if self._openapi is None:
             self._openapi = encode_json(schema.openapi(VERSION, self._relay.url))
         return Document(self._openapi, "application/json; charset=utf-8", is_json=True)
+
+    async def _list_processes(self, params: sv.ListProcesses, caller: Caller) -> Struct:
+        return await self._registry.processes.listed(params)
+
+    async def _get_process(self, params: sv.OneProcess, caller: Caller) -> Struct:
+        return await self._registry.processes.one(params.pid)
+
+    async def _process_stacks(self, params: sv.OneProcess, caller: Caller) -> Struct:
+        return await self._registry.processes.stacks(params.pid)
+
+    async def _run(self, params: Run, caller: Caller) -> Struct:
+        return await self._runs.run(params, caller)
 
     # -- sessions
 
@@ -232,6 +269,44 @@ class Handlers:
         session = self._registry.get(params.session_id)
         return await self._registry.delete(session, params.terminate_debuggee, params.force)
 
+    # -- blueprints of sessions, and breakpoints under a name
+
+    async def _export(self, params: SessionParams, caller: Caller) -> Struct:
+        return exports.export(await self._registry.blueprint(self._session(params)))
+
+    async def _import(self, params: s.ImportSession, caller: Caller) -> Struct:
+        blueprint = exports.read_import(params, self._registry.settings)
+        return (await self._registry.create_drawn(blueprint, caller)).present()
+
+    async def _clone(self, params: s.CloneSession, caller: Caller) -> Struct:
+        # From memory where it lives there: with the secrets that no file has.
+        blueprint = await self._registry.blueprint(self._session(params))
+        clone = exports.clone(blueprint, params.name, params.labels)
+        return (await self._registry.create_drawn(clone, caller)).present()
+
+    async def _list_profiles(self, params: Empty, caller: Caller) -> Struct:
+        return await self._profiles.listed()
+
+    async def _get_profile(self, params: b.Profile, caller: Caller) -> Struct:
+        return await self._profiles.shown(params.name)
+
+    async def _put_profile(self, params: b.PutProfile, caller: Caller) -> Struct:
+        return await self._profiles.put(params.name, params.breakpoints)
+
+    async def _delete_profile(self, params: b.Profile, caller: Caller) -> Struct:
+        return await self._profiles.delete(params.name)
+
+    async def _apply_profile(self, params: b.ApplyProfile, caller: Caller) -> Struct:
+        session = self._session(params)
+        specs = await self._profiles.specs(params.name)
+        if not specs:
+            return b.BreakpointsSet(breakpoints=[])
+        asked = b.SetBreakpoints(session_id=session.id, breakpoints=specs)
+        seconds = self._registry.settings.dap.request_timeout + _APPLY_SECONDS
+        return await self._registry.ask(
+            session, "set-breakpoints", asked, caller, seconds, b.BreakpointsSet
+        )
+
     # -- output and events: read from the rings, past the worker
 
     async def _output(self, params: o.GetOutput, caller: Caller) -> Struct:
@@ -257,11 +332,14 @@ class Handlers:
                 page = self._event_page(session, params, types)
         finally:
             self._waiting[session.id] -= 1
-        # Deleted while we waited: its id is gone, and that is the answer.
-        self._registry.get(session.id)
-        if session.deleting and not page.events:
-            # Its end has begun; the id is given up only when the worker is gone.
+        if self._registry.draining:
+            # The next relay has it again, under the same id and with these events.
+            if not page.events:
+                raise RelayError(Code.SHUTTING_DOWN, "The relay is stopping")
+        elif session.deleting:
             raise refusals.deleted_meanwhile(session.id)
+        else:
+            self._registry.get(session.id)  # it may have expired
         page.session_status = session.state.status
         return page
 

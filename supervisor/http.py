@@ -6,6 +6,7 @@ The one place that catches `RelayError`. It knows the operations table and the g
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,31 +14,40 @@ from urllib.parse import parse_qsl
 
 import msgspec
 from aiohttp import web
+from msgspec import UNSET
 
-from debug_relay.protocol import envelope, validate
+from debug_relay.protocol import envelope, text, validate
+from debug_relay.protocol.bodies import parse_json
 from debug_relay.protocol.envelope import encode_json, error_body
 from debug_relay.protocol.errors import ERRORS, Code, RelayError
 from debug_relay.protocol.fields import Params
 from debug_relay.protocol.frames import Caller, RequestHead
-from debug_relay.protocol.operations import Operation
+from debug_relay.protocol.operations import OPERATIONS, Operation
+from debug_relay.protocol.pictures import picture_of
 from debug_relay.protocol.program import Attach
 from debug_relay.protocol.refusals import deleted_meanwhile, wrong_state
+from debug_relay.protocol.scopes import SCOPES
+from debug_relay.protocol.sessions import CreateSession
 from debug_relay.protocol.state import State
 from debug_relay.supervisor.body import read_body
+from debug_relay.supervisor.breakpoint_batch import judge_sound_entries
 from debug_relay.supervisor.connection import is_over_unix, request_uid
+from debug_relay.supervisor.formats import Format, wanted
 from debug_relay.supervisor.guard import Guard
 from debug_relay.supervisor.handlers import Answer, Document, Handlers
-from debug_relay.supervisor.idempotency import Finished, Kept
+from debug_relay.supervisor.idempotency import Kept
+from debug_relay.supervisor.kept_replies import Finished
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.registry import Registry
 from debug_relay.supervisor.reply import Reply
-from debug_relay.supervisor.router import BROKEN_ESCAPE, Router
+from debug_relay.supervisor.router import BROKEN_ESCAPE, Match, Router
 
 _log: Final = Log(__name__)
 _MARGIN: Final = 2.0  # the worker keeps its deadline; this much later it is held for dead
 _RETRY_AFTER: Final = "1"
 _RESERVED: Final = ("pretty", "format")
 _LONGEST_ID: Final = 200
+_ABSOLUTE: Final = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
 
 
 class Request(msgspec.Struct):
@@ -48,34 +58,46 @@ class Request(msgspec.Struct):
     operation: Operation
     params: Params
     if_stop: int | None
+    format: Format
 
 
 class Front:
     def __init__(
-        self, guard: Guard, router: Router, registry: Registry, handlers: Handlers, log_file: str
+        self,
+        guard: Guard,
+        router: Router,
+        registry: Registry,
+        handlers: Handlers,
+        kept: Kept,
+        log_file: str,
     ) -> None:
         self._guard = guard
         self._router = router
         self._registry = registry
         self._handlers = handlers
         self._log_file = log_file
-        self._kept = Kept()
+        self._kept = kept
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
         request_id = _request_id(http)
         operation: Operation | None = None
+        format: Format = "json"
         try:
-            self._admit(http)
-            match = self._router.match(http.method, http.raw_path)
+            authority, target = _absolute_form(http.raw_path)
+            self._admit(http, authority)
+            format = wanted(http.raw_path, http.headers.get("Accept"))
+            match = self._match(http, target)
             operation = match.operation
-            request = await self._understood(http, request_id, match.operation, match.path_values)
+            request = await self._understood(
+                http, request_id, format, match.operation, match.path_values
+            )
             finished = await self._once(http, request)
         except RelayError as error:
-            finished = _refusal(error, request_id)
+            finished = _refusal(error, request_id, format)
         except (ConnectionError, TimeoutError):
             raise
         except Exception as error:
-            finished = _refusal(self._mistake(operation, request_id, error), request_id)
+            finished = _refusal(self._mistake(operation, request_id, error), request_id, format)
         return Reply(
             _shown(finished, "pretty" in http.query),
             request_id=request_id,
@@ -94,7 +116,7 @@ class Front:
             try:
                 return await self._answer(request)
             except RelayError as error:
-                return _refusal(error, request.id)
+                return _refusal(error, request.id, request.format)
 
         asked = encode_json(request.params)
         return await self._kept.once(request.caller.name, http.path, key, asked, make)
@@ -102,15 +124,28 @@ class Front:
     async def close(self) -> None:
         await self._kept.close()
 
-    def _admit(self, http: web.BaseRequest) -> None:
+    def _admit(self, http: web.BaseRequest, authority: str | None) -> None:
         headers = http.headers
         self._guard.request(
             headers.getall("Host", []),
             headers.getall("Origin", []),
             headers.get("Sec-Fetch-Site"),
-            headers.get("Authorization"),
             over_unix=is_over_unix(http),
+            authority=authority,
         )
+
+    def _match(self, http: web.BaseRequest, target: str) -> Match:
+        try:
+            return self._router.match(http.method, target)
+        except RelayError:
+            # Whoever may not call is told so, not which paths there are.
+            self._caller(http, SCOPES[0])
+            raise
+
+    def _caller(self, http: web.BaseRequest, scope: str) -> Caller:
+        headers = http.headers
+        agent, given = headers.get("X-Agent"), headers.getall("Authorization", [])
+        return self._guard.caller(request_uid(http), agent, given, scope)
 
     # -- understanding
 
@@ -118,18 +153,12 @@ class Front:
         self,
         http: web.BaseRequest,
         request_id: str,
+        format: Format,
         operation: Operation,
         path: Mapping[str, str],
     ) -> Request:
-        caller = self._guard.caller(request_uid(http), http.headers.get("X-Agent"))
-        if operation.scope and operation.scope not in caller.scopes:
-            raise RelayError(
-                Code.INSUFFICIENT_SCOPE,
-                f"{operation.name} needs the scope {operation.scope}",
-                f"Use a token with the scope {operation.scope}; this one has "
-                f"{', '.join(caller.scopes) or 'none'}.",
-                scope=operation.scope,
-            )
+        caller = self._caller(http, operation.scope)
+        self._guard.require(caller, operation.name, operation.scope)
         body = await self._body(http)
         query = _query(http)
         if not operation.implemented:
@@ -138,8 +167,27 @@ class Front:
                 f"{operation.name} is not there yet in this version",
                 operation=operation.name,
             )
-        params = validate.convert(operation.params, path, query, body)
-        return Request(request_id, caller, operation, params, _if_stop(http))
+        params = await self._params(operation, path, query, body)
+        if isinstance(params, CreateSession) and params.mode == "attach":
+            self._guard.require(caller, "attach", OPERATIONS["attach"].scope)
+        return Request(request_id, caller, operation, params, _if_stop(http), format)
+
+    async def _params(
+        self,
+        operation: Operation,
+        path: Mapping[str, str],
+        query: Mapping[str, str],
+        body: dict[str, Any],
+    ) -> Params:
+        session = self._registry.sessions.get(path.get("session_id", ""))
+        root = UNSET if session is None else session.state.config.project_root
+        examined = validate.examine(operation.params, path, query, body, root)
+        if examined.params is not None:
+            return examined.params
+        if operation.name == "set-breakpoints" and session is not None:
+            # What is wrong with the entries that are well formed is told in the same answer.
+            await judge_sound_entries(session, body, examined.fields)
+        raise examined.refusal()
 
     async def _body(self, http: web.BaseRequest) -> dict[str, Any]:
         if http.method in ("GET", "HEAD"):
@@ -154,7 +202,7 @@ class Front:
                 "Send the header Content-Type: application/json.",
                 content_type=sent[:100],
             )
-        return validate.parse_json(body)
+        return parse_json(body)
 
     # -- answering
 
@@ -168,19 +216,35 @@ class Front:
         status = request.operation.status
         if isinstance(answer, Answer):
             status, answer = answer.status, answer.result
-        return Finished(status, envelope.success(encode_json(answer), request.id))
+        data = encode_json(answer)
+        if request.format == "json":
+            return Finished(status, envelope.success(data, request.id))
+        lines = picture_of(request.operation.result, data)
+        return Finished(
+            status, text.written(lines, request.format), text.CONTENT_TYPES[request.format]
+        )
 
     async def _forward(self, request: Request) -> Finished:
         operation, params = request.operation, request.params
         session = self._registry.get(params.session_id)  # type: ignore[attr-defined]
         self._require(session.state.status, operation, session.id)
         deadline = self._deadline(operation, params)
-        head = RequestHead(operation.name, request.id, request.caller, deadline, request.if_stop)
+        head = RequestHead(
+            operation.name,
+            request.id,
+            request.caller,
+            deadline,
+            request.if_stop,
+            format=request.format,
+        )
         if isinstance(params, Attach):
-            self._registry.refuse_second_client(session, params)
+            await self._registry.choose_target(session, params)
+        await self._registry.awaken(session)
         reply, payload = await session.forward(head, encode_json(params), deadline + _MARGIN)
-        if session.deleting and operation.drives:
+        if session.deleting:
             raise deleted_meanwhile(session.id)
+        if reply.content_type != "application/json":
+            return Finished(reply.status, payload, reply.content_type)
         wrap = envelope.success if reply.ok else envelope.failure
         return Finished(reply.status, wrap(payload, request.id))
 
@@ -198,6 +262,10 @@ class Front:
         work = dap.launch_timeout if operation.group == "program" else dap.request_timeout
         if operation.name == "evaluate":
             work += getattr(params, "timeout", None) or dap.evaluate_timeout
+        if operation.name == "trace":
+            work += getattr(params, "timeout", 0.0)
+        if isinstance(params, Attach):
+            work += params.connect_timeout
         return work + float(getattr(params, "wait", 0.0) or 0.0) + 5.0
 
     def _mistake(
@@ -217,6 +285,12 @@ class Front:
             operation=name,
             log_file=self._log_file,
         )
+
+
+def _absolute_form(target: str) -> tuple[str | None, str]:
+    """`http://host/path`, as one writes to a proxy: the host in it, and the path."""
+    found = _ABSOLUTE.match(target)
+    return (found[1], target[found.end() :] or "/") if found else (None, target)
 
 
 def _request_id(http: web.BaseRequest) -> str:
@@ -284,7 +358,7 @@ def _shown(finished: Finished, pretty: bool) -> bytes:
     return finished.body
 
 
-def _refusal(error: RelayError, request_id: str) -> Finished:
+def _refusal(error: RelayError, request_id: str, format: Format) -> Finished:
     headers: dict[str, str] = {}
     if error.code is Code.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(error.details.get("allow", []))
@@ -292,5 +366,8 @@ def _refusal(error: RelayError, request_id: str) -> Finished:
         headers["WWW-Authenticate"] = "Bearer"
     if ERRORS[error.code].retry and error.status in (429, 503):
         headers["Retry-After"] = _RETRY_AFTER
+    if format != "json":
+        body = text.written(text.failure(error), format)
+        return Finished(error.status, body, text.CONTENT_TYPES[format], headers)
     body = envelope.failure(error_body(error), request_id)
     return Finished(error.status, body, headers=headers)

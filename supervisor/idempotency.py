@@ -1,7 +1,8 @@
 """Replies kept by `Idempotency-Key`: a creating request that is sent twice is done once.
 
 Keys belong to a caller and a path. The first request's reply is kept for ten minutes, refusals too;
-who sends the same again meanwhile waits for the same reply.
+who sends the same again meanwhile waits for the same reply. Replies are in `kept_replies` before
+they are sent: what a caller has seen is known after a `kill -9` as well.
 """
 
 from __future__ import annotations
@@ -16,32 +17,38 @@ from typing import Final
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.supervisor.kept_replies import (
+    KEPT_SECONDS,
+    MOST,
+    MOST_BYTES,
+    Finished,
+    KeptReplies,
+    KeptReply,
+)
 
-KEPT_SECONDS: Final = 600.0
 _LONGEST_KEY: Final = 255
-_MOST: Final = 1000
-_MOST_BYTES: Final = 16 * 1024 * 1024
-
-
-class Finished(Struct):
-    """A reply as bytes, ready to be sent any number of times."""
-
-    status: int
-    body: bytes
-    content_type: str = "application/json; charset=utf-8"
-    headers: dict[str, str] = {}
 
 
 class _Entry(Struct):
     fingerprint: bytes
-    work: asyncio.Task[Finished]
+    work: asyncio.Future[Finished]
     since: float
 
 
 class Kept:
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, file: KeptReplies, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
+        self._file = file
         self._entries: OrderedDict[tuple[str, str, str], _Entry] = OrderedDict()
+        for reply in file.load():
+            work: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
+            work.set_result(reply.finished)
+            place = (reply.caller, reply.path, reply.key)
+            since = now() - (time.time() - reply.at)
+            self._entries[place] = _Entry(reply.fingerprint, work, since)
+
+    def warning(self) -> str | None:
+        return self._file.warning
 
     async def once(
         self, caller: str, path: str, key: str, body: bytes, make: Callable[[], Awaitable[Finished]]
@@ -54,8 +61,7 @@ class Kept:
         fingerprint = hashlib.sha256(body).digest()
         entry = self._entries.get(place)
         if entry is None:
-            work = asyncio.ensure_future(make())
-            assert isinstance(work, asyncio.Task)
+            work = asyncio.create_task(self._made(place, fingerprint, make))
             entry = self._entries[place] = _Entry(fingerprint, work, self._now())
         elif entry.fingerprint != fingerprint:
             raise RelayError(
@@ -68,12 +74,22 @@ class Kept:
         # A client that leaves cancels only its own waiting.
         return await asyncio.shield(entry.work)
 
+    async def _made(
+        self,
+        place: tuple[str, str, str],
+        fingerprint: bytes,
+        make: Callable[[], Awaitable[Finished]],
+    ) -> Finished:
+        finished = await make()
+        self._file.add(KeptReply(*place, fingerprint, time.time(), finished))
+        return finished
+
     def _forget(self) -> None:
         """The old ones, and the oldest when there are too many."""
         oldest = self._now() - KEPT_SECONDS
         total = sum(self._size(entry) for entry in self._entries.values())
         for place, entry in list(self._entries.items()):
-            crowded = len(self._entries) > _MOST or total > _MOST_BYTES
+            crowded = len(self._entries) > MOST or total > MOST_BYTES
             if not entry.work.done() or (entry.since >= oldest and not crowded):
                 continue
             total -= self._size(entry)
@@ -91,6 +107,7 @@ class Kept:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._entries.clear()
+        self._file.close()
 
 
 def _bad_key(key: str) -> RelayError:

@@ -100,6 +100,13 @@ class Link(asyncio.Protocol):
     async def ping(self, timeout: float) -> None:
         await self._ask(Kind.PING, None, b"", timeout, "ping")
 
+    def give_up(self) -> None:
+        """Whoever waits for an answer waits no longer; what was begun goes on."""
+        for id, future in self._waiting.items():
+            if not future.done():
+                self._send(frames.encode(Kind.CANCEL, id))
+                _fail(future)
+
     def touch(self) -> None:
         self._send(frames.encode(Kind.TOUCH, 0))
 

@@ -27,9 +27,17 @@ from debug_relay.protocol.output import (
     OutputPage,
     seq_of,
 )
-from debug_relay.protocol.records import Place, Record, pack_cursor, unpack_cursor
+from debug_relay.protocol.records import (
+    CursorOfAnother,
+    Place,
+    Record,
+    events_of,
+    output_of,
+    pack_cursor,
+    unpack_cursor,
+)
+from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.state import State
-from debug_relay.protocol.validate import Problem
 from debug_relay.supervisor.walk import Walk, opened, read_header
 
 _PAGE_BYTES: Final = 1 << 20
@@ -55,6 +63,7 @@ class OutputPages:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._owner = output_of(path.parent.name)
 
     def end(self) -> int:
         with opened(self._path) as fd:
@@ -62,7 +71,7 @@ class OutputPages:
         return header.head if header else 0
 
     def page(self, cursor: str | None, limit: int, category: str | None) -> OutputPage:
-        (place,) = _places(cursor, 1)
+        (place,) = _places(self._owner, cursor, 1)
         wanted = None
         if category is not None:
             wanted = _numbers("category", [category], CATEGORY_NUMBERS)
@@ -71,7 +80,7 @@ class OutputPages:
             walk = Walk(fd, place, wanted, mark_is_entry=True)
             entries, whole = _output_entries(walk, limit)
             # What lies beyond is only looked at: the page's cursor and losses end here.
-            next_cursor, dropped = pack_cursor(walk.place), walk.dropped
+            next_cursor, dropped = pack_cursor(self._owner, walk.place), walk.dropped
             has_more = not whole or walk.find() is not None or walk.unfinished
         return OutputPage(
             entries=entries, next_cursor=next_cursor, has_more=has_more, dropped=dropped
@@ -142,6 +151,7 @@ class EventPages:
     def __init__(self, state_path: Path, output_path: Path) -> None:
         self._state_path = state_path
         self._output_path = output_path
+        self._owner = events_of(state_path.parent.name)
 
     def last_seq(self) -> int:
         with opened(self._state_path) as fd:
@@ -157,7 +167,7 @@ class EventPages:
         last: int | None = None,
     ) -> EventPage:
         """`last` bounds the page to what `status` belongs to: the file may be ahead of it."""
-        state_place, output_place = _places(cursor, 2)
+        state_place, output_place = _places(self._owner, cursor, 2)
         wanted = None if types is None else _numbers("types", types, EVENT_NUMBERS)
         with opened(self._state_path) as state_fd, opened(self._output_path) as output_fd:
             header = read_header(state_fd)
@@ -171,7 +181,7 @@ class EventPages:
             if wanted is None or _OUTPUT in wanted:
                 walks.append(output)
             events, unreadable = _events(walks, limit, mark)
-            next_cursor = pack_cursor(state.place, output.place)
+            next_cursor = pack_cursor(self._owner, state.place, output.place)
             dropped = state.dropped + output.dropped + unreadable
             has_more = _earliest(walks, mark) is not None or any(w.unfinished for w in walks)
         return EventPage(
@@ -214,19 +224,22 @@ def _earliest(walks: list[Walk], mark: int) -> Walk | None:
     return found[1] if found else None
 
 
-def _places(cursor: str | None, count: int) -> tuple[Place, ...]:
+def _places(owner: str, cursor: str | None, count: int) -> tuple[Place, ...]:
     if cursor is None:
         return (Place(),) * count
     try:
-        return unpack_cursor(cursor, count)
+        return unpack_cursor(owner, cursor, count)
+    except CursorOfAnother:
+        problem = f"belongs to another session or endpoint, not to the {owner}"
     except (ValueError, msgspec.MsgspecError):
-        raise RelayError(
-            Code.INVALID_PARAMETER,
-            f"cursor {cursor[:80]!r} is none that this endpoint gave",
-            "Use next_cursor of an earlier reply as it is, or leave cursor out to read from the "
-            "oldest entry.",
-            errors=[Problem("cursor", "not a cursor of this endpoint", cursor[:200])],
-        ) from None
+        problem = "is none that a relay gave"
+    raise RelayError(
+        Code.INVALID_PARAMETER,
+        f"cursor {cursor[:80]!r} {problem}",
+        "Use next_cursor of an earlier reply of this endpoint as it is, or leave cursor out to "
+        "read from the oldest entry.",
+        errors=[Problem("cursor", problem, cursor)],
+    )
 
 
 def _numbers(parameter: str, names: Collection[str], table: Mapping[str, int]) -> frozenset[int]:

@@ -19,39 +19,48 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from debug_relay.protocol import state
-from debug_relay.protocol.envelope import encode_json, timestamp
+from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.fields import Limits
+from debug_relay.protocol.fields import Params, Result, SessionParams
 from debug_relay.protocol.frames import Caller, RequestHead
-from debug_relay.protocol.operations import END_SESSION
+from debug_relay.protocol.operations import DRAW_BLUEPRINT, END_SESSION
 from debug_relay.protocol.program import Attach, Launch
-from debug_relay.protocol.refusals import no_such_session, refusal_of, require_one_timeout
+from debug_relay.protocol.refusals import (
+    deleted_meanwhile,
+    no_such_session,
+    refusal_of,
+    require_project,
+)
 from debug_relay.protocol.sessions import (
+    Blueprint,
     CreateSession,
     EndReason,
     EndSession,
-    SessionConfig,
     SessionDeleted,
-    SessionState,
     WorkerParams,
 )
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor import sweep
+from debug_relay.supervisor.birth import Births
+from debug_relay.supervisor.comeback import holds_what_was_set_aside, read_record, shown_again
 from debug_relay.supervisor.link import LinkLost
 from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.processes import Processes
 from debug_relay.supervisor.session import Session
 from debug_relay.supervisor.settings import Settings
 from debug_relay.supervisor.slots import Slots
 from debug_relay.supervisor.spawn import living_worker, spawn_worker
-from debug_relay.supervisor.store import Places, read_json
+from debug_relay.supervisor.store import Places
 
 _T = TypeVar("_T")
+_R = TypeVar("_R", bound=Result)
 _log: Final = Log(__name__)
 _CONNECT_SECONDS: Final = 5.0
 _ADOPT_SECONDS: Final = 2.0
 _END_SECONDS: Final = 12.0
 _FORCED_SECONDS: Final = 2.0
+_DRAW_SECONDS: Final = 10.0
 _KEPT_ENDED: Final = 100
 
 
@@ -61,7 +70,9 @@ class Registry:
         self.places = places
         self.sessions: dict[str, Session] = {}
         self.draining = False
-        self._debugpy_dir = debugpy_dir
+        self.processes = Processes(lambda: self.sessions, debugpy_dir)
+        self._births = Births(places, debugpy_dir)
+        self._awakenings: dict[str, asyncio.Task[None]] = {}
         self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
         self._slots = Slots()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -94,18 +105,29 @@ class Registry:
 
     async def create(self, params: CreateSession, caller: Caller) -> Session:
         """A session whose worker is ready; goes on when the caller leaves."""
+        _refuse_later_fields(params)
+        if params.restore_breakpoints:
+            require_project(params.project_root)
+        self._require_room(caller.name)
+        id = self._new_id()
+        born = self._births.asked(id, params, caller.name, self.settings)
+        return await self._owned(self._create(born, caller.name))
+
+    async def create_drawn(self, blueprint: Blueprint, caller: Caller) -> Session:
+        """A session that begins with the blueprint of another."""
+        self._require_room(caller.name)
+        born = self._births.drawn(self._new_id(), blueprint, caller.name, self.settings)
+        return await self._owned(self._create(born, caller.name))
+
+    def _require_room(self, caller: str) -> None:
+        """Takes the place of one more worker, or refuses."""
         if self.draining:
             raise RelayError(Code.SHUTTING_DOWN, "The relay is stopping")
-        _refuse_later_fields(params)
-        require_one_timeout(params.timeout_minutes, params.idle_timeout, None)
-        self._slots.require_one(self.counted(), self.settings.sessions, caller.name)
-        self._slots.take(caller.name)
-        return await self._owned(self._create(params, caller))
+        self._slots.require_one(self.counted(), self.settings.sessions, caller)
+        self._slots.take(caller)
 
-    async def _create(self, asked: CreateSession, caller: Caller) -> Session:
-        id = self._new_id()
-        params = self._worker_params(id, asked, caller)
-        session = Session(id, Path(params.session_dir), self._on_lost)
+    async def _create(self, params: WorkerParams, caller: str) -> Session:
+        session = Session(params.session_id, Path(params.session_dir), self._on_lost)
         try:
             child = await spawn_worker(params)
             await session.connect(child, _CONNECT_SECONDS)
@@ -121,9 +143,86 @@ class Registry:
                 Code.WORKER_START_FAILED, f"The session's worker does not answer: {error}"
             ) from error
         finally:
-            self._slots.give_back(caller.name)
-        self.sessions[id] = session
+            self._slots.give_back(caller)
+        self.sessions[session.id] = session
         return session
+
+    async def awaken(self, session: Session) -> None:
+        """Give a session that came back the worker that it needs now; once for all who ask."""
+        if not session.sleeps or session.deleting:
+            return
+        awakening = self._awakenings.get(session.id)
+        if awakening is None:
+            caller = session.state.created_by or ""
+            self._require_room(caller)
+            awakening = self._start(self._awaken(session, caller))
+            self._awakenings[session.id] = awakening
+            awakening.add_done_callback(lambda _: self._awakenings.pop(session.id, None))
+        await asyncio.shield(awakening)
+
+    async def _awaken(self, session: Session, caller: str) -> None:
+        shown, events_end = session.state, session.events_end
+        try:
+            blueprint = await self.blueprint(session)
+            params = self._births.drawn(session.id, blueprint, shown.created_by, self.settings)
+            params.session_dir = str(session.folder)
+            params.created_at = shown.created_at
+            params.restored, params.previous_status = True, shown.previous_status
+            params.first_seq = events_end + 1
+            await session.connect(await spawn_worker(params), _CONNECT_SECONDS)
+        except (RelayError, OSError, LinkLost, TimeoutError) as error:
+            child = session.child
+            await session.part()
+            if child is not None:
+                child.kill()
+            session.child = None
+            session.take_record(shown, events_end)
+            if isinstance(error, RelayError):
+                raise
+            raise RelayError(
+                Code.WORKER_START_FAILED, f"The session's worker does not answer: {error}"
+            ) from error
+        finally:
+            self._slots.give_back(caller)
+
+    async def blueprint(self, session: Session) -> Blueprint:
+        """All of it but its state: from its worker, or from the record that it has left."""
+        if session.child is not None:
+            reply, payload = await session.forward(
+                self._head(DRAW_BLUEPRINT, _DRAW_SECONDS),
+                encode_json(SessionParams(session_id=session.id)),
+                _DRAW_SECONDS,
+            )
+            if not reply.ok:
+                raise refusal_of(payload)
+            return msgspec.json.decode(payload, type=Blueprint)
+        record = await asyncio.to_thread(read_record, self.places.sessions / session.id)
+        if record is None:
+            raise session.crashed("read what it was")
+        return record.blueprint
+
+    async def ask(
+        self,
+        session: Session,
+        operation: str,
+        params: Params,
+        caller: Caller,
+        seconds: float,
+        kind: type[_R],
+    ) -> _R:
+        """The worker's answer to what is done for a caller on the way to another answer."""
+        if session.state.status is State.FAILED:
+            raise session.crashed(operation)
+        await self.awaken(session)
+        head = RequestHead(operation, secrets.token_hex(8), caller, seconds)
+        reply, payload = await session.forward(head, encode_json(params), seconds + 2.0)
+        if not reply.ok:
+            raise refusal_of(payload)
+        return msgspec.json.decode(payload, type=kind)
+
+    def _head(self, operation: str, seconds: float) -> RequestHead:
+        relay = Caller("relay", os.getuid(), ())
+        return RequestHead(operation, secrets.token_hex(8), relay, seconds)
 
     async def start_program(
         self, session: Session, params: Launch | Attach, caller: Caller
@@ -132,21 +231,30 @@ class Registry:
         params.session_id = session.id
         if isinstance(params, Attach):
             try:
-                self.refuse_second_client(session, params)
+                await self.choose_target(session, params)
             except RelayError:
                 await self.delete(session, None, force=True)
                 raise
         operation = "launch" if isinstance(params, Launch) else "attach"
         deadline = self.settings.dap.launch_timeout + params.wait + 5.0
+        if isinstance(params, Attach):
+            deadline += params.connect_timeout
         head = RequestHead(operation, secrets.token_hex(8), caller, deadline)
         reply, payload = await self._owned(
             session.forward(head, encode_json(params), deadline + 2.0)
         )
+        if session.deleting:
+            raise deleted_meanwhile(session.id)
         if not reply.ok:
             await self.delete(session, None, force=True)
             raise refusal_of(payload)
 
-    def refuse_second_client(self, asking: Session, params: Attach) -> None:
+    async def choose_target(self, asking: Session, params: Attach) -> None:
+        """Have `params` name one process or port; refuse what would be tried in vain."""
+        self._refuse_second_client(asking, params)
+        await self.processes.choose(params)
+
+    def _refuse_second_client(self, asking: Session, params: Attach) -> None:
         """debugpy takes one client: what would wait for it in vain is told who has it."""
         for session in self.sessions.values():
             program = session.state.program
@@ -171,41 +279,6 @@ class Registry:
             if id not in self.sessions and not (self.places.sessions / id).exists():
                 return id
 
-    def _worker_params(self, id: str, asked: CreateSession, caller: Caller) -> WorkerParams:
-        settings = self.settings
-        minutes = asked.timeout_minutes
-        idle = asked.idle_timeout if minutes is None else minutes * 60.0
-        idle = settings.sessions.idle_timeout if idle is None else idle
-        return WorkerParams(
-            session_id=id,
-            session_dir=str(self.places.run_dir / id),
-            record_dir=str(self.places.sessions / id),
-            name=asked.name or f"session-{id.removeprefix('sess_')}",
-            created_at=timestamp(),
-            created_by=caller.name,
-            config=SessionConfig(
-                project_root=_absolute(asked.project_root),
-                python_path=asked.python_path or _python_of(asked.venv),
-                stop_on_entry=asked.stop_on_entry,
-                stop_all=asked.stop_all,
-                just_my_code=asked.just_my_code,
-                timeout_minutes=int(idle / 60) if idle % 60 == 0 else idle / 60,
-                max_lifetime=_chosen(asked.max_lifetime, settings.sessions.max_lifetime),
-                pause_budget=_chosen(asked.pause_budget, settings.sessions.pause_budget),
-                labels=dict(asked.labels),
-            ),
-            limits=asked.limits or Limits(),
-            debugpy_dir=self._debugpy_dir,
-            output_max_bytes=settings.output.max_bytes,
-            events_max=settings.output.max_events,
-            request_timeout=settings.dap.request_timeout,
-            launch_timeout=settings.dap.launch_timeout,
-            evaluate_timeout=settings.dap.evaluate_timeout,
-            orphan_timeout=settings.sessions.orphan_timeout,
-            idle_timeout=idle,
-            python_default=settings.python.default_path,
-        )
-
     # -- after a restart
 
     async def adopt(self) -> None:
@@ -220,11 +293,15 @@ class Registry:
         await asyncio.gather(*(self._adopt_one(folder) for folder in found))
         for record in self.places.sessions.glob("sess_*"):
             if record.name not in self.sessions:
-                shutil.rmtree(record, ignore_errors=True)  # its rings are gone: nothing to show
+                await self._adopt_one(self.places.run_dir / record.name)  # its rings are gone
+        by_age = sorted(self.sessions.values(), key=lambda one: one.state.created_at)
+        self.sessions = {session.id: session for session in by_age}
+        self._forget_old()
 
     async def _adopt_one(self, folder: Path) -> None:
         session = Session(folder.name, folder, self._on_lost)
-        record = self._record(folder.name)
+        kept = self.places.sessions / folder.name
+        record = read_record(kept)
         child = living_worker(folder)
         if child is not None:
             try:
@@ -235,31 +312,23 @@ class Registry:
                     await session.close()
                     return
                 # It lives and does not answer: shown as such, and reached again when it does.
-                session.take_record(record)
+                session.take_record(record.state, record.events_end)
                 session.unresponsive = True
             self.sessions[session.id] = session
             _log.info("session.adopted", session_id=session.id, pid=child.pid)
             return
         await self._sweep(session.id)
-        if record is not None and record.end_reason == "timeout":
+        timed_out = record is not None and record.state.end_reason == "timeout"
+        if timed_out:
             self._expire(session.id)
-        if record is None or record.end_reason == "timeout":
-            self._remove_folders(session)
+        if record is None or timed_out:
+            shutil.rmtree(folder, ignore_errors=True)
+            if not holds_what_was_set_aside(kept):
+                shutil.rmtree(kept, ignore_errors=True)
             return
-        if record.status not in state.ENDED:
-            record = msgspec.structs.replace(
-                record, status=State.FAILED, end_reason="crashed", previous_status=record.status
-            )
-        session.take_record(record)
+        session.take_record(shown_again(record, folder), record.events_end)
         self.sessions[session.id] = session
-
-    def _record(self, id: str) -> SessionState | None:
-        value = read_json(self.places.sessions / id / "session.json")
-        try:
-            return msgspec.convert(value["state"], SessionState) if value else None
-        except (msgspec.ValidationError, KeyError, TypeError) as error:
-            _log.warning("session.record_unreadable", session_id=id, error=str(error))
-            return None
+        _log.info("session.returned", session_id=session.id, status=session.state.status)
 
     # -- ending
 
@@ -296,7 +365,10 @@ class Registry:
         self, session: Session, terminate: bool | None, reason: EndReason, force: bool
     ) -> SessionDeleted:
         """The worker ends its session and itself; one that does not is killed."""
-        session.deleting = True
+        session.begin_deletion()
+        awakening = self._awakenings.get(session.id)
+        if awakening is not None:
+            await asyncio.wait([awakening])
         answer: SessionDeleted | None = None
         child = session.child
         if child is not None:
@@ -326,9 +398,7 @@ class Registry:
     async def _ask_to_end(
         self, session: Session, terminate: bool | None, reason: EndReason, timeout: float | None
     ) -> SessionDeleted | None:
-        head = RequestHead(
-            END_SESSION, secrets.token_hex(8), Caller("relay", os.getuid(), ()), _END_SECONDS
-        )
+        head = self._head(END_SESSION, _END_SECONDS)
         wanted = EndSession(session_id=session.id, terminate_debuggee=terminate, reason=reason)
         try:
             reply, payload = await session.forward(
@@ -407,8 +477,6 @@ class Registry:
 def _refuse_later_fields(asked: CreateSession) -> None:
     later = {
         "limits": asked.limits is not None,
-        "restore_breakpoints": asked.restore_breakpoints,
-        "stop_all": not asked.stop_all,
     }
     for field, wanted in later.items():
         if wanted:
@@ -424,15 +492,3 @@ def _seen(task: asyncio.Task[Any]) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         if task.exception() is not None:
             _log.warning("request.abandoned_failed", error=str(task.exception()))
-
-
-def _absolute(path: str | None) -> str | None:
-    return os.path.abspath(os.path.expanduser(path)) if path else None
-
-
-def _python_of(venv: str | None) -> str | None:
-    return os.path.join(os.path.expanduser(venv), "bin", "python") if venv else None
-
-
-def _chosen(value: float | None, default: float) -> float:
-    return default if value is None else value

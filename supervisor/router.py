@@ -57,8 +57,7 @@ class Router:
         self._verbs: dict[str, list[str]] = {}  # template → verbs
         for operation in operations.values():
             for path in operation.paths:
-                if not operation.at_root_only:
-                    self._add(operation, prefix + path)
+                self._add(operation, prefix + path.rstrip("/"))
                 if operation.name in ROOT_OPERATIONS:
                     self._add(operation, path)
 

@@ -16,9 +16,11 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.secrets import hide_passwords
 from debug_relay.protocol.server import Configuration, PatchConfig
 from debug_relay.supervisor.config import Loaded, accepted
+from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.settings import KEYS, RUNTIME_CHANGEABLE, Settings
 from debug_relay.supervisor.store import Places, atomic_write_json, read_json
 
+_log = Log(__name__)
 _ORIGIN = "config.json (PATCH /config)"
 _STRONGER = ("environment", "flag", "command line", "--")
 
@@ -29,6 +31,15 @@ class RuntimeConfig:
         self._origins = dict(loaded.origins)
         self._places = places
         self._apply = apply
+        self._unwritten: dict[str, Any] = {}
+
+    def warning(self) -> str | None:
+        """What a restart would lose."""
+        if not self._unwritten:
+            return None
+        return f"{self._places.config_json} could not be written: a restart loses " + ", ".join(
+            f"{name} = {value!r}" for name, value in self._unwritten.items()
+        )
 
     def shown(self) -> Configuration:
         tree: dict[str, dict[str, Any]] = {}
@@ -39,7 +50,10 @@ class RuntimeConfig:
                 hide_passwords(value) if isinstance(value, str) else value
             )
         return Configuration(
-            config=tree, origins=dict(self._origins), changeable=sorted(RUNTIME_CHANGEABLE)
+            config=tree,
+            origins=dict(self._origins),
+            changeable=sorted(RUNTIME_CHANGEABLE),
+            persisted=not self._unwritten,
         )
 
     def patch(self, params: PatchConfig) -> Configuration:
@@ -58,7 +72,6 @@ class RuntimeConfig:
                 "GET /api/v1/config lists in changeable what may be changed.",
                 errors=problems,
             )
-        # Kept first: what cannot be kept is not half in force.
         self._keep(wanted)
         self._settings = _with(self._settings, wanted)
         self._origins.update(dict.fromkeys(wanted, _ORIGIN))
@@ -87,10 +100,18 @@ class RuntimeConfig:
     def _keep(self, wanted: Mapping[str, Any]) -> None:
         kept = read_json(self._places.config_json)
         tree: dict[str, Any] = kept if isinstance(kept, dict) else {}
-        for name, value in wanted.items():
+        # What an earlier call could not write is not forgotten.
+        self._unwritten.update(wanted)
+        for name, value in self._unwritten.items():
             section, _, key = name.partition(".")
             tree.setdefault(section, {})[key] = value
-        atomic_write_json(self._places.config_json, tree)
+        try:
+            atomic_write_json(self._places.config_json, tree)
+        except OSError as error:
+            # A full disk costs persistence, and nothing else.
+            _log.warning("config.not_written", path=self._places.config_json, reason=str(error))
+        else:
+            self._unwritten.clear()
 
 
 def _with(settings: Settings, wanted: Mapping[str, Any]) -> Settings:

@@ -50,6 +50,7 @@ class Session:
         self._on_lost = on_lost
         self._link: Link | None = None
         self._mirror: SessionState | None = None
+        self._mirrored = time.monotonic()
         self._waiters: set[asyncio.Future[None]] = set()
         self._touched = time.monotonic()
         self._told_touch = 0.0
@@ -65,7 +66,11 @@ class Session:
     def present(self) -> SessionState:
         """The state as it is shown now: expiry and warning run on by themselves."""
         shown = msgspec.structs.replace(self.state, worker_unresponsive=self.unresponsive)
-        if shown.status not in state.COUNTED:
+        if shown.status is State.PAUSED:
+            shown.held_seconds = round(shown.held_seconds + time.monotonic() - self._mirrored, 3)
+        if self.child is None:
+            shown.lease = None  # it went with the worker
+        if shown.status not in state.COUNTED or self.child is None:
             shown.expires_at = None
             return shown
         idle = shown.config.timeout_minutes * 60
@@ -76,15 +81,21 @@ class Session:
                 shown.warning = f"Session will expire in {max(left, 0):.0f} seconds"
         return shown
 
-    def take_record(self, record: SessionState) -> None:
+    @property
+    def sleeps(self) -> bool:
+        """It came back, and has no worker until it needs one."""
+        return self.child is None and self.state.status in state.COUNTED
+
+    def take_record(self, record: SessionState, events_end: int = 0) -> None:
         """What is known of a session whose worker is gone."""
         self._mirror = record
-        self.events_end = self.events.last_seq()
+        self.events_end = max(self.events.last_seq(), events_end)
 
     def _news(self, news: NewsHead) -> None:
         self.events_end = news.events_end
         if news.state is not None:
             self._mirror = msgspec.json.decode(news.state, type=SessionState)
+            self._mirrored = time.monotonic()
         self._wake()
 
     def _wake(self) -> None:
@@ -92,12 +103,19 @@ class Session:
             if not waiter.done():
                 waiter.set_result(None)
 
+    def begin_deletion(self) -> None:
+        """Its id is given up: whoever waits for it is told so now, not when its worker is gone."""
+        self.deleting = True
+        if self._link is not None and not self.unresponsive:
+            self._link.give_up()
+        self._wake()
+
     async def news_after(self, seq: int, timeout: float) -> bool:
         """Whether an event after `seq` came in time; ends early when none can come any more."""
         deadline = time.monotonic() + timeout
         while self.events_end <= seq:
             left = deadline - time.monotonic()
-            if left <= 0 or self.deleting or self.child is None:
+            if left <= 0 or self.deleting or (self.child is None and not self.sleeps):
                 return False
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
@@ -242,8 +260,8 @@ class Session:
             status=self.state.status.value if self._mirror else None,
         )
 
-    async def close(self) -> None:
-        """Leave the worker alone: it goes on for the next supervisor."""
+    async def part(self) -> None:
+        """Have nothing to do with the worker any more."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -251,5 +269,9 @@ class Session:
             self._link.close()
         if self.child is not None:
             self.child.close()
+
+    async def close(self) -> None:
+        """Leave the worker alone: it goes on for the next supervisor."""
+        await self.part()
         self.deleting = True
         self._wake()

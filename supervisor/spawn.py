@@ -91,6 +91,14 @@ def living_worker(folder: Path) -> Child | None:
     return None
 
 
+def was_born_in_this_boot(folder: Path) -> bool:
+    """Whether the worker that had this directory was born since the machine started."""
+    if not folder.is_dir():
+        return False
+    said = read_json(folder / "identity.json")
+    return not isinstance(said, dict) or said.get("boot_id") in (_boot_id(), "", None)
+
+
 def _is_that_one(identity: dict[str, Any]) -> bool:
     # Without the moment of its birth, in this run of the machine, a pid may be anybody's.
     ticks = identity.get("start_ticks")
@@ -149,7 +157,8 @@ async def spawn_worker(params: WorkerParams) -> Child:
 
 
 def _prepare(params: WorkerParams, folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True)
+    # A session that comes back has its directory already, with what it left there.
+    folder.mkdir(mode=0o700, parents=True, exist_ok=params.restored)
     Path(params.record_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     atomic_write_json(folder / "intent.json", {"session_id": params.session_id}, fsync=False)
 

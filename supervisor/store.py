@@ -35,7 +35,7 @@ _SUBFOLDERS: Final = ("sessions", "breakpoints", "profiles", "logs")
 _OUR_NAMES: Final = frozenset(
     {
         *_SUBFOLDERS, "run", "run_dir", "relay.lock", "relay.json",
-        "config.toml", "config.json", "tokens.json",
+        "config.toml", "config.json", "idempotency.jsonl", "tokens.json",
     }
 )  # fmt: skip
 _UNFINISHED: Final = ".unfinished"
@@ -82,6 +82,7 @@ class Places:
         )
         self.relay_json = data_dir / "relay.json"
         self.config_json = data_dir / "config.json"
+        self.kept_replies = data_dir / "idempotency.jsonl"
         self._lock: int | None = None
 
     @classmethod
@@ -303,7 +304,7 @@ def read_json(path: Path) -> Any:
         _log.error("store.unreadable", path=path, reason=error.strerror)
         return None
     except (ValueError, RecursionError) as error:
-        _set_aside(path, str(error))
+        set_aside(path, str(error))
         return None
 
 
@@ -322,7 +323,8 @@ def _content(path: Path) -> bytes:
         os.close(descriptor)
 
 
-def _set_aside(path: Path, reason: str) -> None:
+def set_aside(path: Path, reason: str) -> None:
+    """What cannot be read is kept under another name, for a person to look at."""
     base = f"{path}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     aside, number = base, 1
     while os.path.lexists(aside):

@@ -173,7 +173,7 @@ def opened(path: Path) -> Iterator[int | None]:
     try:
         # Not blocking: a FIFO in place of the ring would hold its readers for ever.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         yield None  # nothing was written yet, or the session's files were removed
         return
     try:

@@ -51,7 +51,7 @@ def _log_to(path: Path) -> None:
 
 def _ignore_neighbours() -> None:
     """Ctrl-C and hang-ups are meant for others; the session ends when it is told to."""
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         # Not SIG_IGN: programs would inherit it, and no SIGTERM could end them.
         signal.signal(number, _pass_by)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # subprocess restores this one for its children

@@ -27,7 +27,7 @@ def main():
         from _pydevd_bundle.pydevd_api import PyDevdAPI
 
         PyDevdAPI().stop_on_entry()
-    _run(*module)
+    _run(probe, *module)
 
 
 def _setup():
@@ -63,114 +63,58 @@ def _compiled(setup):
     return compile(text, setup["target"], "exec", dont_inherit=True)
 
 
-# Read by pydevd when it is imported: it never lets other threads run because a value is slow to
-# show (the program would move at a stop), and says nothing of slow values in the program's output.
-_PYDEVD = {
-    "PYDEVD_UNBLOCK_THREADS_ON_VARIABLES_TIMEOUT": "-1",
-    "PYDEVD_WARN_SLOW_RESOLVE_TIMEOUT": "86400",
-    "PYDEVD_WARN_EVALUATION_TIMEOUT": "86400",
-}
-
-
-def _silence_pydevd():
-    """The program's stderr is the program's."""
-    import pydevd_tracing
-    from _pydev_bundle import pydev_log
-    from _pydevd_bundle.pydevd_constants import NULL
-
-    pydevd_tracing.TracingFunctionHolder._warn = False
-    pydev_log._LoggingGlobals._debug_stream = NULL
-    pydev_log._LoggingGlobals._debug_stream_initialized = True
-
-
 def _connect(setup):
-    import builtins
-
-    kept = {name: os.environ.get(name) for name in ("PYDEVD_USE_FRAME_EVAL", *_PYDEVD)}
-    known = set(vars(builtins))
-    os.environ.update(_PYDEVD)
-    sys.path.insert(0, setup["debugpy_parent"])
-    try:
-        import debugpy._vendored.force_pydevd  # noqa: F401
-        import pydevd
-    finally:
-        sys.path.remove(setup["debugpy_parent"])
-        for name in set(vars(builtins)) - known:
-            delattr(builtins, name)  # pydevd's `runfile` and `execfile` are not the program's
-        for name, value in kept.items():
-            # the program's children must not inherit it
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-    _silence_pydevd()
-    import debugpy
-
+    bytecode, bring = _loader(setup)
+    bytecode.watch(os.path.join(setup["debugpy_parent"], "debugpy"))
+    debugger = bring("debugger")
+    pydevd = debugger.bring_in(setup["debugpy_parent"])
     made = []
-    connect = pydevd.PyDB.connect
 
-    def connect_quickly(self, host, port):
-        probe = _install_probe(setup, self)
-        made.extend((self, probe))
-        _connect_socket(pydevd, self, probe, host, port)
+    def prepare(db, sock):
+        # Where this debugpy lacks a hook the probe stays off, and the worker does with plain DAP.
+        wanted = os.environ.pop("DEBUG_RELAY_PROBE", "on") != "off"
+        made.extend((db, bring("core").start(db, wanted)))
+        _end_at_once(db, sock)
 
-    pydevd.PyDB.connect = connect_quickly
-    try:
-        pydevd.settrace(
-            host="127.0.0.1",
-            port=setup["port"],
-            suspend=False,
-            patch_multiprocessing=setup["debug_subprocesses"],
-            client_access_token=setup["token"],
-            notify_stdin=False,
-            dont_trace_start_patterns=(
-                os.path.dirname(os.path.abspath(debugpy.__file__)),
-                os.path.abspath(__file__),
-            ),
-            dont_trace_end_patterns=(),
-        )
-    finally:
-        pydevd.PyDB.connect = connect
+    debugger.connect(
+        pydevd,
+        prepare,
+        hidden=(os.path.abspath(__file__),),
+        port=setup["port"],
+        client_access_token=setup["token"],
+        patch_multiprocessing=setup["debug_subprocesses"],
+    )
+    bytecode.leave()
     return made
 
 
-def _connect_socket(pydevd, db, probe, host, port):
-    import socket
+def _loader(setup):
+    bytecode = _executed(setup, "bytecode.py")["Bytecode"](setup["bytecode"])
+    return bytecode, _executed(setup, "loader.py")["loader"](setup["probe"], bytecode.compiled)
 
-    sock = pydevd.start_client(host, port)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    db._client_socket = sock
-    _end_at_once(db, probe, sock)
-    real = pydevd.time
-    # initialize_network sleeps 0.1 s "to give threads time to start"; they need none.
-    pydevd.time = _NoSleep(real)
-    try:
-        db.initialize_network(sock)
-    finally:
-        pydevd.time = real
+
+def _executed(setup, name):
+    names = {"__name__": name}
+    with open(os.path.join(setup["probe"], name), "rb") as source:
+        text = source.read()
+    exec(compile(text, "<frozen relay probe>/" + name, "exec", dont_inherit=True), names)
+    return names
 
 
 _END_SECONDS = 0.5  # what pydevd itself gives its threads at the program's end
 
 
-def _end_at_once(db, probe, sock):
-    """Left alone, pydevd holds an ended program for 0.6 s.
-
-    Its thread that looks every 0.2 s whether the program has ended is joined like one of the
-    program's own; what it does is done by pydevd's atexit handler just as well. The other 0.5 s are
-    spent waiting for a reader that sits in recv() until the peer closes.
-    """
+def _end_at_once(db, sock):
+    """Left alone, pydevd holds an ended program for 0.5 s: its reader sits in recv()."""
     import socket
     import threading
     import time
 
-    db._create_check_output_thread = lambda: None
     dispose = db.dispose_and_kill_all_pydevd_threads
 
     def end(wait=True, timeout=_END_SECONDS):
         if wait and threading.current_thread() not in db.created_pydb_daemon_threads:
             deadline = time.monotonic() + timeout
-            probe.points.tell_hits()
             others = [t for t in db.created_pydb_daemon_threads if t is not db.reader]
             for thread in others:
                 thread.do_kill_pydev_thread()
@@ -186,50 +130,6 @@ def _end_at_once(db, probe, sock):
         dispose(wait, timeout)
 
     db.dispose_and_kill_all_pydevd_threads = end
-
-
-class _NoSleep(object):
-    def __init__(self, time):
-        self._time = time
-
-    def __getattr__(self, name):
-        return getattr(self._time, name)
-
-    def sleep(self, seconds):
-        pass
-
-
-def _install_probe(setup, db):
-    # Where this debugpy lacks a hook the probe stays off, and the worker does with plain DAP.
-    wanted = os.environ.pop("DEBUG_RELAY_PROBE", "on") != "off"
-    return _load(setup["probe"], "core").start(db, wanted)
-
-
-_PROBE = "debug_relay.worker.probe."
-
-
-def _load(folder, first):
-    """The probe's modules, which import each other and are in nobody's `sys.modules`."""
-    import builtins
-    import types
-
-    loaded = {}
-
-    def bring(name, globals=None, locals=None, fromlist=(), level=0):
-        if not name.startswith(_PROBE):
-            return builtins.__import__(name, globals, locals, fromlist, level)
-        if name not in loaded:
-            path = os.path.join(folder, name[len(_PROBE) :] + ".py")
-            with open(path, "rb") as source:
-                text = source.read()
-            module = loaded[name] = types.ModuleType(name)
-            # Its own copy of the builtins: the program may replace what it likes.
-            module.__builtins__ = dict(vars(builtins), __import__=bring)
-            shown = "<frozen relay probe>/" + os.path.basename(path)
-            exec(compile(text, shown, "exec", dont_inherit=True), module.__dict__)
-        return loaded[name]
-
-    return bring(_PROBE + first)
 
 
 def _wake_by_signal():
@@ -319,14 +219,15 @@ def _new_main(path, loader):
 _RUNNER = ("def run(code, names):\n    exec(code, names)\n", "<frozen relay>/pydevd_runpy.py")
 
 
-def _run(module, code):
+def _run(probe, module, code):
     names = {}
     exec(compile(_RUNNER[0], _RUNNER[1], "exec"), names)
     try:
         names["run"](code, module.__dict__)
     except SystemExit:
         raise
-    except BaseException:
+    except BaseException as error:
+        probe.exceptions.uncaught(error)
         # The interpreter will report it: let it show the program's frames only. Whatever hook the
         # program has set is asked at the last moment, with what it would have got without us.
         hook = sys.excepthook

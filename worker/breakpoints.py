@@ -1,413 +1,343 @@
 """The session's breakpoints: judged before the debugger is asked, kept under ids of our own.
 
 A line that debugpy would move is never sent to it, so a stop is always on the line that was asked
-for. Condition and hit count are decided by the probe: every breakpoint goes to debugpy with the
-condition `'relay:bp_7'`, and what bp_7 does is a row in the probe's table.
+for. Who judges is `breakpoint_judge`, who tells programs is `arming`; here is what they add up to:
+what is set, changed and removed, and what callers and events are told of it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
-from collections.abc import Set
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
-from debug_relay.protocol import dap
 from debug_relay.protocol.breakpoints import (
     Breakpoint,
     BreakpointSpec,
     PatchBreakpoint,
     SetBreakpoints,
 )
-from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.fields import Location
-from debug_relay.worker.breakpoint_requests import (
-    bad_condition,
-    batch_refusal,
-    check_template,
-    kept,
-    not_yet,
-    specs_of,
-)
+from debug_relay.protocol.refusals import Problem
+from debug_relay.worker.arming import Arming
+from debug_relay.worker.breakpoint_judge import NO_FILE, Batch, BreakpointJudge
+from debug_relay.worker.breakpoint_requests import batch_refusal, kept, problems_of, specs_of
+from debug_relay.worker.breakpoint_table import BreakpointTable, Entry
 from debug_relay.worker.connection import DebugServer
-from debug_relay.worker.lines import LineBook, judge, parse_hit_condition
+from debug_relay.worker.function_points import FoundFunction, place
+from debug_relay.worker.inherited import judged_anew, number_of
+from debug_relay.worker.lines import LineBook
+from debug_relay.worker.source_watch import OUTDATED, LoadedSources, SourceWatch
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
-
-_PENDING: Final = "pending: the file does not exist yet"
-
-
-class Entry(Struct):
-    id: str
-    path: str  # as it was asked for, absolute
-    real_path: str  # what debugpy calls it
-    line: int
-    condition: str | None = None
-    hit_condition: str | None = None
-    log_message: str | None = None
-    enabled: bool = True
-    verified: bool = False
-    message: str | None = None
-    suggestion: str | None = None
-    hit_count: int = 0
-    # What was judged and would be sent: the probe's part of it.
-    hit: tuple[str, int] | None = None
 
 
 class Breakpoints:
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._entries: dict[str, Entry] = {}
-        self._next = 1
-        self._book: LineBook | None = None
+        self._table = BreakpointTable()
+        self._judge = BreakpointJudge(session)
+        self._arming = Arming(session, self._table)
+        self._watch = SourceWatch(self._watched, self._sources_changed)
+        self._loaded = LoadedSources(self._arming.outdated)
+        # One change after the other: what is judged must still be so when it is stored.
+        self._changing = asyncio.Lock()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._table)
 
     # -- asking and changing
 
     async def add(self, params: SetBreakpoints) -> list[Breakpoint]:
         """All or none: every bad entry is named."""
         specs = specs_of(params)
-        judged: list[Entry] = []
-        bad: list[tuple[int, RelayError]] = []
-        for index, spec in enumerate(specs):
-            try:
-                judged.append(await self._judge(spec))
-            except RelayError as error:
-                bad.append((index, error))
-        if bad:
-            raise batch_refusal(bad, single=params.breakpoints is None)
-        shown = [self._store(entry) for entry in judged]
-        await self._send({entry.real_path for entry in judged}, {id for id, _ in shown})
-        self._session.changed()
-        self._session.record.save()
-        return [
-            msgspec.structs.replace(self.show(self._entries[id]), updated=updated)
-            for id, updated in shown
-        ]
+        async with self._changing:
+            batch = await self._judge.batch()
+            judged, bad = await _judge_all(batch, specs)
+            if bad:
+                raise batch_refusal(bad, specs, single=params.breakpoints is None)
+            await self.suspend(False)
+            self._watch.seen(batch.seen)
+            stored = [self._store(entry) for entry in judged]
+            ids = dict.fromkeys(id for id, _ in stored)
+            await self._arming.set([self._table.one(id) for id in ids], ids.keys())
+            await self._mark_outdated([self._table.one(id) for id in ids])
+            known = {id for id, updated in stored if updated}
+            self._tell("new", [self._table.one(id) for id in ids if id not in known])
+            self._tell("changed", [self._table.one(id) for id in ids if id in known])
+            return [
+                msgspec.structs.replace(self.show(self._table.one(id)), updated=updated)
+                for id, updated in stored
+            ]
+
+    async def problems(self, params: SetBreakpoints) -> list[Problem]:
+        """What is wrong with them; nothing is set."""
+        specs = specs_of(params)
+        _, bad = await _judge_all(await self._judge.batch(), specs)
+        return problems_of(bad, specs)
 
     def _store(self, judged: Entry) -> tuple[str, bool]:
-        """One line has one breakpoint: another for it is the same one, set anew."""
-        for entry in self._entries.values():
-            if entry.line == judged.line and entry.real_path == judged.real_path:
-                judged.id = entry.id
-                self._entries[entry.id] = judged
-                return entry.id, True
-        judged.id = f"bp_{self._next}"
-        self._next += 1
-        self._entries[judged.id] = judged
-        return judged.id, False
+        """One line or function has one breakpoint: another for it is the same one, set anew."""
+        present = self._table.same_as(judged)
+        if present is not None:
+            judged.id = present.id
+        elif not judged.id:
+            judged.id = self._table.new_id()
+        self._table.put(judged)
+        return judged.id, present is not None
+
+    @property
+    def next_number(self) -> int:
+        """Of the next id."""
+        return self._table.next_number
+
+    async def inherit(self, specs: list[dict[str, Any]], next_number: int = 1) -> None:
+        """Those of an earlier time, under the ids that they had: judged anew, none is refused."""
+        async with self._changing:
+            self._table.reserve(next_number)
+            entries, batch = await judged_anew(self._judge, specs)
+            if batch is not None:
+                self._watch.seen(batch.seen)
+            for entry in entries:
+                self._table.reserve((number_of(entry.id) or 0) + 1)
+            ids = dict.fromkeys(self._store(entry)[0] for entry in entries)
+            await self._arming.set([self._table.one(id) for id in ids], ids.keys())
+            self._session.changed()
+            self._session.record.save()
 
     async def patch(self, params: PatchBreakpoint) -> Breakpoint:
-        entry = self._entry(params.breakpoint_id)
-        spec = BreakpointSpec(
-            file=entry.path,
-            line=entry.line,
-            condition=kept(params.condition, entry.condition),
-            hit_condition=kept(params.hit_condition, entry.hit_condition),
-            log_message=kept(params.log_message, entry.log_message),
-            enabled=kept(params.enabled, entry.enabled),
-        )
-        judged = await self._judge(spec)
-        judged.id, judged.hit_count = entry.id, entry.hit_count
-        self._entries[entry.id] = judged
-        await self._send({judged.real_path})
-        self._changed("changed", judged)
-        return self.show(judged)
+        async with self._changing:
+            entry = self._table.one(params.breakpoint_id)
+            await self.suspend(False)
+            batch = await self._judge.batch()
+            changed = await batch.changed(
+                entry,
+                condition=kept(params.condition, entry.condition),
+                hit_condition=kept(params.hit_condition, entry.hit_condition),
+                log_message=kept(params.log_message, entry.log_message),
+                enabled=kept(params.enabled, entry.enabled),
+            )
+            self._watch.seen(batch.seen)
+            self._table.put(changed)
+            await self._arming.set([changed])
+            changed = self._table.one(changed.id)
+            await self._mark_outdated([changed])
+            self._tell("changed", [changed])
+            return self.show(changed)
 
     async def remove(self, id: str) -> None:
-        entry = self._entry(id)
-        await self._drop([entry])
+        async with self._changing:
+            await self._drop([self._table.one(id)])
 
     async def clear(self) -> int:
-        entries = list(self._entries.values())
-        await self._drop(entries)
-        return len(entries)
+        async with self._changing:
+            entries = list(self._table)
+            await self._drop(entries)
+            return len(entries)
 
     async def _drop(self, entries: list[Entry]) -> None:
+        if not entries:
+            return
         for entry in entries:
-            del self._entries[entry.id]
-        await self._send({entry.real_path for entry in entries})
-        for server in self._session.hub.probed():
-            await self._session.hub.probe(server, "points", remove=[entry.id for entry in entries])
-        for entry in entries:
-            self._changed("removed", entry)
+            entry.hit_count = self._arming.count_of(entry)
+            self._table.drop(entry.id)
+        await self._arming.forget(entries)
+        self._tell("removed", entries)
 
-    def _changed(self, reason: str, entry: Entry) -> None:
-        self._session.journal("breakpoint", {"reason": reason, "breakpoint": self.show(entry)})
-        self._session.changed()
-        self._session.record.save()
+    def _tell(self, reason: str, entries: Iterable[Entry]) -> None:
+        told = False
+        for entry in entries:
+            self._session.journal("breakpoint", {"reason": reason, "breakpoint": self.show(entry)})
+            told = True
+        if told:
+            self._session.changed()
+            self._session.record.save()
 
     # -- reading
 
     async def listed(self, file: str | None, verified: bool | None) -> list[Breakpoint]:
-        await self.count_hits()
-        wanted = self._real(file) if file else None
+        await self._arming.refresh_counts()
+        await self._find_heirs(list(self._table.functions()))
+        wanted = None
+        if file:
+            wanted = await asyncio.to_thread(os.path.realpath, self._judge.absolute(file))
+        entries = self._table if wanted is None else self._table.in_file(wanted)
         return [
-            self.show(entry)
-            for entry in self._entries.values()
-            if (wanted is None or entry.real_path == wanted)
-            and (verified is None or entry.verified is verified)
+            self.show(entry) for entry in entries if verified is None or entry.verified is verified
         ]
 
     async def one(self, id: str) -> Breakpoint:
-        entry = self._entry(id)
-        await self.count_hits()
-        return self.show(entry)
+        await self._arming.refresh_counts()
+        await self._find_heirs([self._table.one(id)])
+        return self.show(self._table.one(id))
 
-    async def count_hits(self) -> None:
-        """The probe counts; it tells at stops and at the end, and when it is asked."""
-        for server in self._session.hub.probed():
-            self.counted(await self._session.hub.probe(server, "hits"))
-
-    def counted(self, counts: dict[str, int]) -> None:
-        for id, hits in counts.items():
-            if id in self._entries:
-                self._entries[id].hit_count = hits
+    async def _find_heirs(self, entries: list[Entry]) -> None:
+        with contextlib.suppress(RelayError):  # it has ended, or does not answer
+            await self._arming.find_heirs(entries)
 
     def at(self, location: Location) -> list[str]:
         """Which breakpoints lie at this place."""
-        real = os.path.realpath(location.path)
-        return [
-            entry.id
-            for entry in self._entries.values()
-            if entry.line == location.line and entry.enabled and entry.real_path == real
-        ]
+        entry = self._table.at(os.path.realpath(location.path), location.line)
+        return [entry.id] if entry is not None and entry.enabled else []
 
     def show(self, entry: Entry) -> Breakpoint:
-        return Breakpoint(
-            id=entry.id,
-            verified=entry.verified,
-            source={"path": entry.path},
-            line=entry.line,
-            condition=entry.condition,
-            hit_condition=entry.hit_condition,
-            log_message=entry.log_message,
-            enabled=entry.enabled,
-            hit_count=entry.hit_count,
-            message=entry.message,
-            suggestion=entry.suggestion,
-        )
+        # One that is removed takes its last count with it.
+        known = entry.id in self._table
+        return entry.shown(self._arming.count_of(entry) if known else entry.hit_count)
 
     def specs(self) -> list[dict[str, Any]]:
         """What it takes to set them again."""
-        return [
-            {
-                "id": entry.id,
-                "file": entry.path,
-                "line": entry.line,
-                "condition": entry.condition,
-                "hit_condition": entry.hit_condition,
-                "log_message": entry.log_message,
-                "enabled": entry.enabled,
-            }
-            for entry in self._entries.values()
-        ]
+        return [entry.spec() for entry in self._table]
+
+    def appeared(self, id: str, found: FoundFunction) -> None:
+        """Code has been loaded in which there is the function, or one that may be meant."""
+        if id not in self._table:
+            return
+        entry = msgspec.structs.replace(self._table.one(id))
+        before = self.show(entry)
+        place(entry, found)
+        self._table.put(entry)
+        if self.show(entry) != before:
+            self._tell("changed", [entry])
 
     def failed(self, id: str, error: str) -> None:
         """A condition raised in the program; told once."""
-        entry = self._entries.get(id)
-        if entry is not None:
+        if id in self._table:
+            entry = self._table.one(id)
             entry.message = f"condition raised {error}"
-            self._changed("changed", entry)
+            self._tell("changed", [entry])
 
-    def _entry(self, id: str) -> Entry:
-        entry = self._entries.get(id)
-        if entry is None:
-            known = ", ".join(self._entries) or "none"
-            raise RelayError(
-                Code.BREAKPOINT_NOT_FOUND,
-                f"The session has no breakpoint {id}",
-                f"Its breakpoints are: {known}.",
-                breakpoint_id=id,
-                breakpoints=list(self._entries),
-            )
-        return entry
+    # -- for others that look at lines
 
-    # -- judging
+    async def judged(self, spec: BreakpointSpec) -> Entry:
+        """What would be set, and is not."""
+        return await (await self._judge.batch()).judged(spec)
 
-    async def book(self) -> LineBook:
-        """Line facts as the session's interpreter sees them."""
-        if self._book is None:
-            config = self._session.params.config
-            interpreter = await self._session.interpreters.find(
-                config.python_path, None, config.project_root, self._session.params.python_default
-            )
-            self._book = LineBook(interpreter, project_root=config.project_root)
-        return self._book
+    def absolute(self, path: str) -> str:
+        return self._judge.absolute(path)
+
+    # -- files that come, go and change
 
     def forget_interpreter(self) -> None:
         """The session's may be another now."""
-        self._book = None
+        self._judge.forget_interpreter()
+
+    async def book(self) -> LineBook:
+        """What the session's interpreter takes for an expression."""
+        return await self._judge.book()
 
     def use(self, book: LineBook) -> None:
         """The program's interpreter turned out to be another."""
-        self._book = book
-
-    async def _judge(self, spec: BreakpointSpec) -> Entry:
-        for field in ("function", "text", "expected_text"):
-            if getattr(spec, field) is not None:
-                raise not_yet(field)
-        asked = spec.source.path if spec.source is not None else spec.file
-        if asked is None or spec.line is None:
-            missing = "line" if asked is not None else "source.path"
-            raise RelayError(
-                Code.INVALID_REQUEST,
-                f"A breakpoint needs {missing}",
-                'Send {"source": {"path": "/absolute/file.py"}, "line": 12}.',
-                errors=[{"field": missing, "message": "required", "value": None}],
-            )
-        entry = self._unjudged(spec, self._absolute(asked), spec.line)
-        if spec.hit_condition is not None:
-            entry.hit = parse_hit_condition(spec.hit_condition)
-        book = await self.book()
-        if spec.condition is not None:
-            problem = await book.check_expression(spec.condition, "condition")
-            if problem is not None:
-                raise bad_condition(spec.condition, problem)
-        if spec.log_message is not None:
-            check_template(spec.log_message)
-        await self._judge_line(entry, book, spec.must_exist)
-        return entry
-
-    @staticmethod
-    def _unjudged(spec: BreakpointSpec, path: str, line: int) -> Entry:
-        return Entry(
-            "",
-            path,
-            os.path.realpath(path),
-            line,
-            condition=spec.condition,
-            hit_condition=spec.hit_condition,
-            log_message=spec.log_message,
-            enabled=spec.enabled,
-        )
-
-    async def _judge_line(self, entry: Entry, book: LineBook, must_exist: bool) -> None:
-        entry.verified, entry.message, entry.suggestion = False, None, None
-        try:
-            facts = await book.facts(entry.path)
-        except RelayError as error:
-            if error.details.get("reason") != "missing" or must_exist:
-                raise
-            entry.message, entry.suggestion = _PENDING, error.details["suggestion"]
-            return
-        if entry.line > facts.total_lines:
-            raise RelayError(
-                Code.BREAKPOINT_INVALID_LINE,
-                f"{entry.path} has no line {entry.line}: it ends with line {facts.total_lines}",
-                f"Use a line from 1 to {facts.total_lines}.",
-                file=entry.path,
-                line=entry.line,
-                max_line=facts.total_lines,
-            )
-        judgement = judge(facts, entry.line)
-        entry.verified = judgement.ok
-        if not judgement.ok:
-            entry.message = f"No executable code: {judgement.message}"
-            entry.suggestion = judgement.suggestion
+        self._judge.use(book)
 
     async def judge_again(self) -> None:
-        """Before a launch: files may have come, gone or changed."""
-        book = await self.book()
-        for entry in list(self._entries.values()):
-            before = self.show(entry)
-            try:
-                await self._judge_line(entry, book, must_exist=False)
-            except RelayError as error:
-                entry.verified, entry.message = False, error.message
-            if self.show(entry) != before:
-                self._changed("changed", entry)
+        """Before a launch: files may have come, gone or changed, the interpreter be another."""
+        async with self._changing:
+            entries = [entry for entry in self._table if entry.function is None]
+            await self._rejudge(entries, in_programs=False)
 
-    def _real(self, path: str) -> str:
-        return os.path.realpath(self._absolute(path))
+    async def hit(self, location: Location, told: list[str] | None) -> list[str]:
+        """Which breakpoints were hit here, judged by the file that must be there now."""
+        ids = self.at(location) if told is None else [id for id in told if id in self._table]
+        if any(not self._table.one(id).verified for id in ids):
+            # The program has just written this file itself, and was quicker than the watch.
+            await self._watch.look()
+        for entry in [self._table.one(id) for id in ids if id in self._table]:
+            if told is not None and entry.pending:
+                # An archive's, or one that was never a file; its lines are what it was asked for.
+                found = msgspec.structs.replace(
+                    entry, verified=True, pending=False, message=NO_FILE, suggestion=None
+                )
+                self._table.put(found)
+                self._tell("changed", [found])
+        return ids
 
-    def _absolute(self, path: str) -> str:
-        path = os.path.expanduser(path)
-        if os.path.isabs(path):
-            return os.path.normpath(path)
-        root = self._session.params.config.project_root
-        if root is None:
-            raise RelayError(
-                Code.INVALID_REQUEST,
-                f"The path {path} is relative and the session has no project_root",
-                "Send an absolute path, or create the session with project_root.",
-                errors=[{"field": "source.path", "message": "must be absolute", "value": path}],
-            )
-        return os.path.normpath(os.path.join(root, path))
+    def _watched(self) -> dict[str, bool]:
+        watched: dict[str, bool] = {}
+        for entry in self._table:
+            if entry.function is None:
+                watched[entry.path] = entry.pending
+        return watched
 
-    # -- to the debugger
+    async def _sources_changed(self, paths: set[str]) -> None:
+        async with self._changing:
+            changed = [entry for entry in self._table if entry.path in paths]
+            await self._rejudge([entry for entry in changed if entry.function is None])
+
+    async def _rejudge(self, entries: list[Entry], in_programs: bool = True) -> None:
+        """Tells of those that are not what they were."""
+        if not entries:
+            return
+        batch = await self._judge.batch()
+        before = {entry.id: self.show(entry) for entry in entries}
+        again = []
+        for entry in entries:
+            judged = msgspec.structs.replace(entry)
+            await batch.judge_again(judged)
+            again.append(judged)
+        if in_programs:
+            await self._arming.foretell(again)
+        for judged in again:
+            self._table.put(judged)
+        self._watch.seen(batch.seen)
+        if in_programs:
+            await self._arming.set(again)
+        await self._mark_outdated(again)
+        self._tell("changed", [entry for entry in again if self.show(entry) != before[entry.id]])
+
+    async def _mark_outdated(self, entries: list[Entry]) -> None:
+        outdated = await self.outdated({entry.path for entry in entries if entry.verified})
+        for entry in entries:
+            if entry.verified and entry.path in outdated:
+                entry.message = OUTDATED
+
+    async def outdated(self, paths: Collection[str]) -> set[str]:
+        """In which of these files the program runs what is no more on disk."""
+        try:
+            return await self._loaded.outdated(paths, self._session.stop_id)
+        except RelayError:
+            return set()  # it has ended, or does not answer: then nothing is known of it
+
+    # -- programs
 
     async def send_all(self, server: DebugServer) -> None:
         """To a debug server that knows none yet."""
-        await self._send_points(server, list(self._entries.values()), set(self._entries))
-        for path in {entry.real_path for entry in self._entries.values()}:
-            await self._send_file(server, path)
+        self._loaded.begin()
+        await self._arming.begin(server)
 
-    async def _send(self, paths: set[str], fresh: Set[str] = frozenset()) -> None:
-        """What lies in these files; only the `fresh` begin to count anew."""
-        for server in self._session.hub.servers:
-            entries = [entry for entry in self._entries.values() if entry.real_path in paths]
-            await self._send_points(server, entries, fresh)
-            for path in paths:
-                await self._send_file(server, path)
+    @property
+    def suspended(self) -> bool:
+        return self._arming.suspended
 
-    async def _send_points(
-        self, server: DebugServer, entries: list[Entry], fresh: Set[str]
-    ) -> None:
-        rows = [
-            {
-                "id": entry.id,
-                "condition": entry.condition,
-                "hit": entry.hit,
-                "log": entry.log_message,
-                "enabled": entry.enabled,
-                "fresh": entry.id in fresh,
-            }
-            for entry in entries
-            if entry.verified
-        ]
-        if rows and server.has_probe:
-            await self._session.hub.probe(server, "points", set=rows)
+    async def suspend(self, on: bool) -> None:
+        """Whether none of them stops the program."""
+        if self._arming.suspended is not on:
+            await self._arming.suspend(on)
+            self._session.changed()
 
-    async def _send_file(self, server: DebugServer, path: str) -> None:
-        entries = [
-            entry
-            for entry in self._entries.values()
-            if entry.real_path == path and entry.verified and entry.enabled
-        ]
-        answer = await server.request(
-            "setBreakpoints",
-            {
-                "source": {"path": path},
-                "breakpoints": [_sent(entry, server.has_probe) for entry in entries],
-            },
-            dap.SetBreakpoints,
-            self._session.params.request_timeout,
-        )
-        moved = [
-            entry
-            for entry, told in zip(entries, answer.breakpoints, strict=False)
-            if not told.verified or told.line != entry.line
-        ]
-        if moved:
-            # Judged otherwise than we do: a stop elsewhere than asked for would be a lie.
-            for entry in moved:
-                entry.verified = False
-                entry.message = f"the debugger finds no code on line {entry.line}"
-            await self._send_file(server, path)
+    def server_gone(self, server: DebugServer) -> None:
+        self._arming.server_gone(server)
+
+    async def close(self) -> None:
+        await self._watch.close()
+        self._arming.close()
 
 
-def _sent(entry: Entry, has_probe: bool) -> dict[str, Any]:
-    if has_probe:
-        return {"line": entry.line, "condition": f"'relay:{entry.id}'"}
-    # Plain DAP takes condition *or* count where both mean "and": the condition alone stops too
-    # often rather than never.
-    sent: dict[str, Any] = {"line": entry.line, "logMessage": entry.log_message}
-    if entry.condition is not None:
-        return {**sent, "condition": entry.condition}
-    return {**sent, "hitCondition": entry.hit_condition}
+async def _judge_all(
+    batch: Batch, specs: list[BreakpointSpec]
+) -> tuple[list[Entry], list[tuple[int, RelayError]]]:
+    """What would be set, and which are refused."""
+    judged: list[Entry] = []
+    bad: list[tuple[int, RelayError]] = []
+    for index, spec in enumerate(specs):
+        try:
+            judged.append(await batch.judged(spec))
+        except RelayError as error:
+            bad.append((index, error))
+    return judged, bad

@@ -16,9 +16,11 @@ from msgspec import Struct
 
 from debug_relay.protocol import dap
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.fields import Location
 from debug_relay.worker.connection import DebugServer, ServerLost
 
 FIRST_REFERENCE: Final = 1000
+PATIENCE: Final = 0.5  # with a program's own code, while values are shown
 _WAKE_FILE: Final = "<relay wake>"  # bootstrap's signal handler: where a woken thread stops
 _DECORATIONS: Final = (" (Current frame)",)
 
@@ -58,6 +60,8 @@ class Hub:
         self._next_reference = FIRST_REFERENCE
         self._stacks: dict[int, FrameList] = {}
         self._modules: dict[str, str] = {}
+        self._next_module = 1
+        self._places: dict[tuple[int, int], Location] = {}
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._next_answer = 1
         # One at a time; and while one runs, nothing moves the program away from under it.
@@ -113,6 +117,9 @@ class Hub:
 
     def thread_ids(self) -> list[int]:
         return sorted(self._threads)
+
+    def knows(self, thread_id: int) -> bool:
+        return thread_id in self._threads
 
     def thread(self, thread_id: int) -> KnownThread:
         thread = self._threads.get(thread_id)
@@ -191,12 +198,23 @@ class Hub:
 
     # -- modules: debugpy names them by events, once each
 
-    def module_loaded(self, module: dap.Module) -> None:
+    def module_loaded(self, module: dap.Module) -> int:
+        """Our number for it."""
+        self._next_module += 1
         if module.path:
             self._modules[module.path] = module.name
+        return self._next_module - 1
 
     def module_of(self, path: str | None) -> str | None:
         return self._modules.get(path) if path else None
+
+    # -- where a thread has just stopped, told in front of its stop
+
+    def keep_place(self, server: DebugServer, dap_thread: int, place: Location) -> None:
+        self._places[id(server), dap_thread] = place
+
+    def take_place(self, server: DebugServer, dap_thread: int) -> Location | None:
+        return self._places.pop((id(server), dap_thread), None)
 
     # -- references
 
@@ -238,6 +256,18 @@ class Hub:
             for scope in answer.scopes
         ]
 
+    async def scope_sizes(self, thread_id: int, index: int, timeout: float) -> dict[str, int]:
+        """How many variables the frame's scopes have, by their names; nothing where unknown."""
+        server = self.thread(thread_id).server
+        if not server.has_probe:
+            return {}
+        frame = await self.frame(thread_id, index)
+        async with self.evaluating:
+            answer = await self._ask_thread(
+                server, "the scopes' sizes", timeout, "sizes", frame=frame.id
+            )
+        return {name: count for name, count in answer.items() if name in ("locals", "globals")}
+
     async def variables(self, reference: int) -> list[dap.Variable]:
         entry = self.resolve(reference)
         answer = await entry.server.request(
@@ -247,14 +277,16 @@ class Hub:
 
     # -- the probe
 
-    async def probe(self, server: DebugServer, do: str, **arguments: Any) -> Any:
+    async def probe(
+        self, server: DebugServer, do: str, timeout: float | None = None, /, **arguments: Any
+    ) -> Any:
         """One command to the probe inside the program."""
         text = json.dumps({"do": do, **arguments})
         answer = await server.request(
             "evaluate",
             {"expression": f"_relay({text!r})", "context": "repl"},
             dap.Evaluation,
-            self.timeout,
+            self.timeout if timeout is None else timeout,
         )
         try:
             return msgspec.json.decode(answer.result)
@@ -264,6 +296,11 @@ class Hub:
                 f"The relay's part inside the program failed at {do}",
                 debugger_message=answer.result[:2000],
             ) from None
+
+    def tell_probe(self, server: DebugServer, do: str, **arguments: Any) -> None:
+        """One command whose answer nobody needs: the program may be in C for long."""
+        text = json.dumps({"do": do, **arguments})
+        server.post("evaluate", {"expression": f"_relay({text!r})", "context": "repl"})
 
     async def find_probe(self, server: DebugServer) -> bool:
         """Whether the probe is in the program; without it there is plain DAP."""
@@ -307,12 +344,10 @@ class Hub:
         finally:
             self.evaluating.release()
 
-    async def page(
-        self, reference: int, start: int, count: int, timeout: float
-    ) -> dict[str, Any] | None:
-        """A page of a container by the probe; None for what only DAP can list."""
+    async def page(self, reference: int, timeout: float, **wanted: Any) -> dict[str, Any] | None:
+        """A page of what is inside, by the probe; None for programs that have none."""
         entry = self.resolve(reference)
-        if not entry.server.has_probe or entry.scope is not None:
+        if not entry.server.has_probe:
             return None
         async with self.evaluating:
             answer = await self._ask_thread(
@@ -320,11 +355,63 @@ class Hub:
                 "a page of variables",
                 timeout,
                 "page",
+                impatient=True,
                 reference=entry.dap_reference,
-                start=start,
-                count=count,
+                scope=entry.scope,
+                **wanted,
             )
-        return answer if "rows" in answer else None
+        self.resolve(reference)  # raises, if the program has run on meanwhile
+        return answer
+
+    async def report(
+        self, thread_id: int, frames: int, locals: int, width: int, timeout: float
+    ) -> dict[str, Any]:
+        """The stop report of a stopped thread, by itself, as it is now."""
+        thread = self.thread(thread_id)
+        async with self.evaluating:
+            return await self._ask_thread(
+                thread.server,
+                "the stop report",
+                timeout,
+                "report",
+                thread=thread.dap_id,
+                frames=frames,
+                locals=locals,
+                width=width,
+            )
+
+    async def raised(self, thread_id: int, timeout: float) -> dict[str, Any] | None:
+        """The exception at which a thread stands; what of it takes too long is left out."""
+        thread = self.thread(thread_id)
+        async with self.evaluating:
+            answer = await self._ask_thread(
+                thread.server,
+                "the exception",
+                timeout,
+                "exception",
+                salvage=True,
+                thread=thread.dap_id,
+            )
+        return answer if "type" in answer else None
+
+    async def assign(
+        self, reference: int, name: str, text: str, timeout: float
+    ) -> dict[str, Any] | None:
+        """Set a variable; None where only DAP can."""
+        entry = self.resolve(reference)
+        if not entry.server.has_probe:
+            return None
+        async with self.evaluating:
+            return await self._ask_thread(
+                entry.server,
+                text,
+                timeout,
+                "assign",
+                reference=entry.dap_reference,
+                name=name,
+                text=text,
+                scope=entry.scope,
+            )
 
     async def keep_returns(self, on: bool) -> None:
         """Whether what functions return is kept for `returned`."""
@@ -341,11 +428,23 @@ class Hub:
             answer = await self._ask_thread(
                 server, "the returned value", timeout, "returned", frame=frame.id
             )
-        return answer if "result" in answer else None
+        return answer if "value" in answer else None
 
     async def _ask_thread(
-        self, server: DebugServer, what: str, timeout: float, do: str, **arguments: Any
+        self,
+        server: DebugServer,
+        what: str,
+        timeout: float,
+        do: str,
+        *,
+        salvage: bool = False,
+        impatient: bool = False,
+        **arguments: Any,
     ) -> dict[str, Any]:
+        """`salvage`: what was interrupted has an answer all the same, with gaps.
+
+        `impatient`: that soon, and from another thread if the stopped one hangs.
+        """
         number = self._next_answer
         self._next_answer += 1
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -354,7 +453,11 @@ class Hub:
             posted = await self.probe(server, do, id=number, **arguments)
             if posted["gone"]:
                 return {"gone": True}
-            return await self._answer(server, future, what, timeout)
+            if salvage:
+                await self._interrupt_late(server, future, timeout)
+            if impatient and await self._interrupt_soon(server, future):
+                await self.probe(server, do, id=number, aside=True, **arguments)
+            return await self._answer(server, future, number, what, timeout)
         finally:
             self._answers.pop(number, None)
 
@@ -384,17 +487,40 @@ class Hub:
             kind, _, message = last.partition(": ")
             return {"raised": {"type": kind, "message": message, "traceback": said}}
         return {
-            "result": answer.result,
-            "length": len(answer.result),
+            "value": answer.result,
             "type": answer.type,
             "reference": answer.variables_reference,
             "hint": answer.presentation_hint,
+            "unknown": True,
         }
+
+    async def _interrupt_late(
+        self, server: DebugServer, future: asyncio.Future[dict[str, Any]], timeout: float
+    ) -> None:
+        """The stop report before it may be what takes long; the last goes to code that goes on."""
+        for reports in (True, False, False):
+            done, _ = await asyncio.wait([future], timeout=timeout / 3)
+            if done:
+                return
+            await self.probe(server, "interrupt", reports=reports)
+
+    async def _interrupt_soon(
+        self, server: DebugServer, future: asyncio.Future[dict[str, Any]]
+    ) -> bool:
+        """Whether the thread hangs all the same: it stands in C, where nothing ends it."""
+        for _ in range(3):  # the stop report may be before it
+            done, _ = await asyncio.wait([future], timeout=PATIENCE)
+            if done:
+                return False
+            await self.probe(server, "interrupt", after=PATIENCE * 0.8)
+        done, _ = await asyncio.wait([future], timeout=PATIENCE)
+        return not done
 
     async def _answer(
         self,
         server: DebugServer,
         future: asyncio.Future[dict[str, Any]],
+        number: int,
         text: str,
         timeout: float,
     ) -> dict[str, Any]:
@@ -403,7 +529,7 @@ class Hub:
             if not done:
                 # Twice: pydevd swallows the first one while it renders a value.
                 for _ in range(2):
-                    await self.probe(server, "interrupt")
+                    await self.probe(server, "interrupt", drop=number)
                     done, _ = await asyncio.wait([future], timeout=0.5)
                     if done:
                         break

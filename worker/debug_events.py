@@ -6,7 +6,6 @@ Worked off one after the other, in the order in which they came. What must not w
 
 from __future__ import annotations
 
-import builtins
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -16,9 +15,11 @@ import msgspec
 from debug_relay.protocol import dap
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.fields import Location
-from debug_relay.protocol.sessions import ExceptionInfo, StopReason
+from debug_relay.protocol.sessions import StopReason
 from debug_relay.protocol.state import Event, State
+from debug_relay.worker import exception_report, run_to
 from debug_relay.worker.connection import DebugServer
+from debug_relay.worker.function_points import FoundFunction
 from debug_relay.worker.stop import Stop
 
 if TYPE_CHECKING:
@@ -35,29 +36,54 @@ _REASONS: Final[Mapping[str, StopReason]] = {
     "entry": "entry",
 }
 
+_ALIVE: Final = frozenset({State.RUNNING, State.PAUSED, State.LAUNCHING})
+
 
 async def _stopped(session: Session, server: DebugServer, body: bytes) -> None:
     event = msgspec.json.decode(body, type=dap.StoppedBody)
-    if session.state not in (State.RUNNING, State.PAUSED, State.LAUNCHING):
+    if session.state not in _ALIVE:
         return
     if event.thread_id is None:
         return
     thread_id = session.hub.thread_id(server, event.thread_id)
-    session.hub.forget_stop()
-    location = await _place_of(session, thread_id)
+    session.hub.forget_stop(thread_id)
+    location = session.hub.take_place(server, event.thread_id)
+    if location is None:
+        location = await _place_of(session, thread_id)
     reason = _REASONS.get(event.reason, "step")
+    if reason == "breakpoint" and session.traces.stops_the_program:
+        reason = "step"
+    at_goal = await run_to.at_stop(session, server, event, thread_id)
     exception = None
     if reason == "exception":
-        exception = await _exception(session, server, event.thread_id)
+        exception = await exception_report.at_stop(session, server, event)
     if session.target is not None:
         session.target.flush_output()
+    hits = []
+    if location and reason == "breakpoint":
+        hits = await session.breakpoints.hit(location, _told_hits(server, event))
+        if at_goal and not hits:
+            reason = "step"
+    lines = await session.reports.sources.lines(location.path) if location else None
+    if session.state not in _ALIVE:
+        return  # it ended while it was asked where it stands
     if session.state is State.LAUNCHING:
         session.advance(Event.READY)
     session.stop_id += 1
-    hits = session.breakpoints.at(location) if location and reason == "breakpoint" else []
-    session.stop = Stop(thread_id, reason, location, exception, hits)
+    session.stop = Stop(thread_id, reason, location, exception, hits, session.stop_id)
+    session.standing.stopped(session.stop, event.all_threads_stopped)
+    session.reports.begin(session.stop, session.stop_id, server, lines)
     session.advance(Event.STOPPED)
+    if at_goal and not hits:
+        event.reason = "run-to"
     session.journal("stopped", _stopped_event(session, event, session.stop))
+
+
+def _told_hits(server: DebugServer, event: dap.StoppedBody) -> list[str] | None:
+    """With the probe, pydevd's numbers of breakpoints are those of our ids."""
+    if not server.has_probe or event.hit_breakpoint_ids is None:
+        return None
+    return [f"bp_{number}" for number in event.hit_breakpoint_ids]
 
 
 async def _place_of(session: Session, thread_id: int) -> Location | None:
@@ -86,40 +112,20 @@ def _stopped_event(session: Session, event: dap.StoppedBody, stop: Stop) -> dict
         "current_location": stop.location,
     }
     if stop.exception is not None:
-        short = stop.exception.type.rpartition(".")[2]
-        body["text"] = f"{short}: {stop.exception.message}"
+        short, message = stop.exception.type.rpartition(".")[2], stop.exception.message
+        body["text"] = f"{short}: {message}" if message else short
         body["exception_info"] = {
             "exception_id": short,
-            "description": stop.exception.message,
-            "break_mode": "always",
+            "description": message,
+            "break_mode": stop.exception.break_mode,
             "details": {
                 "type_name": short,
-                "full_type_name": _full_name(stop.exception.type),
-                "message": stop.exception.message,
+                "full_type_name": stop.exception.full_type_name,
+                "message": message,
                 "stack_trace": stop.exception.traceback,
             },
         }
     return body
-
-
-def _full_name(name: str) -> str:
-    return f"builtins.{name}" if hasattr(builtins, name) else name
-
-
-async def _exception(session: Session, server: DebugServer, dap_thread: int) -> ExceptionInfo:
-    info = await server.request(
-        "exceptionInfo",
-        {"threadId": dap_thread},
-        dap.ExceptionInfo,
-        session.params.request_timeout,
-    )
-    details = info.details or dap.ExceptionDetails()
-    name = details.type_name or info.exception_id.split(" ")[0]
-    return ExceptionInfo(
-        type=name,
-        message=details.message if details.message is not None else info.description or "",
-        traceback=details.stack_trace,
-    )
 
 
 async def _continued(session: Session, server: DebugServer, body: bytes) -> None:
@@ -129,7 +135,7 @@ async def _continued(session: Session, server: DebugServer, body: bytes) -> None
         and session.stop is not None
         and _foreign(session, server, body)
     ):
-        session.resumed(None)
+        session.resumed(_gone_on(session, server, body))
 
 
 def _foreign(session: Session, server: DebugServer, body: bytes) -> bool:
@@ -137,36 +143,53 @@ def _foreign(session: Session, server: DebugServer, body: bytes) -> bool:
     event = msgspec.json.decode(body, type=dap.ContinuedBody)
     if session.stop is None or event.thread_id is None:
         return True
-    return session.hub.thread_id(server, event.thread_id) == session.stop.thread_id
+    thread_id = session.hub.thread_id(server, event.thread_id)
+    if not event.all_threads_continued:
+        return session.standing.of(thread_id) is not None
+    return thread_id == session.stop.thread_id
+
+
+def _gone_on(session: Session, server: DebugServer, body: bytes) -> int | None:
+    """Which thread was sent on alone; None for all of them."""
+    event = msgspec.json.decode(body, type=dap.ContinuedBody)
+    if event.all_threads_continued or event.thread_id is None:
+        return None
+    return session.hub.thread_id(server, event.thread_id)
 
 
 async def _thread(session: Session, server: DebugServer, body: bytes) -> None:
     event = msgspec.json.decode(body, type=dap.ThreadBody)
     if event.reason == "exited":
         known = session.hub.thread_id(server, event.thread_id)
-        if session.stop is not None and session.stop.thread_id == known:
+        if session.standing.of(known) is not None:
             # pydevd looks for dead threads while one is just beginning (3.8): it stands there.
             return
-        thread_id = session.hub.thread_ended(server, event.thread_id)
+        thread_id = session.thread_ended(server, event.thread_id)
     else:
         thread_id = session.hub.thread_id(server, event.thread_id)
+        session.standing.born(thread_id)
     if thread_id is not None:
         session.journal("thread", {"reason": event.reason, "thread_id": thread_id})
 
 
 async def _module(session: Session, server: DebugServer, body: bytes) -> None:
     event = msgspec.json.decode(body, type=dap.ModuleBody)
-    session.hub.module_loaded(event.module)
+    if session.hub.module_of(event.module.path) is None:
+        _tell_module(session, event.module)
+
+
+def _tell_module(session: Session, module: dap.Module) -> None:
+    """When it is first met; whoever met it, the numbers are the session's own."""
     session.journal(
         "module",
         {
-            "reason": event.reason,
+            "reason": "new",
             "module": {
-                "id": event.module.id,
-                "name": event.module.name,
-                "path": event.module.path,
+                "id": session.hub.module_loaded(module),
+                "name": module.name,
+                "path": module.path,
                 "is_optimized": False,
-                "is_user_code": "site-packages" not in (event.module.path or ""),
+                "is_user_code": "site-packages" not in (module.path or ""),
                 "version": None,
             },
         },
@@ -177,6 +200,20 @@ async def _debugger_output(session: Session, server: DebugServer, body: bytes) -
     event = msgspec.json.decode(body, type=dap.OutputBody)
     if event.output and event.category != "telemetry":
         session.take_output("console", event.output.encode("utf-8", "backslashreplace"))
+
+
+async def _place(session: Session, server: DebugServer, body: bytes) -> None:
+    told = msgspec.json.decode(body)
+    name, path, line, module = told["frame"]
+    session.hub.keep_place(
+        server, told["thread"], Location(path=path, line=line, column=1, function=name)
+    )
+    if module is not None and session.hub.module_of(path) is None:
+        _tell_module(session, dap.Module(id=0, name=module, path=path))
+
+
+async def _stop_report(session: Session, server: DebugServer, body: bytes) -> None:
+    session.reports.arrived(server, msgspec.json.decode(body))
 
 
 async def _subprocess(session: Session, server: DebugServer, body: bytes) -> None:
@@ -195,7 +232,19 @@ async def _log_point(session: Session, server: DebugServer, body: bytes) -> None
 
 async def _breakpoint_error(session: Session, server: DebugServer, body: bytes) -> None:
     event = msgspec.json.decode(body)
-    session.breakpoints.failed(event["id"], event["error"])
+    if event["id"] == "exceptions":
+        session.exceptions.failed(event["error"])
+    else:
+        session.breakpoints.failed(event["id"], event["error"])
+
+
+async def _function_found(session: Session, server: DebugServer, body: bytes) -> None:
+    event = msgspec.json.decode(body, type=_Function)
+    session.breakpoints.appeared(event.id, event)
+
+
+class _Function(FoundFunction):
+    id: str
 
 
 def _location(frame: dap.StackFrame) -> Location:
@@ -210,7 +259,10 @@ EVENTS: Final[Mapping[str, Handler]] = {
     "thread": _thread,
     "module": _module,
     "output": _debugger_output,
+    "relayPlace": _place,
+    "relayStop": _stop_report,
     "relaySubprocess": _subprocess,
     "relayError": _breakpoint_error,
+    "relayFunction": _function_found,
     "relayLog": _log_point,
 }

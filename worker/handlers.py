@@ -6,40 +6,44 @@ Struct. Debugging itself is done in the modules below; here is what an operation
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import binascii
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from debug_relay.protocol import breakpoints as b
-from debug_relay.protocol import execution as e
 from debug_relay.protocol import inspection as i
+from debug_relay.protocol import output as o
 from debug_relay.protocol import program as p
 from debug_relay.protocol import sessions as s
+from debug_relay.protocol.blueprint import given_fields
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.fields import Count, Deleted, SessionParams
-from debug_relay.protocol.frames import RequestHead
+from debug_relay.protocol.fields import SessionParams, SnapshotBounds
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.refusals import deleted_meanwhile
 from debug_relay.protocol.state import Event, State
-from debug_relay.worker import changes, joined, launch, launch_plan, run, viewing
+from debug_relay.worker import attached as attached_program
+from debug_relay.worker import (
+    changes,
+    exception_report,
+    execution_handlers,
+    joined,
+    launch,
+    launch_plan,
+    lease_handlers,
+    looking_handlers,
+    restarting,
+    run,
+    stop_handlers,
+    trace_handlers,
+    viewing,
+    whereabouts,
+)
+from debug_relay.worker.call import Call, Handler
 from debug_relay.worker.session import Session
 from debug_relay.worker.target import Target
-
-
-class Call(Struct):
-    """One request as its handler sees it."""
-
-    session: Session
-    head: RequestHead
-    # Set when nobody waits for the answer any more: waiting ends, what was begun goes on.
-    abandoned: asyncio.Event
-
-
-Handler = Callable[[Call, Any], Awaitable[Struct]]
 
 
 async def launch_program(call: Call, params: p.Launch) -> Struct:
@@ -48,20 +52,50 @@ async def launch_program(call: Call, params: p.Launch) -> Struct:
         session.require("launch", OPERATIONS["launch"].states)
         planned = await launch_plan.plan(session, params)
         if params.stop_on_exception is not None:
-            session.exception_filters = run.filters_of(params.stop_on_exception)
-        target = launch.LaunchedProgram(session, planned)
-        await _start(session, target)
-        for text in params.stdin_inputs:
-            # One answer each, as a person would type it.
-            await target.write_input((text.rstrip("\n") + "\n").encode(), eof=False)
-    completed = await session.until_stopped(0, params.wait, call.abandoned)
+            session.exceptions.use(run.filters_of(params.stop_on_exception))
+        before = session.stop_id
+        await _start_launched(session, params, planned)
+    return await _launched(call, before, params.wait, params.snapshot)
+
+
+async def restart_program(call: Call, params: p.Restart) -> Struct:
+    session = call.session
+    async with session.driving:
+        session.require("restart", OPERATIONS["restart"].states)
+        again = restarting.launch_of(session, params)
+        # Before the old run is ended: what cannot be launched leaves it as it is.
+        planned = await launch_plan.plan(session, again)
+        await restarting.make_room(session)
+        before = session.stop_id
+        await _start_launched(session, again, planned)
+    return await _launched(call, before, params.wait, params.snapshot)
+
+
+async def _start_launched(session: Session, params: p.Launch, planned: launch_plan.Plan) -> None:
+    session.arguments = given_fields(params)
+    target = launch.LaunchedProgram(session, planned)
+    await _start(session, target)
+    if session.missing_env:
+        session.missing_env = []
+        session.changed()
+    for text in params.stdin_inputs:
+        # One answer each, as a person would type it.
+        await target.write_input((text.rstrip("\n") + "\n").encode(), eof=False)
+
+
+async def _launched(call: Call, before: int, wait: float, snapshot: SnapshotBounds) -> Struct:
+    """Where the program is that has just been started."""
+    session = call.session
+    completed = await session.until_stopped(before, wait, call.abandoned)
     assert session.program is not None
     result = run.result(session, completed)
-    return p.Launched(
+    launched = p.Launched(
         **{name: getattr(result, name) for name in result.__struct_fields__},
         pid=session.program.pid,
         program=session.program,
     )
+    await stop_handlers.add_report(call, launched, snapshot)
+    return launched
 
 
 async def attach(call: Call, params: p.Attach) -> Struct:
@@ -69,19 +103,25 @@ async def attach(call: Call, params: p.Attach) -> Struct:
     async with session.driving:
         session.require("attach", OPERATIONS["attach"].states)
         joined.check(params)
+        if params.port is not None and not session.params.config.stop_all:
+            raise changes.stop_all_needs_probe()
         if params.stop_on_exception is not None:
-            session.exception_filters = run.filters_of(params.stop_on_exception)
-        await _start(session, joined.JoinedProgram(session, params))
+            session.exceptions.use(run.filters_of(params.stop_on_exception))
+        by_pid = params.pid is not None
+        kind = attached_program.AttachedProgram if by_pid else joined.JoinedProgram
+        await _start(session, kind(session, params))
     completed = await session.until_stopped(session.stop_id, params.wait, call.abandoned)
     result = run.result(session, completed)
     program = session.program
-    return p.Attached(
+    attached = p.Attached(
         **{name: getattr(result, name) for name in result.__struct_fields__},
         attached=session.target is not None,
         pid=program.pid if program else None,
         host=program.host if program else params.host,
         port=program.port if program else params.port,
     )
+    await stop_handlers.add_report(call, attached, params.snapshot)
+    return attached
 
 
 async def _start(session: Session, target: Target) -> None:
@@ -108,11 +148,17 @@ async def detach(call: Call, params: p.Detach) -> Struct:
     async with session.driving:
         session.require("detach", OPERATIONS["detach"].states)
         assert session.target is not None
-        pid = session.target.pid
-        await session.target.detach()
-        await session.target.release()
+        target = session.target
+        await target.detach()
+        await target.release()
         session.let_go()
-    return p.Detached(session_id=session.id, status=session.state, detached=True, pid=pid)
+    return p.Detached(
+        session_id=session.id,
+        status=session.state,
+        detached=True,
+        pid=target.pid,
+        residue=target.residue,
+    )
 
 
 async def terminate(call: Call, params: p.Terminate) -> Struct:
@@ -134,104 +180,31 @@ async def write_input(call: Call, params: p.Input) -> Struct:
     session.require("input", OPERATIONS["input"].states)
     data = (params.input or "").encode()
     if params.base64 is not None:
-        try:
-            data += base64.b64decode(params.base64, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise RelayError(
-                Code.INVALID_REQUEST,
-                f"base64 does not decode: {error}",
-                "Send standard base64, or text in input.",
-                errors=[{"field": "base64", "message": str(error), "value": None}],
-            ) from None
-    if not data and not params.eof:
-        raise RelayError(
-            Code.INVALID_REQUEST,
-            "There is nothing to write: give input, base64 or eof",
-            'Send {"input": "text\\n"}.',
-            errors=[{"field": "input", "message": "required", "value": None}],
-        )
+        data += base64.b64decode(params.base64, validate=True)
     assert session.target is not None
     await session.target.write_input(data, params.eof)
     return p.Written(session_id=session.id, bytes_written=len(data), eof=params.eof)
 
 
-def _without_snapshot(params: e.Continue | e.Pause | e.Step) -> None:
-    if params.snapshot is not False:
-        raise RelayError(
-            Code.NOT_IMPLEMENTED,
-            "The stop report in a reply is not there yet in this version",
-            "Leave snapshot out; read stacktrace and frames/0/variables.",
-            field="snapshot",
-        )
-
-
-async def resume(call: Call, params: e.Continue) -> Struct:
+async def clear_output(call: Call, params: o.ClearOutput) -> Struct:
     session = call.session
-    async with session.driving, session.hub.evaluating:
-        _without_snapshot(params)
-        run.check(session, call.head, "continue")
-        thread = run.thread_to_move(session, params.thread_id)
-        before = session.stop_id
-        run.move(session, thread, "continue")
-    completed = await session.until_stopped(before, params.wait, call.abandoned)
-    result = run.result(session, completed)
-    result.continued = True
-    return result
-
-
-async def pause(call: Call, params: e.Pause) -> Struct:
-    session = call.session
-    async with session.driving:
-        _without_snapshot(params)
-        run.check(session, call.head, "pause")
-        before = session.stop_id
-        if session.state is State.PAUSED:
-            return run.result(session, completed=True)
-        await run.request_pause(session)
-    completed = await run.until_paused(session, before, params.wait, call.abandoned)
-    result = run.result(session, completed)
-    if not completed:
-        result.pause_pending = True
-    return result
-
-
-def step(operation: str, command: str) -> Handler:
-    async def handler(call: Call, params: e.Step) -> Struct:
-        return run.result(call.session, await _step(call, params, operation, command))
-
-    return handler
-
-
-async def _step(call: Call, params: e.Step, operation: str, command: str) -> bool:
-    """Whether it came to its end within `wait`."""
-    session = call.session
-    async with session.driving, session.hub.evaluating:
-        _without_snapshot(params)
-        run.check(session, call.head, operation)
-        thread = run.thread_to_move(session, params.thread_id)
-        before = session.stop_id
-        if command == "stepOut":
-            await session.hub.keep_returns(True)
-        run.move(session, thread, command)
-    return await session.until_stopped(before, params.wait, call.abandoned)
-
-
-async def step_out(call: Call, params: e.Step) -> Struct:
-    session = call.session
-    completed = await _step(call, params, "step-out", "stepOut")
-    result = run.result(session, completed)
-    try:
-        if completed and session.state is State.PAUSED:
-            result.return_value = await viewing.return_value(session)
-        await session.hub.keep_returns(False)
-    except RelayError:
-        # The program ended, or ran on for another caller: the step itself is done all the same.
-        result.return_value = None
-    return result
+    if session.target is not None:
+        # What is on its way was printed before this.
+        session.target.flush_output()
+    session.output.clear()
+    session.changed()
+    return o.OutputCleared(session_id=session.id, next_cursor=session.output.cursor)
 
 
 async def set_breakpoints(call: Call, params: b.SetBreakpoints) -> Struct:
-    return b.BreakpointsSet(breakpoints=await call.session.breakpoints.add(params))
+    breakpoints = await call.session.breakpoints.add(params)
+    return b.BreakpointsSet(breakpoints=breakpoints, persisted=await _persisted(call.session))
+
+
+async def _persisted(session: Session) -> bool:
+    """Whether breakpoints are on disk as they are: the project's and the session's own."""
+    saved = await session.saved.save()
+    return await session.record.settled() and saved
 
 
 async def list_breakpoints(call: Call, params: b.ListBreakpoints) -> Struct:
@@ -240,7 +213,8 @@ async def list_breakpoints(call: Call, params: b.ListBreakpoints) -> Struct:
 
 
 async def clear_breakpoints(call: Call, params: SessionParams) -> Struct:
-    return Count(deleted=await call.session.breakpoints.clear())
+    deleted = await call.session.breakpoints.clear()
+    return b.BreakpointsCleared(deleted=deleted, persisted=await _persisted(call.session))
 
 
 async def get_breakpoint(call: Call, params: b.OneBreakpoint) -> Struct:
@@ -248,30 +222,42 @@ async def get_breakpoint(call: Call, params: b.OneBreakpoint) -> Struct:
 
 
 async def patch_breakpoint(call: Call, params: b.PatchBreakpoint) -> Struct:
-    return await call.session.breakpoints.patch(params)
+    changed = await call.session.breakpoints.patch(params)
+    persisted = await _persisted(call.session)
+    return b.BreakpointChanged(**msgspec.structs.asdict(changed), persisted=persisted)
 
 
 async def delete_breakpoint(call: Call, params: b.OneBreakpoint) -> Struct:
     await call.session.breakpoints.remove(params.breakpoint_id)
-    return Deleted(id=params.breakpoint_id)
+    return b.BreakpointRemoved(id=params.breakpoint_id, persisted=await _persisted(call.session))
+
+
+async def set_exception_breakpoints(call: Call, params: b.SetExceptionBreakpoints) -> Struct:
+    return await call.session.exceptions.change(params)
+
+
+async def get_exception_breakpoints(call: Call, params: SessionParams) -> Struct:
+    return await call.session.exceptions.shown()
+
+
+async def clear_exception_breakpoints(call: Call, params: SessionParams) -> Struct:
+    return await call.session.exceptions.clear()
+
+
+async def exception(call: Call, params: i.GetException) -> Struct:
+    session = call.session
+    session.require("exception", OPERATIONS["exception"].states)
+    return await exception_report.report(session, viewing.thread_of(session, params.thread_id))
 
 
 async def threads(call: Call, params: i.Threads) -> Struct:
     session = call.session
     session.require("threads", OPERATIONS["threads"].states)
-    paused = session.state is State.PAUSED
     current = session.stop.thread_id if session.stop else None
     listed = await session.hub.refresh_threads()
+    known = await whereabouts.of_threads(session.hub)
     return i.ThreadList(
-        threads=[
-            i.Thread(
-                id=thread.id,
-                name=thread.name,
-                status="paused" if paused else "running",
-                is_current=thread.id == current,
-            )
-            for thread in listed
-        ],
+        threads=[viewing.thread(session, thread, known.get(thread.id)) for thread in listed],
         stopped_thread_id=current,
     )
 
@@ -287,6 +273,9 @@ async def scopes(call: Call, params: i.Scopes) -> Struct:
     session.require("scopes", OPERATIONS["scopes"].states)
     thread_id = viewing.thread_of(session, params.thread_id)
     found = await session.hub.scopes(thread_id, params.frame_id)
+    sizes = await session.hub.scope_sizes(
+        thread_id, params.frame_id, session.params.evaluate_timeout
+    )
     return i.ScopeList(
         frame_id=params.frame_id,
         thread_id=thread_id,
@@ -295,6 +284,8 @@ async def scopes(call: Call, params: i.Scopes) -> Struct:
                 name=scope.name,
                 presentation_hint=scope.presentation_hint or scope.name.lower(),
                 variables_reference=reference,
+                named_variables=sizes.get(scope.name.lower()),
+                indexed_variables=0,
                 expensive=scope.expensive,
             )
             for scope, reference in found
@@ -305,7 +296,12 @@ async def scopes(call: Call, params: i.Scopes) -> Struct:
 async def variables(call: Call, params: i.Variables) -> Struct:
     call.session.require("variables", OPERATIONS["variables"].states)
     return await viewing.variables(
-        call.session, params.variables_reference, params.start, params.count, params.filter
+        call.session,
+        params.variables_reference,
+        params.start if params.offset is None else params.offset,
+        params.count if params.limit is None else params.limit,
+        params.filter,
+        params.summary,
     )
 
 
@@ -315,7 +311,9 @@ async def frame_variables(call: Call, params: i.FrameVariables) -> Struct:
     thread_id = viewing.thread_of(session, params.thread_id)
     for scope, reference in await session.hub.scopes(thread_id, params.frame_id):
         if scope.name.lower() == params.scope:
-            return await viewing.variables(session, reference, params.start, params.count, None)
+            return await viewing.variables(
+                session, reference, params.start, params.count, summary=params.summary
+            )
     raise RelayError(Code.VARIABLE_NOT_FOUND, f"The frame has no scope {params.scope}")
 
 
@@ -327,6 +325,11 @@ async def evaluate(call: Call, params: i.Evaluate) -> Struct:
 
 async def patch_session(call: Call, params: s.PatchSession) -> Struct:
     changes.apply(call.session, params)
+    if params.stop_all is not msgspec.UNSET:
+        for server in list(call.session.hub.servers):
+            await changes.send_stop_all(call.session, server)
+    await changes.bring_breakpoints(call.session, params)
+    await call.session.find_interpreter()
     return call.session.public()
 
 
@@ -335,25 +338,47 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "launch": launch_program,
     "attach": attach,
     "detach": detach,
+    "restart": restart_program,
     "terminate": terminate,
     "input": write_input,
-    "continue": resume,
-    "pause": pause,
-    "step-over": step("step-over", "next"),
-    "step-into": step("step-into", "stepIn"),
-    "step-out": step_out,
+    "clear-output": clear_output,
+    "continue": execution_handlers.resume,
+    "pause": execution_handlers.pause,
+    "step-over": execution_handlers.step_over,
+    "step-into": execution_handlers.step_into,
+    "step-out": execution_handlers.step_out,
+    "run-to": execution_handlers.run_to_line,
+    "trace": trace_handlers.trace,
+    "get-trace": trace_handlers.get_trace,
     "set-breakpoints": set_breakpoints,
     "list-breakpoints": list_breakpoints,
     "clear-breakpoints": clear_breakpoints,
     "get-breakpoint": get_breakpoint,
     "patch-breakpoint": patch_breakpoint,
     "delete-breakpoint": delete_breakpoint,
+    "set-exception-breakpoints": set_exception_breakpoints,
+    "get-exception-breakpoints": get_exception_breakpoints,
+    "clear-exception-breakpoints": clear_exception_breakpoints,
+    "exception": exception,
     "threads": threads,
     "stacktrace": stacktrace,
     "scopes": scopes,
     "variables": variables,
     "frame-variables": frame_variables,
     "evaluate": evaluate,
+    "snapshot": stop_handlers.snapshot,
+    "history": stop_handlers.history,
+    "add-watch": stop_handlers.add_watch,
+    "list-watches": stop_handlers.list_watches,
+    "delete-watches": stop_handlers.delete_watches,
+    "set-variable": looking_handlers.set_variable,
+    "hover": looking_handlers.hover,
+    "completions": looking_handlers.completions,
+    "modules": looking_handlers.modules,
+    "tasks": looking_handlers.tasks,
+    "source": looking_handlers.source,
+    "take-lease": lease_handlers.take_lease,
+    "drop-lease": lease_handlers.drop_lease,
 }
 
 

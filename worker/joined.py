@@ -22,7 +22,6 @@ from debug_relay.worker.connection import DebugServer
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
 
-_LATER: Final = ("pid", "identity", "listening_on", "match", "redirect_output", "tree")
 _GOODBYE_SECONDS: Final = 5.0
 # The program's own debug server sends header and body apart; without this each waits 40 ms.
 _NO_DELAY: Final = (
@@ -36,24 +35,13 @@ class _ProcessBody(msgspec.Struct, rename="camel"):
 
 
 def check(params: Attach) -> None:
-    """Refuse what does not fit together, and what is not there yet."""
-    if (params.pid is None) == (params.port is None):
-        what = "both were given" if params.pid is not None else "neither was given"
-        raise RelayError(
-            Code.INVALID_REQUEST,
-            f"Attach needs either pid or port (with optional host); {what}",
-            'Send {"port": 5678} for a program started with debugpy --listen 5678.',
-            errors=[
-                {"field": name, "message": "give exactly one of pid, port", "value": None}
-                for name in ("pid", "port")
-            ],
-        )
-    for field in _LATER:
-        if getattr(params, field):
+    """Refuse what is not there yet."""
+    for field, wanted in (("tree", params.tree), ("tracing", params.tracing != "auto")):
+        if wanted:
             raise RelayError(
                 Code.NOT_IMPLEMENTED,
                 f"Attaching with {field} is not there yet in this version",
-                "Start the program with python -m debugpy --listen PORT and attach by port.",
+                f"Leave {field} out.",
                 field=field,
             )
 
@@ -62,6 +50,8 @@ class JoinedProgram:
     """Somebody else's program: it was there before us and outlives us."""
 
     attached = True
+    keeps_children = True
+    shows: Final = "full"  # without the probe it is pydevd that shows values
 
     def __init__(self, session: Session, params: Attach) -> None:
         self._session = session
@@ -106,9 +96,7 @@ class JoinedProgram:
             code = Code.ATTACH_REFUSED if self._was_cut_off(error) else Code.ATTACH_FAILED
             await self.release()
             raise self._refusal(
-                code,
-                f"does not let us join: {error.message}",
-                "debugpy takes one client at a time: let the other one disconnect first.",
+                code, f"does not let us join: {error.message}", self._advice(error)
             ) from None
         self._running = True
 
@@ -140,12 +128,7 @@ class JoinedProgram:
         assert self._server is not None
         await self._session.breakpoints.judge_again()
         await self._session.breakpoints.send_all(self._server)
-        await self._server.request(
-            "setExceptionBreakpoints",
-            {"filters": self._session.exception_filters},
-            dict,
-            self._session.params.request_timeout,
-        )
+        await self._session.exceptions.begin(self._server)
 
     async def _speed_up(self, server: DebugServer) -> None:
         with contextlib.suppress(RelayError):  # slower without, and no worse
@@ -155,6 +138,14 @@ class JoinedProgram:
 
     def _was_cut_off(self, error: RelayError) -> bool:
         return self._server is None or self._server.lost or "went away" in error.message
+
+    def _advice(self, error: RelayError) -> str:
+        if "is no DAP" in error.message:
+            return (
+                f"It is no debugpy that listens on port {self._port}. Start the program with "
+                "python -m debugpy --listen PORT script.py and give that PORT."
+            )
+        return "debugpy takes one client at a time: let the other one disconnect first."
 
     def _refusal(self, code: Code, what: str, suggestion: str) -> RelayError:
         return RelayError(
@@ -192,6 +183,9 @@ class JoinedProgram:
     def wake(self) -> None:
         """Its process is not ours to signal."""
 
+    def state_changed(self) -> None:
+        """Nothing of it depends on that."""
+
     def flush_output(self) -> None:
         """Its output goes where its owner sent it."""
 
@@ -211,6 +205,10 @@ class JoinedProgram:
     async def detach(self) -> None:
         """Let it run on as it was; its debug server stays in it."""
         await self._disconnect(terminate=False)
+
+    @property
+    def residue(self) -> str | None:
+        return "tracing"  # a stock debug server goes on with it
 
     async def _disconnect(self, terminate: bool) -> None:
         self._leaving = True

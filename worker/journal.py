@@ -22,7 +22,7 @@ from debug_relay.protocol.output import (
     EventType,
     seq_meta,
 )
-from debug_relay.protocol.records import pack_cursor
+from debug_relay.protocol.records import output_of, pack_cursor
 from debug_relay.worker.rings import Ring
 
 # A page reads whole records: small ones keep it quick.
@@ -42,6 +42,7 @@ class OutputLog:
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._ring = Ring(path, max(max_bytes, _OUTPUT_LEAST))
+        self._owner = output_of(path.parent.name)
         self._piece = min(_RECORD_BYTES, self._ring.capacity // 4)
         self._meta_most = min(self._ring.capacity // 8, 0xFFFF)
         # Per category the beginning of a character whose rest has not been read yet.
@@ -59,7 +60,7 @@ class OutputLog:
     @property
     def cursor(self) -> str:
         """For a reader who wants only what comes from now on."""
-        return pack_cursor(self._ring.end)
+        return pack_cursor(self._owner, self._ring.end)
 
     def write(self, category: Category, data: bytes, meta: dict[str, Any] | None = None) -> None:
         data = self._held.pop(category, b"") + data

@@ -13,8 +13,11 @@ import msgspec
 
 from debug_relay.protocol import dap
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.worker import adapter
+from debug_relay.protocol.output import Category
+from debug_relay.protocol.state import State
+from debug_relay.worker import adapter, changes
 from debug_relay.worker.connection import DebugServer
+from debug_relay.worker.input_watch import InputWatch
 from debug_relay.worker.launch_plan import Plan
 from debug_relay.worker.program import Exit, Process
 
@@ -35,7 +38,10 @@ class LaunchedProgram:
     def __init__(self, session: Session, launch: Plan) -> None:
         self._session = session
         self._plan = launch
+        self.keeps_children = launch.keep_children
+        self.shows: Final = "full"
         self._process: Process | None = None
+        self._input: InputWatch | None = None
         self._server: DebugServer | None = None
         self._initialized = asyncio.Event()
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -80,14 +86,27 @@ class LaunchedProgram:
                 cwd=self._plan.cwd,
                 env=self._plan.env,
                 pass_fds=(setup, word),
-                on_output=lambda name, data: self._session.take_output(name, data),  # type: ignore[arg-type]
+                on_output=self._printed,
                 on_exit=self._exited,
+                terminal=self._plan.terminal,
+                alone=self._plan.keep_children,
             )
         finally:
             os.close(setup)
             os.close(word)
+        self._input = InputWatch(
+            self._process,
+            lambda: self._session.state is State.RUNNING,
+            self._session.wait_for_input,
+            on_terminal=self._plan.terminal is not None,
+        )
         asyncio.get_running_loop().add_reader(self._word, self._read_word)
         self._session.program = msgspec.structs.replace(self._plan.program, pid=self._process.pid)
+
+    def _printed(self, name: Category, data: bytes) -> None:
+        self._session.take_output(name, data)
+        if self._input is not None:
+            self._input.printed(data)
 
     def _read_word(self) -> None:
         """A pipe and no DAP event: it is written at once, also by a program that ends at once."""
@@ -122,6 +141,7 @@ class LaunchedProgram:
             "token": self._adapter.token,
             "debugpy_parent": os.path.dirname(self._session.params.debugpy_dir),
             "probe": _PROBE,
+            "bytecode": _writable_folder(self._session.params.bytecode_dir),
             "word": word,
             "debug_subprocesses": False,
             "report_children": True,
@@ -134,25 +154,13 @@ class LaunchedProgram:
 
     async def _connect(self) -> None:
         assert self._process is not None
-        self._server = await self._adapter.accept()
-        self._session.hub.add(self._server)
+        server = self._server = await self._adapter.accept()
+        self._session.hub.add(server)
         await adapter.configure(
-            self._server,
+            server,
             self._initialized,
-            self._prepare,
+            lambda: prepare(self._session, server),
             adapter.attach_options(self._plan.just_my_code),
-        )
-
-    async def _prepare(self) -> None:
-        assert self._server is not None
-        await self._session.hub.find_probe(self._server)
-        await self._session.breakpoints.judge_again()
-        await self._session.breakpoints.send_all(self._server)
-        await self._server.request(
-            "setExceptionBreakpoints",
-            {"filters": self._session.exception_filters},
-            dict,
-            self._session.params.request_timeout,
         )
 
     async def _until_started(self) -> None:
@@ -241,18 +249,34 @@ class LaunchedProgram:
         if self._process is not None:
             self._process.flush()
 
+    def state_changed(self) -> None:
+        if self._input is None:
+            return
+        if self._session.state is State.RUNNING:
+            self._input.soon()
+        else:
+            self._input.at_rest()
+
     async def write_input(self, data: bytes, eof: bool) -> None:
         assert self._process is not None
         try:
-            await self._process.stdin.write(data)
+            self._process.stdin.write(data)
         except OSError as error:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
                 f"The program's standard input is closed: {error.strerror or error}",
-                "It was closed with eof, or the program closed it; launch again to write more.",
+                "It was closed with eof, or the program closed it; restart to write more.",
+            ) from None
+        except BufferError as error:
+            raise RelayError(
+                Code.INVALID_SESSION_STATE,
+                f"The program does not read its standard input: {error}",
+                "Let it read first: GET …/status tells whether it runs; continue resumes it.",
             ) from None
         if eof:
-            self._process.stdin.close()
+            self._process.stdin.finish()
+        if self._input is not None:
+            self._input.written()
 
     async def end(self, grace: float) -> None:
         if self._process is not None:
@@ -266,6 +290,10 @@ class LaunchedProgram:
             "Resume it with continue, or end it with terminate; only attached programs run on.",
         )
 
+    @property
+    def residue(self) -> str | None:
+        return None
+
     async def release(self) -> None:
         self._adapter.close()
         self._close_word()
@@ -273,6 +301,27 @@ class LaunchedProgram:
             self._server.close()
         if self._process is not None:
             self._process.release()
+
+
+async def prepare(session: Session, server: DebugServer) -> None:
+    """What a debug server must know before its program goes on."""
+    await session.hub.find_probe(server)
+    if server.has_probe and session.target is not None and session.target.shows == "safe":
+        await session.hub.probe(server, "show", mode="safe")
+    await session.breakpoints.judge_again()
+    await session.breakpoints.send_all(server)
+    await session.watches.send()
+    await session.exceptions.begin(server)
+    if not session.params.config.stop_all:
+        await changes.send_stop_all(session, server)
+
+
+def _writable_folder(path: str) -> str | None:
+    try:
+        Path(path).mkdir(mode=0o700, exist_ok=True)  # FileExistsError: a file lies there
+    except OSError:
+        return None  # a full or read-only disk: it starts slower
+    return path
 
 
 def _spell(exit: Exit) -> str:

@@ -10,18 +10,19 @@ from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.program import Launch
+from debug_relay.protocol.secrets import shown_environment
 from debug_relay.protocol.sessions import Program
 from debug_relay.protocol.version import MARK
+from debug_relay.worker import python_args
+from debug_relay.worker.environment import environment, wants_terminal
 from debug_relay.worker.interpreters import Interpreter
 from debug_relay.worker.lines import LineBook, SyntaxProblem, closest_folder, closest_path
-from debug_relay.worker.record import shown_environment
+from debug_relay.worker.terminal import TerminalSize
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
 
 _KINDS: Final = ("script", "module", "code")
-# The relay's own: a program must not take itself for a relay or a client of one.
-_OWN_VARIABLES: Final = "OPENCODE_DEBUG_"
 
 
 class Plan(Struct):
@@ -36,12 +37,15 @@ class Plan(Struct):
     python_args: list[str]
     stop_on_entry: bool
     just_my_code: bool
+    terminal: TerminalSize | None
+    keep_children: bool
     program: Program
 
 
 async def plan(session: Session, params: Launch) -> Plan:
-    kind = _kind(params)
+    kind = next(name for name in _KINDS if getattr(params, name) is not None)
     _refuse_later_fields(params)
+    python_args.check(params.python_args)
     config = session.params.config
     target = getattr(params, kind)
     given_cwd = _directory(session, params) if params.cwd else None
@@ -49,27 +53,34 @@ async def plan(session: Session, params: Launch) -> Plan:
         target = _script(target, given_cwd, config.project_root)
     cwd = given_cwd or _directory(session, params)
     interpreter = await session.interpreters.find(
-        params.python_path or (None if params.venv else config.python_path),
-        params.venv,
+        params.python_path or (None if params.venv or config.venv else config.python_path),
+        params.venv or config.venv,
         config.project_root,
         session.params.python_default,
     )
-    book = LineBook(interpreter, project_root=config.project_root)
-    session.breakpoints.use(book)
+    env = environment(params, config, cwd, interpreter)
+    if not params.keep_children:
+        env[MARK] = session.id  # by which what it starts is found, and ended
+    optimize = python_args.optimization(params.python_args, env)
+    book = LineBook(interpreter, optimize, config.project_root)
     if kind == "script":
         await _check_syntax(book, target)
     elif kind == "code":
         await _check_code(book, target)
+    # Not before: where the launch is refused, the session's own interpreter goes on judging.
+    session.breakpoints.use(book)
     return Plan(
         kind=kind,
         target=target,
         args=params.args,
         cwd=cwd,
-        env=_environment(session, params),
+        env=env,
         interpreter=interpreter,
         python_args=params.python_args,
         stop_on_entry=_given(params.stop_on_entry, config.stop_on_entry),
         just_my_code=_given(params.just_my_code, config.just_my_code),
+        terminal=TerminalSize() if wants_terminal(params) else None,
+        keep_children=params.keep_children,
         program=Program(
             script=target if kind == "script" else None,
             module=target if kind == "module" else None,
@@ -86,37 +97,10 @@ def _given(value: bool | None, otherwise: bool) -> bool:
     return otherwise if value is None else value
 
 
-def _kind(params: Launch) -> str:
-    given = [name for name in _KINDS if getattr(params, name) is not None]
-    if len(given) == 1:
-        return given[0]
-    what = "none of them was given" if not given else f"{' and '.join(given)} were given"
-    raise RelayError(
-        Code.INVALID_REQUEST,
-        f"Launch needs one of script, module or code; {what}",
-        'Send {"script": "/path/to/script.py"} or {"module": "package.module"}.',
-        errors=[
-            {"field": name, "message": "give exactly one of script, module, code", "value": None}
-            for name in (given or ["script"])
-        ],
-    )
-
-
 def _refuse_later_fields(params: Launch) -> None:
-    if params.console == "externalTerminal":
-        raise RelayError(
-            Code.INVALID_REQUEST,
-            "A relay has no terminal window to open",
-            "Leave console out: output and input go through the relay.",
-            errors=[{"field": "console", "message": "externalTerminal is not supported"}],
-        )
     later = {
-        "pty": params.pty or params.console == "integratedTerminal",
-        "env_file": params.env_file is not None,
         "debug_subprocesses": params.debug_subprocesses,
-        "keep_children": params.keep_children,
         "limits": params.limits is not None,
-        "snapshot": params.snapshot is not False,
     }
     for field, wanted in later.items():
         if wanted:
@@ -153,13 +137,7 @@ def _script(script: str, cwd: str | None, root: str | None) -> str:
     script = os.path.expanduser(script)
     if not os.path.isabs(script):
         base = cwd or root
-        if base is None:
-            raise RelayError(
-                Code.INVALID_REQUEST,
-                f"The script {script} is relative, and there is neither cwd nor project_root",
-                "Send an absolute path, or cwd beside it.",
-                errors=[{"field": "script", "message": "must be absolute", "value": script}],
-            )
+        assert base is not None  # refused before it came here
         script = os.path.join(base, script)
     script = os.path.normpath(script)
     if os.path.exists(script):
@@ -216,21 +194,3 @@ def _syntax_error(place: str, problem: SyntaxProblem) -> RelayError:
 def _is_archive(path: str) -> bool:
     with open(path, "rb") as file:
         return file.read(4) == b"PK\x03\x04"
-
-
-def _environment(session: Session, params: Launch) -> dict[str, str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
-    if params.venv:
-        env["VIRTUAL_ENV"] = os.path.abspath(os.path.expanduser(params.venv))
-        env["PATH"] = os.path.join(env["VIRTUAL_ENV"], "bin") + os.pathsep + env.get("PATH", "")
-        env.pop("PYTHONHOME", None)
-    if params.pythonpath:
-        inherited = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
-        env["PYTHONPATH"] = os.pathsep.join(params.pythonpath + inherited)
-    for name, value in params.env.items():
-        if value is None:
-            env.pop(name, None)
-        else:
-            env[name] = value
-    env[MARK] = session.id
-    return env

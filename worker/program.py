@@ -1,6 +1,6 @@
-"""The process of a launched program: its birth, its pipes, its end.
+"""The process of a launched program: its birth, its pipes or terminal, its end.
 
-Owns the kernel's facts: pid, pipes, exit status. Knows nothing of debugging. Output is read as
+Owns the kernel's facts: pid, streams, exit status. Knows nothing of debugging. Output is read as
 bytes and handed on with the moment of reading; an unfinished line is held back for a blink, so that
 a line which the program writes in parts is one entry.
 """
@@ -14,10 +14,15 @@ import fcntl
 import os
 import signal
 import subprocess
+import termios
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
+
+from debug_relay.protocol.output import Category
+from debug_relay.worker.stdin import Stdin
+from debug_relay.worker.terminal import Terminal, TerminalSize
 
 _F_SETPIPE_SZ: Final = 1031
 _PIPE_BYTES: Final = 1 << 20
@@ -117,52 +122,6 @@ class Pump:
         self.ended.set()
 
 
-class Stdin:
-    """Writes to the program's standard input without ever blocking the loop."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._open = True
-        self._lock = asyncio.Lock()
-        os.set_blocking(fd, False)
-
-    @property
-    def is_open(self) -> bool:
-        return self._open
-
-    async def write(self, data: bytes) -> None:
-        """Raises BrokenPipeError when the program has closed its end."""
-        async with self._lock:
-            view = memoryview(data)
-            while view:
-                if not self._open:
-                    raise BrokenPipeError("standard input is closed")
-                try:
-                    view = view[os.write(self._fd, view) :]
-                except BlockingIOError:
-                    await self._writable()
-
-    async def _writable(self) -> None:
-        loop = asyncio.get_running_loop()
-        ready: asyncio.Future[None] = loop.create_future()
-        loop.add_writer(self._fd, _arrive, ready)
-        try:
-            await ready
-        finally:
-            loop.remove_writer(self._fd)
-
-    def close(self) -> None:
-        if self._open:
-            self._open = False
-            asyncio.get_running_loop().remove_writer(self._fd)
-            os.close(self._fd)
-
-
-def _arrive(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
 class Process:
     """A child of this worker, in its own session and process group; dies with the worker."""
 
@@ -173,10 +132,15 @@ class Process:
         cwd: str,
         env: dict[str, str],
         pass_fds: tuple[int, ...],
-        on_output: Callable[[str, bytes], None],
+        on_output: Callable[[Category, bytes], None],
         on_exit: Callable[[Exit], None],
+        terminal: TerminalSize | None = None,
+        alone: bool = False,
     ) -> None:
+        """`alone`: what it starts is not ours to end."""
         parent = os.getpid()
+        self._terminal = Terminal(terminal) if terminal is not None else None
+        self._alone = alone
 
         def die_with_parent() -> None:
             # The signal follows the *thread* that forked: the worker starts programs from its main
@@ -184,36 +148,53 @@ class Process:
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(127)
+            if terminal is not None:
+                # Standard input is the terminal by now; Ctrl-C reaches who it is the terminal of.
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-        self._popen = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            close_fds=True,
-            pass_fds=pass_fds,
-            start_new_session=True,
-            preexec_fn=die_with_parent,
-        )
-        assert self._popen.stdin is not None
-        assert self._popen.stdout is not None
-        assert self._popen.stderr is not None
+        try:
+            self._popen = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env=env,
+                **self._streams(),
+                bufsize=0,
+                close_fds=True,
+                pass_fds=pass_fds,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        except BaseException:
+            if self._terminal is not None:
+                self._terminal.close()
+            raise
         self.pid = self._popen.pid
         self._pidfd = os.pidfd_open(self.pid)
         self._on_exit = on_exit
         self.exit: Exit | None = None
         self._ended = asyncio.Event()
-        self.stdin = Stdin(os.dup(self._popen.stdin.fileno()))
-        self._pumps = [
-            Pump(os.dup(pipe.fileno()), lambda data, name=name: on_output(name, data))  # type: ignore[misc]
-            for name, pipe in (("stdout", self._popen.stdout), ("stderr", self._popen.stderr))
-        ]
-        for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
-            pipe.close()
+        self._pumps: list[Pump] = []
+        if self._terminal is not None:
+            self.stdin = Stdin(os.dup(self._terminal.master), self._terminal)
+            self._read("stdout", self._terminal.master, on_output)
+        else:
+            assert self._popen.stdin is not None
+            assert self._popen.stdout is not None
+            assert self._popen.stderr is not None
+            self.stdin = Stdin(os.dup(self._popen.stdin.fileno()))
+            self._read("stdout", self._popen.stdout.fileno(), on_output)
+            self._read("stderr", self._popen.stderr.fileno(), on_output)
+            for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
+                pipe.close()
         asyncio.get_running_loop().add_reader(self._pidfd, self._exited)
+
+    def _streams(self) -> dict[str, Any]:
+        if self._terminal is None:
+            return dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        return dict.fromkeys(("stdin", "stdout", "stderr"), self._terminal.slave)
+
+    def _read(self, name: Category, fd: int, on_output: Callable[[Category, bytes], None]) -> None:
+        self._pumps.append(Pump(os.dup(fd), lambda data: on_output(name, data)))
 
     def _exited(self) -> None:
         code = self._popen.poll()
@@ -240,7 +221,9 @@ class Process:
 
     def signal_group(self, number: signal.Signals) -> None:
         """To the whole process group, which exists as long as its leader is not reaped."""
-        if self.exit is None:
+        if self._alone:
+            self.send_signal(number)
+        elif self.exit is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
@@ -276,3 +259,5 @@ class Process:
             asyncio.get_running_loop().remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
+        if self._terminal is not None:
+            self._terminal.close()

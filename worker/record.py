@@ -6,68 +6,67 @@ secret are not in it.
 
 from __future__ import annotations
 
-import logging
-import os
+import asyncio
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
+from debug_relay.protocol.blueprint import SessionRecord, without_secrets
 from debug_relay.protocol.envelope import encode_json
-from debug_relay.protocol.secrets import looks_secret
 from debug_relay.protocol.version import VERSION, WIRE
+from debug_relay.worker import blueprints
+from debug_relay.worker.disk import Disk, Job, Keeper, write_atomically
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
 
-log = logging.getLogger("debug_relay.worker")
+
+_LATER: Final = 0.3
 
 
 class Record:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, disk: Disk) -> None:
         self._session = session
         self._path = Path(session.params.record_dir) / "session.json"
+        self._keeper = Keeper(disk, str(self._path), self._next_job)
+        self._timer: asyncio.TimerHandle | None = None
 
-    def save(self) -> bool:
-        """Whether it is on disk. A full or read-only disk degrades persistence, never a session."""
+    def save(self) -> None:
+        """At once; `settled` tells when it is done."""
+        self._cancel()
+        self._keeper.ask()
+
+    def save_later(self) -> None:
+        """What nobody waits for: a step would be as slow as the disk."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_LATER, self.save)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def settled(self) -> bool:
+        """Whether all that was to be saved is on disk."""
+        return await self._keeper.settled()
+
+    async def close(self) -> None:
+        self._cancel()
+        await self._keeper.close()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the disk took what was saved last."""
+        return not self._keeper.is_failing
+
+    def _next_job(self) -> Job:
         session = self._session
-        value = {
-            "version": VERSION,
-            "wire": WIRE,
-            "state": session.public(),
-            "runtime_seconds": session.runtime_seconds,
-            "limits": session.params.limits,
-            "breakpoints": session.breakpoints.specs(),
-            "exception_filters": session.exception_filters,
-        }
-        try:
-            write_atomically(self._path, encode_json(value))
-        except OSError as error:
-            log.warning(
-                "record.not_written",
-                extra={"fields": {"path": str(self._path), "error": str(error)}},
-            )
-            return False
-        return True
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Whole or not at all, whenever the machine stops."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def shown_environment(env: dict[str, Any]) -> dict[str, Any]:
-    """As it may be shown: values that look secret are not."""
-    return {
-        name: "***" if value is not None and looks_secret(name) else value
-        for name, value in env.items()
-    }
+        record = SessionRecord(
+            version=VERSION,
+            wire=WIRE,
+            state=session.public(),
+            blueprint=without_secrets(blueprints.draw(session)),
+            events_end=session.events.end,
+            runtime_seconds=session.runtime_seconds,
+        )
+        return partial(write_atomically, self._path, encode_json(record))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from debug_relay.protocol import execution as e
 from debug_relay.protocol.errors import Code, RelayError
@@ -11,12 +11,17 @@ from debug_relay.protocol.fields import ExceptionStop
 from debug_relay.protocol.frames import RequestHead
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import State
+from debug_relay.worker import whereabouts
 from debug_relay.worker.dap_client import KnownThread
-from debug_relay.worker.session import Session
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session import Session
 
 # How long a running main thread has to stop by itself before it is woken by a signal.
 _WAKE_AFTER: Final = 0.05
 _WAKE_AGAIN: Final = 0.5
+_LOOK_SECONDS: Final = 1.0
+_GOING: Final = frozenset({State.RUNNING})
 _ALIVE: Final = frozenset({State.LAUNCHING, State.RUNNING, State.PAUSED})
 
 
@@ -48,7 +53,41 @@ def check(session: Session, head: RequestHead, operation: str) -> None:
 
 def thread_to_move(session: Session, thread_id: int | None) -> KnownThread:
     assert session.stop is not None
-    return session.hub.thread(thread_id or session.stop.thread_id)
+    thread = session.hub.thread(thread_id or session.stop.thread_id)
+    if thread.id not in session.standing:
+        raise _thread_state(session, thread.id, "runs", State.PAUSED)
+    return thread
+
+
+def _thread_state(session: Session, thread_id: int, does: str, required: State) -> RelayError:
+    """409: the session's state would do, this thread's does not."""
+    next_call = "pause" if required is State.PAUSED else "continue"
+    return RelayError(
+        Code.INVALID_SESSION_STATE,
+        f"Thread {thread_id} {does}; the threads that stand are {session.standing_threads()}",
+        f"POST …/{session.id}/threads/{thread_id}/{next_call} first; GET …/threads tells of each.",
+        current_state=session.state.value,
+        required_state=required.value,
+        thread_id=thread_id,
+        stopped_threads=session.standing_threads(),
+    )
+
+
+def is_alone(session: Session, thread: KnownThread, named: bool) -> bool:
+    """Whether this thread is to move while the others stay as they are."""
+    if not named and session.params.config.stop_all:
+        return False
+    if thread.server.has_probe:
+        return True
+    if session.hub.thread_ids() == [thread.id]:
+        return False  # there are no others
+    joined = session.target is not None and session.target.attached
+    raise RelayError(
+        Code.ATTACH_UNSUPPORTED if joined else Code.DEBUGPY_ERROR,
+        "The program runs without the relay's own part: all its threads move, or none",
+        f"Leave thread_id out: POST …/{session.id}/continue.",
+        thread_id=thread.id,
+    )
 
 
 def move(session: Session, thread: KnownThread, command: str) -> None:
@@ -65,24 +104,90 @@ def move(session: Session, thread: KnownThread, command: str) -> None:
     server.post(command, arguments)
 
 
+async def move_alone(session: Session, threads: list[KnownThread], command: str) -> None:
+    """The others stay as they are."""
+    for server in list(session.hub.servers):
+        numbers = [thread.dap_id for thread in threads if thread.server is server]
+        for thread in threads:
+            session.resumed(thread.id)
+        await session.hub.probe(server, "alone", threads=numbers, how=command)
+    await _look_around(session)
+
+
+async def _look_around(session: Session) -> None:
+    """Where the thread stands that is looked at now, if it has not stopped by itself."""
+    stop = session.stop
+    if stop is None or stop.location is not None:
+        return
+    known = await whereabouts.of_threads(session.hub, _LOOK_SECONDS)
+    if session.stop is not stop:
+        return
+    here = known.get(stop.thread_id)
+    if here is None or not here.stands:
+        standing = [id for id in session.standing_threads() if id in known and known[id].stands]
+        stop.thread_id = standing[0] if standing else stop.thread_id
+        here = known.get(stop.thread_id)
+    stop.location = here.place if here is not None else None
+    if stop.location is not None and session.reports.current is not None:
+        kept = session.reports.current
+        kept.lines = await session.reports.sources.lines(stop.location.path)
+    session.changed()
+
+
 async def request_pause(session: Session) -> None:
     session.hub.main_server()
     for server in session.hub.servers:
         server.post("pause", {"threadId": "*"})
 
 
+def request_halt(session: Session, thread: KnownThread) -> None:
+    """This thread's stop is to be told; where a stop is one of all, it halts the others too."""
+    session.hub.main_server()
+    session.hub.tell_probe(thread.server, "halt", thread=thread.dap_id)
+
+
+def require_running(session: Session, thread_id: int | None) -> None:
+    """There must be something to pause."""
+    if thread_id is not None:
+        session.hub.thread(thread_id)
+        if thread_id in session.standing:
+            raise _thread_state(session, thread_id, "stands already", State.RUNNING)
+    elif session.standing_threads() == session.hub.thread_ids():
+        session.require("pause", _GOING)
+
+
 async def until_paused(
-    session: Session, before: int, timeout: float, abandoned: asyncio.Event
+    session: Session,
+    before: int,
+    timeout: float,
+    abandoned: asyncio.Event,
+    thread_id: int | None = None,
 ) -> bool:
     """Wait for the stop; a main thread that sleeps in the kernel is woken to reach it."""
+
+    def at_rest() -> bool:
+        return has_stopped(session, before, thread_id)
+
     for patience in (_WAKE_AFTER, _WAKE_AGAIN):
-        if await session.until_stopped(before, min(patience, timeout), abandoned):
+        if await session.until(at_rest, min(patience, timeout), abandoned):
             return True
         timeout -= patience
         if timeout <= 0 or abandoned.is_set() or session.target is None:
             return False
         session.target.wake()
-    return await session.until_stopped(before, timeout, abandoned)
+    if thread_id is not None and session.state is State.RUNNING and session.params.config.stop_all:
+        # It does not come; the others are halted, and that is to be told.
+        await request_pause(session)
+    return await session.until(at_rest, timeout, abandoned)
+
+
+def has_stopped(session: Session, before: int, thread_id: int | None) -> bool:
+    """Whether the program has stopped anew or ended; or just this thread."""
+    if session.state not in (State.RUNNING, State.LAUNCHING, State.PAUSED):
+        return True
+    if thread_id is None:
+        return session.state is State.PAUSED and session.stop_id > before
+    return thread_id in session.standing or not session.hub.knows(thread_id)
 
 
 async def end_program(session: Session, grace: float) -> None:
@@ -91,15 +196,17 @@ async def end_program(session: Session, grace: float) -> None:
         await session.target.end(grace)
 
 
-def result(session: Session, completed: bool) -> e.Execution:
-    """Where the program is, after an execution call."""
+def result(session: Session, completed: bool, thread_id: int | None = None) -> e.Execution:
+    """Where the program is, after an execution call; where this thread is, if it stands."""
     stop = session.stop
+    if stop is not None and thread_id is not None:
+        stop = session.standing.of(thread_id) or stop
     return e.Execution(
         session_id=session.id,
         status=session.state,
         completed=completed,
         stop_reason=stop.reason if stop else None,
-        stop_id=session.stop_id,
+        stop_id=stop.stop_id if stop else session.stop_id,
         thread_id=stop.thread_id if stop else None,
         current_location=stop.location if stop else None,
         exit_code=session.exit_code,

@@ -15,22 +15,31 @@ import struct
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from debug_relay.protocol import frames
-from debug_relay.protocol.envelope import encode_json, error_body
+from debug_relay.protocol.breakpoints import SetBreakpoints
+from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.frames import Frame, Hello, Kind, NewsHead, ReplyHead, RequestHead
-from debug_relay.protocol.operations import END_SESSION, OPERATIONS
+from debug_relay.protocol.operations import (
+    DRAW_BLUEPRINT,
+    END_SESSION,
+    JUDGE_BREAKPOINTS,
+    OPERATIONS,
+)
+from debug_relay.protocol.refusals import Problems
 from debug_relay.protocol.sessions import EndReason, EndSession, SessionDeleted, WorkerParams
 from debug_relay.protocol.state import COUNTED, LIVE, State
 from debug_relay.protocol.version import VERSION, WIRE, WIRE_ACCEPTED
-from debug_relay.worker import run, sweep
-from debug_relay.worker.handlers import HANDLERS, Call, check_table
-from debug_relay.worker.record import write_atomically
+from debug_relay.worker import blueprints, held, injection, run, sweep, wording
+from debug_relay.worker.call import Call
+from debug_relay.worker.disk import write_atomically
+from debug_relay.worker.handlers import HANDLERS, check_table
 from debug_relay.worker.session import Session
 
 log = logging.getLogger("debug_relay.worker")
@@ -66,8 +75,11 @@ class Worker:
             server = await loop.create_unix_server(lambda: Link(self), str(self._socket))
         finally:
             os.umask(before)
-        self._write_identity()
+        await self.session.find_interpreter()
+        await self._write_identity()
+        await blueprints.take_over(self.session)
         self.session.record.save()
+        await self.session.record.settled()
         ready()
         watch = asyncio.create_task(self._watch(), name="clock")
         try:
@@ -80,21 +92,18 @@ class Worker:
                 link.close()
             self._socket.unlink(missing_ok=True)
 
-    def _write_identity(self) -> None:
+    async def _write_identity(self) -> None:
         """Who this worker is: a pid alone is nobody."""
-        write_atomically(
-            Path(self.params.session_dir) / "identity.json",
-            encode_json(
-                {
-                    "session_id": self.session.id,
-                    "pid": os.getpid(),
-                    "start_ticks": start_ticks(),
-                    "boot_id": boot_id(),
-                    "wire": WIRE,
-                    "version": VERSION,
-                }
-            ),
-        )
+        identity = {
+            "session_id": self.session.id,
+            "pid": os.getpid(),
+            "start_ticks": start_ticks(),
+            "boot_id": boot_id(),
+            "wire": WIRE,
+            "version": VERSION,
+        }
+        path = Path(self.params.session_dir) / "identity.json"
+        await self.session.disk.run(partial(write_atomically, path, encode_json(identity)))
 
     async def _watch(self) -> None:
         """Idle, orphaned: counted by the monotonic clock, so no clock change ends a session."""
@@ -103,10 +112,19 @@ class Worker:
             if any(link.busy for link in self.links):
                 self.session.idle.touch()
             self._warn()
+            if held.is_too_long(self.session):
+                await self._let_run()
             reason = self._overdue()
             if reason is not None:
                 log.info("worker.ending", extra={"fields": {"reason": reason}})
                 await self.end(None, reason)
+
+    async def _let_run(self) -> None:
+        try:
+            await held.run_on(self.session)
+        except RelayError as error:
+            # It ended meanwhile, or holds its interpreter: the next look tells.
+            log.warning("program.held", extra={"fields": {"error": error.message}})
 
     def _overdue(self) -> EndReason | None:
         session, now = self.session, time.monotonic()
@@ -152,7 +170,11 @@ class Worker:
     async def _end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted:
         session = self.session
         if session.state in COUNTED:
+            if reason == "shutdown":
+                # It comes back with the next relay, even if it does not end in time.
+                session.previous_status = session.state
             session.end_reason = reason
+            session.record.save()
         # Nobody's server dies because an agent tidied up: what was attached to is let go.
         if session.target is not None and session.target.attached and not terminate:
             if session.state in LIVE:
@@ -171,6 +193,7 @@ class Worker:
             runtime_seconds=round(session.runtime_seconds, 3),
         )
         session.record.save()
+        await session.record.settled()
         # One more turn, so that the answer and the last news are written before the end.
         asyncio.get_running_loop().call_later(0.05, self.ended.set)
         return answer
@@ -299,22 +322,24 @@ class Link(asyncio.Protocol):
     ) -> None:
         try:
             async with asyncio.timeout(head.deadline):
-                body = encode_json(await self._answer(head, payload, abandoned))
-            reply = ReplyHead(self._position(), self._status(head.operation))
+                answer = await self._answer(head, payload, abandoned)
+                session = self._worker.session
+                body, content_type = await wording.written(session, head.format, answer)
+            reply = ReplyHead(self._position(), self._status(head.operation), content_type)
         except RelayError as error:
-            body = error_body(error)
-            reply = ReplyHead(self._position(), error.status, ok=False)
+            body, content_type = wording.refused(head.format, error)
+            reply = ReplyHead(self._position(), error.status, content_type, ok=False)
         except TimeoutError:
             late = RelayError(
                 Code.DEBUGPY_TIMEOUT,
                 f"{head.operation} took longer than {head.deadline:g} s",
                 operation=head.operation,
             )
-            body = error_body(late)
-            reply = ReplyHead(self._position(), late.status, ok=False)
+            body, content_type = wording.refused(head.format, late)
+            reply = ReplyHead(self._position(), late.status, content_type, ok=False)
         except Exception as error:
-            body = error_body(self._mistake(head, error))
-            reply = ReplyHead(self._position(), 500, ok=False)
+            body, content_type = wording.refused(head.format, self._mistake(head, error))
+            reply = ReplyHead(self._position(), 500, content_type, ok=False)
         self._send(frames.encode(Kind.REPLY, id, reply, body))
 
     def _status(self, operation: str) -> int:
@@ -326,6 +351,11 @@ class Link(asyncio.Protocol):
         if head.operation == END_SESSION:
             wanted = msgspec.json.decode(payload, type=EndSession)
             return await self._worker.end(wanted.terminate_debuggee, wanted.reason)
+        if head.operation == DRAW_BLUEPRINT:
+            return blueprints.draw(self._worker.session)
+        if head.operation == JUDGE_BREAKPOINTS:
+            batch = msgspec.json.decode(payload, type=SetBreakpoints)
+            return Problems(await self._worker.session.breakpoints.problems(batch))
         handler = HANDLERS.get(head.operation)
         if handler is None:
             raise RelayError(
@@ -335,7 +365,12 @@ class Link(asyncio.Protocol):
         session = self._worker.session
         before = session.state, session.stop_id
         try:
-            return await handler(Call(session, head, abandoned), params)
+            name = head.caller.name
+            with session.actors.acting(name), session.lease.kept(head.operation, name):
+                result = await handler(Call(session, head, abandoned), params)
+            # What the caller is told has happened is on disk, if the disk takes it.
+            await session.record.settled()
+            return result
         except RelayError as error:
             moved = before != (session.state, session.stop_id)
             looking = before[0] is State.PAUSED and not OPERATIONS[head.operation].drives
@@ -396,4 +431,7 @@ async def main(params: WorkerParams, ready: Callable[[], None]) -> None:
         await worker.serve(ready)
     finally:
         await worker.session.close()
-        sweep.end_descendants(time.monotonic() + 5.0)
+        target = worker.session.target
+        if target is None or not target.keeps_children:
+            # gdb at work is left to end by itself: to signal it would kill the program it is in.
+            sweep.end_descendants(time.monotonic() + 5.0, injection.under_way())

@@ -28,15 +28,27 @@ from debug_relay.protocol.sessions import (
     WorkerParams,
 )
 from debug_relay.protocol.state import Event, State
+from debug_relay.worker.actors import Actors
 from debug_relay.worker.breakpoints import Breakpoints
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.dap_client import Hub
 from debug_relay.worker.debug_events import EVENTS
-from debug_relay.worker.interpreters import InterpreterBook
+from debug_relay.worker.disk import Disk
+from debug_relay.worker.exception_points import ExceptionPoints
+from debug_relay.worker.held import Held
+from debug_relay.worker.input_watch import Waiting
+from debug_relay.worker.interpreters import InterpreterBook, resolve
 from debug_relay.worker.journal import EventLog, OutputEvents, OutputLog
+from debug_relay.worker.lease import Lease
 from debug_relay.worker.record import Record
+from debug_relay.worker.run_to import Goal
+from debug_relay.worker.saved_breakpoints import SavedBreakpoints
+from debug_relay.worker.standing import Standing
 from debug_relay.worker.stop import Stop
+from debug_relay.worker.stop_reports import Reports
 from debug_relay.worker.target import Target
+from debug_relay.worker.trace import Traces
+from debug_relay.worker.watches import Watches
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -53,21 +65,38 @@ class Session:
         self.hub = Hub(params.request_timeout)
         self.interpreters = InterpreterBook()
         self.breakpoints = Breakpoints(self)
-        self.exception_filters: list[str] = ["uncaught"]
+        self.exceptions = ExceptionPoints(self)
         self.target: Target | None = None
         self.program: Program | None = None
-        self.stop: Stop | None = None
+        # The fields of the last launch, for the next one, and what they lack.
+        self.arguments: dict[str, Any] | None = None
+        self.missing_env: list[str] = []
+        self.waiting: Waiting | None = None  # for input
+        self.restarting = False  # the program ends because another run of it is to follow
+        self.stop: Stop | None = None  # of the threads that stand, the one that is looked at
         self.stop_id = 0
+        self.standing = Standing()
+        self.actors = Actors()
+        self.lease = Lease(self)
+        self.goal: Goal | None = None
         self.exit_code: int | None = None
         self.signal: str | None = None
         self.end_reason: EndReason | None = None
+        # Before the relay's stop or a reboot ended it.
+        self.previous_status = params.previous_status
+        self.reports = Reports(self)
+        self.watches = Watches(self)
+        self.traces = Traces(self)
         # Calls that change the run are taken one after the other.
         self.driving = asyncio.Lock()
         self.version = 1  # of the public state
         self.tail = b""  # the last that was printed, for words about a failed launch
         self.idle = IdleClock(params)
+        self.held = Held()
         self._announce = announce
         self._encoded: tuple[int, bytes] = (0, b"")
+        self._interpreter = params.config.python_path
+        self._lost = 0  # entries that the disk did not take, as told
         self._waiters: set[asyncio.Future[None]] = set()
         self._queue: asyncio.Queue[tuple[DebugServer, dap.Message]] = asyncio.Queue()
         self._consumer = asyncio.create_task(self._consume(), name="debug events")
@@ -76,11 +105,17 @@ class Session:
         folder = Path(params.session_dir)
         loop = asyncio.get_running_loop()
         self.events = EventLog(
-            folder / "events.ring", folder / "outputs.ring", params.events_max, announce=announce
+            folder / "events.ring",
+            folder / "outputs.ring",
+            params.events_max,
+            first_seq=params.first_seq,
+            announce=announce,
         )
         self.output = OutputLog(folder / "output.ring", params.output_max_bytes)
         self.output_events = OutputEvents(self.events, loop.call_later, loop.time)
-        self.record = Record(self)
+        self.disk = Disk()
+        self.record = Record(self, self.disk)
+        self.saved = SavedBreakpoints(self, self.disk)
 
     # -- the state
 
@@ -91,12 +126,16 @@ class Session:
             "session.state",
             extra={"fields": {"before": before.value, "event": event.value, "after": self.state}},
         )
+        self.held.follow(self.state)
         if event is Event.STARTING:
             self._launched_at = time.monotonic()
         if self.state in state.ENDED and self._launched_at is not None:
             self.runtime_seconds = time.monotonic() - self._launched_at
         if before is not self.state and self.state is not State.PAUSED:
             self.journal("session", {"status": self.state, "previous_status": before})
+        if self.target is not None:
+            self.target.state_changed()
+        self.record.save_later()
         self.changed()
 
     def changed(self) -> None:
@@ -117,17 +156,27 @@ class Session:
             stop_id=self.stop_id,
             created_at=self.params.created_at,
             expires_at=self.idle.expires_at(),
-            config=self.params.config,
+            config=msgspec.structs.replace(self.params.config, python_path=self._interpreter),
             program=self.program,
             current_location=stop.location if stop else None,
             stopped_thread_id=stop.thread_id if stop else None,
-            stopped_threads=self.hub.thread_ids() if stop else [],
+            stopped_threads=self.standing_threads() if stop else [],
             breakpoint_count=len(self.breakpoints),
             exception=stop.exception if stop else None,
             exit_code=self.exit_code,
             signal=self.signal,
             end_reason=self.end_reason,
+            held_seconds=self.held.seconds(),
+            breakpoints_suspended=self.breakpoints.suspended,
             created_by=self.params.created_by,
+            restored=self.params.restored,
+            previous_status=self.previous_status,
+            missing_env=self.missing_env,
+            waiting_for_input=self.waiting is not None,
+            prompt=self.waiting.prompt if self.waiting else None,
+            warning=self.waiting.warning if self.waiting else None,
+            disk_trouble=self.disk_trouble(),
+            lease=self.lease.shown(),
         )
 
     def encoded(self) -> bytes:
@@ -140,12 +189,45 @@ class Session:
         if type != "output":
             # What was printed before this happened is told before it.
             self.output_events.flush()
-        self.events.append(type, body)
+        caller = self.actors.of(type, body)
+        self.events.append(type, body if caller is None else {**body, "caller": caller})
+        self._note_losses()
+
+    async def find_interpreter(self) -> None:
+        """Which one the configuration means now: callers are shown that one."""
+        config = self.params.config
+        try:
+            self._interpreter = await asyncio.to_thread(
+                resolve,
+                None if config.venv else config.python_path,
+                config.venv,
+                config.project_root,
+                self.params.python_default,
+            )
+        except RelayError:
+            self._interpreter = config.python_path  # the launch will say what is wrong with it
+        self.changed()
+
+    def disk_trouble(self) -> str | None:
+        """What the disk did not take; the session goes on without."""
+        lost = self.events.lost + self.output.lost
+        parts = [f"{lost} entries of output and events"] if lost else []
+        parts += [] if self.record.is_kept else ["the record that outlives the worker"]
+        return f"the disk did not take {' and '.join(parts)}" if parts else None
+
+    def _note_losses(self) -> None:
+        lost = self.events.lost + self.output.lost
+        if lost != self._lost:
+            self._lost = lost
+            self.changed()
 
     def require(self, operation: str, states: frozenset[State]) -> None:
         """409 unless the session is in one of these states; the worker owns the truth."""
         if self.state not in states:
             raise wrong_state(operation, self.state, states, self.id)
+        # Here, where it is this call's turn: the lease may have gone to another meanwhile.
+        self.lease.admit(operation, self.actors.present())
+        self.actors.allowed(operation)
 
     # -- waiting
 
@@ -190,6 +272,24 @@ class Session:
         self.tail = (self.tail + data)[-_TAIL_BYTES:]
         self.output.write(category, data, origin)
         self.output_events.add(category, data)
+        self.reports.printed(category, data)
+        self._note_losses()
+
+    def wait_for_input(self, waiting: Waiting | None) -> None:
+        """The program has begun to wait for input, or waits no longer."""
+        if waiting is None and self.waiting is None:
+            return
+        self.waiting = waiting
+        told = waiting if waiting is not None else Waiting(None)
+        self.journal(
+            "input",
+            {
+                "waiting_for_input": waiting is not None,
+                "prompt": told.prompt,
+                "warning": told.warning,
+            },
+        )
+        self.changed()
 
     def say(self, text: str) -> None:
         """A line of the relay's own in the session's output."""
@@ -201,9 +301,9 @@ class Session:
         if message.event == "relayAnswer":
             # Whoever works off the queue may be waiting for just this.
             self.hub.probe_answered(msgspec.json.decode(bytes(message.body)))
-        elif message.event == "relayHits":
-            # The last ones come with the program's end: the queue would find the server lost.
-            self.breakpoints.counted(msgspec.json.decode(bytes(message.body)))
+        elif message.event == "relayTrace":
+            # Before the stop that it explains; the last come with the program's end.
+            self.traces.told(server, msgspec.json.decode(bytes(message.body)))
         elif self.target is not None and self.target.on_event(server, message):
             return
         else:
@@ -230,15 +330,45 @@ class Session:
                 )
 
     def resumed(self, thread_id: int | None) -> None:
-        """The program runs again: what was read at the stop is of the past."""
+        """All threads run again, or this one: what was read at the stop is of the past."""
         if self.stop is None:
             return
-        self.hub.forget_stop()
-        self.stop = None
-        self.advance(Event.RESUMED)
+        self.hub.forget_stop(thread_id)
+        if thread_id is None:
+            self.standing.clear()
+        else:
+            self.standing.go_on(thread_id)
+        self._look_at_who_stands(thread_id)
         self.journal(
             "continued", {"thread_id": thread_id, "all_threads_continued": thread_id is None}
         )
+
+    def standing_threads(self) -> list[int]:
+        return [thread_id for thread_id in self.hub.thread_ids() if thread_id in self.standing]
+
+    def thread_ended(self, server: DebugServer, dap_id: int) -> int | None:
+        """It was perhaps the last that stood."""
+        thread_id = self.hub.thread_ended(server, dap_id)
+        if thread_id is not None and self.stop is not None:
+            self.standing.ended(thread_id)
+            self._look_at_who_stands(thread_id)
+        return thread_id
+
+    def _look_at_who_stands(self, gone: int | None) -> None:
+        assert self.stop is not None
+        left = self.standing_threads()
+        if not left:
+            self.standing.clear()
+            self.reports.over()
+            self.stop = None
+            self.advance(Event.RESUMED)
+            return
+        if self.stop.thread_id == gone:
+            # One that only another's stop has halted: where, `run.look_around` finds out.
+            halted = Stop(left[0], "pause", None, None, [], self.stop_id)
+            self.stop = self.standing.latest() or halted
+            self.reports.turn_to(self.stop, self.hub.thread(self.stop.thread_id).server)
+        self.changed()
 
     # -- the end of the program
 
@@ -251,13 +381,15 @@ class Session:
         self.output_events.flush(final=True)
         self.exit_code, self.signal = code, signal
         self.end_reason = self.end_reason or reason
-        self.stop = None
+        self.reports.over()
+        self.standing.clear()
+        self.stop = self.goal = None
         self.hub.close()
         body: dict[str, Any] = {
             "exit_code": code,
             "signal": signal,
             "end_reason": self.end_reason,
-            "restart": False,
+            "restart": self.restarting,
         }
         if code:
             body["error"] = f"Process exited with code {code}" + (f" ({signal})" if signal else "")
@@ -268,7 +400,9 @@ class Session:
 
     def let_go(self) -> None:
         """The attached program runs on without us; the session is as it was before."""
-        self.target = self.program = self.stop = None
+        self.target = self.program = self.stop = self.goal = None
+        self.standing.clear()
+        self.reports.over()
         self.hub.forget_stop()
         self.advance(Event.DETACHED)
         self.record.save()
@@ -276,19 +410,27 @@ class Session:
     def server_lost(self, server: DebugServer, why: str) -> None:
         """The debugger's connection is gone; whether the program is, the kernel tells."""
         self.hub.forget(server)
+        self.breakpoints.server_gone(server)
         if self.state is State.PAUSED and not self.hub.servers:
             self.resumed(None)
         self.changed()
 
     async def close(self) -> None:
         """Give everything back; the program must have ended or been let go."""
+        self.lease.close()
         self._consumer.cancel()
         await asyncio.gather(self._consumer, return_exceptions=True)
+        await self.traces.close()
+        await self.breakpoints.close()
+        await self.reports.close()
         self.hub.close()
         self.output_events.flush(final=True)
         self.output_events.close()
         self.output.close()
         self.events.close()
+        await self.saved.close()
+        await self.record.close()
+        self.disk.close()
 
 
 class IdleClock:

@@ -16,3 +16,4 @@ class Stop(Struct):
     location: Location | None
     exception: ExceptionInfo | None
     hit_breakpoints: list[str]
+    stop_id: int = 0

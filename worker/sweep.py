@@ -10,9 +10,12 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Set
 from typing import Final
 
 from msgspec import Struct
+
+from debug_relay.protocol.version import MARK
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PASS_SECONDS: Final = 0.01
@@ -53,12 +56,46 @@ def _parent(pid: int) -> int | None:
     return None if fields[0] == b"Z" else int(fields[1])
 
 
-def end_descendants(deadline: float) -> list[Ended]:
-    """SIGKILL to all below us; returns who was there. `deadline` is monotonic."""
+def end_marked_descendants(session_id: str, deadline: float) -> None:
+    """SIGKILL to those below us that a program of this session has started, and them alone.
+
+    They carry the session's mark, unless they have cleared their environment; what the worker
+    itself has just asked something does not.
+    """
+    mark = f"{MARK}={session_id}".encode()
+    dying: set[int] = set()
+    while time.monotonic() < deadline:
+        found = [pid for pid in descendants(os.getpid()) if _carries(pid, mark)]
+        for pid in found:
+            _kill(pid)
+        dying = {pid for pid in dying.union(found) if _is_unreaped(pid)}
+        if not found and not dying:
+            return
+        time.sleep(_PASS_SECONDS)  # in a thread of its own
+
+
+def _carries(pid: int, mark: bytes) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return mark in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def _is_unreaped(pid: int) -> bool:
+    """Whether it is a child of ours that has not ended yet; one that has is collected."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == 0
+    except ChildProcessError:
+        return False  # its own parent lives, or it is gone
+
+
+def end_descendants(deadline: float, spared: Set[int] = frozenset()) -> list[Ended]:
+    """SIGKILL to all below us but the spared; returns who was there. `deadline` is monotonic."""
     ended: dict[int, Ended] = {}
     empty = 0
     while empty < 2 and time.monotonic() < deadline:
-        below = descendants(os.getpid())
+        below = [pid for pid in descendants(os.getpid()) if pid not in spared]
         empty = 0 if below else empty + 1
         for pid in below:
             ended.setdefault(pid, Ended(pid, _command(pid)))

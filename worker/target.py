@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from debug_relay.protocol import dap
 from debug_relay.worker.connection import DebugServer
@@ -12,6 +12,11 @@ class Target(Protocol):
     """One debugged program, from its start to its end or its release."""
 
     attached: bool  # it was there before us and outlives us
+    keeps_children: bool  # what it has started is not ended with it
+
+    @property
+    def shows(self) -> Literal["safe", "full"]:
+        """`safe`: values are shown without running a line of its code."""
 
     @property
     def pid(self) -> int | None: ...
@@ -25,6 +30,9 @@ class Target(Protocol):
     def wake(self) -> None:
         """Make a main thread that sleeps in the kernel run a line, so that a pause reaches it."""
 
+    def state_changed(self) -> None:
+        """The session's state is another now."""
+
     def flush_output(self) -> None:
         """All that the program has written so far is in the output."""
 
@@ -36,6 +44,10 @@ class Target(Protocol):
 
     async def detach(self) -> None:
         """Let the program run on without us; raises RelayError for one that is ours."""
+
+    @property
+    def residue(self) -> str | None:
+        """What a detach has left in the program, in words."""
 
     async def release(self) -> None:
         """Give back what is ours; a launched program must have ended before."""

@@ -8,9 +8,15 @@ from typing import Any, Final, Literal
 from debug_relay.protocol import dap
 from debug_relay.protocol import inspection as i
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.execution import ReturnValue
+from debug_relay.protocol.fields import UNSET
 from debug_relay.protocol.state import State
+from debug_relay.protocol.stops import ReturnValue
+from debug_relay.worker import run, whereabouts
+from debug_relay.worker.dap_client import KnownThread
 from debug_relay.worker.session import Session
+from debug_relay.worker.source_watch import OUTDATED
+from debug_relay.worker.variables import as_variable, of_dap
+from debug_relay.worker.whereabouts import Whereabouts
 
 # pydevd adds these to what it lists: what functions returned, and the length as a child.
 _RETURNED: Final = "(return) "
@@ -18,11 +24,17 @@ _NOTES: Final = frozenset({"len()", "more", "Unable to handle:"})
 _METHODS: Final = frozenset(
     {"builtin_function_or_method", "method", "method-wrapper", "method_descriptor"}
 )
-_VALUE_LIMIT: Final = 65536
 
 
 def thread_of(session: Session, thread_id: int | None) -> int:
-    """The thread that was named, or the one that stopped."""
+    """The thread that was named, or the one that stopped; while others stand, it must stand."""
+    if thread_id is not None and session.stop is not None:
+        return run.thread_to_move(session, thread_id).id
+    return any_thread_of(session, thread_id)
+
+
+def any_thread_of(session: Session, thread_id: int | None) -> int:
+    """It may run."""
     if thread_id is not None:
         return session.hub.thread(thread_id).id
     if session.stop is not None:
@@ -38,8 +50,61 @@ def thread_of(session: Session, thread_id: int | None) -> int:
     return known[0]
 
 
+def thread(session: Session, known: KnownThread, now: Whereabouts | None) -> i.Thread:
+    paused = known.id in session.standing and (now is None or now.held)
+    return i.Thread(
+        id=known.id,
+        name=known.name,
+        status="paused" if paused else "running",
+        is_current=session.stop is not None and session.stop.thread_id == known.id,
+        current_location=now.place if now is not None else None,
+        pause_pending=now is not None and now.held and not now.stands,
+        pid=known.server.pid,
+    )
+
+
 async def stack(session: Session, thread_id: int | None, start: int, levels: int) -> i.Stack:
-    chosen = thread_of(session, thread_id)
+    chosen = any_thread_of(session, thread_id)
+    found = await live_stack(session, chosen, start, levels)
+    if found is None:
+        found = await _stack_by_dap(session, chosen, start, levels)
+    outdated = await session.breakpoints.outdated({frame.source.path for frame in found.frames})
+    for shown in found.frames:
+        if shown.source.path in outdated:
+            shown.warning = OUTDATED
+    return found
+
+
+async def live_stack(
+    session: Session, thread_id: int, start: int, levels: int, timeout: float | None = None
+) -> i.Stack | None:
+    """Of a thread that runs, or is in C while the others stand; a moment's picture."""
+    known = session.hub.thread(thread_id)
+    if session.standing.of(thread_id) is not None or not known.server.has_probe:
+        return None
+    told = await whereabouts.live_stack(session.hub, known, start, levels, timeout)
+    if told is None:
+        return None
+    return i.Stack(
+        thread_id=thread_id,
+        frames=[
+            i.Frame(
+                id=start + index,
+                name=name,
+                source=i.SourceRef(path=path, name=os.path.basename(path)),
+                line=line,
+                column=1,
+                module_name=module,
+            )
+            for index, (name, path, line, module) in enumerate(told.rows)
+        ],
+        total_frames=told.total,
+        has_more=start + len(told.rows) < told.total,
+        live=True,
+    )
+
+
+async def _stack_by_dap(session: Session, chosen: int, start: int, levels: int) -> i.Stack:
     live = session.state is not State.PAUSED
     if live:
         # A running thread's stack is of a moment: nothing of it is kept.
@@ -73,72 +138,50 @@ async def variables(
     reference: int,
     start: int,
     count: int,
-    kind: Literal["indexed", "named"] | None,
+    kind: Literal["indexed", "named"] | None = None,
+    summary: bool = False,
 ) -> i.VariableList:
-    paged = await session.hub.page(reference, start, count, session.params.evaluate_timeout)
-    if paged is not None:
-        return _paged(session, reference, paged, start, kind)
+    hub = session.hub
+    entry = hub.resolve(reference)
+    told = await hub.page(
+        reference,
+        session.params.evaluate_timeout,
+        start=start,
+        count=count,
+        filter=kind,
+        bounds="short" if summary else "row",
+    )
+    if told is None:
+        told = await _by_dap(session, reference, start, count, kind)
+    require_answer(session, told)
+    if raised := told.get("raised"):
+        raise RelayError(
+            Code.DEBUGPY_ERROR,
+            f"What is inside could not be listed: {raised['type']}: {raised['message']}",
+            "POST …/evaluate with an expression for the part that matters.",
+            debugger_message=raised["traceback"],
+        )
+    rows = told["rows"]
+    return i.VariableList(
+        variables_reference=reference,
+        variables=[as_variable(hub, entry.server, entry.thread_id, row) for row in rows],
+        total=told["total"],
+        has_more=start + len(rows) < told["total"],
+        evaluating=True if told.get("aside") else UNSET,
+    )
+
+
+async def _by_dap(
+    session: Session, reference: int, start: int, count: int, kind: str | None
+) -> dict[str, Any]:
     entry = session.hub.resolve(reference)
     listed = [
-        variable
+        of_dap(variable)
         for variable in await session.hub.variables(reference)
         if _is_of_the_program(variable, is_scope=entry.scope is not None)
         and (kind is None or _is_index(variable.name) == (kind == "indexed"))
     ]
-    page = listed[start : start + count]
-    return i.VariableList(
-        variables_reference=reference,
-        variables=[
-            _variable(session, variable, entry.thread_id, entry.server) for variable in page
-        ],
-        total=len(listed),
-        has_more=start + len(page) < len(listed),
-    )
-
-
-def _paged(
-    session: Session,
-    reference: int,
-    paged: dict[str, Any],
-    start: int,
-    kind: Literal["indexed", "named"] | None,
-) -> i.VariableList:
-    """What the probe has listed; children of the other kind there are none."""
-    entry = session.hub.resolve(reference)
-    wanted = kind is None or (kind == "indexed") == paged["indexed"]
-    rows = paged["rows"] if wanted else []
-    total = paged["total"] if wanted else 0
-    return i.VariableList(
-        variables_reference=reference,
-        variables=[_row(session, row, entry.thread_id, entry.server) for row in rows],
-        total=total,
-        has_more=start + len(rows) < total,
-    )
-
-
-def _row(session: Session, row: dict[str, Any], thread_id: int, server: Any) -> i.Variable:
-    reference = session.hub.reference(server, row["reference"], thread_id)
-    length = row.get("length")
-    return i.Variable(
-        name=row["name"],
-        value=row["value"],
-        type=row["type"] or "",
-        variables_reference=reference,
-        named_variables=_count_of(reference, length, row.get("indexed") is False),
-        indexed_variables=_count_of(reference, length, row.get("indexed") is True),
-        length=length,
-        expandable=reference != 0,
-        truncated=row["cut"],
-    )
-
-
-def _count_of(reference: int, length: int | None, is_this_kind: bool) -> int | None:
-    """How many children of a kind: none for what cannot be expanded, unknown for objects."""
-    if not reference:
-        return 0
-    if length is None:
-        return None
-    return length if is_this_kind else 0
+    return {"rows": listed[start : start + count], "total": len(listed)}
 
 
 def _is_of_the_program(variable: dap.Variable, is_scope: bool) -> bool:
@@ -152,30 +195,15 @@ def _is_index(name: str) -> bool:
     return name.isdigit()
 
 
-def _variable(session: Session, variable: dap.Variable, thread_id: int, server: Any) -> i.Variable:
-    reference = session.hub.reference(server, variable.variables_reference, thread_id)
-    cut = len(variable.value) > _VALUE_LIMIT
-    return i.Variable(
-        name=variable.name,
-        value=variable.value[:_VALUE_LIMIT],
-        type=variable.type or "",
-        variables_reference=reference,
-        named_variables=None if reference else 0,
-        indexed_variables=None if reference else 0,
-        expandable=reference != 0,
-        presentation_hint=variable.presentation_hint,
-        truncated=cut,
-    )
-
-
-async def return_value(session: Session) -> ReturnValue | None:
-    """What the function returned that was just stepped out of."""
-    if session.stop is None or session.stop.reason != "step":
+async def return_value(session: Session, thread_id: int) -> ReturnValue | None:
+    """What the function returned that a thread has just stepped out of."""
+    stop = session.standing.of(thread_id)
+    if stop is None or stop.reason != "step":
         return None
-    thread = session.hub.thread(session.stop.thread_id)
+    thread = session.hub.thread(thread_id)
     frame = await session.hub.frame(thread.id, 0)
     found = await session.hub.returned(thread.server, frame, session.params.evaluate_timeout)
-    return ReturnValue(type=found["type"], value=found["result"]) if found else None
+    return ReturnValue(type=found["type"], value=found["value"]) if found else None
 
 
 async def evaluate(session: Session, params: i.Evaluate) -> i.Evaluated:
@@ -188,24 +216,9 @@ async def evaluate(session: Session, params: i.Evaluate) -> i.Evaluated:
         statements=params.context == "repl",
         timeout=params.timeout or session.params.evaluate_timeout,
     )
-    if answer.get("gone"):
-        raise RelayError(
-            Code.INVALID_SESSION_STATE,
-            "The thread has run on before it could evaluate",
-            "GET …/status, and evaluate at the next stop.",
-            current_state=session.state.value,
-            required_state="paused",
-        )
+    require_answer(session, answer)
     if refused := answer.get("refused"):
         raise _refused(params, refused)
-    if answer.get("interrupted"):
-        raise RelayError(
-            Code.DEBUGPY_TIMEOUT,
-            "The evaluation was interrupted",
-            "The session is as before; give a larger timeout.",
-            operation="evaluate",
-            evaluating=False,
-        )
     if raised := answer.get("raised"):
         short = raised["type"].rpartition(".")[2]
         return i.Evaluated(
@@ -216,15 +229,40 @@ async def evaluate(session: Session, params: i.Evaluate) -> i.Evaluated:
         )
     if answer.get("statement"):
         return i.Evaluated(result=None, type=None)
+    server = session.hub.thread(thread_id).server
+    variable = as_variable(session.hub, server, thread_id, {**answer, "name": params.expression})
     return i.Evaluated(
-        result=answer["result"],
+        result=variable.value,
         type=answer["type"],
-        variables_reference=session.hub.reference(
-            session.hub.thread(thread_id).server, answer["reference"], thread_id
-        ),
-        presentation_hint=answer["hint"],
-        truncated=answer["length"] > len(answer["result"]),
+        variables_reference=variable.variables_reference,
+        named_variables=variable.named_variables,
+        indexed_variables=variable.indexed_variables,
+        presentation_hint=variable.presentation_hint,
+        truncated=variable.truncated,
+        length=UNSET if variable.length is None else variable.length,
+        base64=variable.base64,
+        circular=variable.circular,
     )
+
+
+def require_answer(session: Session, answer: dict[str, Any]) -> None:
+    """Refuse what the thread did not come to, or did not bring to its end."""
+    if answer.get("gone"):
+        raise RelayError(
+            Code.INVALID_SESSION_STATE,
+            "The thread has run on before it could evaluate",
+            "GET …/status, and evaluate at the next stop.",
+            current_state=session.state.value,
+            required_state="paused",
+        )
+    if answer.get("interrupted"):
+        raise RelayError(
+            Code.DEBUGPY_TIMEOUT,
+            "The evaluation was interrupted",
+            "The session is as before; give a larger timeout.",
+            operation="evaluate",
+            evaluating=False,
+        )
 
 
 def _refused(params: i.Evaluate, problem: dict[str, Any]) -> RelayError:

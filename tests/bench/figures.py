@@ -79,11 +79,14 @@ def rows() -> dict[str, Row]:
     """By a short name, in the order in which they are shown."""
     return {
         "step": Row("step over, reply at the stop", 3, 0.1),
+        "report": Row("step with its stop report", 3),
         "evaluate": Row("evaluate", 2),
         "look": Row("stack + scopes + variables"),
         "locals": Row("scope of 50 locals", 10),
         "continue": Row("continue to the next hit"),
         "breakpoint": Row("set one breakpoint", 10),
+        "hits": Row("1000 hits that do not stop", None, 0.6),
+        "trace": Row("row of a trace (there: a step)", 0.1, 0.01),
         "status": Row("status (debugpy: threads)", 1),
         "wake": Row("print to long-poll's answer"),
         "create": Row("create a session", 150),

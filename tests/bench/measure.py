@@ -38,6 +38,28 @@ def never():
 
 loop()
 """
+# What a breakpoint costs where it does not stop: each side decides by the same condition.
+_HOT: Final = """
+import time
+def work():
+    total = 0
+    for i in range(1000):
+        total += i  # @hit
+for _ in range({rounds}):
+    began = time.perf_counter()
+    work()
+    print(repr(time.perf_counter() - began), flush=True)
+"""
+_TRACED_ROWS: Final = 10_000
+_TRACED: Final = """
+def work():
+    a = b = 0  # @start
+    for i in range(10000):
+        a += i
+        b = a - i
+work()
+"""
+_NEVER: Final = "i < 0"
 # CLOCK_MONOTONIC is one for all processes: the program's and ours can be subtracted.
 _TICKER: Final = """
 import time
@@ -51,11 +73,13 @@ class Bench:
     def __init__(self, relay: Relay, folder: Path, rounds: int) -> None:
         self._relay = relay
         self._rounds = rounds
+        self._folder = folder
         self._rows = rows()
         lines = "\n".join(f"    v{i} = {i}" for i in range(_LOCALS))
         self._loop = Source(folder / "loop.py", _LOOP.format(locals=lines))
         ticker = _TICKER.format(ticks=2 * rounds + 2, pause=_TICK_SECONDS)
         self._ticker = Source(folder / "ticker.py", ticker)
+        self._hot = Source(folder / "hot.py", _HOT.format(rounds=rounds))
         self._kept = Caller(relay.url, keep_alive=True)
         self._fresh = Caller(relay.url, keep_alive=False)
 
@@ -64,6 +88,9 @@ class Bench:
             for _ in range(self._rounds):
                 self._starts()
             self._at_a_stop()
+            self._traced()
+            self._relay_hits()
+            self._debugpy_hits()
             self._relay_ticks()
             self._debugpy_ticks()
         finally:
@@ -132,6 +159,7 @@ class Bench:
 
         return {
             "step": lambda: session.post("/step-over"),
+            "report": lambda: session.post("/step-over", {"snapshot": True}),
             "evaluate": lambda: session.post("/evaluate", {"expression": "v0 + v1"}),
             "look": look,
             "locals": lambda: session.get("/frames/0/variables"),
@@ -168,9 +196,15 @@ class Bench:
 
             return go
 
+        def report() -> None:
+            known.clear()
+            move("next")
+            adapter.request("variables", variablesReference=scope())
+
         lines = (self._loop["hit"], self._loop["elsewhere"])
         return {
             "step": moved("next"),
+            "report": report,
             "evaluate": lambda: adapter.request(
                 "evaluate", expression="v0 + v1", frameId=at_top("frame", frame), context="repl"
             ),
@@ -182,6 +216,63 @@ class Bench:
             "breakpoint": lambda: adapter.set_breakpoint(self._loop.path, *lines),
             "status": lambda: adapter.request("threads"),
         }
+
+    # -- passing a breakpoint
+
+    def _relay_hits(self) -> None:
+        session = Debugged(self._kept)
+        try:
+            session.set_breakpoint(self._hot.path, self._hot["hit"], _NEVER)
+            session.launch(self._hot.path, wait=60)
+            entries = session.get("/output?category=stdout&limit=1000")["entries"]
+            for seconds in "".join(entry["output"] for entry in entries).split():
+                self._rows["hits"].add("relay", float(seconds))
+        finally:
+            session.end()
+
+    def _debugpy_hits(self) -> None:
+        adapter = Adapter()
+        try:
+            adapter.launch(self._hot.path, self._hot["hit"], _NEVER)
+            while True:
+                name, body = adapter.next_of("output", "terminated")
+                if name == "terminated":
+                    return
+                if body.get("category") == "stdout":
+                    for seconds in body["output"].split():
+                        self._rows["hits"].add("debugpy", float(seconds))
+        finally:
+            adapter.close()
+
+    # -- rows of what changes, line by line
+
+    def _traced(self) -> None:
+        """10,000 rows in one call; there a step, and the locals of the place that it came to."""
+        program = Source(self._folder / "traced.py", _TRACED)
+        session = Debugged(self._kept)
+        adapter = Adapter()
+        try:
+            session.set_breakpoint(program.path, program["start"])
+            session.launch(program.path)
+            asked = {"step": "function", "max_rows": _TRACED_ROWS}
+            began = time.perf_counter()
+            traced = session.post("/trace", asked)
+            taken = time.perf_counter() - began
+            assert traced["total"] == _TRACED_ROWS
+            self._rows["trace"].add("relay", taken / _TRACED_ROWS)
+            adapter.launch(program.path, program["start"])
+            thread = adapter.stopped()
+            for _ in range(_BURST):
+                with self._timed("trace", "debugpy"):
+                    adapter.post("next", threadId=thread)
+                    adapter.stopped()
+                    frames = adapter.request("stackTrace", threadId=thread)["stackFrames"]
+                    scopes = adapter.request("scopes", frameId=frames[0]["id"])["scopes"]
+                    reference = scopes[0]["variablesReference"]
+                    adapter.request("variables", variablesReference=reference)
+        finally:
+            adapter.close()
+            session.end()
 
     # -- waiting for news
 

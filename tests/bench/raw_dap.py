@@ -113,7 +113,7 @@ class Adapter:
 
     # -- debugging
 
-    def launch(self, program: Path, line: int | None) -> None:
+    def launch(self, program: Path, line: int | None, condition: str | None = None) -> None:
         """Until the program runs, with a breakpoint if there is a line."""
         launched = self.post(
             "launch",
@@ -124,12 +124,12 @@ class Adapter:
         )
         self.event("initialized")
         if line is not None:
-            self.set_breakpoint(program, line)
+            self.set_breakpoint(program, line, condition=condition)
         self.request("configurationDone")
         self.answer(launched)
 
-    def set_breakpoint(self, program: Path, *lines: int) -> None:
-        points = [{"line": line} for line in lines]
+    def set_breakpoint(self, program: Path, *lines: int, condition: str | None = None) -> None:
+        points = [{"line": line, "condition": condition} for line in lines]
         self.request("setBreakpoints", source={"path": str(program)}, breakpoints=points)
 
     def stopped(self) -> int:

@@ -90,8 +90,8 @@ class Debugged:
     def post(self, path: str, body: Any = None) -> Any:
         return self._caller.call("POST", f"/sessions/{self.id}{path}", body or {})
 
-    def set_breakpoint(self, program: Path, line: int) -> str:
-        body = {"source": {"path": str(program)}, "line": line}
+    def set_breakpoint(self, program: Path, line: int, condition: str | None = None) -> str:
+        body = {"source": {"path": str(program)}, "line": line, "condition": condition}
         return str(self.post("/breakpoints", body)["breakpoints"][0]["id"])
 
     def launch(self, program: Path, wait: float = 30) -> Any:

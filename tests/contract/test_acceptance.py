@@ -1,6 +1,6 @@
 """The user story's acceptance criteria for sessions, errors and safety, by their names.
 
-Those for launching, breakpoints, execution, inspection and output stand with those subjects.
+Those for launching, execution, inspection and output stand in test_acceptance_debugging.py.
 """
 
 from __future__ import annotations
@@ -113,6 +113,21 @@ def test_ac_sm_3_deleting_ends_the_program_and_leaves_nothing(
     eventually(lambda: marked(session.id) == [] and not worker.is_running())
     assert not (shared_relay.run_dir / session.id).exists()
     assert not (shared_relay.data_dir / "sessions" / session.id).exists()
+
+
+def test_ac_sm_4_an_idle_session_ends_by_itself(
+    relay: Client, source: Callable[..., Source]
+) -> None:
+    """An hour unless something else was said; the program that stands goes with it."""
+    by_default = relay.session()
+    assert by_default.get().ok()["config"]["timeout_minutes"] == 60
+    session = paused(relay, source(PROGRAM))
+    assert session.patch(body={"idle_timeout": 0.3}).ok()["config"]["timeout_minutes"] is not None
+    eventually(lambda: marked(session.id) == [])
+    eventually(lambda: session.get("/output").status == 410)
+    error = session.get().refused("SESSION_EXPIRED", 410)
+    assert "POST /api/v1/sessions" in error["details"]["suggestion"]
+    by_default.get().ok()
 
 
 def test_ac_sm_5_ten_sessions_and_not_eleven(
@@ -290,6 +305,7 @@ def test_ac_eh_3_a_body_that_does_not_fit_is_400_with_every_wrong_field(relay: C
         "breakpoints[0].line",
         "breakpoints[1].lin",
         "breakpoints[1].line",
+        "breakpoints[1].source.path",
     }
     assert problems["breakpoints[0].line"]["value"] == "x"
     assert "line" in problems["breakpoints[1].lin"]["message"]

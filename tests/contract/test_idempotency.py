@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.kit.client import Client
+from tests.kit.client import Client, Session
+from tests.kit.relay import Relay
 
 KEY = {"Idempotency-Key": "one-and-the-same"}
 
@@ -47,6 +49,27 @@ def test_at_once_is_once(relay: Client) -> None:
         )
     assert len(bodies) == 1
     assert relay.get("/sessions").ok()["total"] == 1
+
+
+def test_keys_outlive_a_relay_that_is_killed(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay()
+    key = {"Idempotency-Key": "k6"}
+    first = relay.client.post("/sessions", {"name": "é"}, headers=key)
+    session = Session(relay.client, first.ok(201)["session_id"])
+    refused = session.post("/launch", {"script": "/none.py"}, headers=key)
+    for damage in (b"", b'["caller", "/path", "torn'):
+        relay.kill()
+        with open(relay.data_dir / "idempotency.jsonl", "ab") as file:
+            file.write(damage)
+        relay.start()
+        again = relay.client.post("/sessions", {"name": "é"}, headers=key)
+        assert (again.status, again.raw) == (201, first.raw)
+        path = f"/sessions/{session.id}/launch"
+        assert relay.client.post(path, {"script": "/none.py"}, headers=key).raw == refused.raw
+        other = relay.client.post("/sessions", {"name": "e"}, headers=key)
+        other.refused("IDEMPOTENCY_CONFLICT", 409)
+        assert relay.client.get("/sessions").ok()["total"] == 1
+    assert (relay.data_dir / "idempotency.jsonl").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_key_that_is_none(relay: Client) -> None:

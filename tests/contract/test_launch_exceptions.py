@@ -193,3 +193,19 @@ def test_uncaught_in_a_thread(relay: Client, source: Write, python: str) -> None
         assert (ended["status"], ended["exit_code"]) == ("terminated", 0), session.status()
         assert session.printed("stdout") == "main goes on\n"
         assert len(stops(session)) == 1
+
+
+def test_a_stack_overflow_that_nobody_handles_stops(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    if "3.8" in python:
+        pytest.skip("3.8 itself gives up when a tracer meets the overflow")
+    program = source("def f(n):\n    return f(n + 1)\nf(0)\n")
+    with relay.session(python_path=python) as session:
+        stopped = session.launch(program)
+        assert (stopped["status"], stopped["stop_reason"]) == ("paused", "exception")
+        assert session.get("/exception").ok()["type"] == "RecursionError"
+        assert len(session.get("/stacktrace", levels=1000).ok()["frames"]) > 900
+        ended = session.resume()
+        assert (ended["status"], ended["exit_code"]) == ("terminated", 1)
+        assert "RecursionError" in session.printed("stderr")

@@ -256,7 +256,7 @@ def test_the_events_of_a_whole_session_in_order_and_without_gaps(
             event["type"]
             for event in events
             if event["type"] not in ("session", "thread", "module")
-        ] == ["output", "stopped", "continued", "output", "terminated"]
+        ] == ["breakpoint", "output", "stopped", "continued", "output", "terminated"]
         (body,) = bodies(session, "stopped")
         assert body == {
             "reason": "breakpoint",
@@ -280,7 +280,7 @@ def test_the_events_of_a_whole_session_in_order_and_without_gaps(
             "column": None,
         }
         (continued,) = bodies(session, "continued")
-        assert set(continued) == {"thread_id", "all_threads_continued"}
+        assert set(continued) == {"thread_id", "all_threads_continued", "caller"}
         assert continued["all_threads_continued"] is True
 
 
@@ -341,10 +341,10 @@ def test_breakpoint_thread_and_subprocess_events(
         session.launch(program)
         session.delete(f"/breakpoints/{id}")
         session.resume()
-        (removed,) = bodies(session, "breakpoint")
-        assert removed["reason"] == "removed"
-        assert removed["breakpoint"]["id"] == id
-        assert removed["breakpoint"]["line"] == program["here"]
+        told = bodies(session, "breakpoint")
+        assert [body["reason"] for body in told] == ["new", "removed"]
+        assert {body["breakpoint"]["id"] for body in told} == {id}
+        assert {body["breakpoint"]["line"] for body in told} == {program["here"]}
         (child,) = bodies(session, "subprocess")
         assert child["command"][1:] == ["-c", "pass"]
         assert child["pid"] > 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.kit.client import Client
 from tests.kit.source import Source
 
@@ -56,7 +58,150 @@ def test_pages(relay: Client, source: Callable[..., Source], python: str) -> Non
         assert rows("queue", start=698) == [("698", "698"), ("699", "699")]
         assert rows("thing") == [("x", "1")]
         nested = page("nested")["variables"]
-        assert [one["indexed_variables"] for one in nested] == [2, 0, None]
+        assert [one["indexed_variables"] for one in nested] == [2, 0, 0]
+        assert [one["named_variables"] for one in nested] == [0, 1, None]
         assert [one["length"] for one in nested] == [2, 1, None]
         inner = session.get(f"/variables/{nested[0]['variables_reference']}").ok()
         assert [one["value"] for one in inner["variables"]] == ["1", "2"]
+
+
+MILLION = 1_000_000
+LARGE = """
+    import array, collections, enum
+
+    class Named(list):
+        pass
+
+    class Key:
+        def __hash__(self):
+            return 1
+        def __eq__(self, other):
+            raise ValueError
+        def __repr__(self):
+            return "Key()"
+
+    class Colour(enum.Enum):
+        RED = 1
+
+    Point = collections.namedtuple("Point", "x y")
+
+    def outer():
+        closed = 5
+        return lambda given=1: closed + given
+
+    def main():
+        million = 1_000_000
+        a_list, a_tuple, a_range = list(range(million)), tuple(range(million)), range(million)
+        a_dict, a_set = {n: -n for n in range(million)}, set(range(million))
+        a_deque, an_array = collections.deque(range(million)), array.array("l", range(million))
+        a_counter = collections.Counter(a_dict)
+        ordered = collections.OrderedDict.fromkeys("abc")
+        ordered.move_to_end("a")
+        named, point, colour = Named([1, 2]), Point(1, 2), Colour.RED
+        named.more = 3
+        keyed = {Key(): 1, (1, 2): 2, "x" * 5000: 3, b"raw": 4, None: 5}
+        function, nothing, error = outer(), [], OSError(2, "none", "file")
+        view, frozen = a_dict.keys(), frozenset([1])
+        return a_list  # @here
+
+    main()
+"""
+CONTAINERS = ("a_list", "a_tuple", "a_range", "a_dict", "a_set", "a_deque", "an_array", "a_counter")
+
+
+def test_any_page_of_a_million(relay: Client, source: Callable[..., Source], python: str) -> None:
+    program = source(LARGE)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        rows = {row["name"]: row for row in session.get("/frames/0/variables").ok()["variables"]}
+        for name in CONTAINERS:
+            row = rows[name]
+            kind = "named" if name in ("a_dict", "a_counter") else "indexed"
+            assert (row["length"], row[f"{kind}_variables"]) == (MILLION, MILLION), name
+            for start in (0, 5, MILLION // 2 + 1, MILLION - 2, MILLION, 10 * MILLION):
+                path = f"/variables/{row['variables_reference']}"
+                page = session.get(path, start=start, count=3).ok()
+                names = [int(child["name"]) for child in page["variables"]]
+                assert names == list(range(start, min(start + 3, MILLION))), (name, start)
+                assert page["total"] == MILLION
+                assert page["has_more"] is (start + 3 < MILLION)
+            values = [int(child["value"]) for child in session.get(path).ok()["variables"]]
+            assert values == [-n if kind == "named" else n for n in range(100)], name
+        assert session.get(path, count=1, filter="indexed").ok()["total"] == 0
+
+
+def test_what_else_can_be_opened(relay: Client, source: Callable[..., Source], python: str) -> None:
+    program = source(LARGE)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        rows = {row["name"]: row for row in session.get("/frames/0/variables").ok()["variables"]}
+
+        def inside(name: str, **query: object) -> dict[str, str]:
+            reference = rows[name]["variables_reference"]
+            listed = session.get(f"/variables/{reference}", **query).ok()["variables"]
+            return {child["name"]: child["value"] for child in listed}
+
+        assert list(inside("ordered")) == ["'b'", "'c'", "'a'"]
+        assert rows["ordered"]["value"].index("'b'") < rows["ordered"]["value"].index("'a'")
+        assert inside("named") == {"0": "1", "1": "2", "more": "3"}
+        assert inside("named", filter="named") == {"more": "3"}
+        assert inside("named", start=1, count=1) == {"1": "2"}
+        assert inside("point") == {"x": "1", "y": "2"}
+        assert inside("colour")["_value_"] == "1"
+        keys = list(inside("keyed"))
+        assert [key for key in keys if not key.startswith("'x")] == [
+            *("Key()", "(1, 2)", "b'raw'", "None"),
+        ]
+        assert all(len(key) <= 200 for key in keys)
+        assert inside("function") == {"__closure__": "(<cell 5>,)", "__defaults__": "(1,)"}
+        assert inside("error")["errno"] == "2"
+        assert inside("error")["filename"] == "'file'"
+        assert (rows["nothing"]["expandable"], rows["nothing"]["length"]) == (False, 0)
+        assert inside("frozen") == {"0": "1"}
+        assert list(inside("view", count=2)) == ["0", "1"]
+        # A key is set by its words; the object by its name.
+        for name, key, value in (("keyed", "(1, 2)", "7"), ("named", "more", "8")):
+            reference = rows[name]["variables_reference"]
+            body = {"name": key, "value": value}
+            assert session.post(f"/variables/{reference}/set", body).ok()["value"] == value
+            assert inside(name)[key] == value
+
+
+NUMERIC = """
+    import numpy, pandas
+
+    def main():
+        line, grid = numpy.arange(1_000_000), numpy.zeros((3, 4))
+        number, zero = numpy.float64(1.5), numpy.array(5)
+        frame = pandas.DataFrame({"n": range(1000), "name": ["x"] * 1000})
+        column = frame["n"]
+        return line  # @here
+
+    main()
+"""
+
+
+def test_arrays_and_frames_by_shape_and_head(relay: Client, source: Callable[..., Source]) -> None:
+    for library in ("numpy", "pandas"):
+        pytest.importorskip(library, reason=f"{library} is not installed beside the tests")
+    program = source(NUMERIC)
+    with relay.session() as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        rows = {row["name"]: row for row in session.get("/frames/0/variables").ok()["variables"]}
+        shown = {name: row["value"] for name, row in rows.items()}
+        assert shown["line"] == "ndarray shape=(1000000,) dtype=int64 [0, 1, 2, 3, 4, …]"
+        assert shown["grid"].startswith("ndarray shape=(3, 4) dtype=float64 [0.0, 0.0")
+        assert "1.5" in shown["number"]
+        assert shown["zero"] == "ndarray shape=() dtype=int64 [5]"
+        assert shown["frame"].startswith("DataFrame shape=(1000, 2) ['n': int64, 'name': ")
+        assert shown["frame"].endswith("[0, 'x'] [1, 'x'] [2, 'x'] …")
+        assert shown["column"] == "Series shape=(1000,) dtype=int64 [0, 1, 2, 3, 4, …]"
+        assert rows["line"]["length"] == 1_000_000
+        path = f"/variables/{rows['line']['variables_reference']}"
+        (last,) = session.get(path, start=999_999, filter="indexed").ok()["variables"]
+        assert (last["name"], "999999" in last["value"]) == ("999999", True)
+        named = session.get(path, filter="named").ok()["variables"]
+        assert [row["name"] for row in named] == ["shape", "dtype", "nbytes"]

@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 from debug_relay.protocol.errors import Code
 from debug_relay.protocol.operations import OPERATIONS, Operation
 from debug_relay.protocol.schema import openapi
-from debug_relay.protocol.version import API_PREFIX, VERSION
+from debug_relay.protocol.version import VERSION
 from tests.kit.client import Client, Session
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
@@ -36,8 +36,11 @@ ROWS = [
     for row in OPERATIONS.values()
     if row.implemented and row.name != "shutdown" and row.kind != "websocket"
 ]
-# These end a session, at once or by a timeout: they get one of their own, without a program.
-ALONE = ("delete-session", "patch-session", "terminate", "detach", "launch", "attach")
+# These end a session, at once or by a timeout, or keep others from driving it: they get one of
+# their own, without a program.
+ALONE = (
+    "delete-session", "patch-session", "terminate", "detach", "launch", "attach", "take-lease",
+)  # fmt: skip
 CHECKS = [content_type_conformance, response_schema_conformance, status_code_conformance]
 PROGRAM = """
     n = 0
@@ -117,7 +120,6 @@ def check_reply(row: Operation, case: Case, session: Session, url: str, checks: 
 def test_generated_requests(row: Operation, mode: GenerationMode, target: Target) -> None:
     node = NODES[row.name]
     session = target.for_row(row)
-    url = target.relay.url.removesuffix(API_PREFIX) if row.at_root_only else target.relay.url
     checks = list(CHECKS)
     if mode is GenerationMode.NEGATIVE:
         checks.append(negative_data_rejection)
@@ -132,7 +134,7 @@ def test_generated_requests(row: Operation, mode: GenerationMode, target: Target
     )
     @given(case=node.as_strategy(generation_mode=mode))
     def generated(case: Case) -> None:
-        check_reply(row, case, session, url, checks)
+        check_reply(row, case, session, target.relay.url, checks)
 
     try:
         generated()

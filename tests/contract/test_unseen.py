@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.relay import eventually
 from tests.kit.source import Source
 
 
@@ -64,7 +65,8 @@ def test_a_slow_value_does_not_move_the_program(
     with relay.session(python_path=python) as session:
         session.break_at(program, program["here"])
         session.launch(program)
-        assert session.locals()["a"] == "A!"
+        assert session.locals()["a"] == "<__main__.A: repr took too long>"
+        assert session.value("a") == "A!", "who asks for it alone, waits for it"
         status = session.status()
         assert (status["status"], status["stop_id"]) == ("paused", 1)
         assert session.printed() == ""
@@ -125,12 +127,11 @@ def test_a_step_waits_for_an_evaluation(relay: Client, source: Callable[..., Sou
     with relay.session() as session, ThreadPoolExecutor(1) as pool:
         session.break_at(program, program["here"])
         session.launch(program)
-        asked = {"expression": "time.sleep(0.5) or 7"}
+        asked = {"expression": "print('begun', flush=True) or time.sleep(0.5) or 7"}
         evaluated = pool.submit(session.post, "/evaluate", asked)
+        eventually(lambda: session.printed() == "begun\n")
         cursor = session.get("/events").ok()["next_cursor"]
         stepped = session.step()
         assert stepped["stop_id"] == 2
-        answer = evaluated.result(10)
-        # Whichever came first, neither took the ground from under the other.
-        assert answer.ok()["result"] == "7"
+        assert evaluated.result(10).ok()["result"] == "7"
         assert session.events("stopped", cursor=cursor)

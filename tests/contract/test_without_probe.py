@@ -49,3 +49,22 @@ def test_the_switch_is_not_seen_by_the_program(
     with relay.session() as session:
         assert session.launch(program, env=OFF)["exit_code"] == 0
         assert session.printed() == "[]\n"
+
+
+def test_variables_by_plain_dap(relay: Client, source: Callable[..., Source]) -> None:
+    program = source("items = [1, {'a': 2}]\nprint(items)  # @line\n")
+    with relay.session() as session:
+        session.break_at(program, program["line"])
+        session.launch(program, env=OFF)
+        listed = session.get("/frames/0/variables", start=0, count=1).ok()
+        (items,) = listed["variables"]
+        assert (items["name"], items["value"], items["expandable"]) == (
+            "items",
+            "[1, {'a': 2}]",
+            True,
+        )
+        assert items["indexed_variables"] is None, "nobody has counted"
+        page = session.get(f"/variables/{items['variables_reference']}", filter="indexed").ok()
+        assert [row["value"] for row in page["variables"]] == ["1", "{'a': 2}"]
+        opened = session.post("/evaluate", {"expression": "items"}).ok()
+        assert opened["variables_reference"] > 0

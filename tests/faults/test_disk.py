@@ -42,7 +42,7 @@ def small_disk() -> Iterator[Path]:
     To be asked for before `own_relay`, whose relays end before their disk goes.
     """
     place = Path(tempfile.mkdtemp(prefix="dr-", dir="/tmp"))
-    mount = ["mount", "-t", "tmpfs", "-o", "size=512k,mode=700", "tmpfs", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(place)]
     if os.getuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
         place.rmdir()
         pytest.skip("only root may mount a small file system")
@@ -75,7 +75,10 @@ def test_sessions_go_on_when_the_disk_is_full(
     assert (ended["status"], ended["exit_code"]) == ("terminated", 0)
     assert session.get("/output").status == 200
     assert session.get("/events").status == 200
-    assert relay.client.get("/health").status == 200
+    warnings = relay.client.get("/health").ok()["warnings"]
+    assert any("bytes left" in warning for warning in warnings)
+    assert any(session.id in warning and "did not take" in warning for warning in warnings)
+    assert "did not take" in session.get().ok()["disk_trouble"]
     # A new session needs room for its files: that is said, and leaves nothing.
     error = relay.client.post("/sessions", {}).refused("WORKER_START_FAILED")
     assert "No space left" in error["message"]
@@ -85,6 +88,32 @@ def test_sessions_go_on_when_the_disk_is_full(
     with relay.client.session() as later:
         assert later.launch(source("print('room again')\n", "later.py"))["exit_code"] == 0
         assert later.printed() == "room again\n"
+
+
+def test_settings_and_keys_on_a_full_disk(
+    small_disk: Path, own_relay: Callable[..., Relay]
+) -> None:
+    relay = own_relay(name=str(small_disk / "data"))
+    client = relay.client
+    fill(small_disk)
+    changed = client.patch("/config", {"dap": {"evaluate_timeout": 7}}).ok()
+    assert (changed["config"]["dap"]["evaluate_timeout"], changed["persisted"]) == (7, False)
+    assert client.get("/config").ok()["persisted"] is False
+    key = {"Idempotency-Key": "full"}
+    first = client.post("/sessions", {}, headers=key)
+    assert client.post("/sessions", {}, headers=key).raw == first.raw
+    warnings = client.get("/health").ok()["warnings"]
+    assert any("dap.evaluate_timeout = 7" in warning for warning in warnings)
+    assert any("Idempotency-Key" in warning for warning in warnings)
+    (small_disk / "ballast").unlink()
+    # The next change keeps the one before as well.
+    assert client.patch("/config", {"dap": {"request_timeout": 20}}).ok()["persisted"] is True
+    client.post("/sessions", {}, headers={"Idempotency-Key": "room"}).ok(201)
+    assert client.get("/health").ok()["warnings"] == []
+    relay.stop()
+    relay.start()
+    shown = relay.client.get("/config").ok()["config"]["dap"]
+    assert (shown["evaluate_timeout"], shown["request_timeout"]) == (7, 20)
 
 
 def test_a_full_disk_does_not_hold_a_stop_back(

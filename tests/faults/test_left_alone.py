@@ -37,7 +37,8 @@ def test_an_orphaned_worker_ends_itself_and_its_program(
     # The next supervisor tells what became of it.
     relay.start()
     shown = relay.client.get(f"/sessions/{session.id}").ok()
-    assert (shown["status"], shown["end_reason"]) == ("terminated", "shutdown")
+    assert (shown["status"], shown["previous_status"]) == ("created", "paused")
+    assert shown["restored"] is True
 
 
 def test_a_worker_with_a_supervisor_is_no_orphan(own_relay: Callable[..., Relay]) -> None:

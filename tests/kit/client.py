@@ -42,8 +42,9 @@ class Answer:
 class Client:
     """A new connection per call, as curl makes them."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, **headers: str) -> None:
         self.url = url
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
         parts = urlsplit(url)
         assert parts.hostname is not None
         self.host, self.port, self.prefix = parts.hostname, parts.port, parts.path
@@ -58,7 +59,7 @@ class Client:
         **query: Any,
     ) -> Answer:
         target = self.prefix + path + ("?" + urlencode(query) if query else "")
-        sent = {"Connection": "close", **(headers or {})}
+        sent = {"Connection": "close", **self.headers, **(headers or {})}
         data: bytes | None = None
         if body is not None:
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -70,6 +71,10 @@ class Client:
             return Answer(response.status, dict(response.headers), response.read())
         finally:
             connection.close()
+
+    def called(self, **headers: str) -> Client:
+        """The same, with these headers in every call: `X_Agent="ann"`."""
+        return Client(self.url, **{**self.headers, **headers})
 
     def get(self, path: str, **query: Any) -> Answer:
         return self.call("GET", path, **query)
@@ -94,6 +99,10 @@ class Session:
     def __init__(self, client: Client, id: str) -> None:
         self.client = client
         self.id = id
+
+    def called(self, **headers: str) -> Session:
+        """The same session, as another caller sees it."""
+        return Session(self.client.called(**headers), self.id)
 
     def __enter__(self) -> Session:
         return self

@@ -11,6 +11,7 @@ from debug_relay.protocol.records import (
     MAGIC,
     PAD,
     RECORD,
+    CursorOfAnother,
     Place,
     RingCorrupt,
     RingHeader,
@@ -95,16 +96,19 @@ def test_a_pad_fills_its_room(room: int):
 
 @given(places=st.lists(PLACES, max_size=3))
 def test_cursor_round_trip(places: list[Place]):
-    cursor = pack_cursor(*places)
-    assert unpack_cursor(cursor, len(places)) == tuple(places)
+    cursor = pack_cursor("output of a", *places)
+    assert unpack_cursor("output of a", cursor, len(places)) == tuple(places)
     with pytest.raises(ValueError):
-        unpack_cursor(cursor, len(places) + 1)
+        unpack_cursor("output of a", cursor, len(places) + 1)
+    for other in ("output of b", "events of a"):
+        with pytest.raises(CursorOfAnother):
+            unpack_cursor(other, cursor, len(places))
 
 
 @given(cursor=st.text(max_size=60))
 def test_any_text_is_a_cursor_or_a_value_error(cursor: str):
     try:
-        places = unpack_cursor(cursor, 1)
+        places = unpack_cursor("output of a", cursor, 1)
     except ValueError:
         return
     assert len(places) == 1

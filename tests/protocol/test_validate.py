@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Meta, UnsetType
 
-from debug_relay.protocol import breakpoints, execution, output, program, sessions
+from debug_relay.protocol import breakpoints, execution, inspection, output, program, sessions
+from debug_relay.protocol.bodies import parse_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Params
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.protocol.validate import convert, parse_json
+from debug_relay.protocol.validate import convert
 
 
 class Inner(Params, kw_only=True):
@@ -100,10 +101,21 @@ def test_path_query_and_body_together():
 
 
 def test_nobody_can_replace_the_path():
-    got = convert(
-        sessions.DeleteSession, {"session_id": "a"}, {"session_id": "b"}, {"session_id": 3}
-    )
+    path = {"session_id": "a"}
+    error = refusal(sessions.DeleteSession, {}, {"session_id": "b"}, path)
+    assert error.code is Code.INVALID_PARAMETER
+    assert wrong(error) == {"session_id": "the path says 'a'"}
+    error = refusal(sessions.DeleteSession, {"session_id": 3}, {"session_id": "a"}, path)
+    assert error.code is Code.INVALID_REQUEST
+    got = convert(sessions.DeleteSession, path, {"session_id": "a"}, {"session_id": "a"})
     assert got.session_id == "a"
+
+
+def test_query_and_body_may_say_the_same_only():
+    path = {"session_id": "a"}
+    error = refusal(execution.Continue, {"wait": 3}, {"wait": "5"}, path)
+    assert wrong(error) == {"wait": "the query says 5.0"}
+    assert convert(execution.Continue, path, {"thread_id": "3"}, {"thread_id": 3}).thread_id == 3
 
 
 # -- what does not fit
@@ -176,7 +188,8 @@ def test_a_batch_of_breakpoints():
         path={"session_id": "s"},
     )
     assert set(wrong(error)) == {
-        "breakpoints[1].line", "breakpoints[2].file", "breakpoints[2].lin", "breakpoints[3]",
+        "breakpoints[0].source.path", "breakpoints[1].source.path", "breakpoints[1].line",
+        "breakpoints[2].file", "breakpoints[2].lin", "breakpoints[2].line", "breakpoints[3]",
         "source.path", "source.pat",
     }  # fmt: skip
 
@@ -204,13 +217,13 @@ def test_wrong_parameters_come_with_wrong_fields():
 
 
 def test_what_is_missing_is_a_missing_parameter_if_nothing_was_sent():
-    path = {"session_id": "s"}
-    error = refusal(execution.RunTo, path=path)
+    path = {"session_id": "s", "variables_reference": "7"}
+    error = refusal(inspection.SetVariable, path=path)
     assert error.code is Code.MISSING_PARAMETER
-    assert wrong(error) == {"file": "required", "line": "required"}
-    error = refusal(execution.RunTo, {"line": 5}, path=path)
+    assert wrong(error) == {"name": "required", "value": "required"}
+    error = refusal(inspection.SetVariable, {"name": "x"}, path=path)
     assert error.code is Code.INVALID_REQUEST
-    assert wrong(error) == {"file": "required"}
+    assert wrong(error) == {"value": "required"}
 
 
 @pytest.mark.parametrize(
@@ -220,11 +233,11 @@ def test_what_is_missing_is_a_missing_parameter_if_nothing_was_sent():
          {"step.files[0]", "at[0].file", "at[0].line"}),
         (execution.Trace, {"step": "lines"}, {"step"}),
         (program.Launch, {"args": ["a", 1, 2], "snapshot": {"frames": "x"}},
-         {"args[1]", "args[2]", "snapshot.frames"}),
-        (program.Launch, {"stop_on_exception": "maybe", "env": {"A": 1, "B": None}},
+         {"args[1]", "args[2]", "snapshot.frames", "script"}),
+        (program.Launch, {"stop_on_exception": "maybe", "env": {"A": 1, "B": None}, "code": "1"},
          {"stop_on_exception", "env.A"}),
         (program.Attach, {"path_mappings": [{"local": "a"}, {"local": "a", "remote": 1}]},
-         {"path_mappings[0].remote", "path_mappings[1].remote"}),
+         {"path_mappings[0].remote", "path_mappings[1].remote", "pid"}),
         (sessions.PatchSession, {"limits": {"memory_bytes": -1, "cpu": 1}, "labels": None},
          {"limits.memory_bytes", "limits.cpu", "labels"}),
         (breakpoints.PatchBreakpoint, {"enabled": None, "condition": 5}, {"enabled", "condition"}),

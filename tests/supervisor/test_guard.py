@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from debug_relay.protocol.envelope import error_body
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.operations import SCOPES
+from debug_relay.protocol.frames import Caller
+from debug_relay.protocol.scopes import SCOPES
 from debug_relay.supervisor.guard import UNKNOWN_UID, Guard
+from debug_relay.supervisor.tokens import Tokens, TokensFile
 
 PORT = 5679
 
@@ -27,7 +31,7 @@ def ask(
     over_unix: bool = False,
 ) -> None:
     hosts = [host] if isinstance(host, str) else host
-    door.request(hosts, origin or [], site, None, over_unix=over_unix)
+    door.request(hosts, origin or [], site, over_unix=over_unix)
 
 
 def refusal(door: Guard, **more: object) -> RelayError:
@@ -159,13 +163,28 @@ def test_the_port_may_come_later() -> None:
     assert door.address == "http://127.0.0.1:4000"
 
 
-def test_the_token_check_comes_last() -> None:
-    seen: list[str | None] = []
-    door = guard(tokens=seen.append)
-    refusal(door, host="evil.example")
-    assert seen == []
-    door.request(["127.0.0.1:5679"], [], None, "Bearer x")
-    assert seen == ["Bearer x"]
+def test_a_token_names_its_caller_and_bounds_what_it_may(tmp_path: Path) -> None:
+    file = TokensFile(tmp_path / "tokens.json")
+    door = guard(tokens=Tokens(file), own_uid=1000)
+    assert door.caller(1000, "ann", [], "admin") == Caller("ann", 1000, SCOPES)
+    for uid in (1001, UNKNOWN_UID):
+        with pytest.raises(RelayError) as caught:
+            door.caller(uid, "ann", [], "sessions:read")
+        assert caught.value.code is Code.UNAUTHENTICATED
+    reader = [f"Bearer {file.create(['sessions:read'], 'reader', None)}"]
+    ruler = [f"bearer  {file.create(['admin'], 'ruler', None)}"]
+    assert door.caller(1000, "ann", reader, "admin") == Caller("reader", 1000, ("sessions:read",))
+    assert door.caller(1000, None, ruler, "admin") == Caller("ruler", 1000, SCOPES)
+    with pytest.raises(RelayError) as caught:
+        door.require(door.caller(1000, None, reader, "admin"), "shutdown", "admin")
+    assert caught.value.code is Code.INSUFFICIENT_SCOPE
+    for given in ([], reader * 2, ["Bearer x"], [reader[0][7:]], [f"Basic {reader[0][7:]}"]):
+        with pytest.raises(RelayError) as caught:
+            door.caller(1000, None, given, "sessions:read")
+        assert caught.value.code is Code.UNAUTHENTICATED
+        assert reader[0][7:] not in error_body(caught.value).decode()
+    # What needs no scope needs no token.
+    assert door.caller(1000, None, [], "").name == "uid:1000"
 
 
 @pytest.fixture

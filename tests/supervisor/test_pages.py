@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Cursor
 from debug_relay.protocol.output import EventPage, OutputPage
-from debug_relay.protocol.records import HEADER, Place, pack_cursor
+from debug_relay.protocol.records import HEADER, Place, events_of, output_of, pack_cursor
 from debug_relay.protocol.state import State
 from debug_relay.supervisor.pages import EventPages, OutputPages
 from debug_relay.worker.journal import EventLog, OutputLog
@@ -155,8 +155,7 @@ def test_a_cursor_of_another_ring_begins_at_the_beginning(path: Path, log: Outpu
         base64.urlsafe_b64encode(b'[["a",2,3,4]]').decode(),
         base64.urlsafe_b64encode(b"[[1,-2,3,4]]").decode(),
         base64.urlsafe_b64encode(b"[[1,2,3,9223372036854775808]]").decode(),
-        pack_cursor(Place(), Place()),
-        pack_cursor(),
+        pack_cursor("", Place()),
     ],
 )
 def test_garbage_is_no_cursor(path: Path, cursor: str):
@@ -168,10 +167,10 @@ def test_garbage_is_no_cursor(path: Path, cursor: str):
 
 def test_cursors_are_short_and_safe_in_a_url():
     most = (1 << 63) - 1
-    usual = pack_cursor(*[Place((1 << 48) - 1, 1 << 50, 1 << 40, 1 << 16)] * 2)
+    usual = pack_cursor("output", *[Place((1 << 48) - 1, 1 << 50, 1 << 40, 1 << 16)] * 2)
     longest = get_args(Cursor)[1].max_length
     assert len(usual) < longest
-    assert len(pack_cursor(Place(most, most, most, most))) < longest
+    assert len(pack_cursor("output", Place(most, most, most, most))) < longest
     assert all(c.isascii() and (c.isalnum() or c in "-_") for c in usual)
 
 
@@ -186,7 +185,7 @@ def test_a_forged_cursor_does_no_harm(tmp_path_factory, place: Place, same: bool
     if same:
         epoch = int.from_bytes(path.read_bytes()[16:24], "little")
         place = Place(epoch, place.position, place.entry, place.offset)
-    page = ring.page(pack_cursor(place), 10, None)
+    page = ring.page(pack_cursor(output_of(path.parent.name), place), 10, None)
     for _ in range(100):
         if not page.has_more:
             break
@@ -392,7 +391,8 @@ def test_a_writer_that_goes_on_at_the_worst_moment(
     write(200)
     pages = OutputPages(path)
     seen = 200 - lag
-    cursor = pack_cursor(Place(ring.end.epoch, ring.head - 64 * lag, seen))
+    place = Place(ring.end.epoch, ring.head - 64 * lag, seen)
+    cursor = pack_cursor(output_of(path.parent.name), place)
     write(lag and 2)
     copied = os.pread
     pending = [more]
@@ -528,9 +528,12 @@ def test_events_of_another_worker_begin_at_the_beginning(tmp_path: Path):
 
 
 def test_an_output_cursor_is_no_event_cursor(tmp_path: Path):
-    with pytest.raises(RelayError) as caught:
-        event_pages(tmp_path).page(pack_cursor(Place()), 10, None, State.RUNNING)
-    assert caught.value.code is Code.INVALID_PARAMETER
+    folder = tmp_path.name
+    for owner in (output_of(folder), events_of("another")):
+        with pytest.raises(RelayError) as caught:
+            event_pages(tmp_path).page(pack_cursor(owner, Place()), 10, None, State.RUNNING)
+        assert caught.value.code is Code.INVALID_PARAMETER
+        assert "another session or endpoint" in caught.value.message
 
 
 def test_an_event_that_cannot_be_read_is_counted(tmp_path: Path):

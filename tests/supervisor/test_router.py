@@ -15,7 +15,7 @@ from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.router import ROOT_OPERATIONS, Router
 
 ROUTER = Router(OPERATIONS, API_PREFIX)
-ROUTES = [(op, path) for op in OPERATIONS.values() if not op.at_root_only for path in op.paths]
+ROUTES = [(op, path) for op in OPERATIONS.values() for path in op.paths if path != "/"]
 
 
 def refusal(method: str, path: str) -> RelayError:
@@ -39,11 +39,11 @@ def test_root_operations(name: str) -> None:
     assert ROUTER.match(operation.verb, operation.path).operation is operation
 
 
-def test_the_index_is_at_the_root_only() -> None:
-    assert ROUTER.match("GET", "/").operation.name == "index"
-    assert ROUTER.match("HEAD", "/?pretty").operation.name == "index"
-    assert refusal("POST", "/").details["allow"] == ["GET", "HEAD"]
-    assert refusal("GET", "/api/v1/").code is Code.NOT_FOUND
+@pytest.mark.parametrize("path", ["/", API_PREFIX, API_PREFIX + "/"])
+def test_the_index_is_the_entrance(path: str) -> None:
+    assert ROUTER.match("GET", path).operation.name == "index"
+    assert ROUTER.match("HEAD", path + "?pretty").operation.name == "index"
+    assert refusal("POST", path).details["allow"] == ["GET", "HEAD"]
 
 
 def test_other_operations_need_the_prefix() -> None:
@@ -95,7 +95,7 @@ def test_broken_encoding(sent: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "", "//", "///", "*", "api/v1/health", "/api", "/api/v1", "/api/v1/", "/api/v1//health",
+        "", "//", "///", "*", "api/v1/health", "/api", "/api/v1//", "/api/v1//health",
         "/api/v1/health//", "/api/v1/sessions//status", "/api/v1/./health", "/api/v1/../v1/health",
         "/API/v1/health", "/api/v1/health%2F", "/api/v1/%2Fhealth", "/api%2Fv1/health",
         "/api/v1/health/x", "http://127.0.0.1:5679/api/v1/health", "/" * 8000,
@@ -106,7 +106,7 @@ def test_unknown_paths(path: str) -> None:
     error = refusal("GET", path)
     assert error.code is Code.NOT_FOUND
     verb, closest = error.details["closest"].split(" ")
-    assert closest in {API_PREFIX + op_path for _, op_path in ROUTES}
+    assert closest in {API_PREFIX, *(API_PREFIX + op_path for _, op_path in ROUTES)}
     assert verb in error.details["suggestion"]
     assert len(error.message) < 300
 

@@ -1,38 +1,33 @@
-"""What the stopped thread itself is asked: evaluations, pages of containers, returned values.
+"""What the stopped thread itself is asked: evaluations, returned values; and how it is asked.
 
 Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 """
 
 import _thread
-import collections
-import itertools
 import signal
 import sys
 import threading
+import time
 import traceback
 
+from debug_relay.worker.probe.shapes import name_of
+from debug_relay.worker.probe.values import Interrupted
+
 _ident = _thread.get_ident
+_now = time.monotonic
 _main_ident = threading.main_thread().ident
 RESULT_LIMIT = 65536
-ROW_LIMIT = 8192
+AS_LONG_AS_IT_TAKES = 3600.0  # whoever asks has a deadline of his own
 RETURNED = "__pydevd_ret_val_dict"  # pydevd's name for them
-
-# Containers of which any page can be had without running a line of the program's.
-INDEXED = (list, tuple, set, frozenset, collections.deque)
-NAMED = (dict, collections.OrderedDict, collections.defaultdict)
-
-
-class Interrupted(BaseException):
-    """Raised into a thread that evaluates for the relay and takes too long."""
 
 
 class Answers(object):
     def __init__(self, probe):
         self.probe = probe
-        self.running = {}  # thread ident → [interrupts begun, interrupts sent]
+        self.running = {}  # thread ident → what `begun` made
+        self.dropped = set()  # questions that nobody waits for any more
         probe.commands.update(
             evaluate=self.ask_evaluate,
-            page=self.ask_page,
             returned=self.ask_returned,
             returns=self.keep_returns,
             interrupt=self.interrupt,
@@ -41,9 +36,6 @@ class Answers(object):
 
     def ask_evaluate(self, id, frame, text, statements):
         return self.ask_thread_of(frame, id, self.answer, text, statements)
-
-    def ask_page(self, id, reference, start, count):
-        return self.ask_thread_of(reference, id, self.page, start, count)
 
     def keep_returns(self, on):
         """Keep what functions return: only while one is stepped out of, for pydevd puts it among
@@ -56,12 +48,7 @@ class Answers(object):
 
     def ask_thread_of(self, dap_reference, id, job, *arguments):
         """Have `job` done by the stopped thread that the frame or variable belongs to."""
-        manager = self.probe.db.suspended_frames_manager
-        try:
-            reference = _ids()._translate_id_from_dap(dap_reference)
-        except KeyError:
-            return {"gone": True}
-        thread_id = manager.get_thread_id_for_variable_reference(reference)
+        thread_id, reference = self.thread_of(dap_reference)
         if thread_id is None:
             return {"gone": True}
         self.probe.db.post_method_as_internal_command(
@@ -69,11 +56,42 @@ class Answers(object):
         )
         return {"gone": False}
 
-    def interrupt(self):
-        """End whatever the program's threads evaluate for us; tells how many that were."""
+    def thread_of(self, dap_reference):
+        """The stopped thread that a frame or variable belongs to, and pydevd's number for that."""
+        try:
+            reference = _ids()._translate_id_from_dap(dap_reference)
+        except KeyError:
+            return None, None
+        # A scope is a frame's variables of one kind.
+        reference = getattr(reference, "variable_reference", reference)
+        manager = self.probe.db.suspended_frames_manager
+        return manager.get_thread_id_for_variable_reference(reference), reference
+
+    def ask_thread(self, dap_thread, id, job, *arguments):
+        """Have `job` done by a stopped thread."""
+        try:
+            thread_id = _ids()._translate_id_from_dap(dap_thread)
+        except KeyError:
+            return {"gone": True}
+        if self.probe.db.suspended_frames_manager.get_frames_list(thread_id) is None:
+            return {"gone": True}
+        self.probe.db.post_method_as_internal_command(
+            thread_id, self.work, id, job, thread_id, *arguments
+        )
+        return {"gone": False}
+
+    def interrupt(self, reports=False, after=0.0, drop=None):
+        """End what the program's threads evaluate for us, or their stop reports; how many.
+
+        Only what has run for `after` seconds: it may have waited for its turn until now. What is
+        to be dropped and still waits will not begin any more.
+        """
         hit = 0
+        if drop is not None:
+            self.drop(drop)
+        latest = _now() - after
         for ident, token in list(self.running.items()):
-            if ident == _ident():
+            if ident == _ident() or (token[2] is None) != reports or token[3] > latest:
                 continue
             token[0] += 1
             try:
@@ -86,11 +104,19 @@ class Answers(object):
                 signal.pthread_kill(ident, signal.SIGURG)
         return hit
 
+    def drop(self, id):
+        if all(token[2] != id for token in list(self.running.values())):
+            self.dropped.add(id)
+
     # -- evaluating, in the stopped thread itself
 
     def work(self, db, id, job, *arguments):
+        """Do it and tell the answer: `relayAnswer` to a question, `relayStop` if there is none."""
+        if id in self.dropped:
+            self.dropped.discard(id)
+            return
         ident = _ident()
-        token = [0, 0]
+        token = begun(id)
         self.running[ident] = token
         answer = {"id": id, "interrupted": True}
         try:
@@ -98,10 +124,11 @@ class Answers(object):
         except Interrupted:
             answer = {"id": id, "interrupted": True}
         except BaseException as error:
-            answer = {"id": id, "raised": _describe(error)}
+            answer = {"id": id, "raised": described(error)}
         finally:
             self.settle(ident, token)
-        self.probe.emit("relayAnswer", answer)
+        if answer is not None:
+            self.probe.emit("relayStop" if id is None else "relayAnswer", answer)
 
     def settle(self, ident, token):
         """No interrupt may reach the program. No lock here: one could strike while it is held."""
@@ -141,8 +168,8 @@ class Answers(object):
         except ValueError as error:
             return {"id": id, "refused": {"message": str(error)}}
         value = variables.evaluate_expression(self.probe.db, frame, text, not is_expression)
-        if type(value).__name__ == "ExceptionOnEvaluate":
-            return {"id": id, "raised": _describe(value.result, value.tb)}
+        if name_of(type(value)) == "ExceptionOnEvaluate":
+            return {"id": id, "raised": described(value.result, value.tb)}
         if not is_expression:
             return {"id": id, "statement": True}
         return self.shown(id, thread_id, frame, text, value)
@@ -151,18 +178,10 @@ class Answers(object):
         tracker = self.probe.db.suspended_frames_manager.get_frame_tracker(thread_id)
         if tracker is None:
             return {"id": id, "gone": True}
-        variable = tracker.obtain_as_variable(text, value, frame=frame)
-        data = variable.get_var_data(context="repl")
-        words = data["value"]
-        reference = data.get("variablesReference", 0)
-        return {
-            "id": id,
-            "result": words[:RESULT_LIMIT],
-            "length": len(words),
-            "type": data.get("type"),
-            "reference": _ids()._translate_id_to_dap(reference) if reference else 0,
-            "hint": data.get("presentationHint"),
-        }
+        pages = self.probe.pages
+        view = pages.view("whole", seconds=AS_LONG_AS_IT_TAKES, quiet=False)
+        row = pages.told(tracker, frame, text, value, view)
+        return dict(row, id=id, shown=True)
 
     def returned(self, id, thread_id, frame_id):
         """What was returned into this frame, taken out of it again."""
@@ -178,44 +197,16 @@ class Answers(object):
             return {"id": id, "none": True}
         return self.shown(id, thread_id, None, "return", values[-1])
 
-    # -- any page of any container: pydevd lists the first hundred or so, and its methods
+    def dap_id(self, id):
+        return _ids()._translate_id_to_dap(id)
 
-    def page(self, id, thread_id, reference, start, count):
-        tracker = self.probe.db.suspended_frames_manager.get_frame_tracker(thread_id)
-        if tracker is None:
-            return {"id": id, "gone": True}
-        value = getattr(tracker.get_variable(reference), "value", None)
-        kind = type(value)
-        if kind not in INDEXED and kind not in NAMED:
-            return {"id": id, "plain": True}
-        if kind in NAMED:
-            part = itertools.islice(dict.items(value), start, start + count)
-            items = [(_name(key), item) for key, item in part]
-        elif kind is list or kind is tuple:
-            part = value[start : start + count]
-            items = [(str(start + at), item) for at, item in enumerate(part)]
-        else:
-            part = itertools.islice(iter(value), start, start + count)
-            items = [(str(start + at), item) for at, item in enumerate(part)]
-        rows = [self.row(tracker, name, item) for name, item in items]
-        return {"id": id, "total": len(value), "indexed": kind in INDEXED, "rows": rows}
+    def inner_id(self, dap_id):
+        return _ids()._translate_id_from_dap(dap_id)
 
-    def row(self, tracker, name, value):
-        data = tracker.obtain_as_variable(name, value).get_var_data()
-        words = data["value"]
-        reference = data.get("variablesReference", 0)
-        row = {
-            "name": name,
-            "value": words[:ROW_LIMIT],
-            "cut": len(words) > ROW_LIMIT,
-            "type": data.get("type"),
-            "reference": _ids()._translate_id_to_dap(reference) if reference else 0,
-        }
-        kind = type(value)
-        if kind in INDEXED or kind in NAMED:
-            row["length"] = len(value)
-            row["indexed"] = kind in INDEXED
-        return row
+
+def begun(id):
+    """Of work that may be interrupted: interrupts begun, interrupts sent, for whom, since when."""
+    return [0, 0, id, _now()]
 
 
 def _raise_in(ident):
@@ -226,17 +217,20 @@ def _raise_in(ident):
     )
 
 
-def _name(key):
-    """A key as it is shown; its own words may fail, and are not trusted to be short."""
-    try:
-        return repr(key)[:1000]
-    except Exception:
-        return "<%s>" % type(key).__name__
-
-
 def _ids():
     """pydevd's own numbers are not those of its DAP messages; this class keeps both."""
     return sys.modules["_pydevd_bundle._debug_adapter.pydevd_base_schema"].BaseSchema
+
+
+def is_expression(text):
+    """None, or why not."""
+    try:
+        sys.modules["_pydevd_bundle.pydevd_vars"].compile_as_eval(text)
+    except SyntaxError as error:
+        return _syntax(error)
+    except ValueError as error:
+        return {"message": str(error)}
+    return None
 
 
 def _dedent(text):
@@ -253,7 +247,7 @@ def _syntax(error):
     }
 
 
-def _describe(error, trace=None):
+def described(error, trace=None):
     kind = type(error)
     try:
         message = str(error)

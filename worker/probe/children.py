@@ -5,7 +5,8 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
 import os
 import sys
-import threading
+
+from debug_relay.worker.probe.tracing import stop_in_child
 
 _getpid = os.getpid
 
@@ -17,6 +18,9 @@ class Children(object):
     def watch(self):
         """Children run as without a debugger; their start is told, nothing else is changed."""
         os.register_at_fork(after_in_child=self.in_child)
+        self.tell_starts()
+
+    def tell_starts(self):
         import _posixsubprocess
 
         places = [(_posixsubprocess, "fork_exec"), (os, "posix_spawn"), (os, "posix_spawnp")]
@@ -58,37 +62,11 @@ class Children(object):
         """After fork(), in the child, in the only thread there is; takes no lock of another."""
         self.probe.points.table.clear()
         db = self.probe.db
-        for part in (_stop_tracing, self.probe.remove, _forget_exit, lambda: _forget_debugger(db)):
+        for part in (stop_in_child, self.probe.remove, _forget_exit, lambda: _forget_debugger(db)):
             try:
                 part()
             except Exception:  # noqa: S110  each part stands alone; the child must run
                 pass
-
-
-def _stop_tracing():
-    constants = sys.modules["_pydevd_bundle.pydevd_constants"]
-    if getattr(constants, "PYDEVD_USE_SYS_MONITORING", False):
-        monitoring = sys.monitoring
-        tool = monitoring.DEBUGGER_ID
-        if monitoring.get_tool(tool) == "pydevd":
-            monitoring.set_events(tool, 0)
-            ours = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
-            # freeing the tool leaves local events behind
-            for code in list(getattr(ours, "_code_to_func_code_info_cache", {})):
-                try:
-                    monitoring.set_local_events(tool, code, 0)
-                except ValueError:
-                    continue
-            monitoring.free_tool_id(tool)
-        return
-    # pydevd's own settrace would print a warning on the child's stderr
-    sys.modules["pydevd_tracing"].restore_sys_set_trace_func()
-    sys.settrace(None)
-    threading.settrace(None)
-    for frame in sys._current_frames().values():
-        while frame is not None:
-            frame.f_trace = None
-            frame = frame.f_back
 
 
 def _forget_exit():

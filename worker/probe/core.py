@@ -10,7 +10,8 @@ once each), evaluates so that nothing can wedge a session, tells of child proces
 forked children. It hangs on instance attributes of pydevd's `PyDB`; removing it is `del`.
 
 In:  a frameless DAP evaluate of `_relay('{"do": …}')`, which answers with one JSON string.
-Out: DAP events `relayAnswer`, `relayError`, `relayHits`, `relayLog`, `relaySubprocess`.
+Out: DAP events `relayAnswer`, `relayError`, `relayFunction`, `relayLog`, `relayPlace`, `relayStop`,
+     `relaySubprocess`, `relayTrace`.
 """
 
 import json
@@ -19,10 +20,19 @@ import sys
 import threading
 
 from debug_relay.worker.probe.answers import Answers
+from debug_relay.worker.probe.assigning import Assigning
 from debug_relay.worker.probe.children import Children
 from debug_relay.worker.probe.exceptions import Exceptions
+from debug_relay.worker.probe.goal import Goal
+from debug_relay.worker.probe.native import Native
+from debug_relay.worker.probe.pages import Pages
 from debug_relay.worker.probe.points import Points
-from debug_relay.worker.probe.turns import hook_turns
+from debug_relay.worker.probe.raised import Raised
+from debug_relay.worker.probe.reads import Reads
+from debug_relay.worker.probe.report import Reports
+from debug_relay.worker.probe.threads import Threads
+from debug_relay.worker.probe.trace import Tracer
+from debug_relay.worker.probe.turns import Turns
 
 _encode = json.JSONEncoder(ensure_ascii=True, default=lambda o: "?").encode
 _decode = json.JSONDecoder().decode
@@ -34,6 +44,10 @@ HOOKS = (
     "find_frame",
     "set_suspend",
     "do_wait_suspend",
+    "send_caught_exception_stack",
+    "get_file_type",
+    "on_breakpoints_changed",
+    "function_breakpoint_name_to_breakpoint",
     "_thread_events",
 )
 
@@ -50,7 +64,17 @@ class Probe(object):
         self.points = Points(self)
         self.exceptions = Exceptions(self)
         self.answers = Answers(self)
+        self.pages = Pages(self)
+        self.raised = Raised(self)
+        self.reports = Reports(self)
+        self.assigning = Assigning(self)
+        self.reads = Reads(self)
+        self.threads = Threads(self)
+        self.goal = Goal(self)
+        self.native = Native(self)
+        self.tracer = Tracer(self)
         self.children = Children(self)
+        self.turns = Turns(self)
 
     def __call__(self, text):
         request = _decode(text)
@@ -69,21 +93,29 @@ class Probe(object):
 
     def hook(self):
         self.points.hook()
+        self.goal.hook()
         self.exceptions.hook()
-        hook_turns(self)
+        self.turns.hook()
+        self.native.hook()
+        self.reports.hook()
+        self.tracer.hook_entry()
 
     def replace(self, name, function):
         setattr(self.db, name, function)
         self.hooked.append(name)
 
     def remove(self):
+        self.tracer.remove()
         for name in self.hooked:
             self.db.__dict__.pop(name, None)
         del self.hooked[:]
         for module, name, original in self.undo:
             setattr(module, name, original)
         del self.undo[:]
-        self.points.table.clear()
+        for holder in (sys.modules.get("_pydevd_bundle.pydevd_comm"), self.db):
+            if holder is not None and vars(holder).get("_relay") is self:
+                del holder._relay
+        self.points.clear()
 
 
 def start(db, wanted):

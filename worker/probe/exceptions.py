@@ -1,80 +1,251 @@
-"""Which exceptions stop the program: by type, once each, where the user's code is.
+"""Which exceptions stop the program: by filter or by type, once each, where the user's code is.
 
 Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+pydevd asks in every frame that an exception passes whether it stops there; it is answered without
+the exception itself. With it, it asks once more when it is about to stop: there is decided whether
+it has been told, and whether the condition is true.
 """
 
+import _thread
+import dis
 import os
 import sys
+import threading
 
 from debug_relay.worker.probe.answers import Interrupted
+from debug_relay.worker.probe.expressions import Expression
+from debug_relay.worker.probe.libraries import is_library
+from debug_relay.worker.probe.shapes import full_name, lookup
+from debug_relay.worker.probe.values import ATOMS
+
+_getpid = os.getpid
+_TOLD = 64  # journeys that are remembered in each thread: while one lasts, others begin and end
+_NEVER = (SystemExit, Interrupted)
+_RETURN = dis.opmap["RETURN_VALUE"]
+_subclasses = type.__dict__["__subclasses__"]
+_mro = type.__dict__["__mro__"].__get__
+qualname = type.__dict__["__qualname__"].__get__
+_MOST_TYPES = 100000
+
+
+class Passed(Exception):
+    """Not to be stopped at; pydevd lets go of a stop that cannot be told."""
+
+
+class Held(object):
+    """The exception at which a thread stands."""
+
+    def __init__(self, arg, how, frame):
+        self.kind, self.value, self.trace = arg
+        self.how, self.frame = how, frame
 
 
 class Exceptions(object):
     def __init__(self, probe):
         self.probe = probe
+        self.raised = self.everywhere = False
         self.types = frozenset()
-        self.raised_everywhere = False
-        probe.commands.update(exceptions=self.choose)
+        self.condition = None
+        self.failed = False
+        probe.commands.update(exceptions=self.choose, known_types=known_types)
 
-    def choose(self, types=(), raised_everywhere=False):
-        self.types = frozenset(types)
-        self.raised_everywhere = raised_everywhere
-        return True
+    def choose(self, raised=False, types=(), everywhere=False, condition=None):
+        """Which of the types there are by now."""
+        self.raised, self.everywhere = raised, everywhere
+        self.condition = Expression(condition) if condition else None
+        self.failed = False
+        self.types = frozenset(bare(name) for name in types)
+        return known_types(types)
 
     def hook(self):
         probe, db, told = self.probe, self.probe.db, self.probe.told
         find, exclude = db.get_exception_breakpoint, db.exclude_exception_by_filter
-        library = tuple(
-            {sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.__file__)}
-        )
 
         def get_exception_breakpoint(kind, table):
+            """Asked for each table first; `told.tables`: for which it is answered below."""
+            uncaught = table is db.break_on_uncaught_exceptions
+            raised = table is db.break_on_caught_exceptions
+            if uncaught or not raised:
+                told.tables = []
             # SystemExit is an exit, not a crash.
-            if not probe.started or issubclass(kind, (SystemExit, Interrupted)):
+            if not probe.started or issubclass(kind, _NEVER):
                 return None
-            told.uncaught = table is db.break_on_uncaught_exceptions
-            if table is db.break_on_caught_exceptions and self.types and not self.named(kind):
-                return None
-            return find(kind, table)
+            if raised:
+                told.named = self.named(kind)
+                if not (self.raised or told.named):
+                    return None
+            found = find(kind, table)
+            if found is not None:
+                told.tables.append("uncaught" if uncaught else "raised" if raised else "user")
+            return found
 
         def exclude_exception_by_filter(breakpoint, trace):
-            if breakpoint not in db.break_on_caught_exceptions.values():
-                return exclude(breakpoint, trace)
-            if told.uncaught:
+            which = told.tables[0]
+            if which == "uncaught":
                 # At the end of its journey: once is enough, where it was raised.
-                return _origin(trace) in getattr(told, "origins", ()) or exclude(breakpoint, trace)
-            if trace.tb_next is None:
-                # raised in this very frame: a new journey
-                told.stopped = False
-            if getattr(told, "stopped", False):
+                return origin(trace) in self.journeys() or exclude(breakpoint, trace)
+            del told.tables[0]
+            begins = trace.tb_next is None
+            if which == "user":
+                if begins and not told.tables:
+                    self.forget(origin(trace))
+                return exclude(breakpoint, trace)
+            if not begins and origin(trace) in self.journeys():
                 return True
-            if not self.types and not self.raised_everywhere:
-                path = trace.tb_frame.f_code.co_filename
-                if path.startswith("<frozen") or _in_library(path, library):
-                    return True
-            told.stopped = True
-            # The last few: while an exception travels, others may be raised and handled.
-            told.origins = getattr(told, "origins", ())[-15:] + (_origin(trace),)
+            if not (told.named or self.everywhere) and (
+                is_library(trace.tb_frame.f_code.co_filename) or exclude(breakpoint, trace)
+            ):
+                if begins:
+                    self.forget(origin(trace))
+                return True
+            told.begins = origin(trace) if begins else None
             return False
 
         probe.replace("get_exception_breakpoint", get_exception_breakpoint)
         probe.replace("exclude_exception_by_filter", exclude_exception_by_filter)
+        self.hook_stops()
+
+    def hook_stops(self):
+        db, told = self.probe.db, self.probe.told
+        tell, wait = db.send_caught_exception_stack, db.do_wait_suspend
+
+        def send_caught_exception_stack(thread, arg, frame_id):
+            if not self.stops(arg[1], arg[2], frame_id):
+                raise Passed()
+            return tell(thread, arg, frame_id)
+
+        def do_wait_suspend(thread, frame, event, arg, exception_type=None):
+            if event != "exception" or not arg:
+                return wait(thread, frame, event, arg, exception_type)
+            told.exception = Held(arg, exception_type, frame)
+            try:
+                # pydevd calls its str() before it tells of the stop: that may take for ever
+                shown = (arg[0], plain_words(arg[1]), arg[2])
+                return wait(thread, frame, event, shown, exception_type)
+            finally:
+                told.exception = None
+
+        self.probe.replace("send_caught_exception_stack", send_caught_exception_stack)
+        self.probe.replace("do_wait_suspend", do_wait_suspend)
+
+    def uncaught(self, error):
+        """The program's own end; Python traces no more after a stack overflow (up to 3.11)."""
+        if sys.gettrace() is not None or hasattr(sys, "monitoring") or not self.probe.hooked:
+            return
+        thread, db = threading.current_thread(), self.probe.db
+        stop = sys.modules["_pydevd_bundle.pydevd_breakpoints"].stop_on_unhandled_exception
+        stop(db, thread, thread.additional_info, (type(error), error, error.__traceback__))
+        db.enable_tracing()  # what the program does at its exit
+
+    # -- deciding
+
+    def stops(self, value, trace, frame_id):
+        """Once for each journey; a condition is asked where it would stop first."""
+        if _getpid() != self.probe.pid:
+            return False  # a forked child that nobody debugs must not wait for a debugger
+        if self.is_over(standing_at(trace, frame_id)):
+            return False
+        start = origin(trace)
+        begins = self.probe.told.__dict__.pop("begins", None) == start and not unwinding()
+        if begins:
+            self.forget(start)  # another one, which had the same address
+        elif start in self.journeys():
+            return False
+        self.probe.told.journeys = self.journeys()[1 - _TOLD :] + (start,)
+        if self.condition is None:
+            return True
+        try:
+            return bool(self.condition(standing_at(trace, frame_id), exc=value))
+        except KeyboardInterrupt:
+            _thread.interrupt_main()  # a signal that arrived while our code ran: give it back
+        except Exception as error:
+            self.tell(error)
+        return False
+
+    def is_over(self, frame):
+        """Whether its frame has handled it: up to 3.11 pydevd guesses when the frame returns."""
+        if hasattr(sys, "monitoring") or frame.f_lasti < 0:
+            return False
+        return frame.f_code.co_code[frame.f_lasti] == _RETURN
+
+    def tell(self, error):
+        """The first error in words, later ones not."""
+        if self.failed:
+            return
+        self.failed = True
+        try:
+            words = "%s: %s" % (type(error).__name__, error)
+        except Exception:
+            words = type(error).__name__
+        self.probe.emit("relayError", {"id": "exceptions", "error": words[:1000]})
 
     def named(self, kind):
-        return any(
-            k.__qualname__ in self.types or "%s.%s" % (k.__module__, k.__qualname__) in self.types
-            for k in kind.__mro__
+        return bool(self.types) and any(
+            qualname(k) in self.types or full_name(k) in self.types for k in _mro(kind)
         )
 
+    def journeys(self):
+        """Where those were raised that have been decided; keeps nothing alive."""
+        return getattr(self.probe.told, "journeys", ())
 
-def _origin(trace):
-    """Where an exception was raised, such that no other is taken for it; keeps nothing alive."""
+    def forget(self, start):
+        known = self.journeys()
+        if start in known:
+            self.probe.told.journeys = tuple(one for one in known if one != start)
+
+
+def origin(trace):
+    """Where an exception was raised, such that no other is taken for it."""
     while trace.tb_next is not None:
         trace = trace.tb_next
     return id(trace), id(trace.tb_frame.f_code), trace.tb_lasti
 
 
-def _in_library(path, library):
-    if "/site-packages/" in path or "/dist-packages/" in path:
-        return True
-    return path.startswith(library) and "/lib/python" in path
+def unwinding():
+    """Whether pydevd asks because an exception leaves its frame: that is no new one (3.12+)."""
+    frame = sys._getframe(1)
+    for _ in range(8):
+        if frame is None or frame.f_code.co_name == "_unwind_event":
+            return frame is not None
+        frame = frame.f_back
+    return False
+
+
+def standing_at(trace, frame_id):
+    """The frame in which it would stop: one of those that the exception has passed."""
+    while id(trace.tb_frame) != frame_id and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame
+
+
+def plain_words(value):
+    """An exception with the same words, if no code of the program's is needed to have them."""
+    kind = type(value)
+    in_c = all(type(lookup(kind, name)) is _SLOT for name in ("__str__", "__repr__"))
+    if in_c and all(type(part) in ATOMS or type(part) is str for part in _args(value)):
+        return Exception(str(value))
+    return Exception("")
+
+
+_SLOT = type(BaseException.__str__)
+_args = BaseException.__dict__["args"].__get__
+
+
+def bare(name):
+    """As `full_name` has it."""
+    return name[len("builtins.") :] if name.startswith("builtins.") else name
+
+
+def known_types(types):
+    """Those of the names that exception classes bear, loaded as they are now."""
+    wanted, found = dict((bare(name), name) for name in types), set()
+    pending, seen = [BaseException], set()
+    while pending and len(seen) < _MOST_TYPES:
+        kind = pending.pop()
+        if kind in seen:
+            continue
+        seen.add(kind)
+        found |= {wanted[n] for n in (qualname(kind), full_name(kind)) if n in wanted}
+        pending.extend(_subclasses(kind))
+    return sorted(found)

@@ -11,11 +11,12 @@ class Expression(object):
         self.code = compile(text.strip(), "<relay expression>", "eval", dont_inherit=True)
         self.nested = any(type(c) is type(self.code) for c in self.code.co_consts)
 
-    def __call__(self, frame):
-        if self.nested:
+    def __call__(self, frame, **more):
+        if self.nested or more:
             # names inside a lambda or comprehension are looked up as globals
             names = dict(frame.f_globals)
             names.update(frame.f_locals)
+            names.update(more)
             return eval(self.code, names)
         return eval(self.code, frame.f_globals, frame.f_locals)
 
@@ -84,13 +85,13 @@ def _field(text, start):
 def _field_ending(text, start, end):
     expression, label, conversion, spec, at = text[start:end], "", "", "", end
     if text[at] == "=":
-        at += 1
+        at = _past_blanks(text, at + 1)
         label, conversion = text[start:at], "r"
     if text[at : at + 1] == "!":
         conversion = text[at + 1 : at + 2]
         if conversion not in ("r", "s", "a"):
             raise SyntaxError("a conversion is !r, !s or !a")
-        at += 2
+        at = _past_blanks(text, at + 2)
     if text[at : at + 1] == ":":
         close, depth = at + 1, 0
         while close < len(text) and (depth or text[close] != "}"):
@@ -103,3 +104,7 @@ def _field_ending(text, start, end):
     if text[at : at + 1] != "}":
         raise SyntaxError("expected '}' at column %d" % (at + 1))
     return Field(expression, label, conversion, spec), at + 1
+
+
+def _past_blanks(text, at):
+    return at + len(text[at:]) - len(text[at:].lstrip())

@@ -5,16 +5,22 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
 import _thread
 import itertools
+import mmap
+import operator
 import os
 import sys
 import time
 
 from debug_relay.worker.probe.expressions import Expression, Template
+from debug_relay.worker.probe.functions import Functions
+from debug_relay.worker.probe.places import TRAP, Places
+from debug_relay.worker.probe.sources import outdated
 
 _getpid = os.getpid
 LOG_RATE = 100.0  # lines a second that one log point writes at most, after a burst
 LOG_BURST = 200.0
 TEXT_LIMIT = 65536
+SUSPENDED = 2  # pydevd's word for a thread that is to stand still
 
 
 COMPARE = {
@@ -31,20 +37,30 @@ COMPARE = {
 class Point(object):
     """What one breakpoint does at a hit: is it on, is it true, is it this time's turn."""
 
-    def __init__(self, probe, spec):
+    def __init__(self, probe, spec, shown):
         self.probe = probe
         self.id = spec["id"]
-        # One C call, so that threads that hit at once are all counted.
-        self.count = itertools.count(1).__next__
-        self.hits = 0
+        # One C call, so that threads that hit at once are all counted and the last one is shown.
+        numbers, slot = self.shown = shown
+        steps = (itertools.repeat(numbers), itertools.repeat(slot), itertools.count(1))
+        self.show = map(operator.setitem, *steps).__next__
+        numbers[slot] = 0
         self.configure(spec)
+
+    def hits(self):
+        numbers, slot = self.shown
+        return numbers[slot]
 
     def configure(self, spec):
         self.enabled = spec.get("enabled", True)
         condition = spec.get("condition")
         self.condition = Expression(condition) if condition else None
+        # In its frame's own scope, what most of them need, without a call on the way.
+        own = self.condition is not None and not self.condition.nested
+        self.plain = self.condition.code if own else None
         hit = spec.get("hit")
         self.turn = (COMPARE[hit[0]], hit[1]) if hit else None
+        self.count = itertools.count(self.hits() + 1).__next__
         log = spec.get("log")
         self.log = Template(log) if log else None
         self.told = False
@@ -56,12 +72,13 @@ class Point(object):
         if not self.enabled:
             return False
         try:
-            if self.condition is not None and not self.condition(frame):
+            if self.plain is not None:
+                if not eval(self.plain, frame.f_globals, frame.f_locals):
+                    return False
+            elif self.condition is not None and not self.condition(frame):
                 return False
-            n = self.count()
-            if n > self.hits:
-                self.hits = n
-            if self.turn is not None and not self.turn[0](n, self.turn[1]):
+            self.show()
+            if self.turn is not None and not self.turn[0](self.count(), self.turn[1]):
                 return False
             if self.log is not None:
                 self.write(frame)
@@ -73,10 +90,8 @@ class Point(object):
         except Exception as error:
             self.tell(frame, error)
             return False
-        if _getpid() != self.probe.pid:
-            return False  # a forked child that nobody debugs must not wait for a debugger
-        self.probe.emit("relayHits", {self.id: self.hits})
-        return True
+        # A forked child that nobody debugs must not wait for a debugger.
+        return _getpid() == self.probe.pid
 
     def write(self, frame):
         """A log line, unless there were too many of late: those are counted in the next."""
@@ -113,41 +128,116 @@ class Points(object):
     def __init__(self, probe):
         self.probe = probe
         self.table = {}
-        probe.commands.update(points=self.change, hits=self.hits)
+        self.places = Places(probe)
+        self.functions = Functions(probe)
+        self.numbers = None  # what the relay reads without asking
+        self.suspended = False
+        probe.commands.update(
+            suspend=self.suspend,
+            points=self.change,
+            hits=self.hits,
+            share_hits=self.share,
+            outdated=outdated,
+        )
+
+    def suspend(self, on):
+        """Whether none of them does anything at all."""
+        self.suspended = on
+        return on
+
+    def share(self, path, capacity):
+        """Count in the relay's memory; whether that can be."""
+        try:
+            memory = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                self.numbers = memoryview(mmap.mmap(memory, capacity * 8)).cast("Q")
+            finally:
+                os.close(memory)
+        except (OSError, ValueError):
+            return False
+        return True
 
     def change(self, set=(), remove=()):
+        """Tells which of them pydevd will pass over."""
+        put, take = [], list(remove)
         for id in remove:
             self.table.pop("'relay:%s'" % id, None)
+        self.functions.forget(remove)
         for spec in set:
-            key = "'relay:%s'" % spec["id"]
-            old = self.table.get(key)
-            if old is None or spec.get("fresh"):
-                self.table[key] = Point(self.probe, spec)
+            self.configure(spec)
+            place = spec.get("place")
+            if place:
+                put.append((spec["id"], place[0], place[1]))
             else:
-                old.configure(spec)
-        return len(self.table)
+                take.append(spec["id"])
+        self.places.change(put, take)
+        return self.places.left_out([row[:2] for row in put])
+
+    def configure(self, spec):
+        key = "'relay:%s'" % spec["id"]
+        old = self.table.get(key)
+        if old is None or spec.get("fresh"):
+            self.table[key] = Point(self.probe, spec, self.slot(spec["id"]))
+        else:
+            old.configure(spec)
+
+    def slot(self, id):
+        """Where its hits are counted: the seventh number is that of `bp_7`."""
+        number = int(id.rpartition("_")[2])
+        if self.numbers is None or number >= len(self.numbers):
+            return ([0], 0)
+        return (self.numbers, number)
 
     def hits(self):
-        return {point.id: point.hits for point in list(self.table.values())}
+        return {point.id: point.hits() for point in list(self.table.values())}
 
-    def tell_hits(self):
-        self.probe.emit("relayHits", self.hits())
+    def clear(self):
+        self.table.clear()
+        self.places.clear()
+        self.functions.clear()
+        self.numbers = None
 
     def hook(self):
-        """`told.frame`: where the thread stands that is about to stop."""
-        points, told = self.table, self.probe.told
-        decide = self.probe.db.handle_breakpoint_condition
+        """`told.frame`: where the thread stands that is about to stop; `told.hits`: at what."""
+        table, functions = self.table, self.functions
+        functions.hook()
+        decide, told = self.probe.db.handle_breakpoint_condition, self.probe.told
 
         def handle_breakpoint_condition(info, breakpoint, frame):
-            point = points.get(breakpoint.condition)
-            if point is None:
-                return decide(info, breakpoint, frame)
-            stops = point.check(frame)
-            if stops:
-                told.frame = frame
+            if self.suspended:
+                return False
+            point = table.get(breakpoint.condition)
+            if point is not None and not functions.doors:
+                # Most hits by far, and most of those do not stop.
+                if point.check(frame):
+                    told.frame, told.hits = frame, [point.id]
+                    return True
+                if info.pydev_state == SUSPENDED:
+                    told.asked = True
+                return False
+            asked = () if point is None else (point,)
+            if functions.doors:
+                begun = [table.get("'relay:%s'" % id) for id in functions.begun(frame)]
+                asked += tuple(point for point in begun if point is not None)
+            if not asked and breakpoint.condition != TRAP:
+                # One of ours may have been removed while a thread was on its way here.
+                gone = (breakpoint.condition or "").startswith("'relay:")
+                return not gone and decide(info, breakpoint, frame)
+            stops = self.stops(frame, asked)
+            if not stops and info.pydev_state == SUSPENDED:
+                # Another thread's stop has halted this one meanwhile: the hit is counted already.
+                told.asked = True
             return stops
 
         self.probe.replace("handle_breakpoint_condition", handle_breakpoint_condition)
+
+    def stops(self, frame, asked):
+        """All of them are asked, for each counts its hits."""
+        hits = [point.id for point in asked if point.check(frame)]
+        if not hits:
+            return False
+        self.probe.told.frame, self.probe.told.hits = frame, hits
+        return True
 
     def hits_now(self, info, frame):
         """Whether a thread that was halted on this very line has a breakpoint of its own there."""
@@ -155,6 +245,8 @@ class Points(object):
         files = sys.modules["pydevd_file_utils"]
         path = files.get_abs_path_real_path_and_base_from_frame(frame)[1]
         breakpoint = (db.breakpoints.get(path) or {}).get(frame.f_lineno)
-        if breakpoint is None or breakpoint.condition not in self.table:
+        if breakpoint is None:
+            return False
+        if breakpoint.condition != TRAP and breakpoint.condition not in self.table:
             return False
         return db.handle_breakpoint_condition(info, breakpoint, frame)

@@ -10,75 +10,97 @@ not stands still like all others, and stops itself when they go on.
 import _thread
 import sys
 
-SUSPENDED = 2  # pydevd's word for a thread that is to stand still
+from debug_relay.worker.probe.places import number_of
+from debug_relay.worker.probe.points import SUSPENDED
 
 
-def hook_turns(probe):
-    db, told, turn = probe.db, probe.told, _thread.allocate_lock()
-    suspend, wait = db.set_suspend, db.do_wait_suspend
-    constants = sys.modules["_pydevd_bundle.pydevd_comm_constants"]
-    mark = sys.modules["_pydevd_bundle.pydevd_thread_lifecycle"].mark_thread_suspended
-    halted, at_breakpoint = constants.CMD_THREAD_SUSPEND, constants.CMD_SET_BREAK
-    raising = (constants.CMD_STEP_CAUGHT_EXCEPTION, constants.CMD_ADD_EXCEPTION_BREAK)
-    holder = []  # the thread whose stop is told and not yet resumed
-    pausing = []
+class Turns(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.lock = _thread.allocate_lock()
+        self.holder = []  # the thread whose stop is told and not yet resumed
+        self.pausing = []
 
-    def another_holds(thread):
+    def hook(self):
+        db = self.probe.db
+        constants = sys.modules["_pydevd_bundle.pydevd_comm_constants"]
+        self.mark = sys.modules["_pydevd_bundle.pydevd_thread_lifecycle"].mark_thread_suspended
+        self.halted, self.at_breakpoint = constants.CMD_THREAD_SUSPEND, constants.CMD_SET_BREAK
+        self.raising = (constants.CMD_STEP_CAUGHT_EXCEPTION, constants.CMD_ADD_EXCEPTION_BREAK)
+        self.suspend, self.wait = db.set_suspend, db.do_wait_suspend
+        self.probe.replace("set_suspend", self.set_suspend)
+        self.probe.replace("do_wait_suspend", self.do_wait_suspend)
+        for name in ("_pydevd_bundle.pydevd_api", "_pydevd_bundle.pydevd_comm"):
+            module = sys.modules[name]
+            self.probe.undo.append((module, "resume_threads", module.resume_threads))
+            module.resume_threads = self.gated(module.resume_threads)
+
+    def another_holds(self, thread):
+        holder = self.holder
         return (
-            db.multi_threads_single_notification
+            self.probe.db.multi_threads_single_notification
             and holder
             and holder[0] is not thread
             and holder[0].additional_info.pydev_state == SUSPENDED
         )
 
-    def set_suspend(thread, reason, *args, **kwargs):
-        frame = told.__dict__.pop("frame", None) if reason == at_breakpoint else None
+    def set_suspend(self, thread, reason, *args, **kwargs):
+        """In place of pydevd's: a thread is to stop."""
+        told, is_pause = self.probe.told, kwargs.get("is_pause")
+        frame = told.__dict__.pop("frame", None) if reason == self.at_breakpoint else None
+        if not (self.probe.db.multi_threads_single_notification or is_pause):
+            kwargs["suspend_other_threads"] = False  # whatever it was when breakpoints were set
         while True:
-            with turn:
-                if not ((frame or reason in raising) and another_holds(thread)):
-                    if kwargs.get("is_pause"):
-                        pausing.append(True)
+            with self.lock:
+                if not ((frame or reason in self.raising) and self.another_holds(thread)):
+                    if is_pause:
+                        self.pausing.append(True)
                     else:
-                        holder[:] = [thread]
-                    return suspend(thread, reason, *args, **kwargs)
-                info = mark(thread, halted, main_suspend=False)
+                        self.holder[:] = [thread]
+                    return self.suspend(thread, reason, *args, **kwargs)
+                info = self.mark(thread, self.halted, main_suspend=False)
             if frame is None:
                 told.put_off = (reason,) + args  # it is going to wait as soon as we return
                 return None
-            wait(thread, frame, "line", None)
+            self.wait(thread, frame, "line", None)
             if info.pydev_step_cmd != -1:
                 return None  # it was stepped on from here
 
-    def do_wait_suspend(thread, frame, event, arg, exception_type=None):
-        info = thread.additional_info
+    def do_wait_suspend(self, thread, frame, event, arg, exception_type=None):
+        """In place of pydevd's: it stops here, until it is resumed."""
+        info, told = thread.additional_info, self.probe.told.__dict__
         while True:
-            put_off = told.__dict__.pop("put_off", None)
-            passing = thread.stop_reason == halted and event == "line" and not pausing
-            wait(thread, frame, event, arg, exception_type)
+            put_off, hits = told.pop("put_off", None), told.pop("hits", None)
+            if hits:
+                # pydevd knows one breakpoint for each line
+                info.hit_breakpoint_ids = [number_of(id) for id in hits]
+            passing = thread.stop_reason == self.halted and event == "line" and not self.pausing
+            if told.pop("asked", False):
+                passing = False
+            self.wait(thread, frame, event, arg, exception_type)
             if info.pydev_step_cmd != -1:
                 return
             if put_off:
-                set_suspend(thread, *put_off)
-            elif passing and probe.points.hits_now(info, frame):
-                set_suspend(thread, at_breakpoint, suspend_other_threads=True)
+                self.set_suspend(thread, *put_off)
+            elif passing and self.probe.points.hits_now(info, frame):
+                self.set_suspend(thread, self.at_breakpoint, suspend_other_threads=True)
             if info.pydev_state != SUSPENDED:
                 return
 
-    probe.replace("set_suspend", set_suspend)
-    probe.replace("do_wait_suspend", do_wait_suspend)
+    def free(self):
+        """A thread goes on alone: whoever comes to a stop next is told."""
+        with self.lock:
+            del self.pausing[:], self.holder[:]
 
-    def gated(resume):
+    def gated(self, resume):
+        db = self.probe.db
+
         def resume_threads(thread_id, except_thread=None):
-            with turn:  # or it would set a thread going that has just begun to stop
-                del pausing[:], holder[:]
+            with self.lock:  # or it would set a thread going that has just begun to stop
+                del self.pausing[:], self.holder[:]
                 resume(thread_id, except_thread)
             # pydevd wakes nobody: each would look by itself, every 0.2 s.
             for event in list(db._thread_events.values()):
                 event.set()
 
         return resume_threads
-
-    for name in ("_pydevd_bundle.pydevd_api", "_pydevd_bundle.pydevd_comm"):
-        module = sys.modules[name]
-        probe.undo.append((module, "resume_threads", module.resume_threads))
-        module.resume_threads = gated(module.resume_threads)

@@ -1,0 +1,372 @@
+"""How the results that are read most look as text: stops, stacks, variables, breakpoints, output.
+
+One function a result, chosen by its type; `text` renders the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from debug_relay.protocol import breakpoints as b
+from debug_relay.protocol import execution as e
+from debug_relay.protocol import inspection as i
+from debug_relay.protocol import output as o
+from debug_relay.protocol import recorded, runs, stops
+from debug_relay.protocol import sessions as s
+from debug_relay.protocol.fields import Location
+from debug_relay.protocol.text import Code, Line, generic, short
+
+_NOISE: Final = frozenset({"description", "preserve_focus_hint", "all_threads_stopped"})
+_VALUE: Final = 100
+_TEXT: Final = 120
+
+
+def picture(result: Any) -> Iterator[Line]:
+    """The lines of any result."""
+    for kind in type(result).__mro__:
+        if kind in _PICTURES:
+            return _PICTURES[kind](result)
+    return generic(result)
+
+
+def picture_of(kind: type, data: bytes) -> Iterator[Line]:
+    """The lines of a result that is JSON already."""
+    try:
+        return picture(msgspec.json.decode(data, type=kind))
+    except msgspec.ValidationError:
+        return generic(msgspec.json.decode(data))
+
+
+# -- where the program is
+
+
+def _place(location: Location | None) -> str:
+    if location is None:
+        return ""
+    return f" in {location.function} at {location.path}:{location.line}"
+
+
+def _headline(
+    status: str, reason: str | None, stop_id: int, location: Location | None, end: str
+) -> str:
+    if status != "paused":
+        return f"{status}{end}"
+    return f"paused ({reason}, stop {stop_id}){_place(location)}"
+
+
+def _execution(result: e.Execution) -> Iterator[Line]:
+    end = recorded.ending(result.exit_code, result.signal, result.end_reason)
+    place = None if result.stop is not None else result.current_location
+    yield _headline(result.status, result.stop_reason, result.stop_id, place, end)
+    if not result.completed and result.status == "running":
+        yield "not stopped yet: wait with GET …/events?timeout=30&types=stopped,terminated"
+    if result.pause_pending:
+        yield "pause pending: a thread is in C code and stops as soon as it returns"
+    if result.live_stack is not None:
+        yield from _stack(result.live_stack)
+    if result.reached is False:
+        yield "the line was not reached: the program stopped or ended before"
+    if result.native_frame:
+        yield f"the step went into {result.native_callee}, which is native"
+    if result.stop is not None:
+        yield from _stop(result.stop, headline=False)
+    elif result.return_value is not None:
+        yield f"returned: {_typed('', result.return_value.type, result.return_value.value)}"
+
+
+def _trace(result: e.TraceRows) -> Iterator[Line]:
+    yield from recorded.trace(result)
+    yield from _execution(result)
+
+
+def _stop(stop: stops.Stop, headline: bool = True) -> Iterator[Line]:
+    if headline:
+        yield f"stop {stop.stop_id}: {stop.stop_reason}{_place(stop.current_location)}"
+    elif stop.current_location is not None:
+        where = stop.current_location
+        yield f"{where.path}:{where.line} in {where.function}"
+    if stop.hit_breakpoints:
+        yield f"hit: {', '.join(stop.hit_breakpoints)}"
+    if stop.exception is not None:
+        yield f"exception: {stop.exception.type}: {short(stop.exception.message, 300)}"
+    if stop.source is not None:
+        yield from excerpt_lines(stop.source)
+    if stop.return_value is not None:
+        yield f"returned: {_typed('', stop.return_value.type, stop.return_value.value)}"
+    yield from _locals(stop)
+    for watch in stop.watches:
+        yield f"watch {_watch(watch)}"
+    if len(stop.frames) > 1 and stop.stop_reason != "step":
+        yield "called from:"
+        yield from (f"  {_frame(frame)}" for frame in stop.frames[1:])
+        if stop.total_frames > len(stop.frames):
+            yield f"  … {stop.total_frames - len(stop.frames)} more frames"
+    for printed in stop.output:
+        yield f"{printed.category}:"
+        yield Code(tuple(short(line, _TEXT) for line in printed.text.splitlines()))
+    for cut in stop.cut:
+        yield f"cut: {cut.part} {cut.shown} of {cut.total}, the rest by {cut.get}"
+    if stop.note:
+        yield f"note: {short(stop.note)}"
+
+
+def _locals(stop: stops.Stop) -> Iterator[Line]:
+    """All of them; after a step what has changed."""
+    changes = {change.name: change for change in stop.changed}
+    others = 0
+    for variable in stop.locals:
+        change = changes.pop(variable.name, None)
+        if change is not None:
+            yield f"{_variable(variable)}{_was(change)}"
+        elif stop.stop_reason == "step":
+            others += 1
+        else:
+            yield _variable(variable)
+    for change in changes.values():
+        after = "gone" if change.after is None else short(change.after, _VALUE)
+        yield f"{change.name} = {after}{_was(change)}"
+    if others:
+        yield f"({others} locals unchanged)"
+
+
+def _was(change: stops.Change) -> str:
+    return "  ← new" if change.before is None else f"  ← was {short(change.before, 60)}"
+
+
+def excerpt_lines(source: stops.Excerpt) -> Iterator[Line]:
+    width = len(str(source.end))
+    yield Code(
+        tuple(
+            f"{'→' if line.current else ' '} {line.line:>{width}}  {short(line.text, _TEXT)}"
+            for line in source.lines
+        ),
+        "python",
+    )
+
+
+def _history(page: stops.HistoryPage) -> Iterator[Line]:
+    for stop in page.items:
+        yield from _stop(stop)
+        yield ""
+    yield from _more(page)
+
+
+# -- stacks and values
+
+
+def _frame(frame: i.Frame) -> str:
+    return f"#{frame.id} {frame.name} at {frame.source.path}:{frame.line}"
+
+
+def _stack(stack: i.Stack) -> Iterator[Line]:
+    live = ", as it runs" if stack.live else ""
+    yield f"thread {stack.thread_id}, {stack.total_frames} frames{live}"
+    yield from (_frame(frame) for frame in stack.frames)
+    if stack.has_more:
+        following = stack.frames[-1].id + 1 if stack.frames else 0
+        yield f"… more: ?start_frame={following}"
+
+
+def _typed(name: str, type: str | None, value: str | None) -> str:
+    head = f"{name}: {type}" if name and type else name or type or ""
+    shown = short(value or "", _VALUE)
+    return f"{head} = {shown}" if head else shown
+
+
+def _variable(variable: i.Variable) -> str:
+    text = _typed(variable.name, variable.type, variable.value)
+    if variable.length is not None and variable.expandable:
+        text += f"  [{variable.length} items]"
+    if variable.expandable and variable.variables_reference:
+        text += f"  (ref {variable.variables_reference})"
+    if variable.circular is not UNSET and variable.circular:
+        text += "  (circular)"
+    return text
+
+
+def _variables(page: i.VariableList) -> Iterator[Line]:
+    yield from (_variable(variable) for variable in page.variables)
+    if page.has_more:
+        yield f"… {page.total} in all: ?start={len(page.variables)}"
+
+
+def _scopes(result: i.ScopeList) -> Iterator[Line]:
+    for scope in result.scopes:
+        yield f"{scope.name}  (ref {scope.variables_reference})"
+
+
+def _evaluated(result: i.Evaluated) -> Iterator[Line]:
+    if result.error is not None:
+        yield f"raised {short(result.error, 500)}"
+        if result.error_details is not None:
+            lines = result.error_details.traceback.splitlines()
+            yield Code(tuple(short(line, _TEXT) for line in lines[-20:]))
+        return
+    text = "done" if result.result is None else short(result.result, 4000)
+    kind = f"{result.type} = " if result.type else ""
+    reference = f"  (ref {result.variables_reference})" if result.variables_reference else ""
+    yield f"{kind}{text}{reference}{'  (cut)' if result.truncated else ''}"
+
+
+def _watch(watch: i.Watch) -> str:
+    if watch.error is not None:
+        return f"{watch.id} {short(watch.expression, 80)}: raised {short(watch.error, _VALUE)}"
+    return f"{watch.id} {_typed(short(watch.expression, 80), watch.type, watch.value)}"
+
+
+def _watches(result: i.WatchList) -> Iterator[Line]:
+    yield from (_watch(watch) for watch in result.watches)
+    if not result.watches:
+        yield "no watches"
+
+
+def _threads(result: i.ThreadList) -> Iterator[Line]:
+    for thread in result.threads:
+        mark = "→" if thread.is_current else " "
+        yield f"{mark} {thread.id} {short(thread.name, 80)}: {thread.status}"
+
+
+def _source(result: i.SourceText) -> Iterator[Line]:
+    yield f"{result.path}, lines {result.start} to {result.end} of {result.total_lines}"
+    width = len(str(result.end))
+    numbered = enumerate(result.lines, result.start)
+    yield Code(tuple(f"{n:>{width}}  {short(text, 500)}" for n, text in numbered), "python")
+
+
+# -- breakpoints
+
+
+def _breakpoint(point: b.Breakpoint) -> str:
+    place = f"{point.source['path']}:{point.line}" if point.source else ""
+    where = f"{point.function} {place}".strip() if point.function else place
+    marks = [f"if {point.condition}"] if point.condition else []
+    marks += [f"hits {point.hit_condition}"] if point.hit_condition else []
+    marks += [f"log {point.log_message!r}"] if point.log_message else []
+    marks += [] if point.enabled else ["disabled"]
+    marks += [] if point.verified else ["not verified"]
+    marks += [f"hit {point.hit_count} times"] if point.hit_count else []
+    marks += [short(point.message)] if point.message else []
+    marks += [f"→ {short(point.suggestion)}"] if point.suggestion else []
+    return "  ".join([f"{point.id} {where}", *(short(mark, 300) for mark in marks)])
+
+
+def _breakpoints(result: b.BreakpointList | b.BreakpointsSet) -> Iterator[Line]:
+    yield from (_breakpoint(point) for point in result.breakpoints)
+    if not result.breakpoints:
+        yield "no breakpoints"
+
+
+# -- sessions, output, events
+
+
+def _session(state: s.SessionState | s.SessionStatus) -> Iterator[Line]:
+    name = f" {short(state.name, 80)}" if isinstance(state, s.SessionState) else ""
+    end = recorded.ending(state.exit_code, state.signal, state.end_reason)
+    line = _headline(state.status, state.stop_reason, state.stop_id, state.current_location, end)
+    yield f"{state.session_id}{name}: {line}"
+    if state.waiting_for_input:
+        yield f"waits for input: {short(state.prompt or '', 200)!r}"
+    if state.warning:
+        yield f"warning: {state.warning}"
+    if isinstance(state, s.SessionState):
+        if state.program is not None:
+            target = state.program.script or state.program.module or "program"
+            yield f"program: {short(' '.join([target, *state.program.args]), 600)}"
+        if state.exception is not None:
+            yield f"exception: {state.exception.type}: {short(state.exception.message, 300)}"
+        if state.breakpoint_count:
+            yield f"breakpoints: {state.breakpoint_count}"
+
+
+def _sessions(page: s.SessionList) -> Iterator[Line]:
+    for item in page.items:
+        reason = f" ({item.stop_reason})" if item.stop_reason else ""
+        program = f"  {short(item.program, 200)}" if item.program else ""
+        yield f"{item.session_id} {short(item.name, 80)}: {item.status}{reason}{program}"
+    if not page.items:
+        yield "no sessions"
+    yield from _more(page)
+
+
+def _output(page: o.OutputPage) -> Iterator[Line]:
+    if page.dropped:
+        yield f"({page.dropped} entries before these are gone)"
+    category = ""
+    lines: list[str] = []
+    for entry in page.entries:
+        if entry.category != category:
+            if lines:
+                yield Code(tuple(lines))
+            category, lines = entry.category, []
+            yield f"{category}:"
+        lines += [short(line, 2000) for line in entry.output.splitlines()]
+    if lines:
+        yield Code(tuple(lines))
+    yield f"next: ?cursor={page.next_cursor}" + (" (there is more)" if page.has_more else "")
+
+
+def _events(page: o.EventPage) -> Iterator[Line]:
+    if page.dropped:
+        yield f"({page.dropped} events before these are gone)"
+    for event in page.events:
+        yield f"{event.seq} {event.type}: {_body(event.body)}"
+    yield f"session {page.session_status}; next: ?cursor={page.next_cursor}"
+
+
+def _body(body: Any) -> str:
+    if not isinstance(body, Mapping):
+        return short(body)
+    shown = [
+        f"{key}={_fact(value)}"
+        for key, value in body.items()
+        if value not in (None, "", [], {}) and key not in _NOISE
+    ]
+    return short(" ".join(shown), 600)
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, Mapping) and "path" in value and "line" in value:
+        return f"{value['path']}:{value['line']}"
+    return short(value if isinstance(value, str) else repr(value), _VALUE)
+
+
+def _more(page: Any) -> Iterator[Line]:
+    if not page.has_more:
+        return
+    cursor = getattr(page, "next_cursor", None)
+    if cursor is not None:
+        yield f"… more: ?cursor={cursor}"
+    else:
+        yield f"… {page.total} in all: ?offset={page.offset + len(page.items)}"
+
+
+_PICTURES: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
+    e.Execution: _execution,
+    e.TraceRows: _trace,
+    runs.RunReport: recorded.run,
+    i.ExceptionReport: recorded.exception,
+    stops.Stop: _stop,
+    stops.StopReport: lambda report: _stop(report.stop),
+    stops.HistoryPage: _history,
+    i.Stack: _stack,
+    i.ScopeList: _scopes,
+    i.Variable: lambda variable: iter([_variable(variable)]),
+    i.VariableList: _variables,
+    i.Evaluated: _evaluated,
+    i.Watch: lambda watch: iter([_watch(watch)]),
+    i.WatchList: _watches,
+    i.ThreadList: _threads,
+    i.SourceText: _source,
+    b.Breakpoint: lambda point: iter([_breakpoint(point)]),
+    b.BreakpointList: _breakpoints,
+    b.BreakpointsSet: _breakpoints,
+    s.SessionState: _session,
+    s.SessionStatus: _session,
+    s.SessionList: _sessions,
+    o.OutputPage: _output,
+    o.EventPage: _events,
+}

@@ -1,0 +1,92 @@
+"""How what a program has done looks as text: rows of a trace, an exception, a whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from debug_relay.protocol.execution import TraceRow, TraceRows
+from debug_relay.protocol.inspection import ExceptionReport
+from debug_relay.protocol.runs import RunException, RunFrame, RunReport, RunTrace
+from debug_relay.protocol.text import Code, Line, short
+
+_VALUE = 100
+_TEXT = 200
+_TRACEBACK = 60  # lines, of the end
+_OUTPUT = 200  # lines, of the end
+
+
+def ending(exit_code: int | None, signal: str | None, reason: str | None) -> str:
+    parts = [f"exit code {exit_code}"] if exit_code is not None else []
+    parts += [signal] if signal else []
+    parts += [reason.replace("_", " ")] if reason else []
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def trace(recorded: TraceRows | RunTrace) -> Iterator[Line]:
+    path = None
+    for row in recorded.rows:
+        if row.path != path:
+            path = row.path
+            yield f"{path}:"
+        yield f"  {_row(row)}"
+    how = "goes on" if recorded.ended is None else f"ended: {recorded.ended.replace('_', ' ')}"
+    yield f"trace of {recorded.total} rows, {how}"
+    if recorded.dropped:
+        yield f"({recorded.dropped} rows before these made room for newer ones)"
+    if recorded.left_out:
+        cursor = recorded.next_cursor if isinstance(recorded, TraceRows) else None
+        onwards = f": GET …/trace?cursor={cursor}" if cursor else ""
+        yield f"({recorded.left_out} rows after these are left out{onwards})"
+    yield from (f"warning: {short(warning)}" for warning in recorded.warnings)
+
+
+def _row(row: TraceRow) -> str:
+    facts = [f"{name} = {short(value, _VALUE)}" for name, value in row.values.items()]
+    facts += [f"{name} ← {short(value, _VALUE)}" for name, value in row.changed.items()]
+    return "  ".join([f"#{row.seq} line {row.line} {row.function}", *facts])
+
+
+def exception(report: ExceptionReport) -> Iterator[Line]:
+    yield f"{report.full_type_name}: {short(report.message, 1000)}"
+    yield f"thread {report.thread_id}, {report.break_mode}"
+    yield _last_lines(report.traceback, _TRACEBACK)
+    for member in report.members:
+        yield f"in the group: {member.full_type_name}: {short(member.message, _TEXT)}"
+    if report.members_omitted:
+        yield f"in the group: {report.members_omitted} more"
+
+
+def run(report: RunReport) -> Iterator[Line]:
+    yield f"the program has ended{ending(report.exit_code, report.signal, report.end_reason)}"
+    if report.session_id is not None:
+        yield f"kept, paused, as session {report.session_id}"
+    if report.output:
+        cut = f", without its first {report.output_left_out} bytes" * bool(report.output_left_out)
+        yield f"output{cut}:"
+        yield _last_lines(report.output, _OUTPUT)
+    if report.trace is not None:
+        yield from trace(report.trace)
+    if report.exception is not None:
+        yield from _crash(report.exception)
+
+
+def _crash(crash: RunException) -> Iterator[Line]:
+    yield f"exception: {crash.type}: {short(crash.message, 1000)}"
+    for number, frame in enumerate(crash.frames):
+        yield f"#{number} {frame.name} at {frame.path}:{frame.line}"
+        yield from _locals(frame)
+    if crash.total_frames > len(crash.frames):
+        yield f"… {crash.total_frames - len(crash.frames)} more frames"
+
+
+def _locals(frame: RunFrame) -> Iterator[Line]:
+    for local in frame.locals:
+        yield f"  {short(local.name, _VALUE)}: {local.type} = {short(local.value, _TEXT)}"
+    if frame.locals_left_out:
+        yield f"  … {frame.locals_left_out} more"
+
+
+def _last_lines(text: str, most: int) -> Code:
+    lines = [short(line, _TEXT) for line in text.splitlines()]
+    gone = len(lines) - most
+    return Code(tuple([f"… {gone} lines before", *lines[-most:]] if gone > 0 else lines))

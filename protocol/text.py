@@ -1,0 +1,119 @@
+"""Results as compact text for a language model or a person, instead of JSON.
+
+Every result has a rendering: those that are read most have one of their own in `pictures`, all
+others the generic one here. Pure; never fails on any value; lines stay short, however large values
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from debug_relay.protocol.errors import RelayError
+
+Format = Literal["text", "markdown"]
+CONTENT_TYPES: Final[Mapping[str, str]] = {
+    "text": "text/plain; charset=utf-8",
+    "markdown": "text/markdown; charset=utf-8",
+}
+_LONGEST: Final = 400  # characters of one value in the generic rendering
+_DEEPEST: Final = 8
+_LISTED: Final = 1000
+
+
+class Code(msgspec.Struct, frozen=True):
+    """Lines that markdown fences."""
+
+    lines: tuple[str, ...]
+    language: str = ""
+
+
+Line = str | Code
+
+
+def written(lines: Iterator[Line] | list[Line], format: str) -> bytes:
+    """The finished body."""
+    out: list[str] = []
+    for line in lines:
+        if isinstance(line, str):
+            # A list item of markdown keeps its line; two plain ones would run together.
+            out.append(line + "  " if format == "markdown" and line else line)
+        elif format == "markdown":
+            out += [f"```{line.language}", *line.lines, "```"]
+        else:
+            out += line.lines
+    return ("\n".join(out) + "\n").encode("utf-8", "backslashreplace")
+
+
+def short(value: object, longest: int = _LONGEST) -> str:
+    """One line of bounded length; what is cut is said."""
+    text = value if isinstance(value, str) else str(value)
+    cut = len(text) - longest
+    if cut > 0:
+        text = text[:longest]
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return f"{text}… (+{cut} characters)" if cut > 0 else text
+
+
+def generic(value: Any, depth: int = 0) -> Iterator[Line]:
+    """`key: value`, indented, empty things left out."""
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
+    pad = "  " * depth
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _entry(f"{pad}{short(key, 100)}:", item, depth)
+    elif isinstance(value, list | tuple):
+        for item in value[:_LISTED]:
+            yield from _entry(f"{pad}-", item, depth)
+        if len(value) > _LISTED:
+            yield f"{pad}… ({len(value) - _LISTED} more)"
+    else:
+        yield pad + scalar(value)
+
+
+def _entry(head: str, item: Any, depth: int) -> Iterator[Line]:
+    if item is None or item is msgspec.UNSET or (item in ("", [], {}) and item is not False):
+        return
+    if isinstance(item, Mapping | list | tuple | msgspec.Struct):
+        if depth >= _DEEPEST:
+            yield f"{head} …"
+            return
+        if isinstance(item, list | tuple) and all(_is_scalar(part) for part in item):
+            yield f"{head} {short(', '.join(scalar(part) for part in item[:_LISTED]))}"
+            return
+        yield head
+        yield from generic(item, depth + 1)
+    else:
+        yield f"{head} {scalar(item)}"
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, str | bool | int | float)
+
+
+def scalar(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else short(value)
+
+
+def failure(error: RelayError) -> Iterator[Line]:
+    """What happened, what to do next, and the facts."""
+    details = dict(error.details)
+    suggestion = details.pop("suggestion", None)
+    yield f"error {error.code.value}: {short(error.message, 2000)}"
+    wrong = details.pop("errors", None)
+    for field in wrong[:_LISTED] if isinstance(wrong, list) else ():
+        known = msgspec.structs.asdict(field) if isinstance(field, msgspec.Struct) else field
+        if isinstance(known, Mapping):
+            line = f"{known.get('field')}: {short(known.get('message', ''), 500)}"
+            if line not in error.message:
+                yield f"  {line}"
+    if suggestion:
+        yield f"next: {short(suggestion, 2000)}"
+    yield from generic(details)

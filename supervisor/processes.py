@@ -1,0 +1,251 @@
+"""The processes that could be debugged: listed, found by what is known of one, looked into.
+
+Looking at /proc takes a thread of its own; nothing here waits for a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.processes import Process
+from debug_relay.protocol.program import Attach
+from debug_relay.protocol.server import ListProcesses, ProcessList, Stacks
+from debug_relay.protocol.state import LIVE
+from debug_relay.protocol.version import API_PREFIX
+from debug_relay.supervisor import attachable, process_facts
+from debug_relay.supervisor.attachable import Surroundings
+from debug_relay.supervisor.process_facts import Facts
+from debug_relay.supervisor.session import Session
+
+_LOOK_AGAIN_SECONDS: Final = 0.1
+_STACKS_SECONDS: Final = 10.0
+_SHOWN_CANDIDATES: Final = 20
+
+
+class Processes:
+    def __init__(self, sessions: Callable[[], Mapping[str, Session]], debugpy_dir: str) -> None:
+        self._sessions = sessions
+        self._debugpy_dir = debugpy_dir
+
+    def _around(self) -> Surroundings:
+        sessions = self._sessions()
+        workers = {one.child.pid for one in sessions.values() if one.child is not None}
+        return Surroundings(
+            own=frozenset({os.getpid(), *workers}),
+            sessions=_debugged(sessions),
+            debugpy_dir=self._debugpy_dir,
+        )
+
+    # -- showing
+
+    async def listed(self, params: ListProcesses) -> ProcessList:
+        return await asyncio.to_thread(_page, params, self._around())
+
+    async def one(self, pid: int) -> Process:
+        return await asyncio.to_thread(_one, pid, self._around())
+
+    async def stacks(self, pid: int) -> Stacks:
+        """By py-spy, which reads the process's memory and stops nothing."""
+        facts = await asyncio.to_thread(process_facts.look, pid)
+        if facts is None:
+            raise attachable.no_such_process(pid)
+        command = shutil.which("py-spy", path=_beside_us())
+        if command is None:
+            raise RelayError(
+                Code.ATTACH_NO_DEBUGGER,
+                "py-spy is needed to read the stacks of a process, and is not installed",
+                f"{sys.executable} -m pip install 'opencode-debug-relay[stacks]'",
+                pid=pid,
+            )
+        said = await _run(command, "dump", "--json", "--nonblocking", "--pid", str(pid))
+        try:
+            return Stacks(pid=pid, threads=msgspec.json.decode(said[0]))
+        except msgspec.DecodeError:
+            raise _unreadable(facts, said[1]) from None
+
+    # -- finding
+
+    async def choose(self, params: Attach) -> None:
+        """Have `params` name one process by pid and identity; refuse one that cannot be had."""
+        if params.port is not None:
+            return
+        if params.pid is None:
+            params.pid = await self._find(params)
+            params.listening_on = params.match = None
+        facts = await asyncio.to_thread(process_facts.look, params.pid)
+        if facts is None:
+            raise attachable.no_such_process(params.pid)
+        if params.identity is not None and params.identity != facts.identity:
+            raise attachable.recycled(facts, params.identity)
+        refusal = await asyncio.to_thread(attachable.refusal, facts, self._around())
+        if refusal is not None:
+            raise refusal
+        params.identity = facts.identity
+
+    async def _find(self, params: Attach) -> int:
+        fits, words = _criterion(params)
+        deadline = time.monotonic() + params.wait_seconds
+        own = self._around().own
+        while True:
+            found = [
+                facts for facts in await asyncio.to_thread(_those, fits) if facts.pid not in own
+            ]
+            if len(found) == 1:
+                return found[0].pid
+            if found:
+                raise _several(found, words)
+            if time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        raise RelayError(
+            Code.ATTACH_NO_SUCH_PROCESS,
+            f"No Python process {words}",
+            f"GET {API_PREFIX}/processes lists them; wait_seconds waits for one to start.",
+        )
+
+
+def _criterion(params: Attach) -> tuple[Callable[[Facts], bool], str]:
+    port = params.listening_on
+    if port is not None:
+        return lambda facts: port in process_facts.listening_ports(facts.pid), f"listens on {port}"
+    assert params.match is not None
+    try:
+        pattern = re.compile(params.match)
+    except re.error as error:
+        raise RelayError(
+            Code.INVALID_REQUEST,
+            f"match is no regular expression: {error}",
+            r"Escape what is meant literally: worker\.py.",
+            errors=[{"field": "match", "message": str(error), "value": params.match}],
+        ) from None
+    return (
+        lambda facts: pattern.search(" ".join(facts.command)) is not None,
+        f"has a command line that matches {params.match!r}",
+    )
+
+
+def _those(fits: Callable[[Facts], bool]) -> list[Facts]:
+    return [facts for facts in process_facts.pythons() if fits(facts)]
+
+
+def _several(found: list[Facts], words: str) -> RelayError:
+    found.sort(key=lambda facts: facts.pid)
+    shown = [
+        {"pid": facts.pid, "identity": facts.identity, "command": facts.command}
+        for facts in found[:_SHOWN_CANDIDATES]
+    ]
+    return RelayError(
+        Code.INVALID_REQUEST,
+        f"{len(found)} Python processes: each {words}",
+        f'Choose one of details.candidates and send {{"pid": {found[0].pid}}}.',
+        candidates=shown,
+    )
+
+
+def _page(params: ListProcesses, around: Surroundings) -> ProcessList:
+    wanted = [
+        facts
+        for facts in process_facts.pythons()
+        if params.match is None or params.match in " ".join(facts.command)
+    ]
+    wanted.sort(key=lambda facts: facts.pid)
+    page = wanted[params.offset : params.offset + params.limit]
+    return ProcessList(
+        items=[_shown(facts, around) for facts in page],
+        total=len(wanted),
+        offset=params.offset,
+        limit=params.limit,
+        has_more=params.offset + len(page) < len(wanted),
+    )
+
+
+def _one(pid: int, around: Surroundings) -> Process:
+    facts = process_facts.look(pid)
+    if facts is None:
+        raise attachable.no_such_process(pid)
+    return _shown(facts, around)
+
+
+def _shown(facts: Facts, around: Surroundings) -> Process:
+    refusal = attachable.refusal(facts, around)
+    return Process(
+        pid=facts.pid,
+        identity=facts.identity,
+        command=facts.command,
+        cwd=facts.cwd(),
+        user=_user(facts.uid),
+        uid=facts.uid,
+        start_time=facts.start_time(),
+        executable=facts.executable,
+        python_version=facts.version(),
+        venv=facts.venv(),
+        listening_ports=process_facts.listening_ports(facts.pid),
+        debugged_by=around.sessions.get(facts.pid),
+        greenlets=facts.greenlets(),
+        attachable=refusal is None,
+        code=None if refusal is None else refusal.code,
+        reason=None if refusal is None else refusal.message,
+        suggestion=None if refusal is None else refusal.details["suggestion"],
+    )
+
+
+def _user(uid: int) -> str:
+    with suppress(KeyError):
+        return pwd.getpwuid(uid).pw_name
+    return str(uid)
+
+
+def _beside_us() -> str:
+    return os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+
+
+async def _run(*command: str) -> tuple[bytes, str]:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(_STACKS_SECONDS):
+            out, err = await process.communicate()
+    except BaseException:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        raise
+    return out, err.decode("utf-8", "replace").strip()
+
+
+def _unreadable(facts: Facts, said: str) -> RelayError:
+    denied = "ermission" in said
+    return RelayError(
+        Code.ATTACH_NOT_PERMITTED if denied else Code.ATTACH_FAILED,
+        f"py-spy could not read the stacks of process {facts.pid}",
+        f"GET {API_PREFIX}/processes/{facts.pid} tells whether it is Python and may be traced.",
+        pid=facts.pid,
+        command=facts.command,
+        debugger_output=said[-2000:],
+    )
+
+
+def _debugged(sessions: Mapping[str, Session]) -> dict[int, str]:
+    """Which session debugs which process."""
+    found: dict[int, str] = {}
+    for id, session in sessions.items():
+        program = session.state.program
+        if session.state.status in LIVE and program is not None and program.pid is not None:
+            found[program.pid] = id
+    return found

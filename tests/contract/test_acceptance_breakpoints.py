@@ -1,0 +1,210 @@
+"""The user story's acceptance criteria for breakpoints and their persistence, by their names."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client, Session
+from tests.kit.relay import Relay, eventually
+from tests.kit.source import Source
+
+PROGRAM = """
+    def work(n):
+        # what comes in is doubled  @never
+        doubled = n * 2  # @inside
+
+        return doubled  # @out
+
+    for n in range(10):
+        work(n)  # @call
+    try:
+        {}["missing"]  # @raise
+    except LookupError:
+        pass
+"""
+Write = Callable[..., Source]
+
+
+def summary(session: Session) -> list[tuple[Any, ...]]:
+    listed = session.get("/breakpoints").ok()["breakpoints"]
+    names = ("id", "line", "function", "condition", "hit_condition", "log_message", "enabled")
+    return [tuple(one[name] for name in names) for one in listed]
+
+
+def set_all_kinds(session: Session, program: Source) -> list[tuple[Any, ...]]:
+    session.break_at(program, program["inside"], condition="n > 3", hit_condition=">=2")
+    session.break_at(program, program["out"], log_message="{doubled!r:>4}", enabled=False)
+    session.post("/breakpoints", {"function": "work", "condition": "n == 9"}).ok()
+    session.post("/exception-breakpoints", {"types": ["KeyError"]}).ok()
+    return summary(session)
+
+
+def test_ac_bp_1_a_line_with_code_is_verified(relay: Client, source: Write, python: str) -> None:
+    """Setting a breakpoint on a valid line answers verified."""
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        for mark in ("inside", "out", "call", "raise"):
+            told = session.break_at(program, program[mark])
+            assert (told["verified"], told["line"]) == (True, program[mark])
+
+
+def test_ac_bp_2_a_line_without_code_says_why(relay: Client, source: Write, python: str) -> None:
+    """A comment or a blank line is not verified, and it is explained."""
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        for line, word in ((program["inside"] - 1, "comment"), (program["out"] - 1, "blank")):
+            told = session.break_at(program, line)
+            assert (told["verified"], told["line"]) == (False, line)
+            assert word in told["message"]
+            assert "The nearest line with code is" in told["suggestion"]
+
+
+def test_ac_bp_3_a_condition_decides(relay: Client, source: Write, python: str) -> None:
+    """A conditional breakpoint stops only when the condition is true."""
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["inside"], condition="n in (3, 8)")
+        session.launch(program)
+        assert session.value("n") == "3"
+        session.resume()
+        assert session.value("n") == "8"
+        assert session.resume()["status"] == "terminated"
+
+
+def test_ac_bp_4_a_count_of_hits_decides(relay: Client, source: Write, python: str) -> None:
+    """It stops after the number of hits that was asked for."""
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["inside"], hit_condition="5")
+        session.launch(program)
+        assert session.value("n") == "4"
+        assert session.resume()["status"] == "terminated"
+
+
+def test_ac_bp_5_what_is_removed_stops_no_more(relay: Client, source: Write, python: str) -> None:
+    """Removing a breakpoint prevents stops there."""
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        id = session.break_at(program, program["inside"])["id"]
+        session.launch(program)
+        session.delete(f"/breakpoints/{id}").ok()
+        assert session.resume()["status"] == "terminated"
+        assert len(session.events("stopped")) == 1
+
+
+def test_ac_bp_6_what_is_disabled_does_not_stop(relay: Client, source: Write, python: str) -> None:
+    """A disabled breakpoint stops nothing, and can be enabled again."""
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        id = session.break_at(program, program["inside"], enabled=False)["id"]
+        session.break_at(program, program["call"], condition="n == 5")
+        assert session.launch(program)["current_location"]["line"] == program["call"]
+        session.patch(f"/breakpoints/{id}", {"enabled": True}).ok()
+        assert session.resume()["current_location"]["line"] == program["inside"]
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_ac_bp_7_all_is_there_after_a_restart_of_the_relay(
+    own_relay: Callable[..., Relay], source: Write, tmp_path: Path, ending: signal.Signals
+) -> None:
+    """Under the same ids, with all that was asked for, however the relay ended."""
+    relay, program = own_relay(), source(PROGRAM)
+    before = relay.client.session(project_root=str(tmp_path))
+    told = set_all_kinds(before, program)
+    relay.signal(ending)
+    relay.wait()
+    relay.start()
+    session = Session(relay.client, before.id)
+    assert summary(session) == told
+    assert session.get("/exception-breakpoints").ok()["types"] == ["KeyError"]
+    assert session.break_at(program, program["call"])["id"] == "bp_4"
+    session.launch(program)
+    assert session.line() == program["call"]
+    session.delete("/breakpoints/bp_4").ok()
+    session.resume()
+    assert (session.line(), session.value("n")) == (program["inside"], "5")
+
+
+def test_ac_bp_8_exceptions_by_type(relay: Client, source: Write, python: str) -> None:
+    """An exception of the type that was asked for stops where it is raised, handled or not."""
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        session.post("/exception-breakpoints", {"types": ["LookupError"]}).ok()
+        stopped = session.launch(program)
+        assert (stopped["stop_reason"], session.line()) == ("exception", program["raise"])
+        assert session.get("/exception").ok()["type"] == "KeyError"
+        assert session.resume()["status"] == "terminated"
+
+
+# -- persistence
+
+
+def test_ac_pe_1_saved_by_the_time_of_the_reply(
+    own_relay: Callable[..., Relay], source: Write, tmp_path: Path
+) -> None:
+    """What is set is on disk when the caller is told so, without being asked to save."""
+    relay, program = own_relay(), source(PROGRAM)
+    session = relay.client.session(project_root=str(tmp_path))
+    body = {"file": str(program), "line": program["inside"]}
+    assert session.post("/breakpoints", body).ok()["persisted"] is True
+    [saved] = (relay.data_dir / "breakpoints").glob("*.json")
+    assert f'"line": {program["inside"]}' in saved.read_text()
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_ac_pe_2_restored_for_the_project(
+    own_relay: Callable[..., Relay], source: Write, tmp_path: Path, ending: signal.Signals
+) -> None:
+    """A new session of the project has them again after the relay and its workers have gone."""
+    relay, program = own_relay(), source(PROGRAM)
+    first = relay.client.session(project_root=str(tmp_path))
+    told = set_all_kinds(first, program)
+    worker = relay.worker(first.id)
+    relay.signal(ending)
+    relay.wait()
+    if ending is signal.SIGKILL:
+        worker.kill()
+        eventually(lambda: not worker.is_running())
+    relay.start()
+    again = relay.client.session(project_root=str(tmp_path), restore_breakpoints=True)
+    assert [row[1:] for row in summary(again)] == [row[1:] for row in told]
+    again.launch(program)
+    assert (again.line(), again.value("n")) == (program["inside"], "5")
+
+
+def test_ac_pe_3_the_place_is_configured(
+    own_relay: Callable[..., Relay], source: Write, tmp_path: Path
+) -> None:
+    """The files lie in the data directory, which a flag or the environment names."""
+    elsewhere = tmp_path / "chosen" / "place"
+    relay, program = own_relay("--data-dir", str(elsewhere), name="unused"), source(PROGRAM)
+    session = relay.client.session(project_root=str(tmp_path))
+    session.break_at(program, program["inside"])
+    assert len(list((elsewhere / "breakpoints").glob("*.json"))) == 1
+    assert not (tmp_path / "unused" / "breakpoints").exists()
+    session.delete(force="true").ok()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', "\x00" * 4096, '"' * 9])
+def test_ac_pe_4_what_cannot_be_read_starts_fresh(
+    own_relay: Callable[..., Relay], source: Write, tmp_path: Path, text: str
+) -> None:
+    """Set aside, said in the log, and the project begins anew."""
+    relay, program = own_relay(), source(PROGRAM)
+    relay.client.session(project_root=str(tmp_path)).break_at(program, program["inside"])
+    relay.stop()
+    [saved] = (relay.data_dir / "breakpoints").glob("*.json")
+    saved.write_text(text)
+    relay.start()
+    session = relay.client.session(project_root=str(tmp_path), restore_breakpoints=True)
+    assert summary(session) == []
+    [aside] = saved.parent.glob(f"{saved.name}.corrupt-*")
+    assert aside.read_text() == text
+    body = {"file": str(program), "line": program["out"]}
+    assert session.post("/breakpoints", body).ok()["persisted"] is True
+    assert session.launch(program)["current_location"]["line"] == program["out"]

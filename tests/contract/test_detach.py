@@ -1,0 +1,149 @@
+"""Letting an attached program go leaves nothing in it, whatever it was doing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.client import Client, Session
+from tests.kit.relay import eventually
+from tests.kit.running import Witness
+
+ENDLESS = "exec('while True: pass')"
+SLEEPING = "__import__('time').sleep(300)"
+
+
+@pytest.fixture
+def witness(tmp_path: Path, python: str) -> Iterator[Witness]:
+    found = Witness(tmp_path, python)
+    yield found
+    found.end()
+
+
+def attach(session: Session, witness: Witness, **fields: object) -> None:
+    attached = session.post("/attach", {"pid": witness.pid, "connect_timeout": 30, **fields}).ok()
+    assert (attached["attached"], attached["pid"]) == (True, witness.pid)
+
+
+def stop_at(session: Session, witness: Witness, mark: str) -> None:
+    session.break_at(witness.program, witness.program[mark])
+    eventually(lambda: session.status()["status"] == "paused")
+
+
+def detach(session: Session) -> None:
+    detached = session.post("/detach").ok()
+    assert (detached["detached"], detached["status"]) == (True, "created")
+    assert detached["residue"] is None
+
+
+def test_while_it_runs_and_ten_times_over(relay: Client, witness: Witness) -> None:
+    with relay.session() as session:
+        for _ in range(10):
+            attach(session, witness)
+            detach(session)
+    witness.is_free()
+
+
+@pytest.mark.parametrize("mark", ["main", "other"])
+def test_while_it_is_paused(relay: Client, witness: Witness, mark: str) -> None:
+    with relay.session() as session:
+        attach(session, witness)
+        stop_at(session, witness, mark)
+        detach(session)
+        witness.is_free()
+        # The session has kept its breakpoint, and is as good as before.
+        assert len(session.get("/breakpoints").ok()["breakpoints"]) == 1
+        attach(session, witness, wait=10)
+        eventually(lambda: session.status()["status"] == "paused")
+        assert "beat" in session.locals()
+        detach(session)
+    witness.is_free()
+
+
+@pytest.mark.parametrize("expression", [ENDLESS, SLEEPING])
+def test_while_it_evaluates(relay: Client, witness: Witness, expression: str) -> None:
+    with relay.session() as session:
+        attach(session, witness)
+        stop_at(session, witness, "main")
+        asked = threading.Thread(
+            target=session.post, args=("/evaluate", {"expression": expression, "timeout": 60})
+        )
+        asked.start()
+        eventually(lambda: session.get("/threads").status == 200)
+        detach(session)
+        asked.join(20)
+    witness.is_free()
+
+
+def test_children_while_attached(relay: Client, witness: Witness) -> None:
+    with relay.session() as session:
+        attach(session, witness)
+        session.break_at(witness.program, witness.program["main"], condition="False")
+        assert witness.ask("children") == [7, 7, 7, 7, 7]
+        eventually(lambda: len(session.events("subprocess")) >= 5)
+        told = session.events("subprocess")
+        assert witness.pid not in {event["body"]["pid"] for event in told}
+        detach(session)
+    witness.is_free()
+
+
+def test_deleting_the_session_lets_it_go(relay: Client, witness: Witness) -> None:
+    session = relay.session()
+    attach(session, witness)
+    stop_at(session, witness, "main")
+    session.delete().ok()
+    witness.is_free()
+
+
+def test_it_ends_as_without_a_debugger(relay: Client, witness: Witness) -> None:
+    with relay.session() as session:
+        attach(session, witness)
+        detach(session)
+    assert witness.process.stdin is not None
+    witness.process.stdin.write("exit\n")
+    witness.process.stdin.flush()
+    assert witness.process.wait(10) == 5
+    assert witness.stderr() == ""
+
+
+def test_it_ends_while_attached(relay: Client, witness: Witness) -> None:
+    with relay.session() as session:
+        attach(session, witness)
+        assert witness.process.stdin is not None
+        witness.process.stdin.write("exit\n")
+        witness.process.stdin.flush()
+        assert witness.process.wait(10) == 5
+        ended = session.events("terminated", timeout=10)
+        assert ended[0]["body"]["end_reason"] == "target_lost"
+        assert session.status()["exit_code"] is None
+    assert witness.stderr() == ""
+
+
+def test_output_is_given_back(relay: Client, witness: Witness) -> None:
+    with relay.session() as session:
+        attach(session, witness, redirect_output=True)
+        # It still goes where its owner sent it.
+        assert witness.ask("print(json.dumps('seen by both')) or 1") == "seen by both"
+        assert witness.line() == "1"
+        eventually(lambda: "seen by both" in session.printed("stdout"))
+        detach(session)
+    assert witness.ask("print(json.dumps('not any more')) or 1") == "not any more"
+    assert witness.line() == "1"
+    witness.is_free()
+
+
+def test_another_session_after_the_first(relay: Client, witness: Witness) -> None:
+    with relay.session() as first:
+        attach(first, witness)
+        with relay.session() as second:
+            error = second.post("/attach", {"pid": witness.pid})
+            error.refused("ATTACH_ALREADY_ATTACHED", 409)
+            assert second.status()["status"] == "created"
+            detach(first)
+            attach(second, witness)
+            stop_at(second, witness, "other")
+            detach(second)
+    witness.is_free()

@@ -1,0 +1,103 @@
+"""Files that hold the same text: their code objects are equal, and still each is its own file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.source import Source
+
+Write = Callable[..., Source]
+
+MODULE = """
+    def work(n):
+        value = n + 1  # @in
+        return value
+
+    class K:
+        def m(self):
+            return 5  # @m
+
+    top = work(0)  # @top
+"""
+MAIN = """
+    import one
+    one.work(1); one.K().m()
+    import two
+    for k in range(3):
+        one.work(k); one.K().m()
+        two.work(10 + k); two.K().m()
+    import three
+    three.work(20)
+    two.work(30)
+"""
+
+
+def written(source: Write) -> tuple[Source, list[Source]]:
+    modules = [source(MODULE, f"{name}.py") for name in ("one", "two", "three")]
+    return source(MAIN, "main.py"), modules
+
+
+def stops(session: Any, main: Source) -> list[str]:
+    found = []
+    stop = session.launch(main)
+    while stop["status"] == "paused":
+        module = session.value("__name__").strip("'")
+        found.append(f"{module}:{stop['current_location']['line']}")
+        stop = session.resume()
+    return found
+
+
+def test_a_line_of_one_of_them(relay: Client, source: Write, python: str) -> None:
+    main, (_, two, _) = written(source)
+    with relay.session(python_path=python) as session:
+        id = session.break_at(two, two["in"])["id"]
+        assert stops(session, main) == [f"two:{two['in']}"] * 5
+        assert session.get(f"/breakpoints/{id}").ok()["hit_count"] == 5
+
+
+def test_lines_of_the_module_itself(relay: Client, source: Write, python: str) -> None:
+    main, (_, two, three) = written(source)
+    with relay.session(python_path=python) as session:
+        session.break_at(two, two["top"])
+        session.break_at(three, three["top"])
+        assert stops(session, main) == [f"two:{two['top']}", f"three:{two['top']}"]
+
+
+def test_conditions_are_of_their_own_file(relay: Client, source: Write, python: str) -> None:
+    main, (one, two, _) = written(source)
+    with relay.session(python_path=python) as session:
+        session.break_at(one, one["in"], condition="n == 2")
+        session.break_at(two, two["in"], condition="n == 30")
+        assert stops(session, main) == [f"one:{one['in']}", f"two:{one['in']}"]
+
+
+@pytest.mark.parametrize("name", ["two.K.m", "two.work"])
+def test_a_function_of_one_of_them(relay: Client, source: Write, python: str, name: str) -> None:
+    main, (_, two, _) = written(source)
+    line = two["m"] if name.endswith("m") else two["in"]
+    with relay.session(python_path=python) as session:
+        session.post("/breakpoints", {"function": name}).ok()
+        assert stops(session, main) == [f"two:{line}"] * (3 if name.endswith("m") else 5)
+
+
+def test_a_function_in_all_of_them(relay: Client, source: Write, python: str) -> None:
+    main, (_, two, _) = written(source)
+    with relay.session(python_path=python) as session:
+        session.post("/breakpoints", {"function": "K.m"}).ok()
+        line = two["m"]
+        assert stops(session, main) == [f"one:{line}"] + [f"one:{line}", f"two:{line}"] * 3
+
+
+def test_set_while_the_program_runs(relay: Client, source: Write, python: str) -> None:
+    main, (_, two, _) = written(source)
+    with relay.session(python_path=python) as session:
+        session.break_at(main, 6)
+        session.launch(main)
+        session.delete("/breakpoints").ok()
+        session.break_at(two, two["in"], condition="n == 11")
+        session.resume()
+        assert session.value("__name__, n") == "('two', 11)"

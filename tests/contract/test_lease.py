@@ -1,0 +1,226 @@
+"""The lease: of several callers one drives, the others look on, until it lapses or moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.state import State
+from tests.kit.client import Client, Session
+from tests.kit.relay import Relay, eventually
+from tests.kit.source import Source
+
+PROGRAM = """
+    import time
+    n = 0
+    while True:
+        n += 1  # @first
+        time.sleep(0.01)  # @next
+"""
+WAITING = """
+    print("up", flush=True)
+    input()
+    print("fed", flush=True)  # @fed
+"""
+BODIES = {
+    "run-to": {"file": "/x.py", "line": 1},
+    "trace": {"at": [{"file": "/x.py", "line": 1}]},
+    "input": {"input": "x"},
+}
+
+
+@pytest.fixture
+def session(relay: Client, source: Callable[..., Source]) -> Iterator[Session]:
+    """Paused."""
+    program = source(PROGRAM)
+    with relay.session() as made:
+        made.break_at(program, program["first"])
+        assert made.launch(program)["status"] == "paused"
+        yield made
+
+
+def told(session: Session) -> list[tuple[str | None, str | None, str | None]]:
+    """Of each change: who had it, who has it, whose doing it was."""
+    bodies = [event["body"] for event in session.events("session")]
+    return [
+        (
+            body["previous_holder"],
+            body["lease"] and body["lease"]["holder"],
+            body.get("caller"),
+        )
+        for body in bodies
+        if "lease" in body
+    ]
+
+
+def test_others_look_on(session: Session) -> None:
+    ann, bob = session.called(X_Agent="ann"), session.called(X_Agent="bob")
+    taken = ann.post("/lease", {"ttl": 300}).ok()
+    ends = datetime.fromisoformat(taken["expires_at"]) - datetime.now(UTC)
+    assert 290 < ends.total_seconds() <= 300
+    assert bob.get().ok()["lease"]["holder"] == "ann"
+    error = bob.post("/step-over").refused("SESSION_LEASED", 423)
+    assert (error["details"]["holder"], error["details"]["caller"]) == ("ann", "bob")
+    assert 290 < error["details"]["seconds_left"] <= 300
+    assert bob.locals()["n"] == "0"
+    assert bob.value("n + 1") == "1"
+    bob.post("/breakpoints", {"file": "/none.py", "line": 1}).ok()
+    ann.step()
+    ann.delete("/lease").ok()
+    bob.step()
+    assert session.get().ok()["lease"] is None
+    assert told(session) == [(None, "ann", "ann"), ("ann", None, "ann")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    # Of a session that is paused; a launch, as an attach, has a test of its own.
+    [name for name, row in OPERATIONS.items() if row.drives and State.PAUSED in row.states],
+)
+def test_all_that_changes_the_run_is_refused(session: Session, name: str) -> None:
+    row = OPERATIONS[name]
+    session.called(X_Agent="ann").post("/lease", {"ttl": 300}).ok()
+    before = session.status()
+    path = row.path.partition("{session_id}")[2]
+    answer = session.called(X_Agent="bob").post(path, BODIES.get(name, {}))
+    answer.refused("SESSION_LEASED", 423)
+    now = session.status()
+    assert (now["status"], now["stop_id"]) == (before["status"], before["stop_id"])
+
+
+def test_a_launch_and_a_restart_are_the_drivers(
+    relay: Client, source: Callable[..., Source]
+) -> None:
+    program = source("print('on')\n")
+    with relay.session() as session:
+        ann, bob = session.called(X_Agent="ann"), session.called(X_Agent="bob")
+        ann.post("/lease").ok()
+        bob.try_launch(program).refused("SESSION_LEASED", 423)
+        bob.post("/attach", {"port": 1}).refused("SESSION_LEASED", 423)
+        assert ann.launch(program)["exit_code"] == 0
+        bob.post("/restart").refused("SESSION_LEASED", 423)
+        assert ann.post("/restart", {"wait": 20}).ok()["exit_code"] == 0
+
+
+def test_taking_giving_back_and_taking_over(session: Session) -> None:
+    ann, bob = session.called(X_Agent="ann"), session.called(X_Agent="bob")
+    assert bob.delete("/lease").ok() == {"holder": None, "expires_at": None}
+    ann.post("/lease").ok()
+    bob.post("/lease").refused("SESSION_LEASED", 423)
+    bob.post("/lease", {"holder": "ann"}).refused("SESSION_LEASED", 423)
+    bob.delete("/lease").refused("SESSION_LEASED", 423)
+    assert bob.post("/lease", {"take_over": True}).ok()["holder"] == "bob"
+    ann.post("/step-over").refused("SESSION_LEASED", 423)
+    bob.step()
+    # Handed on, and made for somebody else from the start.
+    assert bob.post("/lease", {"holder": "cat"}).ok()["holder"] == "cat"
+    bob.post("/step-over").refused("SESSION_LEASED", 423)
+    session.called(X_Agent="cat").step()
+    assert told(session) == [(None, "ann", "ann"), ("ann", "bob", "bob"), ("bob", "cat", "bob")]
+
+
+def test_it_lapses_by_itself(session: Session) -> None:
+    ann, bob = session.called(X_Agent="ann"), session.called(X_Agent="bob")
+    cursor = session.get("/events", limit=1000).ok()["next_cursor"]
+    ann.post("/lease", {"ttl": 1}).ok()
+    began = time.monotonic()
+    bob.post("/step-over").refused("SESSION_LEASED", 423)
+    seen = session.get("/events", cursor=cursor, timeout=20, types="session").ok()
+    while len(seen["events"]) < 2:
+        cursor_now = seen["next_cursor"]
+        more = session.get("/events", cursor=cursor_now, timeout=20, types="session").ok()
+        seen = {**more, "events": seen["events"] + more["events"]}
+    assert 0.5 < time.monotonic() - began < 10
+    assert session.get().ok()["lease"] is None
+    assert told(session) == [(None, "ann", "ann"), ("ann", None, None)]
+    bob.step()
+
+
+def test_acting_renews_it_and_looking_does_not(session: Session) -> None:
+    ann = session.called(X_Agent="ann")
+    ann.post("/lease", {"ttl": 300}).ok()
+    first = session.get().ok()["lease"]["expires_at"]
+    ann.value("n")
+    session.called(X_Agent="bob").post("/step-over").refused("SESSION_LEASED", 423)
+    assert abs(moment(session.get().ok()["lease"]["expires_at"]) - moment(first)) < 0.01
+    ann.step()
+    assert moment(session.get().ok()["lease"]["expires_at"]) > moment(first) + 0.005
+    ann.post("/lease", {"ttl": 5}).ok()
+    assert moment(session.get().ok()["lease"]["expires_at"]) < moment(first)
+
+
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def test_a_call_that_waits_holds_it(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(WAITING)
+    with relay.session() as session:
+        ann, bob = session.called(X_Agent="ann"), session.called(X_Agent="bob")
+        session.break_at(program, program["fed"])
+        ann.post("/lease", {"ttl": 1}).ok()
+        with ThreadPoolExecutor(1) as pool:
+            call = pool.submit(ann.launch, program)
+            cursor, waits = None, False
+            while not waits:
+                query = {"cursor": cursor} if cursor else {}
+                page = session.get("/events", types="input", timeout=20, **query).ok()
+                cursor, waits = page["next_cursor"], bool(page["events"])
+            # Longer than the lease by far: only the call that waits holds it.
+            page = session.get("/events", types="terminated", timeout=2, cursor=cursor).ok()
+            assert page["events"] == []
+            bob.post("/pause").refused("SESSION_LEASED", 423)
+            ann.post("/input", {"input": "x\n"}).ok()
+            assert call.result(20)["status"] == "paused"
+        assert told(session)[0] == (None, "ann", "ann")
+
+
+def test_a_call_that_came_too_late_is_refused(
+    session: Session, source: Callable[..., Source]
+) -> None:
+    """What waits for its turn while the lease moves is the former driver's no more."""
+    ann, bob = session.called(X_Agent="ann"), session.called(X_Agent="bob")
+    ann.post("/lease").ok()
+    with ThreadPoolExecutor(8) as pool:
+        steps = [pool.submit(ann.post, "/step-over") for _ in range(8)]
+        bob.post("/lease", {"take_over": True}).ok()
+        stop = session.status()["stop_id"]
+        codes = [step.result(30).status for step in steps]
+    assert set(codes) <= {200, 423, 409}
+    # At most the one that was under way when the lease moved.
+    assert session.status()["stop_id"] <= stop + 1
+
+
+def test_it_goes_on_under_the_next_relay(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    program = source(PROGRAM)
+    session = relay.client.session()
+    session.break_at(program, program["first"])
+    session.launch(program)
+    session.called(X_Agent="ann").post("/lease", {"ttl": 300}).ok()
+    relay.kill()
+    relay.start()
+    session = Session(relay.client, session.id)
+    assert session.get().ok()["lease"]["holder"] == "ann"
+    session.called(X_Agent="bob").post("/step-over").refused("SESSION_LEASED", 423)
+    session.called(X_Agent="ann").step()
+    relay.worker(session.id).kill()
+    eventually(lambda: session.status()["status"] == "failed")
+    assert session.get().ok()["lease"] is None
+    session.delete(force="true").ok()
+
+
+@pytest.mark.parametrize(
+    "body", [{"ttl": 0}, {"ttl": 86401}, {"holder": ""}, {"holder": "x" * 256}, {"holdr": "x"}]
+)
+def test_odd_leases(relay: Client, body: dict[str, object]) -> None:
+    with relay.session() as session:
+        session.post("/lease", body).refused("INVALID_REQUEST", 400)
+        assert session.get().ok()["lease"] is None

@@ -1,0 +1,210 @@
+"""Setting variables, reading source, modules, tasks; completions and hover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.kit.client import Client, Session
+from tests.kit.source import Source
+
+PROGRAM = """
+    import collections, json
+
+    LIMIT = 3
+
+    class Box:
+        __slots__ = ("size",)
+        def __init__(self):
+            self.size = 1
+            self.__secret = 2 if False else None
+
+    class Guarded:
+        @property
+        def fixed(self):
+            return 1
+
+    class Plain:
+        pass
+
+    def main(given=1):
+        cell = 5
+        items, table, fixed = [1, 2, 3], {"a": 1, 2: "b"}, (1, 2)
+        plain, guarded = Plain(), Guarded()
+        plain.colour = "red"
+
+        def inner():
+            return cell
+
+        result = inner()  # @stop
+        print(given, items, table, plain.colour, inner(), LIMIT)
+
+    main()
+""".replace("            self.__secret = 2 if False else None\n", "")
+
+
+def reference_of(session: Session, name: str, scope: str = "locals") -> int:
+    rows = session.get("/frames/0/variables", scope=scope).ok()["variables"]
+    return int(next(row["variables_reference"] for row in rows if row["name"] == name))
+
+
+def scope_of(session: Session, name: str) -> int:
+    scopes = session.get("/scopes").ok()["scopes"]
+    return int(next(s["variables_reference"] for s in scopes if s["name"].lower() == name))
+
+
+def read(session: Session, path: str, **query: Any) -> Any:
+    return session.client.get(f"/sessions/{session.id}/source?{urlencode({'path': path, **query})}")
+
+
+def stopped(session: Session, program: Source, **fields: Any) -> None:
+    session.break_at(program, program["stop"])
+    assert session.launch(program, **fields)["status"] == "paused"
+
+
+def set_to(session: Session, reference: int, name: str, value: str) -> Any:
+    return session.post(f"/variables/{reference}/set", {"name": name, "value": value})
+
+
+def test_a_variable_is_set_and_the_program_sees_it(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        stopped(session, program)
+        there = scope_of(session, "locals")
+        done = set_to(session, there, "given", "given + 41").ok()
+        assert (done["value"], done["type"]) == ("42", "int")
+        set_to(session, there, "cell", "'cell'").ok()
+        set_to(session, scope_of(session, "globals"), "LIMIT", "9").ok()
+        set_to(session, reference_of(session, "items"), "1", "[given]").ok()
+        set_to(session, reference_of(session, "table"), "'a'", "None").ok()
+        set_to(session, reference_of(session, "table"), "2", "'two'").ok()
+        set_to(session, reference_of(session, "plain"), "colour", "'blue'").ok()
+        assert session.locals()["given"] == "42"
+        session.delete("/breakpoints")
+        assert session.resume()["exit_code"] == 0
+        assert session.printed() == "42 [1, [42], 3] {'a': None, 2: 'two'} blue cell 9\n"
+
+
+def test_what_cannot_be_set_is_told(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        stopped(session, program)
+        there = scope_of(session, "locals")
+        set_to(session, there, "nobody", "1").refused("VARIABLE_NOT_FOUND", 404)
+        set_to(session, there, "given", "1 +").refused("EVALUATE_ERROR", 400)
+        error = set_to(session, there, "given", "1 / 0").refused("EVALUATE_ERROR", 400)
+        assert "ZeroDivisionError" in error["message"]
+        set_to(session, reference_of(session, "fixed"), "0", "1").refused("EVALUATE_ERROR", 400)
+        set_to(session, reference_of(session, "guarded"), "fixed", "1").refused(
+            "EVALUATE_ERROR", 400
+        )
+        set_to(session, 999_999, "given", "1").refused("VARIABLE_NOT_FOUND", 404)
+        assert session.value("given, items, fixed") == "(1, [1, 2, 3], (1, 2))"
+
+
+def test_source_of_a_frame_and_of_a_file(
+    relay: Client, source: Callable[..., Source], tmp_path: Path
+) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        stopped(session, program)
+        shown = session.get("/source", frame_id=0).ok()
+        assert shown["lines"] == program.text.splitlines()
+        assert shown["total_lines"] == len(shown["lines"])
+        line = program["stop"]
+        part = read(session, str(program), start=line, end=line).ok()
+        assert part["lines"] == [program.text.splitlines()[line - 1]]
+        library = session.value("json.__file__").strip("'")
+        assert "JSON" in "".join(read(session, library).ok()["lines"])
+        session.get("/source").refused("INVALID_PARAMETER", 400)
+        read(session, str(program), start=10_000).refused("INVALID_PARAMETER", 400)
+
+
+def test_only_what_belongs_to_the_program_is_read(
+    relay: Client, source: Callable[..., Source], tmp_path: Path
+) -> None:
+    program = source(PROGRAM)
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "mine.py").write_text("mine = 1\n")
+    (tmp_path / "secret.py").write_text("secret = 1\n")
+    (root / "link.py").symlink_to(tmp_path / "secret.py")
+    with relay.session(project_root=str(root)) as session:
+        assert read(session, "mine.py").ok()["lines"] == ["mine = 1"]
+        for path in ("/etc/passwd", str(tmp_path / "secret.py"), "../secret.py", "link.py"):
+            read(session, path).refused("INVALID_PARAMETER", 400)
+        stopped(session, program)
+        read(session, "/etc/passwd").refused("INVALID_PARAMETER", 400)
+        assert read(session, str(program)).ok()["lines"]
+
+
+def test_modules_by_pages(relay: Client, source: Callable[..., Source], python: str) -> None:
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        stopped(session, program)
+        page = session.get("/modules", limit=1000).ok()
+        names = {item["name"]: item for item in page["items"]}
+        assert names["__main__"]["path"] == str(program)
+        assert names["__main__"]["is_user_code"] is True
+        assert names["json"]["is_user_code"] is False
+        assert not any(name.startswith(("pydevd", "debugpy", "_pydev")) for name in names)
+        assert page["total"] == len(page["items"])
+        first = session.get("/modules", limit=2).ok()
+        assert (len(first["items"]), first["has_more"]) == (2, True)
+
+
+def test_tasks_with_their_stacks(relay: Client, source: Callable[..., Source], python: str) -> None:
+    program = source("""
+        import asyncio
+
+        async def deeper():
+            await asyncio.sleep(60)  # @sleeping
+
+        async def worker():
+            await deeper()
+
+        async def main():
+            task = asyncio.ensure_future(worker())
+            await asyncio.sleep(0)
+            done = 1  # @stop
+            task.cancel()
+
+        asyncio.run(main())
+    """)
+    with relay.session(python_path=python) as session:
+        stopped(session, program)
+        found = {task["coroutine"]: task for task in session.get("/tasks").ok()["tasks"]}
+        assert [frame["name"] for frame in found["worker"]["frames"]][:2] == ["worker", "deeper"]
+        assert found["worker"]["frames"][1]["line"] == program["sleeping"]
+        assert found["worker"]["state"] == "pending"
+        assert found["main"]["state"] == "pending"
+
+
+def test_a_program_without_tasks_has_none(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        stopped(session, program)
+        assert session.get("/tasks").ok() == {"tasks": [], "total": 0}
+
+
+@pytest.mark.parametrize(("text", "label"), [("items.app", "append"), ("giv", "given")])
+def test_completions(relay: Client, source: Callable[..., Source], text: str, label: str) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        stopped(session, program)
+        items = session.post("/completions", {"text": text}).ok()["items"]
+        assert label in [item["label"] for item in items]
+
+
+def test_hover_takes_no_statements(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        stopped(session, program)
+        assert session.post("/hover", {"expression": "items"}).ok()["result"] == "[1, 2, 3]"
+        session.post("/hover", {"expression": "x = 1"}).refused("EVALUATE_ERROR", 400)

@@ -1,0 +1,141 @@
+"""The processes that could be debugged, and what is said of those that cannot."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.listening import free_port
+from tests.kit.relay import Relay, eventually
+
+SLEEP = "import sys, time; print('up', flush=True); time.sleep(600)"
+LISTEN = (
+    "import socket, sys, time; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); "
+    "print('up', flush=True); time.sleep(600)"
+)
+Start = Callable[..., int]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(*command: str, cwd: Path | None = None, says: bool = True) -> int:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=cwd)
+        started.append(process)
+        assert process.stdout is not None
+        if says:
+            assert process.stdout.readline() == b"up\n"
+        return process.pid
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_what_is_told_of_one(relay: Client, start: Start, python: str, tmp_path: Path) -> None:
+    port = free_port()
+    pid = start(python, "-c", LISTEN, str(port), cwd=tmp_path)
+    told = relay.get(f"/processes/{pid}").ok()
+    kernel = psutil.Process(pid)
+    assert told["command"] == [python, "-c", LISTEN, str(port)]
+    assert told["cwd"] == str(tmp_path)
+    assert (told["user"], told["uid"]) == (kernel.username(), kernel.uids().effective)
+    assert told["start_time"] == kernel.create_time()
+    assert told["identity"].startswith(f"{pid}-")
+    asked = subprocess.run([python, "--version"], capture_output=True, text=True, check=True)
+    assert told["python_version"] == asked.stdout.split()[1]
+    assert told["listening_ports"] == [port]
+    assert (told["venv"], told["debugged_by"], told["greenlets"]) == (None, None, None)
+    assert (told["attachable"], told["code"], told["reason"]) == (True, None, None)
+
+
+def test_one_of_a_virtual_environment(relay: Client, start: Start, tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=False)
+    pid = start(str(tmp_path / "venv/bin/python"), "-c", SLEEP)
+    told = relay.get(f"/processes/{pid}").ok()
+    assert told["venv"] == str(tmp_path / "venv")
+    assert told["python_version"].startswith("{}.{}.".format(*sys.version_info))
+    # A relative path counts from where it was started.
+    pid = start("venv/bin/python", "-c", SLEEP, cwd=tmp_path)
+    assert relay.get(f"/processes/{pid}").ok()["venv"] == str(tmp_path / "venv")
+
+
+def test_the_list(relay: Client, start: Start, tmp_path: Path) -> None:
+    mark = f"mark_{os.getpid()}_{tmp_path.name}"
+    pids = sorted(start(sys.executable, "-c", SLEEP, mark) for _ in range(3))
+    start(shutil.which("sleep") or "sleep", "600", says=False)
+    listed = relay.get("/processes", match=mark).ok()
+    assert [entry["pid"] for entry in listed["items"]] == pids
+    assert (listed["total"], listed["has_more"]) == (3, False)
+    page = relay.get("/processes", match=mark, offset=1, limit=1).ok()
+    assert [entry["pid"] for entry in page["items"]] == pids[1:2]
+    assert (page["total"], page["has_more"]) == (3, True)
+    everything = relay.get("/processes", limit=1000).ok()
+    assert {os.getpid(), *pids} <= {entry["pid"] for entry in everything["items"]}
+    assert all(entry["command"] for entry in everything["items"])
+
+
+def test_the_relay_and_its_workers(relay: Client, shared_relay: Relay) -> None:
+    with relay.session() as session:
+        worker = shared_relay.worker(session.id).pid
+        for pid in (shared_relay.pid, worker):
+            told = relay.get(f"/processes/{pid}").ok()
+            assert (told["attachable"], told["code"]) == (False, "ATTACH_SELF")
+            session.post("/attach", {"pid": pid}).refused("ATTACH_SELF", 409)
+
+
+def test_a_launched_program_is_debugged_already(relay: Client) -> None:
+    with relay.session() as session:
+        launched = session.launch(code="import time; time.sleep(600)", wait=0)
+        told = relay.get(f"/processes/{launched['pid']}").ok()
+        assert (told["debugged_by"], told["attachable"]) == (session.id, False)
+        with relay.session() as other:
+            error = other.post("/attach", {"pid": launched["pid"]})
+            assert error.refused("ATTACH_ALREADY_ATTACHED")["details"]["session_id"] == session.id
+
+
+def test_what_is_no_python(relay: Client, start: Start, tmp_path: Path) -> None:
+    sleep = shutil.which("sleep") or "/bin/sleep"
+    pid = start(sleep, "600", says=False)
+    told = relay.get(f"/processes/{pid}").ok()
+    assert (told["attachable"], told["code"]) == (False, "ATTACH_NOT_PYTHON")
+    assert pid not in [entry["pid"] for entry in relay.get("/processes", limit=1000).ok()["items"]]
+    old = tmp_path / "python2.7"
+    shutil.copy(sleep, old)
+    pid = start(str(old), "600", says=False)
+    eventually(lambda: psutil.Process(pid).exe() == str(old))
+    told = relay.get(f"/processes/{pid}").ok()
+    assert (told["python_version"], told["code"]) == ("2.7", "ATTACH_UNSUPPORTED")
+
+
+def test_nobody_has_that_pid(relay: Client) -> None:
+    for path in ("/processes/4194303", "/processes/4194303/stacks"):
+        relay.get(path).refused("ATTACH_NO_SUCH_PROCESS", 404)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    eventually(lambda: psutil.Process(ended.pid).status() == psutil.STATUS_ZOMBIE)
+    relay.get(f"/processes/{ended.pid}").refused("ATTACH_NO_SUCH_PROCESS", 404)
+    ended.wait()
+
+
+def test_stacks(relay: Client, start: Start) -> None:
+    pid = start(sys.executable, "-c", SLEEP)
+    answer = relay.get(f"/processes/{pid}/stacks", within=30)
+    if answer.status == 200:
+        threads = answer.ok()["threads"]
+        assert threads[0]["frames"][0]["name"] == "<module>"
+    else:
+        error = answer.refused("ATTACH_NO_DEBUGGER", 503)
+        assert "pip install 'opencode-debug-relay[stacks]'" in error["details"]["suggestion"]

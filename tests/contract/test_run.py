@@ -1,0 +1,192 @@
+"""`POST /run`: one call from nothing to an answer, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client, Session
+from tests.kit.relay import Relay, eventually
+from tests.kit.source import Source
+
+Write = Callable[..., Source]
+
+CRASH = """
+    class Order:
+        def __init__(self, price):
+            self.price = price
+
+    def total(orders):
+        sum_so_far = 0
+        for order in orders:
+            sum_so_far += order.price
+        return sum_so_far
+
+    def main():
+        orders = [Order(3), Order(None)]
+        return total(orders)
+
+    print("begin", flush=True)
+    main()
+"""
+
+
+def run(relay: Client, what: Any, **fields: Any) -> Any:
+    body = {"script": str(what)} if isinstance(what, Source) else {"code": what}
+    return relay.post("/run", {**body, **fields}).ok()
+
+
+def nothing_is_left(relay: Client) -> None:
+    assert relay.get("/sessions").ok()["items"] == []
+
+
+def test_a_program_that_ends(relay: Client, source: Write, python: str) -> None:
+    program = source("""
+        import sys
+        print("in", input(), sys.argv[1:])
+        sys.stderr.write("err\\n")
+        sys.exit(3)
+    """)
+    told = run(relay, program, python_path=python, args=["a b"], stdin_inputs=["typed"])
+    assert (told["exit_code"], told["signal"], told["end_reason"]) == (3, None, "target_exited")
+    assert sorted(told["output"].splitlines()) == ["err", "in typed ['a b']"]
+    assert (told["exception"], told["trace"], told["session_id"]) == (None, None, None)
+    nothing_is_left(relay)
+
+
+def test_a_crash_with_the_whole_stack(relay: Client, source: Write, python: str) -> None:
+    told = run(relay, source(CRASH), python_path=python)
+    assert told["exit_code"] == 1
+    assert told["output"].startswith("begin\nTraceback")
+    crash = told["exception"]
+    assert crash["type"].rpartition(".")[2] == "TypeError"
+    assert "NoneType" in crash["message"]
+    assert [frame["name"] for frame in crash["frames"]] == ["total", "main", "<module>"]
+    locals_ = {one["name"]: one["value"] for one in crash["frames"][0]["locals"]}
+    assert locals_["sum_so_far"] == "3"
+    assert {one["name"] for one in crash["frames"][1]["locals"]} == {"orders"}
+    assert crash["total_frames"] == 3
+    nothing_is_left(relay)
+
+
+def test_a_crash_that_is_kept(relay: Client, source: Write) -> None:
+    told = run(relay, source(CRASH), keep_on_exception=True)
+    assert told["exit_code"] is None
+    assert told["output"] == "begin\n"
+    with Session(relay, told["session_id"]) as session:
+        assert session.status()["stop_reason"] == "exception"
+        assert session.value("sum_so_far") == "3"
+        assert session.resume()["exit_code"] == 1
+
+
+def test_rows_from_the_first_line_on(relay: Client, source: Write, python: str) -> None:
+    program = source("""
+        x = 1
+        for i in range(3):
+            x += i  # @body
+        print(x)
+    """)
+    spot = {"file": str(program), "line": program["body"], "capture": ["x", "i"]}
+    told = run(relay, program, python_path=python, trace={"at": [spot]})
+    assert [row["values"] for row in told["trace"]["rows"]] == [
+        {"x": "1", "i": "0"}, {"x": "1", "i": "1"}, {"x": "2", "i": "2"},
+    ]  # fmt: skip
+    assert (told["trace"]["ended"], told["exit_code"], told["output"]) == ("ended", 0, "4\n")
+    told = run(relay, program, python_path=python, trace={"step": "function", "max_rows": 4})
+    assert [row["line"] for row in told["trace"]["rows"]] == [1, 2, 3, 2]
+    assert (told["trace"]["ended"], told["exit_code"]) == ("max_rows", 0)
+    nothing_is_left(relay)
+
+
+def test_a_crash_while_it_is_traced(relay: Client, source: Write) -> None:
+    program = source(CRASH)
+    told = run(relay, program, trace={"step": {"files": [str(program)]}})
+    assert told["trace"]["ended"] == "exception"
+    assert told["exception"]["frames"][0]["name"] == "total"
+    assert told["exit_code"] == 1
+
+
+def test_time_is_up(relay: Client, python: str) -> None:
+    told = run(relay, "print('on', flush=True)\nwhile True: pass", python_path=python, timeout=0.7)
+    assert (told["end_reason"], told["signal"], told["exit_code"]) == ("timeout", "SIGTERM", -15)
+    assert told["output"] == "on\n"
+    nothing_is_left(relay)
+
+
+def test_what_nobody_looks_at_does_not_hold_it(relay: Client, source: Write) -> None:
+    program = source("""
+        import threading
+
+        def worker():
+            raise KeyError("in a thread")
+
+        breakpoint()
+        thread = threading.Thread(target=worker)
+        thread.start()
+        thread.join()
+        raise ValueError("at the end")
+    """)
+    told = run(relay, program, timeout=20)
+    assert told["exit_code"] == 1
+    assert told["exception"]["type"].endswith("KeyError")
+    assert "ValueError: at the end" in told["output"]
+
+
+def test_a_deep_stack_is_told_in_part(relay: Client) -> None:
+    told = run(relay, "def deep(n):\n    n or 1 / n\n    deep(n - 1)\ndeep(300)", timeout=30)
+    crash = told["exception"]
+    assert crash["type"].endswith("ZeroDivisionError")
+    assert len(crash["frames"]) == 100
+    assert crash["total_frames"] == 302
+
+
+def test_the_end_of_much_output(relay: Client) -> None:
+    code = "for i in range(200000): print('line', i)"
+    told = run(relay, code, output_bytes=1000)
+    assert len(told["output"]) == 1000
+    assert told["output"].endswith("line 199999\n")
+    whole = sum(len(f"line {i}\n") for i in range(200000))
+    assert told["output_left_out"] == whole - 1000
+
+
+def test_it_counts_while_it_runs_and_ends_when_its_caller_leaves(
+    own_relay: Callable[..., Relay], tmp_path: Path
+) -> None:
+    relay = own_relay(env={"OPENCODE_DEBUG_SESSIONS__MAX_SESSIONS": "1"})
+    mark = tmp_path / "began"
+    code = f"import time; open({str(mark)!r}, 'w').close(); time.sleep(100)"
+    body = json.dumps({"code": code}).encode()
+    with socket.create_connection((relay.client.host, relay.client.port)) as caller:
+        caller.sendall(
+            b"POST /api/v1/run HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (relay.client.port, len(body), body)
+        )
+        eventually(mark.exists)
+        relay.client.post("/sessions", {}).refused("SESSION_LIMIT_REACHED", 429)
+        relay.client.post("/run", {"code": "1"}).refused("SESSION_LIMIT_REACHED", 429)
+    eventually(lambda: relay.client.get("/sessions").ok()["items"] == [])
+    eventually(lambda: relay.workers() == [])
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({}, "INVALID_REQUEST"),
+        ({"script": "/no/such.py"}, "LAUNCH_SCRIPT_NOT_FOUND"),
+        ({"code": "1 +"}, "LAUNCH_SYNTAX_ERROR"),
+        ({"code": "1", "trace": {}}, "INVALID_REQUEST"),
+        ({"code": "1", "trace": {"at": [{"file": "/a.py", "line": 0}]}}, "INVALID_REQUEST"),
+        (
+            {"code": "1", "trace": {"at": [{"file": "/no/a.py", "line": 1}]}},
+            "BREAKPOINT_FILE_NOT_FOUND",
+        ),
+    ],
+)
+def test_what_is_refused_leaves_nothing(relay: Client, body: dict[str, Any], code: str) -> None:
+    relay.post("/run", body).refused(code, 400)
+    nothing_is_left(relay)

@@ -1,0 +1,283 @@
+"""The stop report: everything about a stop in the reply of the call that came to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client, Session
+from tests.kit.relay import eventually
+from tests.kit.source import Source
+
+PROGRAM = """
+    class Box:
+        def __init__(self):
+            self.held = 1
+
+    def add(a, b):
+        c = a + b  # @inside
+        return c
+
+    def main():
+        total = 0
+        seen = {"x": [1, 2]}
+        box = Box()
+        for i in range(3):
+            print("round", i)
+            seen["x"].append(i)  # @call
+            box.held += 1  # @second
+            total = add(total, i)  # @third
+        raise ValueError("boom")  # @raise
+
+    main()
+"""
+OFF = {"DEBUG_RELAY_PROBE": "off"}
+
+
+def by_name(rows: list[Any]) -> dict[str, Any]:
+    return {row["name"]: row["value"] for row in rows}
+
+
+def changes(report: Any) -> dict[str, tuple[str | None, str | None]]:
+    return {change["name"]: (change["before"], change["after"]) for change in report["changed"]}
+
+
+def at_call(session: Session, program: Source, **fields: Any) -> Any:
+    session.break_at(program, program["call"])
+    return session.launch(program, snapshot=True, **fields)["stop"]
+
+
+def test_one_reply_tells_all(relay: Client, source: Callable[..., Source], python: str) -> None:
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        report = at_call(session, program)
+        assert (report["stop_id"], report["stop_reason"]) == (1, "breakpoint")
+        assert report["thread"] == {"id": 1, "name": "MainThread"}
+        assert report["current_location"]["line"] == program["call"]
+        assert report["hit_breakpoints"] == ["bp_1"]
+        assert report["output"] == [{"category": "stdout", "text": "round 0\n"}]
+        marked = [line["text"] for line in report["source"]["lines"] if line["current"]]
+        assert marked == ['        seen["x"].append(i)  # @call']
+        assert len(report["source"]["lines"]) == 7
+        assert [frame["name"] for frame in report["frames"]] == ["main", "<module>"]
+        assert report["frames"] == session.get("/stacktrace").ok()["frames"]
+        assert by_name(report["locals"]) == {
+            "total": "0",
+            "seen": "{'x': [1, 2]}",
+            "box": "<__main__.Box held=1>",
+            "i": "0",
+        }
+        assert (report["total_frames"], report["total_locals"]) == (2, 4)
+        assert (report["changed"], report["cut"], report["note"]) == ([], [], None)
+
+
+def test_what_has_changed(relay: Client, source: Callable[..., Source], python: str) -> None:
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        at_call(session, program)
+        report = session.step(snapshot=True)["stop"]
+        assert changes(report) == {"seen": ("{'x': [1, 2]}", "{'x': [1, 2, 0]}")}
+        report = session.step(snapshot=True)["stop"]
+        assert changes(report) == {"box": ("<__main__.Box held=1>", "<__main__.Box held=2>")}
+        inside = session.step("into", snapshot=True)["stop"]
+        assert changes(inside) == {}, "another function"
+        assert changes(session.step(snapshot=True)["stop"]) == {"c": (None, "0")}
+
+
+def test_another_call_is_another_frame(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["inside"])
+        session.launch(program)
+        for _ in range(2):
+            assert session.resume(snapshot=True)["stop"]["changed"] == []
+
+
+def test_a_generator_goes_on_in_its_frame(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source("""
+        def count():
+            for n in range(3):
+                yield n  # @yield
+
+        list(count())
+    """)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["yield"])
+        session.launch(program)
+        assert changes(session.resume(snapshot=True)["stop"]) == {"n": ("0", "1")}
+
+
+def test_what_was_returned_and_what_was_raised(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["inside"], hit_condition="3")
+        session.launch(program)
+        returned = session.step("out", snapshot=True)
+        assert returned["stop"]["return_value"] == {"type": "int", "value": "3"}
+        assert returned["stop"]["return_value"] == returned["return_value"]
+        report = session.resume(snapshot=True)["stop"]
+        assert report["stop_reason"] == "exception"
+        assert (report["exception"]["type"], report["exception"]["message"]) == (
+            "ValueError",
+            "boom",
+        )
+        assert "raise ValueError" in report["exception"]["traceback"]
+        assert report["current_location"]["line"] == program["raise"]
+        assert "__exception__" not in by_name(report["locals"])
+
+
+def test_variables_of_a_report_can_be_opened(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        report = at_call(session, program)
+        seen = next(row for row in report["locals"] if row["name"] == "seen")
+        assert (seen["length"], seen["expandable"]) == (1, True)
+        opened = session.get(f"/variables/{seen['variables_reference']}").ok()["variables"]
+        assert by_name(opened) == {"'x'": "[1, 2]"}
+
+
+def test_bounds_of_each_part(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        at_call(session, program)
+        bounds = {"frames": 1, "locals": 2, "source_lines": 0, "output_bytes": 3}
+        report = session.resume(snapshot=bounds)["stop"]
+        assert len(report["frames"]) == 1
+        assert list(by_name(report["locals"])) == ["total", "seen"]
+        assert [line["line"] for line in report["source"]["lines"]] == [program["call"]]
+        assert report["output"] == [{"category": "stdout", "text": " 1\n"}]
+        cut = {part["part"]: (part["shown"], part["total"]) for part in report["cut"]}
+        assert cut == {"frames": (1, 2), "locals": (2, 4), "output": (3, 8)}
+        for part in report["cut"]:
+            path = part["get"].removeprefix(f"GET /api/v1/sessions/{session.id}")
+            session.get(path).ok()
+        assert session.get("/snapshot", locals=0).ok()["stop"]["locals"] == []
+
+
+@pytest.mark.parametrize(
+    ("bounds", "field"),
+    [({"framez": 1}, "framez"), ({"frames": -1}, "frames"), ({"max_bytes": 10}, "max_bytes")],
+)
+def test_bounds_that_do_not_fit_are_told(
+    relay: Client, source: Callable[..., Source], bounds: dict[str, int], field: str
+) -> None:
+    with relay.session() as session:
+        error = session.post("/step-over", {"snapshot": bounds}).refused("INVALID_REQUEST")
+        assert field in error["details"]["errors"][0]["field"]
+
+
+def test_a_snapshot_is_of_now(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        report = at_call(session, program)
+        session.post("/evaluate", {"expression": "total = 7"}).ok()
+        now = session.get("/snapshot").ok()["stop"]
+        assert by_name(now["locals"])["total"] == "7"
+        assert now["stop_id"] == report["stop_id"]
+        session.delete("/breakpoints")
+        session.resume()
+        session.resume()
+        session.get("/snapshot").refused("INVALID_SESSION_STATE", 409)
+
+
+def test_a_pause_reports_too(relay: Client, source: Callable[..., Source]) -> None:
+    program = source("import time\nwhile True:\n    time.sleep(0.01)\n")
+    with relay.session() as session:
+        session.launch(program, wait=0)
+        eventually(lambda: session.status()["status"] == "running")
+        stopped = session.post("/pause", {"wait": 20, "snapshot": True}).ok()
+        assert stopped["stop"]["stop_reason"] == "pause"
+        assert "time" in by_name(stopped["stop"]["locals"])
+
+
+def test_all_locals_and_frames_that_are_asked_for(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    names = "\n".join(f"    v{n} = {n}" for n in range(500))
+    program = source(
+        f"import sys\nsys.setrecursionlimit(9000)\ndef deep(n):\n    if n:\n"
+        f"        return deep(n - 1)\n{names}\n    last = 1  # @stop\n    return last\ndeep(3000)\n"
+    )
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["stop"])
+        report = session.launch(
+            program, snapshot={"locals": 1000, "frames": 1000, "max_bytes": 1_000_000}
+        )["stop"]
+        assert (len(report["frames"]), report["total_frames"]) == (1000, 3002)
+        assert by_name(report["locals"])["v499"] == "499"
+        assert [part["part"] for part in report["cut"]] == ["frames"]
+        unasked = session.step(snapshot=True)["stop"]
+        assert (len(unasked["locals"]), unasked["total_locals"]) == (50, 502)
+        assert changes(unasked) == {"last": (None, "1")}, "beyond those that are shown"
+
+
+def test_a_reply_is_never_larger_than_asked(relay: Client, source: Callable[..., Source]) -> None:
+    program = source("""
+        def f():
+            print("noise " * 3000)
+            text, rows = "x" * 100000, list(range(10000))
+            a, b, c = [text] * 5, {n: text for n in range(50)}, text.encode()
+            raise ValueError(text)  # @raise
+
+        f()
+    """)
+    with relay.session() as session:
+        session.break_at(program, program["raise"])
+        session.launch(program)
+        for most in (1024, 1500, 3000, 6000, 20000, 65536):
+            answer = session.get("/snapshot", max_bytes=most, output_bytes=65536, source_lines=50)
+            answer.ok()
+            assert len(answer.raw) <= most
+        answer = session.post("/continue", {"wait": 20, "snapshot": {"max_bytes": 2000}})
+        assert len(answer.raw) <= 2000
+        assert answer.ok()["stop"]["cut"]
+
+
+def test_lines_as_they_were_at_the_stop(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        at_call(session, program)
+        program.path.write_text("# gone\n" * 30)
+        session.step()
+        older = session.get("/history").ok()["items"][1]
+        assert older["source"]["lines"][3]["text"].strip().startswith('seen["x"]')
+
+
+def test_generated_code_has_its_lines(relay: Client, source: Callable[..., Source]) -> None:
+    program = source("""
+        import linecache
+
+        text = "def made(x):\\n    y = x + 1\\n    return y\\n"
+        linecache.cache["<made>"] = (len(text), None, text.splitlines(True), "<made>")
+        names = {}
+        exec(compile(text, "<made>", "exec"), names)
+        names["made"](1)  # @call
+    """)
+    with relay.session() as session:
+        session.break_at(program, program["call"])
+        session.launch(program)
+        report = session.step("into", snapshot=True)["stop"]
+        if report["current_location"]["function"] == "made":
+            lines = [line["text"] for line in report["source"]["lines"] if line["current"]]
+            assert lines == ["    y = x + 1"]
+
+
+def test_the_same_report_by_plain_dap(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        session.post("/watch", {"expression": "total + i"}).ok()
+        report = at_call(session, program, env=OFF)
+        assert by_name(report["locals"])["seen"] == "{'x': [1, 2]}"
+        assert [frame["name"] for frame in report["frames"]] == ["main", "<module>"]
+        assert report["watches"][0]["value"] == "0"
+        report = session.step(snapshot=True)["stop"]
+        assert changes(report)["seen"] == ("{'x': [1, 2]}", "{'x': [1, 2, 0]}")
+        assert session.get("/snapshot").ok()["stop"]["total_locals"] == 4

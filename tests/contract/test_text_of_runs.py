@@ -1,0 +1,68 @@
+"""Traces, exceptions and whole runs as text: the rows, the traceback, the frames with locals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.kit.client import Client
+from tests.kit.source import Source
+
+PROGRAM = """
+    def half(n):
+        result = n / 2  # @inside
+        return result
+
+    print(half(4))
+    print(half(6))
+    half("x")  # @crash
+"""
+TEXT = {"Accept": "text/plain"}
+
+
+def test_the_rows_of_a_trace(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        session.launch(program, stop_on_entry=True)
+        at = [{"file": str(program), "line": program["inside"], "capture": ["n"]}]
+        answer = session.post("/trace", {"at": at, "max_rows": 2}, headers=TEXT)
+        shown = answer.raw.decode().splitlines()
+        line = program["inside"]
+        assert shown[:4] == [
+            f"{program}:",
+            f"  #1 line {line} half  n = 4",
+            f"  #2 line {line} half  n = 6",
+            "trace of 2 rows, ended: max rows",
+        ]
+        assert shown[4].startswith("paused (")
+        again = session.get("/trace?format=text").raw.decode().splitlines()
+        assert again[:4] == shown[:4]
+
+
+def test_an_exception(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        assert session.launch(program)["stop_reason"] == "exception"
+        shown = session.get("/exception?format=text").raw.decode().splitlines()
+        assert shown[0].startswith("builtins.TypeError: unsupported operand")
+        assert f'  File "{program}", line {program["crash"]}, in <module>' in shown
+        marked = session.get("/exception?format=markdown").raw.decode()
+        assert "```" in marked
+
+
+def test_a_run_that_crashes(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    at = [{"file": str(program), "line": program["inside"], "capture": ["n"]}]
+    body = {"script": str(program), "trace": {"at": at}}
+    shown = relay.post("/run", body, headers=TEXT).raw.decode().splitlines()
+    assert shown[0] == "the program has ended (exit code 1, target exited)"
+    assert shown[1:4] == ["output:", "2.0", "3.0"]
+    assert f"  #3 line {program['inside']} half  n = 'x'" in shown
+    frame = shown.index(f"#0 half at {program}:{program['inside']}")
+    assert shown[frame + 1] == "  n: str = 'x'"
+
+
+def test_a_run_that_is_well(relay: Client, source: Callable[..., Source]) -> None:
+    answer = relay.post("/run?format=text", {"script": str(source("print('fine')\n"))})
+    assert answer.raw.decode() == "the program has ended (exit code 0, target exited)\n" + (
+        "output:\nfine\n"
+    )

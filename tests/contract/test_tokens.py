@@ -1,0 +1,265 @@
+"""Bearer tokens: made by a command, asked for everywhere, each good for its scopes alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.scopes import SCOPES
+from tests.kit.relay import Relay
+from tests.kit.source import Source
+from tests.kit.tokens import new_token, token_command, with_token
+from tests.kit.wire import Wire, parsed, received
+
+NOBODY = 65534
+UPGRADE = (
+    "Upgrade: websocket",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Version: 13",
+)
+
+
+def at(relay: Relay) -> tuple[str, str]:
+    return "--data-dir", str(relay.data_dir)
+
+
+def names(relay: Relay) -> list[str]:
+    return [one["name"] for one in json.loads(token_command("list", "--json", *at(relay)))]
+
+
+def test_from_none_needed_to_needed_and_back(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay()
+    relay.client.get("/sessions").ok()
+    text = new_token(relay, "--scope", "sessions:read", "--name", "reader")
+    # At once, on a relay that runs; what asks about its health needs none.
+    relay.client.get("/health").ok()
+    relay.client.get("/sessions").refused("UNAUTHENTICATED", 401)
+    reader = relay.client.called(Authorization=f"Bearer {text}")
+    reader.get("/sessions").ok()
+    assert names(relay) == ["reader"]
+    assert token_command("revoke", "reader", *at(relay)) == ""
+    assert token_command("list", *at(relay)) == ""
+    relay.client.get("/sessions").ok()
+
+
+def test_just_the_hash_is_kept_and_nothing_is_logged(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay(env={"OPENCODE_DEBUG_LOG__LEVEL": "debug"})
+    text = new_token(relay, "--scope", "admin")
+    client = relay.client.called(Authorization=f"Bearer {text}")
+    client.session().delete().ok()
+    wrong = relay.client.called(Authorization=text)
+    assert text not in wrong.get("/sessions").raw.decode()
+    path = relay.data_dir / "tokens.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    relay.stop()
+    for file in [relay.log, *relay.data_dir.rglob("*")]:
+        assert not file.is_file() or text.encode() not in file.read_bytes(), file
+
+
+def test_every_operation_asks_for_its_scope(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay()
+    clients = {scope: with_token(relay, "--scope", scope) for scope in SCOPES}
+    wire = Wire(relay.client)
+    for row in OPERATIONS.values():
+        path = row.path.format_map(_Filled())
+        upgrade = UPGRADE if row.kind == "websocket" else ()
+        line = f"{row.verb} {wire.prefix}{path}"
+        if not row.scope:
+            wire.ask(line).ok()
+            continue
+        answer = wire.ask(line, *upgrade)
+        answer.refused("UNAUTHENTICATED", 401)
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+        for scope in SCOPES[:-1]:
+            if scope != row.scope:
+                token = f"Authorization: {clients[scope].headers['Authorization']}"
+                error = wire.ask(line, *upgrade, token).refused("INSUFFICIENT_SCOPE", 403)
+                assert error["details"]["scope"] == row.scope
+                assert error["details"]["scopes"] == [scope]
+                break
+
+
+class _Filled(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return "1"
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/sessions/x/nothing", "/%zz"])
+def test_paths_that_are_not_there_are_not_told(own_relay: Callable[..., Relay], path: str) -> None:
+    relay = own_relay()
+    client = with_token(relay, "--scope", "sessions:read")
+    relay.client.get(path).refused("UNAUTHENTICATED", 401)
+    relay.client.delete("/health").refused("UNAUTHENTICATED", 401)
+    assert client.get(path).status in (400, 404)
+
+
+def test_a_token_with_admin_may_do_all(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    client = with_token(relay, "--scope", "admin")
+    with client.session() as session:
+        assert session.launch(source("print('on')\n"))["exit_code"] == 0
+        assert session.printed() == "on\n"
+        client.get("/processes").ok()
+        client.patch("/config", {"sessions": {"max_sessions": 11}}).ok()
+
+
+def test_reading_driving_and_attaching_are_apart(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    writer = with_token(relay, "--scope", "sessions:write")
+    reader = with_token(relay, "--scope", "sessions:read,artifacts:read")
+    id = writer.post("/sessions", {}).ok(201)["session_id"]
+    path = f"/sessions/{id}"
+    writer.get(path).refused("INSUFFICIENT_SCOPE", 403)
+    body = {"script": str(source("print('on')\n")), "wait": 20}
+    writer.post(f"{path}/launch", body).ok()
+    assert reader.get(f"{path}/output").ok()["entries"][0]["output"] == "on\n"
+    reader.post(f"{path}/evaluate", {"expression": "1"}).refused("INSUFFICIENT_SCOPE", 403)
+    # The way round by another call is closed too.
+    attach = {"mode": "attach", "pid": os.getpid()}
+    error = writer.post("/sessions", attach).refused("INSUFFICIENT_SCOPE", 403)
+    assert error["details"]["scope"] == "processes:attach"
+    writer.delete(path).ok()
+
+
+def test_its_name_is_who_called(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay()
+    client = with_token(relay, "--scope", "admin", "--name", "ann@ci")
+    with client.called(X_Agent="somebody").session() as session:
+        assert session.get().ok()["created_by"] == "ann@ci"
+
+
+def test_what_has_expired_is_refused_and_still_closes(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay()
+    client = with_token(relay, "--scope", "admin", "--expires", "1h", "--name", "hour")
+    client.get("/sessions").ok()
+    [listed] = json.loads(token_command("list", "--json", *at(relay)))
+    ends = datetime.fromisoformat(listed["expires_at"]) - datetime.now(UTC)
+    assert timedelta(minutes=58) < ends <= timedelta(hours=1)
+    path = relay.data_dir / "tokens.json"
+    kept = json.loads(path.read_text())
+    kept["tokens"][0]["expires"] = 1.5e9
+    path.write_text(json.dumps(kept))
+    assert "hour expired at 2017-" in client.get("/sessions").refused("UNAUTHENTICATED")["message"]
+    relay.client.get("/sessions").refused("UNAUTHENTICATED", 401)
+    assert "expired 2017-07-14T02:40:00.000Z" in token_command("list", *at(relay))
+
+
+@pytest.mark.parametrize("trouble", ["text", "scope", "mode", "folder"])
+def test_a_file_in_disorder_closes_the_relay(own_relay: Callable[..., Relay], trouble: str) -> None:
+    relay = own_relay()
+    client = with_token(relay, "--scope", "admin")
+    client.get("/sessions").ok()
+    path = relay.data_dir / "tokens.json"
+    good = path.read_bytes()
+    if trouble == "mode":
+        path.chmod(0o666)
+    elif trouble == "folder":
+        path.unlink()
+        path.mkdir()
+    else:
+        path.write_bytes(b"{" if trouble == "text" else good.replace(b'"admin"', b'"root"'))
+    error = client.get("/sessions").refused("UNAUTHENTICATED", 401)
+    assert str(path) in error["message"]
+    relay.client.get("/sessions").refused("UNAUTHENTICATED", 401)
+    relay.client.get("/health").ok()
+    assert str(path) in token_command("create", "--scope", "admin", *at(relay), code=1)
+    if trouble == "folder":
+        path.rmdir()
+    path.write_bytes(good)
+    path.chmod(0o600)
+    client.get("/sessions").ok()
+
+
+def test_a_file_elsewhere(own_relay: Callable[..., Relay], tmp_path: Path) -> None:
+    path = tmp_path / "my tokens" / "t.json"
+    relay = own_relay(env={"OPENCODE_DEBUG_AUTH__TOKENS_FILE": str(path)})
+    # A link stays one.
+    path.parent.mkdir()
+    path.symlink_to("real.json")
+    text = token_command("create", "--scope", "admin", "--tokens-file", str(path)).strip()
+    assert path.is_symlink()
+    relay.client.get("/sessions").refused("UNAUTHENTICATED", 401)
+    relay.client.called(Authorization=f"Bearer {text}").get("/sessions").ok()
+
+
+def test_over_a_unix_socket_too(own_relay: Callable[..., Relay], tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    relay = own_relay("--socket", str(path))
+    client = with_token(relay, "--scope", "sessions:read")
+    wire = Wire(relay.client)
+
+    def ask(*headers: str) -> int:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(path))
+            sock.sendall(wire.request(f"GET {wire.prefix}/sessions", *headers))
+            return parsed(received(sock)).status
+
+    assert ask() == 401
+    assert ask(f"Authorization: {client.headers['Authorization']}") == 200
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+@pytest.mark.parametrize("let_in", ["ALLOW_OTHER_USERS=true", f"ALLOW_UIDS={NOBODY}"])
+def test_another_user_needs_one_always(own_relay: Callable[..., Relay], let_in: str) -> None:
+    name, _, value = let_in.partition("=")
+    setting = {f"OPENCODE_DEBUG_SERVER__{name}": value}
+    relay = own_relay(env=setting)
+
+    def as_nobody(relay: Relay, *headers: str) -> int:
+        command = ["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", *headers]
+        command.append(f"{relay.url}/sessions")
+        return int(subprocess.check_output(command, user=NOBODY, cwd="/", timeout=30))
+
+    relay.client.get("/sessions").ok()
+    assert as_nobody(relay) == 401
+    client = with_token(relay, "--scope", "sessions:read")
+    assert as_nobody(relay, "-H", f"Authorization: {client.headers['Authorization']}") == 200
+    trusting = own_relay("--insecure-no-auth", env=setting, name="trusting")
+    assert as_nobody(trusting) == 200
+    assert "auth.off" in trusting.stderr()
+
+
+def test_many_at_once_lose_none(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay()
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: new_token(relay, "--scope", "admin"), range(6)))
+    assert len(set(made)) == len(set(names(relay))) == 6
+    for text in made:
+        relay.client.called(Authorization=f"Bearer {text}").get("/sessions").ok()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 2, "required: ACTION"),
+        (["make"], 2, "invalid choice"),
+        (["create"], 2, "required: --scope"),
+        (["create", "--scope", "sessions:raed"], 2, "did you mean sessions:read?"),
+        (["create", "--scope", ""], 2, "unknown scope"),
+        (["create", "--scope", "admin", "--expires", "soon"], 2, "such as 30d"),
+        (["create", "--scope", "admin", "--expires", "0"], 2, "does not lie ahead"),
+        (["create", "--scope", "admin", "--expires", "2001-01-01"], 2, "does not lie ahead"),
+        (["create", "--scope", "admin", "--name", "a b"], 2, "is no name"),
+        (["create", "--scope", "admin", "--nmae", "a"], 2, "did you mean --name?"),
+        (["create", "--scope", "admin", "--name", "there"], 1, "debug-relay token revoke there"),
+        (["revoke", "gone"], 1, "Name one of these: there."),
+    ],
+)
+def test_what_the_command_refuses(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    where = ("--data-dir", str(tmp_path / "data"))
+    token_command("create", "--scope", "admin", "--name", "there", *where)
+    assert said in token_command(*words, *(where if words else ()), code=code)

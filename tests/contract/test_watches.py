@@ -1,0 +1,102 @@
+"""Watches: expressions that are evaluated at every stop, with an event when they change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.kit.client import Client
+from tests.kit.source import Source
+
+PROGRAM = """
+    def main():
+        items = []
+        for i in range(10):
+            items.append(i)  # @line
+        return items
+
+    main()
+"""
+
+
+def test_values_and_errors_at_every_stop(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        added = session.post("/watch", {"expression": "len(items)"}).ok()
+        assert (added["id"], added["value"]) == ("watch_1", None)
+        session.post("/watch", {"expression": "[i + k for k in (1, 2)]"}).ok()
+        session.post("/watch", {"expression": "items[100]"}).ok()
+        session.break_at(program, program["line"])
+        report = session.launch(program, snapshot=True)["stop"]
+        assert [(w["id"], w["value"], w["type"]) for w in report["watches"][:2]] == [
+            ("watch_1", "0", "int"),
+            ("watch_2", "[1, 2]", "list"),
+        ]
+        assert report["watches"][2]["error"] == "IndexError: list index out of range"
+        reference = report["watches"][1]["variables_reference"]
+        opened = session.get(f"/variables/{reference}").ok()["variables"]
+        assert [child["value"] for child in opened] == ["1", "2"]
+        session.resume()
+        listed = session.get("/watch").ok()
+        assert listed["total"] == 3
+        assert listed["watches"][0]["value"] == "1"
+
+
+def test_a_change_is_an_event(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        session.post("/watch", {"expression": "i > 1"}).ok()
+        session.break_at(program, program["line"])
+        session.launch(program)
+        for _ in range(3):
+            session.resume(snapshot=True)
+        (event,) = session.events("watch")
+        assert (event["body"]["before"], event["body"]["value"]) == ("False", "True")
+        assert (event["body"]["watch_id"], event["body"]["stop_id"]) == ("watch_1", 3)
+
+
+def test_added_at_a_stop_it_has_its_value_at_once(
+    relay: Client, source: Callable[..., Source]
+) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        session.break_at(program, program["line"])
+        session.launch(program)
+        added = session.post("/watch", {"expression": "items"}).ok()
+        assert (added["value"], added["type"]) == ("[]", "list")
+        assert session.post("/watch", {"expression": "items"}).ok()["id"] == added["id"]
+
+
+def test_removed_they_are_gone(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        for expression in ("i", "i + 1", "i + 2"):
+            session.post("/watch", {"expression": expression}).ok()
+        assert session.delete("/watch", watch_id="watch_2").ok() == {"deleted": 1}
+        session.break_at(program, program["line"])
+        report = session.launch(program, snapshot=True)["stop"]
+        assert [watch["expression"] for watch in report["watches"]] == ["i", "i + 2"]
+        error = session.delete("/watch", watch_id="watch_2").refused("WATCH_NOT_FOUND", 404)
+        assert error["details"]["watches"] == ["watch_1", "watch_3"]
+        assert session.delete("/watch").ok() == {"deleted": 2}
+        assert session.resume(snapshot=True)["stop"]["watches"] == []
+
+
+def test_what_is_no_expression_is_refused(relay: Client) -> None:
+    with relay.session() as session:
+        error = session.post("/watch", {"expression": "x = 1"}).refused("EVALUATE_ERROR", 400)
+        assert "expression" in error["details"]["suggestion"]
+        assert session.get("/watch").ok()["total"] == 0
+
+
+def test_an_endless_watch_is_interrupted(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        session.post("/watch", {"expression": "sum(1 for _ in iter(int, 1))"}).ok()
+        session.post("/watch", {"expression": "i"}).ok()
+        session.break_at(program, program["line"])
+        report = session.launch(program, snapshot=True)["stop"]
+        assert "too long" in report["watches"][0]["error"]
+        assert session.value("i") == "0"
+        assert session.get("/stacktrace").ok()["total_frames"] == 2

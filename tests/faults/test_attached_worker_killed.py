@@ -1,0 +1,116 @@
+"""What becomes of an attached program when our side of it dies: it runs on, as it was before."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.client import Session
+from tests.kit.relay import Relay, eventually
+from tests.kit.running import Witness
+
+ENDLESS = "exec('while True: pass')"
+
+
+@pytest.fixture
+def witness(tmp_path: Path, python: str) -> Iterator[Witness]:
+    found = Witness(tmp_path, python)
+    yield found
+    found.end()
+
+
+def attached(relay: Relay, witness: Witness, mark: str | None) -> Session:
+    session = relay.client.session()
+    session.post("/attach", {"pid": witness.pid, "connect_timeout": 30}).ok()
+    if mark is not None:
+        session.break_at(witness.program, witness.program[mark])
+        eventually(lambda: session.status()["status"] == "paused")
+    return session
+
+
+@pytest.mark.parametrize("mark", [None, "main", "other"])
+def test_the_worker_is_killed(
+    own_relay: Callable[..., Relay], witness: Witness, mark: str | None
+) -> None:
+    relay = own_relay()
+    for _ in range(2):
+        session = attached(relay, witness, mark)
+        relay.worker(session.id).kill()
+        eventually(lambda one=session: one.status()["status"] == "failed")
+        assert session.status()["end_reason"] == "crashed"
+        witness.is_free()
+        session.delete().ok()
+
+
+def test_the_worker_is_killed_while_it_evaluates(
+    own_relay: Callable[..., Relay], witness: Witness
+) -> None:
+    relay = own_relay()
+    session = attached(relay, witness, "main")
+    body = {"expression": ENDLESS, "timeout": 60}
+    asked = threading.Thread(target=session.post, args=("/evaluate", body))
+    asked.start()
+    eventually(lambda: relay.calls() >= 1)
+    relay.worker(session.id).kill()
+    asked.join(20)
+    witness.is_free()
+    again = attached(relay, witness, "main")
+    again.post("/detach").ok()
+    witness.is_free()
+
+
+def test_supervisor_and_worker_are_killed(
+    own_relay: Callable[..., Relay], witness: Witness
+) -> None:
+    relay = own_relay()
+    session = attached(relay, witness, "main")
+    worker = relay.worker(session.id)
+    relay.kill()
+    # The session is its worker: it goes on, and so does its hold on the program.
+    assert witness.alive
+    worker.kill()
+    witness.is_free()
+
+
+def test_the_next_supervisor_finds_it(own_relay: Callable[..., Relay], witness: Witness) -> None:
+    relay = own_relay()
+    session = attached(relay, witness, "main")
+    relay.kill()
+    relay.start()
+    session = Session(relay.client, session.id)
+    assert session.status()["status"] == "paused"
+    assert "beat" in session.locals()
+    session.post("/detach").ok()
+    witness.is_free()
+
+
+def test_the_relay_stops(own_relay: Callable[..., Relay], witness: Witness) -> None:
+    relay = own_relay()
+    attached(relay, witness, "main")
+    assert relay.stop() == 0
+    witness.is_free()
+
+
+@pytest.mark.slow
+def test_the_worker_is_stopped(
+    own_relay: Callable[..., Relay], witness: Witness, python: str
+) -> None:
+    """Longer than the program's side bears silence."""
+    if "3.12" not in python:
+        pytest.skip("ten seconds of silence are the same in all versions")
+    relay = own_relay()
+    session = attached(relay, witness, "main")
+    worker = relay.worker(session.id)
+    os.kill(worker.pid, signal.SIGSTOP)
+    eventually(lambda: witness.counts() == witness.before, timeout=30)
+    witness.is_free()
+    os.kill(worker.pid, signal.SIGCONT)
+    eventually(lambda: session.status()["status"] == "created", timeout=20)
+    session.post("/attach", {"pid": witness.pid, "connect_timeout": 30}).ok()
+    session.post("/detach").ok()
+    witness.is_free()

@@ -1,0 +1,207 @@
+"""Programs that somebody else has started, and one that tells all that a debugger may change."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from tests.kit.relay import eventually
+from tests.kit.source import Source
+
+WITNESS = """
+    import atexit, builtins, faulthandler, json, multiprocessing, os, signal, subprocess, sys
+    import threading, time
+    import _posixsubprocess, _thread
+
+    jobs, results = [], []
+    beats = [0, 0]
+
+    def tick(beat):
+        beats[0] = beat  # @main
+        return beat
+
+    def tock(beat):
+        beats[1] = beat  # @other
+        return beat
+
+    def other():
+        beat = 0
+        while True:
+            beat += 1
+            tock(beat)
+            time.sleep(0.005)
+
+    def forked():
+        pid = os.fork()
+        if pid == 0:
+            thread = threading.Thread(target=tick, args=(1,))
+            thread.start()
+            thread.join()
+            grand = subprocess.run([sys.executable, "-S", "-c", "raise SystemExit(3)"]).returncode
+            os._exit(7 if grand == 3 else 8)
+        return os.WEXITSTATUS(os.waitpid(pid, 0)[1])
+
+    def spawned():
+        seven = [sys.executable, "-S", "-c", "raise SystemExit(7)"]
+        return os.WEXITSTATUS(os.waitpid(os.posix_spawn(seven[0], seven, os.environ), 0)[1])
+
+    def leave():
+        os._exit(7)
+
+    def children():
+        seven = [sys.executable, "-S", "-c", "raise SystemExit(7)"]
+        codes = [subprocess.run(seven).returncode, subprocess.Popen(seven).wait(20)]
+        codes += [forked(), spawned()]
+        process = multiprocessing.get_context("fork").Process(target=leave)
+        process.start()
+        process.join(20)
+        return codes + [process.exitcode]
+
+    def facts():
+        told = {}
+        for module in MODULES:
+            for name, value in list(vars(module).items()):
+                if not name.startswith("__") and name not in PASSING:
+                    told[module.__name__ + "." + name] = id(value)
+        for name in ("settrace", "setprofile", "excepthook", "breakpointhook", "displayhook"):
+            told["sys." + name] = id(getattr(sys, name))
+        for name in ("stdin", "stdout", "stderr"):
+            told["sys." + name] = id(getattr(sys, name))
+        told["paths"] = repr([sys.path, sys.meta_path, sys.path_hooks])
+        told["trace"] = repr([sys.gettrace(), getattr(threading, "_trace_hook", None)])
+        told["frames"] = repr([f.f_trace for f in sys._current_frames().values()])
+        told["signals"] = repr([signal.getsignal(n) for n in range(1, 64)])
+        told["environ"] = sorted(os.environ.items())
+        told["threads"] = sorted(thread.name for thread in threading.enumerate())
+        for name in ("enumerate", "active_count", "_pickSomeNonDaemonThread"):
+            if hasattr(threading, name):
+                told[name] = hash(getattr(threading, name).__code__)
+        if hasattr(sys, "monitoring"):
+            told["tools"] = [sys.monitoring.get_tool(n) for n in range(6)]
+        return told
+
+    MODULES = (os, subprocess, _posixsubprocess, threading, _thread, builtins, signal, time)
+    PASSING = {"_limbo", "_active", "_dangling", "_counter", "_children", "_", "start_new",
+               "_active_limbo_lock", "_shutdown_locks", "_shutdown_handles"}
+
+    def control():
+        before = []
+        for line in sys.stdin:
+            word = line.strip()
+            if word == "exit":
+                jobs.append(None)
+                return
+            if word == "facts":
+                before[:] = [facts()]
+                answer = len(before[0])
+            elif word == "changes":
+                now = facts()
+                answer = {name: [str(before[0].get(name))[:200], str(now.get(name))[:200]]
+                          for name in set(now) | set(before[0])
+                          if now.get(name) != before[0].get(name)}
+            elif word == "children":
+                jobs.append(children)
+                while not results:
+                    time.sleep(0.001)
+                answer = results.pop()
+            else:
+                answer = eval(word)
+            sys.__stdout__.write(json.dumps(answer) + "\\n")
+            sys.__stdout__.flush()
+
+    def main():
+        beat = 0
+        while True:
+            beat += 1
+            tick(beat)
+            if jobs:
+                job = jobs.pop()
+                if job is None:
+                    return
+                results.append(job())
+            time.sleep(0.005)
+
+    threading.Thread(target=other, daemon=True).start()
+    threading.Thread(target=control, daemon=True).start()
+    main()
+    sys.exit(5)
+"""
+
+
+class Running:
+    """A program that runs, ended by `end`."""
+
+    def __init__(self, program: Source, python: str = sys.executable, *args: str) -> None:
+        self.program = program
+        self._err = program.path.with_suffix(".stderr")
+        with open(self._err, "wb") as err:
+            self.process = subprocess.Popen(
+                [python, "-W", "ignore", str(program), *args],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                text=True,
+            )
+        self.pid = self.process.pid
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+    def line(self, within: float = 20.0) -> str:
+        """The next that it prints."""
+        return self._lines.get(timeout=within).rstrip("\n")
+
+    def ask(self, word: str, within: float = 30.0) -> Any:
+        """What the witness answers."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.line(within))
+
+    def counts(self) -> tuple[int, int]:
+        """Threads and descriptors, by the kernel's word."""
+        return tuple(len(os.listdir(f"/proc/{self.pid}/{kind}")) for kind in ("task", "fd"))  # type: ignore[return-value]
+
+    def stderr(self) -> str:
+        return self._err.read_text()
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join(5)
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+class Witness(Running):
+    """It runs two threads and tells all that has changed in it since it was looked at first."""
+
+    def __init__(self, folder: Path, python: str) -> None:
+        super().__init__(Source(folder / "witness.py", WITNESS), python)
+        self.ask("facts")
+        self.before = self.counts()
+
+    def is_free(self) -> None:
+        """Nothing of a debugger is left in it, and it runs on."""
+        eventually(lambda: self.counts() == self.before, what="threads and descriptors as before")
+        first = self.ask("beats")
+        eventually(lambda: all(a > b for a, b in zip(self.ask("beats"), first, strict=True)))
+        assert self.ask("changes") == {}
+        assert self.ask("children") == [7, 7, 7, 7, 7]
+        assert self.stderr() == ""

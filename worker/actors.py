@@ -1,0 +1,53 @@
+"""Whose doing an event is: of the call in which it happens, or of the one that moved the program.
+
+Told by tasks and not by context: what a call has started and left to itself is nobody's doing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.output import EventType
+
+_MOVING: Final = frozenset(
+    name for name, row in OPERATIONS.items() if row.drives and name != "input"
+)
+# What a program comes to because somebody has moved it; at the others it comes to by itself.
+_BROUGHT: Final = frozenset({"step", "pause", "entry", "run-to"})
+
+
+class Actors:
+    def __init__(self) -> None:
+        self._calling: dict[asyncio.Task[Any], str] = {}
+        self._moved_by: str | None = None
+
+    @contextmanager
+    def acting(self, name: str) -> Iterator[None]:
+        """What the present task does is this caller's doing."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._calling[task] = name
+        try:
+            yield
+        finally:
+            del self._calling[task]
+
+    def allowed(self, operation: str) -> None:
+        """The present call may do what it asks for."""
+        if operation in _MOVING:
+            self._moved_by = self.present()
+
+    def of(self, type: EventType, body: Mapping[str, Any]) -> str | None:
+        if type == "stopped":
+            return self._moved_by if body["reason"] in _BROUGHT else None
+        if type == "terminated":
+            return self._moved_by if body["end_reason"] == "terminated" else None
+        return self.present()
+
+    def present(self) -> str | None:
+        task = asyncio.current_task()
+        return self._calling.get(task) if task is not None else None

@@ -1,0 +1,207 @@
+"""Breakpoints as the debugged programs know them, and what the programs counted.
+
+With the probe, a breakpoint is a row in its table: place, condition, count, log message. A program
+without it is told by plain DAP, which knows less. Decides nothing about breakpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Set
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from debug_relay.protocol import dap
+from debug_relay.worker import function_points
+from debug_relay.worker.breakpoint_table import BreakpointTable, Entry
+from debug_relay.worker.connection import DebugServer
+from debug_relay.worker.function_points import LEAVE_IN, LEFT_OUT, FoundFunction
+from debug_relay.worker.hit_counts import CAPACITY, HitCounts
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session import Session
+
+
+class Arming:
+    def __init__(self, session: Session, table: BreakpointTable) -> None:
+        self._session = session
+        self._table = table
+        self._counts: dict[DebugServer, HitCounts] = {}
+        self.suspended = False
+
+    # -- telling programs
+
+    async def begin(self, server: DebugServer) -> None:
+        """A debug server that knows no breakpoints yet."""
+        if not self._counts:
+            # A new run: what former programs counted is of the past.
+            for entry in self._table:
+                entry.hit_count = 0
+            for entry in self._table.functions():
+                self._table.put(function_points.lost(entry))
+        if server.has_probe:
+            counts = self._counts[server] = HitCounts()
+            counts.shared = await self._session.hub.probe(
+                server, "share_hits", path=counts.path, capacity=CAPACITY
+            )
+            await self._tell(server, list(self._table), frozenset())
+            return
+        for path in self._table.files():
+            await self._send_file(server, path)
+        for entry in self._table.functions():
+            entry.message, entry.suggestion = function_points.NO_PROBE, None
+
+    async def set(self, entries: Iterable[Entry], fresh: Set[str] = frozenset()) -> None:
+        """What these are now; the `fresh` begin to count anew."""
+        ids = [entry.id for entry in entries]
+        for server in list(self._session.hub.servers):
+            # Looked up for each server: telling the one before took time.
+            known = [self._table.one(id) for id in ids if id in self._table]
+            if server.has_probe:
+                await self._tell(server, known, fresh)
+            else:
+                for path in {entry.real_path for entry in known if entry.function is None}:
+                    await self._send_file(server, path)
+                for entry in known:
+                    if entry.function is not None:
+                        entry.message, entry.suggestion = function_points.NO_PROBE, None
+
+    async def foretell(self, entries: list[Entry]) -> None:
+        """What the table will have: whoever reads there that a line is verified may count on it."""
+        for server in self._session.hub.probed():
+            await self._tell(server, entries, frozenset())
+
+    async def forget(self, entries: list[Entry]) -> None:
+        """They are not in the table any more."""
+        for server in list(self._session.hub.servers):
+            if server.has_probe:
+                ids = [entry.id for entry in entries]
+                await self._session.hub.probe(server, "points", remove=ids)
+            else:
+                for path in {entry.real_path for entry in entries if entry.function is None}:
+                    await self._send_file(server, path)
+
+    async def _tell(self, server: DebugServer, entries: list[Entry], fresh: Set[str]) -> None:
+        if not entries:
+            return
+        rows = [_row(entry, entry.id in fresh) for entry in entries]
+        left_out = set(await self._session.hub.probe(server, "points", set=rows))
+        for entry in entries:
+            if entry.id in left_out:
+                entry.verified, entry.message = False, LEFT_OUT
+                entry.suggestion = LEAVE_IN
+        await self._find_functions(server, [e for e in entries if e.function is not None])
+
+    async def _find_functions(self, server: DebugServer, entries: list[Entry]) -> None:
+        """Where they are by now; what is loaded later is told by an event."""
+        if not entries:
+            return
+        names = [[entry.id, function_points.plain(entry), entry.only_in] for entry in entries]
+        answer = await self._session.hub.probe(server, "functions", names=names)
+        for id, found in msgspec.convert(answer, dict[str, FoundFunction]).items():
+            if id in self._table:
+                entry = self._table.one(id)
+                entry = function_points.lost(entry) if found.places else replace(entry)
+                function_points.place(entry, found)
+                self._table.put(entry)
+
+    async def find_heirs(self, entries: Iterable[Entry]) -> None:
+        """Methods that are not found because their class has them from another: whose they are."""
+        missed = {e.id: e for e in entries if function_points.is_missed_method(e)}
+        if not missed:
+            return
+        names = [[id, function_points.plain(entry)] for id, entry in missed.items()]
+        for server in self._session.hub.probed():
+            answer = await self._session.hub.probe(server, "inherited", names=names)
+            for id, owners in msgspec.convert(answer, dict[str, list[str]]).items():
+                function_points.tell_owner(missed[id], owners)
+
+    async def outdated(self, paths: Collection[str]) -> Set[str]:
+        """In which of these files the programs run what is no more on disk."""
+        found: set[str] = set()
+        for server in self._session.hub.probed():
+            found |= set(await self._session.hub.probe(server, "outdated", paths=sorted(paths)))
+        return found
+
+    async def suspend(self, on: bool) -> None:
+        """All of them, or none."""
+        self.suspended = on
+        for server in list(self._session.hub.servers):
+            if server.has_probe:
+                await self._session.hub.probe(server, "suspend", on=on)
+            else:
+                for path in self._table.files():
+                    await self._send_file(server, path)
+
+    # -- by plain DAP
+
+    async def _send_file(self, server: DebugServer, path: str) -> None:
+        entries = [
+            entry
+            for entry in self._table.in_file(path)
+            if entry.function is None and entry.verified and entry.enabled and not self.suspended
+        ]
+        answer = await server.request(
+            "setBreakpoints",
+            {"source": {"path": path}, "breakpoints": [_plain(entry) for entry in entries]},
+            dap.SetBreakpoints,
+            self._session.params.request_timeout,
+        )
+        moved = [
+            entry
+            for entry, told in zip(entries, answer.breakpoints, strict=False)
+            if not told.verified or told.line != entry.line
+        ]
+        if moved:
+            # Judged otherwise than we do: a stop elsewhere than asked for would be a lie.
+            for entry in moved:
+                entry.verified = False
+                entry.message = f"the debugger finds no code on line {entry.line}"
+            await self._send_file(server, path)
+
+    # -- counts
+
+    def count_of(self, entry: Entry) -> int:
+        return entry.hit_count + sum(counts.of(entry.id) for counts in self._counts.values())
+
+    async def refresh_counts(self) -> None:
+        """Only programs that could not share memory with us are asked."""
+        for server, counts in list(self._counts.items()):
+            if not counts.shared and not server.lost:
+                counts.told = await self._session.hub.probe(server, "hits")
+
+    def server_gone(self, server: DebugServer) -> None:
+        """Its counts are final."""
+        counts = self._counts.pop(server, None)
+        if counts is not None:
+            for entry in self._table:
+                entry.hit_count += counts.of(entry.id)
+            counts.close()
+        if not self._session.hub.servers:
+            self.suspended = False
+
+    def close(self) -> None:
+        for server in list(self._counts):
+            self.server_gone(server)
+
+
+def _row(entry: Entry, fresh: bool) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "place": [entry.real_path, entry.line] if entry.armed else None,
+        "condition": entry.condition,
+        "hit": entry.hit,
+        "log": entry.log_message,
+        "enabled": entry.enabled,
+        "fresh": fresh,
+    }
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    # Plain DAP takes condition *or* count where both mean "and": the condition alone stops too
+    # often rather than never.
+    sent: dict[str, Any] = {"line": entry.line, "logMessage": entry.log_message}
+    if entry.condition is not None:
+        return {**sent, "condition": entry.condition}
+    return {**sent, "hitCondition": entry.hit_condition}

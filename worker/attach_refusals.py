@@ -1,0 +1,99 @@
+"""Why a program could not be attached to by its pid, in words that lead on."""
+
+from __future__ import annotations
+
+import os
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.worker.injection import Injection
+
+
+def no_library(pid: int) -> RelayError:
+    return RelayError(
+        Code.ATTACH_UNSUPPORTED,
+        f"debugpy has no library for attaching on {os.uname().machine}",
+        "Start the program with python -m debugpy --listen PORT and attach by port.",
+        pid=pid,
+    )
+
+
+def of_the_program(pid: int, reason: str, words: str) -> RelayError:
+    if reason == "busy":
+        return RelayError(
+            Code.ATTACH_ALREADY_ATTACHED,
+            f"Process {pid} is debugged already: {words}",
+            "Let the other debugger disconnect first, or join it by its port.",
+            pid=pid,
+        )
+    if reason == "greenlets":
+        return RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"The threads of process {pid} are greenlets of {words}",
+            "Start it with python -m debugpy --listen PORT and GEVENT_SUPPORT=True, and "
+            "attach by port.",
+            pid=pid,
+        )
+    if reason == "strange":
+        return RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"Process {pid} has loaded a debugger that does not fit: {words}",
+            "Start it without that one, or with debugpy 1.8, and attach again.",
+            pid=pid,
+        )
+    if reason == "ending":
+        return RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"The main thread of process {pid} has ended: its Python starts no more "
+            "threads, and a debugger needs some",
+            "Let the main thread wait for the others (join); or launch the program.",
+            pid=pid,
+        )
+    return failed(pid, "its Python could not load the debugger", words)
+
+
+def not_injected(pid: int, injection: Injection) -> RelayError:
+    said = injection.said()
+    if "already traced by" in said:
+        return RelayError(
+            Code.ATTACH_ALREADY_ATTACHED,
+            f"Process {pid} is traced by another debugger already",
+            "Let gdb or strace go first.",
+            pid=pid,
+            debugger_output=said,
+        )
+    if "Operation not permitted" in said:
+        return RelayError(
+            Code.ATTACH_NOT_PERMITTED,
+            f"The kernel does not let this user trace process {pid}",
+            pid=pid,
+            debugger_output=said,
+        )
+    return failed(pid, f"gdb ended with {injection.code} and could not enter it", said)
+
+
+def failed(pid: int, why: str, said: str) -> RelayError:
+    return RelayError(
+        Code.ATTACH_FAILED,
+        f"Process {pid} could not be attached to: {why}",
+        "The process runs on. Read debugger_output; try again, or start it under "
+        "python -m debugpy --listen PORT and attach by port.",
+        pid=pid,
+        debugger_output=said[-2000:],
+    )
+
+
+def too_late(pid: int, timeout: float, pending: bool) -> RelayError:
+    more = " The injection goes on by itself and will find nobody; nothing is harmed."
+    return RelayError(
+        Code.ATTACH_TIMEOUT,
+        f"Process {pid} did not answer within {timeout:g} s: it may be in C code that "
+        "holds the interpreter." + (more if pending else ""),
+        "Try again with a larger connect_timeout.",
+        pid=pid,
+        connect_timeout=timeout,
+        attach_pending=pending,
+    )
+
+
+def no_such(pid: int) -> RelayError:
+    return RelayError(Code.ATTACH_NO_SUCH_PROCESS, f"Process {pid} has ended", pid=pid)

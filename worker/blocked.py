@@ -1,0 +1,73 @@
+"""Whether a program stands in a read of its standard input, by the kernel's word.
+
+There is no event for it; one look costs some microseconds and touches the program not at all. It
+sees every way of reading (`input`, `sys.stdin`, `os.read`, C code, a child like `cat`) on any
+version. Where the machine is unknown or the kernel tells nothing, the answer is no.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from typing import Final
+
+_MOST_PROCESSES: Final = 16
+_MOST_THREADS: Final = 32
+_DEV_TTY: Final = os.makedev(5, 0)
+# read and readv; select and pselect, by which readline waits.
+_READS: Final = {"x86_64": (0, 19), "aarch64": (63, 65)}.get(platform.machine(), ())
+_SELECTS: Final = {"x86_64": (23, 270), "aarch64": (72,)}.get(platform.machine(), ())
+
+
+def waits_for_input(pid: int, stdin: tuple[int, ...]) -> bool:
+    """`stdin`: device and inode of the pipe, or the terminal's number alone."""
+    return any(
+        _reads_stdin(process, thread, stdin)
+        for process in _family(pid)
+        for thread in _threads(process)
+    )
+
+
+def _family(pid: int) -> Iterator[int]:
+    """The process and those below it, which may have inherited its standard input."""
+    waiting = [pid]
+    for _ in range(_MOST_PROCESSES):
+        if not waiting:
+            return
+        process = waiting.pop(0)
+        yield process
+        try:
+            with open(f"/proc/{process}/task/{process}/children", "rb") as file:
+                waiting += [int(child) for child in file.read().split()]
+        except OSError:
+            continue  # gone since, or a kernel that does not tell
+
+
+def _threads(pid: int) -> list[int]:
+    try:
+        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))[:_MOST_THREADS]
+    except OSError:
+        return []
+
+
+def _reads_stdin(pid: int, thread: int, stdin: tuple[int, ...]) -> bool:
+    try:
+        with open(f"/proc/{pid}/task/{thread}/syscall", "rb") as file:
+            fields = file.read(256).split()
+        if len(fields) < 3:
+            return False  # it runs
+        call, first, second = int(fields[0]), int(fields[1], 16), int(fields[2], 16)
+        if call in _SELECTS:
+            # One descriptor is watched and it is the first: standard input.
+            return first == 1 and second != 0 and _is_stdin(pid, 0, stdin)
+        return call in _READS and _is_stdin(pid, first, stdin)
+    except (OSError, ValueError):
+        return False  # gone since, or not ours to look at
+
+
+def _is_stdin(pid: int, fd: int, stdin: tuple[int, ...]) -> bool:
+    facts = os.stat(f"/proc/{pid}/fd/{fd}")
+    if len(stdin) == 2:
+        return (facts.st_dev, facts.st_ino) == stdin
+    return facts.st_rdev in (stdin[0], _DEV_TTY)

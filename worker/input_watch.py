@@ -1,0 +1,119 @@
+"""When the program waits for input: found out soon after it may have begun to, and told.
+
+Looks are taken when there is reason to (it runs on, it printed, it was written to), then ever more
+seldom; a program that is paused or gone is not looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from debug_relay.worker.blocked import waits_for_input
+from debug_relay.worker.program import Process
+
+_FIRST_LOOK: Final = 0.03
+_LATER: Final = 2.0  # times the pause before
+_SELDOM: Final = 1.0
+_KEPT: Final = 4096
+_PROMPT_MOST: Final = 1000
+_CONTROL: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\r")
+_ECHOED: Final = b"Password input may be echoed."
+_ECHO_WARNING: Final = (
+    "The program asks for a password (getpass) and has no terminal: launch it with pty: true"
+)
+
+
+class Waiting(Struct, frozen=True):
+    """That the program waits for input, and what it printed to ask for it."""
+
+    prompt: str | None
+    warning: str | None = None
+
+
+class InputWatch:
+    """Of one launched program."""
+
+    def __init__(
+        self,
+        process: Process,
+        is_running: Callable[[], bool],
+        tell: Callable[[Waiting | None], None],
+        on_terminal: bool,
+    ) -> None:
+        self._process = process
+        self._is_running = is_running
+        self._tell = tell
+        self._on_terminal = on_terminal
+        self._waiting: Waiting | None = None
+        self._said = b""  # since it was last written to
+        self._warned = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._pause = _FIRST_LOOK
+
+    def printed(self, data: bytes) -> None:
+        self._said = (self._said + data)[-_KEPT:]
+        self._warned = self._warned or _ECHOED in self._said
+        self.soon()
+
+    def written(self) -> None:
+        """It has what it waited for."""
+        self._said = b""
+        self._warned = False
+        self._set(None)
+        self.soon()
+
+    def soon(self) -> None:
+        """There is reason to look."""
+        if self._timer is None or self._pause > _FIRST_LOOK:
+            self._pause = _FIRST_LOOK
+            self._schedule()
+
+    def at_rest(self) -> None:
+        """It is paused, or has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._set(None)
+
+    def _schedule(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(self._pause, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._process.exit is not None or not self._is_running():
+            self._set(None)
+            return
+        stdin = self._process.stdin
+        if (
+            stdin.is_open
+            and stdin.unread() == 0
+            and waits_for_input(self._process.pid, stdin.identity)
+        ):
+            self._process.flush()
+            self._set(Waiting(self._prompt(), _ECHO_WARNING if self._warned else None))
+        else:
+            self._set(None)
+        self._pause = min(self._pause * _LATER, _SELDOM)
+        self._schedule()
+
+    def _prompt(self) -> str | None:
+        """The line that it has begun; without a terminal, which echoes, also its last whole one."""
+        text = _CONTROL.sub("", self._said.decode("utf-8", "replace"))
+        lines = text.split("\n")
+        begun = lines[-1]
+        if begun.strip():
+            return begun[-_PROMPT_MOST:]
+        whole = [line for line in lines if line.strip()]
+        return whole[-1][-_PROMPT_MOST:] if whole and not self._on_terminal else None
+
+    def _set(self, waiting: Waiting | None) -> None:
+        if waiting != self._waiting:
+            self._waiting = waiting
+            self._tell(waiting)

@@ -1,0 +1,275 @@
+"""The handlers that look at a program beyond its variables: source, modules, tasks, completions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from msgspec import Struct
+
+from debug_relay.protocol import dap
+from debug_relay.protocol import inspection as i
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.worker import launched_text, viewing
+from debug_relay.worker.call import Call
+from debug_relay.worker.connection import DebugServer
+from debug_relay.worker.session import Session
+
+_LIBRARY = ("site-packages", "dist-packages", "/lib/python")
+
+
+async def set_variable(call: Call, params: i.SetVariable) -> Struct:
+    session = call.session
+    session.require("set-variable", OPERATIONS["set-variable"].states)
+    entry = session.hub.resolve(params.variables_reference)
+    timeout = session.params.evaluate_timeout
+    answer = await session.hub.assign(
+        params.variables_reference, params.name, params.value, timeout
+    )
+    if answer is None:
+        answer = await _set_plainly(session, entry, params)
+    if answer.get("unknown"):
+        raise RelayError(
+            Code.VARIABLE_NOT_FOUND,
+            f"There is no {params.name!r} in {params.variables_reference}",
+            f"GET /api/v1/sessions/{session.id}/variables/{params.variables_reference} "
+            "lists what there is.",
+            name=params.name,
+            variables_reference=params.variables_reference,
+        )
+    viewing.require_answer(session, answer)
+    if refused := answer.get("refused"):
+        raise _no_value(params, f"The value does not compile: {refused['message']}")
+    if raised := answer.get("raised"):
+        raise _no_value(params, f"{raised['type']}: {raised['message']}")
+    return i.VariableSet(
+        name=params.name,
+        value=answer["value"],
+        type=answer["type"],
+        variables_reference=session.hub.reference(
+            entry.server, answer.get("reference", 0), entry.thread_id
+        ),
+    )
+
+
+async def _set_plainly(session: Session, entry: Any, params: i.SetVariable) -> dict[str, Any]:
+    arguments = {
+        "variablesReference": entry.dap_reference,
+        "name": params.name,
+        "value": params.value,
+    }
+    try:
+        done = await entry.server.request(
+            "setVariable", arguments, dap.VariableSet, session.params.evaluate_timeout
+        )
+    except RelayError as error:
+        said = error.details.get("debugger_message")
+        if said is None:
+            raise
+        raise _no_value(params, said.strip().splitlines()[-1]) from None
+    return {
+        "value": done.value,
+        "type": done.type,
+        "reference": done.variables_reference,
+    }
+
+
+def _no_value(params: i.SetVariable, what: str) -> RelayError:
+    return RelayError(
+        Code.EVALUATE_ERROR,
+        f"{params.name} was not set: {what}",
+        "Send an expression that the program can evaluate at this stop.",
+        expression=params.value[:200],
+        error_message=what,
+    )
+
+
+async def hover(call: Call, params: i.Hover) -> Struct:
+    session = call.session
+    session.require("hover", OPERATIONS["hover"].states)
+    return await viewing.evaluate(
+        session,
+        i.Evaluate(
+            session_id=params.session_id,
+            expression=params.expression,
+            frame_id=params.frame_id,
+            thread_id=params.thread_id,
+            context="hover",
+        ),
+    )
+
+
+async def completions(call: Call, params: i.Completions) -> Struct:
+    session = call.session
+    session.require("completions", OPERATIONS["completions"].states)
+    thread_id = viewing.thread_of(session, params.thread_id)
+    frame = await session.hub.frame(thread_id, params.frame_id)
+    column = params.column or len(params.text) + 1
+    async with session.hub.evaluating:
+        answer = await session.hub.thread(thread_id).server.request(
+            "completions",
+            {"frameId": frame.id, "text": params.text, "column": column},
+            dap.Completions,
+            session.params.evaluate_timeout,
+        )
+    return i.CompletionList(
+        items=[
+            i.Completion(label=item.label, type=item.type, start=item.start, length=item.length)
+            for item in answer.targets
+        ]
+    )
+
+
+async def modules(call: Call, params: i.Modules) -> Struct:
+    session = call.session
+    session.require("modules", OPERATIONS["modules"].states)
+    server = session.hub.main_server()
+    if server.has_probe:
+        told = await session.hub.probe(server, "modules", start=params.offset, count=params.limit)
+        rows, total = told["rows"], told["total"]
+    else:
+        rows = await _met_modules(session, server)
+        total = len(rows)
+        rows = rows[params.offset : params.offset + params.limit]
+    return i.ModuleList(
+        items=[
+            i.Module(
+                name=name,
+                path=path,
+                is_user_code=path is not None and not any(part in path for part in _LIBRARY),
+            )
+            for name, path in rows
+        ],
+        total=total,
+        offset=params.offset,
+        limit=params.limit,
+        has_more=params.offset + len(rows) < total,
+    )
+
+
+async def _met_modules(session: Session, server: DebugServer) -> list[tuple[str, str | None]]:
+    """Without the probe: those that the debugger has met."""
+    answer = await server.request("modules", {}, dap.Modules, session.params.request_timeout)
+    return [(module.name, module.path) for module in answer.modules]
+
+
+async def tasks(call: Call, params: i.Tasks) -> Struct:
+    session = call.session
+    session.require("tasks", OPERATIONS["tasks"].states)
+    server = session.hub.main_server()
+    if not server.has_probe:
+        raise RelayError(
+            Code.DEBUGPY_ERROR,
+            "The tasks of this program cannot be read: it runs without the relay's own part",
+            "Evaluate asyncio.all_tasks() in a frame of the event loop's thread.",
+        )
+    told = await session.hub.probe(server, "tasks")
+    return i.TaskList(
+        tasks=[
+            i.Task(
+                name=row["name"],
+                coroutine=row["coroutine"],
+                state=row["state"],
+                frames=[
+                    i.TaskFrame(name=name, path=path, line=line)
+                    for name, path, line in row["frames"]
+                ],
+                waiting_for=row["waiting_for"],
+            )
+            for row in told["rows"]
+        ],
+        total=told["total"],
+    )
+
+
+async def source(call: Call, params: i.GetSource) -> Struct:
+    session = call.session
+    if (params.path is None) == (params.frame_id is None):
+        raise _bad_path("path", "Give either path or frame_id", params.path)
+    if params.path is not None:
+        path = await _readable(session, params.path)
+        lines = await session.reports.sources.lines(path)
+    else:
+        session.require("source", OPERATIONS["snapshot"].states)
+        path, lines = await _of_frame(session, params)
+    if lines is None:
+        raise _bad_path("path", f"{path} cannot be read as source", path)
+    start, end = params.start or 1, min(params.end or len(lines), len(lines))
+    if start > max(end, 1):
+        raise RelayError(
+            Code.INVALID_PARAMETER,
+            f"{path} has {len(lines)} lines: none from {start} to {params.end or 'its end'}",
+            f"Use a start from 1 to {max(end, 1)}, and an end that is not before it.",
+            errors=[{"field": "start", "message": f"above {max(end, 1)}", "value": start}],
+        )
+    return i.SourceText(
+        path=path, start=start, end=end, total_lines=len(lines), lines=lines[start - 1 : end]
+    )
+
+
+async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[str] | None]:
+    """A frame's own file, or what was generated, as far as it can be had."""
+    thread_id = viewing.thread_of(session, params.thread_id)
+    frame = await session.hub.frame(thread_id, params.frame_id or 0)
+    path = frame.source.path if frame.source and frame.source.path else "<unknown>"
+    lines = await session.reports.sources.lines(path)
+    text = (session.arguments or {}).get("code")
+    if lines is None and path == launched_text.FILE and text is not None:
+        total = (await session.hub.stack(thread_id, params.frame_id or 0, 1)).total
+        is_outermost = (params.frame_id or 0) == total - 1
+        if launched_text.runs(text, frame.name, frame.line, is_outermost):
+            return path, text.splitlines()
+    number = frame.source.source_reference if frame.source else None
+    if lines is None and number:
+        answer = await session.hub.thread(thread_id).server.request(
+            "source", {"sourceReference": number}, dap.SourceText, session.params.request_timeout
+        )
+        lines = answer.content.removesuffix("\n").split("\n")
+    return path, lines
+
+
+async def _readable(session: Session, path: str) -> str:
+    """Below the project root, or loaded by the program; links are followed before it is judged."""
+    if not os.path.isabs(path):
+        root = session.params.config.project_root
+        if root is None:
+            raise _bad_path("path", f"{path} is relative and the session has no project_root", path)
+        path = os.path.join(root, path)
+    program = session.program
+    script = program.script if program is not None else None
+    real, is_ours = await asyncio.to_thread(
+        _judged, path, session.params.config.project_root, script
+    )
+    if is_ours:
+        return real
+    for server in session.hub.probed():
+        for spelling in (path, real):
+            if await session.hub.probe(server, "loaded", path=spelling):
+                return real
+    raise _bad_path(
+        "path",
+        f"{path} is neither below the project root nor a file that the program has loaded",
+        path,
+    )
+
+
+def _judged(path: str, root: str | None, script: str | None) -> tuple[str, bool]:
+    """Where it really is, and whether that is below the root or the program's script."""
+    real = os.path.realpath(path)
+    if script is not None and os.path.realpath(script) == real:
+        return real, True
+    if root is None:
+        return real, False
+    real_root = os.path.realpath(root)
+    return real, os.path.commonpath([real, real_root]) == real_root
+
+
+def _bad_path(field: str, message: str, value: str | None) -> RelayError:
+    return RelayError(
+        Code.INVALID_PARAMETER,
+        message,
+        "GET …/modules lists what the program has loaded; frame_id gives a frame's own source.",
+        errors=[{"field": field, "message": message, "value": value}],
+    )

@@ -1,0 +1,174 @@
+"""Setting a variable, by the stopped thread itself: in a frame, a container or an object.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+"""
+
+import ast
+import sys
+
+from debug_relay.worker.probe.answers import described, is_expression
+from debug_relay.worker.probe.members import Lazy, OfClass
+from debug_relay.worker.probe.shapes import mro, name_of, names_in
+from debug_relay.worker.probe.values import BRACKETS, MAPPINGS, View, extent
+
+
+class Assigning(object):
+    def __init__(self, probe):
+        self.probe = probe
+        probe.commands.update(assign=self.ask)
+
+    def ask(self, id, reference, name, text, scope):
+        return self.probe.answers.ask_thread_of(reference, id, self.assign, name, text, scope)
+
+    def assign(self, id, thread_id, reference, name, text, scope):
+        tracker = self.probe.db.suspended_frames_manager.get_frame_tracker(thread_id)
+        if tracker is None:
+            return {"id": id, "gone": True}
+        refused = is_expression(text)
+        if refused is not None:
+            return {"id": id, "refused": refused}
+        variables = sys.modules["_pydevd_bundle.pydevd_vars"]
+        variable = tracker.get_variable(reference)
+        frame = getattr(variable, "frame", None)
+        if frame is None:
+            frame = self.probe.db.suspended_frames_manager.get_frames_list(thread_id)[0]
+        value = variables.evaluate_expression(self.probe.db, frame, text, False)
+        if name_of(type(value)) == "ExceptionOnEvaluate":
+            return {"id": id, "raised": described(value.result, value.tb)}
+        if scope is not None:
+            place = Names(frame, scope)
+        else:
+            place = place_in(variable.value, name, self.probe.pages.mode)
+        if place is None or not place.has(name):
+            return {"id": id, "unknown": True}
+        try:
+            place.set(name, value)
+        except Exception as error:
+            return {"id": id, "raised": described(error)}
+        # By a second look: not everything can be set, and not everything says so.
+        return self.probe.answers.shown(id, thread_id, frame, name, place.get(name))
+
+
+def place_in(owner, name, mode):
+    for place in places(owner, type(owner), name, mode):
+        if place.has(name):
+            return place
+    return None
+
+
+def places(owner, kind, name, mode):
+    """Where the name may lie: among the elements, or the attributes of what has such besides."""
+    if kind is Lazy:
+        return [Attributes(owner.owner)]
+    if kind is OfClass:
+        return [Attributes(class_with(owner.owner, name))]
+    found = []
+    if issubclass(kind, dict):
+        found.append(Keys(owner, mode))
+    elif name.isdigit() and issubclass(kind, (tuple, set, frozenset)):
+        found.append(Fixed(owner))
+    elif name.isdigit() and "length" in extent(owner, kind):
+        found.append(Items(owner))
+    return found if kind in BRACKETS or kind in MAPPINGS else found + [Attributes(owner)]
+
+
+def class_with(owner, name):
+    """The class that holds it: the owner's own, or one of its bases."""
+    for base in mro(owner)[1:] if issubclass(type(owner), type) else mro(type(owner)):
+        if name in names_in(base):
+            return base
+    return type(owner)
+
+
+class Names(object):
+    """The variables of a frame, or of its module."""
+
+    def __init__(self, frame, scope):
+        self.frame = frame
+        self.of_module = scope.lower() == "globals"
+
+    def has(self, name):
+        return name in (self.frame.f_globals if self.of_module else self.frame.f_locals)
+
+    def get(self, name):
+        return (self.frame.f_globals if self.of_module else self.frame.f_locals)[name]
+
+    def set(self, name, value):
+        if self.of_module:
+            self.frame.f_globals[name] = value
+            return
+        self.frame.f_locals[name] = value
+        sys.modules["_pydevd_bundle.pydevd_save_locals"].save_locals(self.frame)
+
+
+class Items(object):
+    def __init__(self, owner):
+        self.owner = owner
+
+    def has(self, name):
+        return name.isdigit() and int(name) < len(self.owner)
+
+    def get(self, name):
+        return self.owner[int(name)]
+
+    def set(self, name, value):
+        self.owner[int(name)] = value
+
+
+class Keys(object):
+    """A key by its words, as the page of the dict has told them."""
+
+    def __init__(self, owner, mode):
+        self.owner, self.mode = owner, mode
+        self.found = None
+
+    def keys(self, name):
+        if self.found is None:
+            self.found = self.simple(name)
+        if self.found is None:
+            view = View(self.mode)
+            self.found = [key for key in list(dict.keys(self.owner)) if view.label(key) == name]
+            view.unmute()
+        return self.found
+
+    def simple(self, name):
+        """Without a look at all of them: most keys are numbers and words."""
+        try:
+            key = ast.literal_eval(name)
+            known = type(key) in (str, int) and dict.__contains__(self.owner, key)
+        except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+            return None
+        return [key] if known else None
+
+    def has(self, name):
+        return bool(self.keys(name))
+
+    def get(self, name):
+        return self.owner[self.keys(name)[0]]
+
+    def set(self, name, value):
+        if len(self.keys(name)) > 1:
+            raise KeyError("%d keys read %s" % (len(self.keys(name)), name))
+        self.owner[self.keys(name)[0]] = value
+
+
+class Attributes(object):
+    def __init__(self, owner):
+        self.owner = owner
+
+    def has(self, name):
+        return hasattr(self.owner, name)
+
+    def get(self, name):
+        return getattr(self.owner, name)
+
+    def set(self, name, value):
+        setattr(self.owner, name, value)
+
+
+class Fixed(Items):
+    def set(self, name, value):
+        raise TypeError("a %s cannot be changed" % type(self.owner).__name__)
+
+    def has(self, name):
+        return True

@@ -1,0 +1,317 @@
+"""The relay inside a program that it did not start: how it comes, watches, and goes.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+All is done by threads of our own; the program's thread that the injection has interrupted only
+starts the first. A watch thread sees the relay's end of the connection close or fall silent and
+then lets go by itself, whatever has become of the relay. What stays in the program is pydevd,
+imported and idle, and in it, under `_HELD`, a list with one place: who is attached now.
+"""
+
+import _thread
+import fcntl
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import termios
+import threading
+
+from debug_relay.worker.probe import core, debugger, leaving, patches, tracing
+from debug_relay.worker.probe.answers import Interrupted, begun
+
+_HELD = "_relay_held"
+_GATE = "_relay_gate"
+_RDHUP = 0x2000
+_TICK = 0.25
+_GONE_SECONDS = 10.0  # an attachment that is being let go is waited for so long
+_EXIT_SECONDS = 3.0
+_TALKS_SECONDS = 5.0  # who was heard so short a time ago is alive
+_NEEDED = (
+    ("pydevd", "settrace"),
+    ("pydevd", "PyDB.connect"),
+    ("_pydevd_bundle.pydevd_api", "PyDevdAPI.remove_all_breakpoints"),
+    ("_pydevd_bundle.pydevd_comm", "InternalThreadCommand.do_it"),
+    ("_pydevd_bundle.pydevd_thread_lifecycle", "resume_threads"),
+)
+
+
+class Refused(Exception):
+    """Why the relay cannot come in; `reason` is a word that the worker knows."""
+
+    def __init__(self, reason, words):
+        Exception.__init__(self, words)
+        self.reason = reason
+
+
+def arrive(setup):
+    """Attach; runs in a thread of its own. Raises what goes wrong, and has undone all then."""
+    before = patches.Before()
+    _refuse_strange_debugger(sys.modules.get("debugpy"))
+    pydevd = debugger.bring_in(setup["debugpy_parent"])
+    _refuse_strange_debugger(sys.modules["debugpy"])
+    gate = vars(pydevd).setdefault(_GATE, _thread.allocate_lock())
+    with gate:
+        held = _held(pydevd)
+        _end_former(pydevd, held, before)
+        before.look_again()
+        Attachment(held, before, setup).begin(pydevd)
+
+
+def _refuse_strange_debugger(debugpy):
+    """The program may have brought its own: there can be just one in it."""
+    if debugpy is None:
+        return
+    version = getattr(debugpy, "__version__", "unknown")
+    if not version.startswith("1.8."):
+        raise Refused("strange", "debugpy %s from %s" % (version, debugpy.__file__))
+    if "pydevd" in sys.modules:
+        for name, path in _NEEDED:
+            thing = sys.modules.get(name)
+            for part in path.split("."):
+                thing = getattr(thing, part, None)
+            if thing is None:
+                raise Refused("strange", "debugpy %s without %s.%s" % (version, name, path))
+
+
+def _held(pydevd):
+    held = vars(pydevd).get(_HELD)
+    if held is None:
+        held = vars(pydevd)[_HELD] = [None]
+
+        def in_child():
+            if held[0] is not None:
+                held[0].in_child()
+
+        # It cannot be taken back; with nobody attached it does nothing.
+        os.register_at_fork(after_in_child=in_child)
+    return held
+
+
+def _end_former(pydevd, held, before):
+    """What is left of somebody who is gone is cleared away; who is there is left in peace."""
+    former = held[0]
+    if former is not None:
+        if former.talks():
+            raise Refused("busy", "a relay's session is attached to it")
+        former.leave("replaced")
+        former.thread.join(_GONE_SECONDS)
+    db = pydevd.get_global_debugger()
+    if db is None:
+        tracing.silence()
+        tracing.stop_everywhere()
+    elif _is_connected(db):
+        raise Refused("busy", "another debugger is connected to it")
+    else:
+        _clear(pydevd, db, before)
+    patches.restore_processes()
+    pydevd.SetupHolder.setup = None
+
+
+def _is_connected(db):
+    sock = getattr(getattr(db, "reader", None), "sock", None)
+    if sock is None or db.pydb_disposed:
+        return False
+    try:
+        sock.getpeername()
+        poll = select.poll()
+        poll.register(sock.fileno(), _RDHUP)
+        return not poll.poll(0)
+    except (OSError, ValueError):
+        return False
+
+
+def _clear(pydevd, db, before):
+    if not db.ready_to_run:
+        # Its client went before the handshake was over: the program's thread waits in there.
+        db.ready_to_run = True
+        for _ in range(100):
+            if pydevd._set_trace_lock.acquire(False):
+                pydevd._set_trace_lock.release()
+                break
+            threading.Event().wait(0.05)
+    report = leaving.Report()
+    leaving.free_program(db, None, before, report)
+    sock = getattr(getattr(db, "reader", None), "sock", None) or socket.socket()
+    leaving.end_debugger(db, sock, report, None)
+
+
+class Attachment(object):
+    """One session's stay in the program."""
+
+    def __init__(self, held, before, setup):
+        self.held = held
+        self.before = before
+        self.setup = setup
+        self.pid = os.getpid()
+        self.db = self.sock = self.probe = None
+        self.reason = None  # why to go
+        self.waiting = set()  # idents of threads that wait for the end of it
+        self.heard = 0
+        self.quiet = 0  # ticks since something was heard
+        self.thread = threading.Thread(target=self.watch, name="debug relay")
+        mark(self.thread)
+
+    # -- coming
+
+    def begin(self, pydevd):
+        self.held[0] = self
+        try:
+            debugger.connect(
+                pydevd,
+                self.prepare,
+                port=self.setup["port"],
+                client_access_token=self.setup["token"],
+                patch_multiprocessing=False,
+                wait_for_ready_to_run=False,
+            )
+            self.install_breakpointhook(pydevd)
+        except BaseException:
+            self.leave("failed")
+            if self.db is None:
+                # Nobody listens any more: pydevd has made its debugger and nothing else.
+                self.held[0] = None
+                sys.modules["_pydevd_bundle.pydevd_constants"].set_global_debugger(None)
+                patches.restore(self.before, leaving.Report().attempt)
+            raise
+
+    def prepare(self, db, sock):
+        """Before anybody reads the socket: its end is never missed."""
+        self.db, self.sock = db, sock
+        db.dispose_and_kill_all_pydevd_threads = self.disposed
+        db._dap_messages_listeners.append(self)
+        self.probe = core.start(db, True)
+        self.probe.started = True
+        self.probe.commands["leave"] = self.asked
+        self.probe.children.tell_starts()
+        self.track_commands()
+        self.thread.start()
+
+    def install_breakpointhook(self, pydevd):
+        ours = sys.modules["debugpy._vendored.force_pydevd"].debugpy_breakpointhook
+        if sys.breakpointhook is not ours:
+            pydevd.install_breakpointhook(ours)
+
+    def before_send(self, message):
+        """pydevd asks its listeners before it sends and after it has received."""
+
+    def after_receive(self, message):
+        self.heard += 1
+
+    def talks(self):
+        return self.reason is None and self.quiet * _TICK < _TALKS_SECONDS
+
+    # -- watching
+
+    def watch(self):
+        poll = select.poll()
+        poll.register(self.sock.fileno(), _RDHUP | select.POLLHUP | select.POLLERR)
+        seen = None
+        while self.reason is None:
+            # Counted in ticks of this thread and not by a clock: a program that was stopped, or
+            # held the interpreter for a minute, is not taken for a silent relay.
+            if poll.poll(_TICK * 1000):
+                self.leave("closed")
+                break
+            now = self.heard, self.unread()
+            self.quiet = self.quiet + 1 if now == seen else 0
+            seen = now
+            if self.quiet * _TICK >= self.setup["silence"]:
+                self.leave("silent")
+        self.go()
+
+    def unread(self):
+        """What pydevd has no time to read is life as well."""
+        try:
+            return struct.unpack("i", fcntl.ioctl(self.sock.fileno(), termios.FIONREAD, b"\0" * 4))
+        except OSError:
+            return None
+
+    def leave(self, reason):
+        if self.reason is None:
+            self.reason = reason
+
+    def asked(self):
+        """The relay's wish: answered at once, done by the watch thread."""
+        self.leave("asked")
+        return True
+
+    def disposed(self, wait=True, timeout=None):
+        """pydevd calls this at the end of the connection, and of the program."""
+        self.leave("disposed")
+        current = threading.current_thread()
+        if wait and current is not self.thread and not leaving.is_debuggers(current):
+            self.waiting.add(current.ident)
+            try:
+                self.sock.shutdown(socket.SHUT_RD)  # wakes the watch
+            except OSError:
+                pass
+            self.thread.join(_EXIT_SECONDS)
+
+    # -- going
+
+    def go(self):
+        report = leaving.Report()
+        try:
+            leaving.free_program(self.db, self.probe, self.before, report, self.waiting)
+        finally:
+            tell = None
+            if self.reason == "asked":
+                words = report.words(self.reason)
+                tell = lambda: self.probe.emit("relayLeft", words)  # noqa: E731
+            if self in self.db._dap_messages_listeners:
+                self.db._dap_messages_listeners.remove(self)
+            self.held[0] = None
+            leaving.end_debugger(self.db, self.sock, report, tell)
+
+    def in_child(self):
+        """After fork(), in the child, in the only thread there is; takes no lock of another."""
+        self.held[0] = None
+        self.reason = "fork"
+        report = leaving.Report()
+        self.probe.children.in_child()
+        patches.restore(self.before, report.attempt)
+
+    # -- interrupting what pydevd does for us in the program's threads
+
+    def track_commands(self):
+        comm = sys.modules["_pydevd_bundle.pydevd_comm"]
+        command = comm.InternalThreadCommand
+        original = command.do_it
+        self.probe.undo.append((command, "do_it", original))
+        command.do_it = tracked(self.probe.answers, original)
+
+
+def tracked(answers, original):
+    def do_it(self, db):
+        thread = threading.current_thread()
+        if leaving.is_debuggers(thread):
+            return original(self, db)
+        ident = _thread.get_ident()
+        token = answers.running[ident] = begun(0)
+        woken = thread is threading.main_thread() and _can_be_woken()
+        try:
+            return original(self, db)
+        except Interrupted:
+            return None
+        finally:
+            answers.settle(ident, token)
+            if woken:
+                signal.signal(signal.SIGURG, signal.SIG_DFL)
+
+    return do_it
+
+
+def _can_be_woken():
+    """While it evaluates for us, the main thread's sleeps end by a signal without any effect."""
+    if signal.getsignal(signal.SIGURG) is not signal.SIG_DFL:
+        return False
+    signal.signal(signal.SIGURG, lambda number, frame: None)
+    return True
+
+
+def mark(thread):
+    """One of the debugger's: hidden, not traced, not waited for."""
+    thread.daemon = thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True

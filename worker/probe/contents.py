@@ -1,0 +1,181 @@
+"""What is inside a value, part by part, any page of each: elements, entries, attributes, columns.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+Containers are read by the slots of their base classes, and pages far back from their end, so that
+a million entries cost no more than ten and no line of the program's is run.
+"""
+
+import collections
+import itertools
+import sys
+
+from debug_relay.worker.probe.members import OfClass, class_data, is_special, members
+from debug_relay.worker.probe.shapes import full_name, keeps_order, namedtuple_fields
+from debug_relay.worker.probe.values import BASES, MAPPINGS, VIEWS, extent, library_class
+
+INDEXED, NAMED = "indexed", "named"
+
+_FrameLocals = (lambda: type(sys._getframe().f_locals))()  # from 3.13 on no dict
+
+
+class Part(object):
+    """Children of one kind: how many, and a function for any of them.
+
+    `take(start, count)` gives [(name or key, value, what it is)].
+    """
+
+    def __init__(self, kind, size, take, keyed=False):
+        self.kind, self.size, self.take, self.keyed = kind, size, take, keyed
+
+
+def rows(kind, pairs):
+    return Part(kind, len(pairs), lambda start, count: pairs[start : start + count])
+
+
+def parts(value):
+    kind = type(value)
+    if kind is OfClass:
+        return [rows(NAMED, class_data(value.owner))]
+    if kind is _FrameLocals and kind is not dict:
+        return [mapping(dict(value), dict)]
+    found = elements(value, kind)
+    if found and not extent(value, kind)["more"]:
+        return found
+    named = array(value, kind)
+    if named is None:
+        named = members(value, kind)
+        fields = namedtuple_fields(kind)
+        if fields is not None:
+            # By their names; that they have numbers as well is known.
+            found = [rows(NAMED, [(*pair, None) for pair in zip(fields, tuple.__iter__(value))])]
+            named = [row for row in named if row[0] not in fields and row[0] != "class attributes"]
+    return found + ([rows(NAMED, named)] if named else [])
+
+
+def elements(value, kind):
+    for base in BASES:
+        if issubclass(kind, base):
+            return [mapping(value, base) if base in MAPPINGS else sequence(value, base)]
+    if kind in VIEWS:
+        return [numbered(len(value), lambda: iter(value))]
+    if kind is range or full_name(kind) == "array.array":
+        return [sliced(len(value), value)]
+    known = library_class(kind)
+    if known == "ndarray" and value.ndim:
+        return [sliced(len(value), value)]
+    if known == "Series":
+        return [series(value)]
+    return []
+
+
+def sliced(size, value):
+    def take(start, count):
+        part = value[start : start + count]
+        return [(str(start + at), item, None) for at, item in enumerate(part)]
+
+    return Part(INDEXED, size, take)
+
+
+def numbered(size, forward, backward=None):
+    def take(start, count):
+        items = window(size, start, count, forward, backward)
+        return [(str(start + at), item, None) for at, item in enumerate(items)]
+
+    return Part(INDEXED, size, take)
+
+
+def sequence(value, base):
+    size = base.__len__(value)
+    if base is list or base is tuple:
+
+        def take(start, count):
+            part = base.__getitem__(value, slice(start, start + count))
+            return [(str(start + at), item, None) for at, item in enumerate(part)]
+
+        return Part(INDEXED, size, take)
+    backward = getattr(base, "__reversed__", None)
+    return numbered(size, lambda: base.__iter__(value), backward and (lambda: backward(value)))
+
+
+def mapping(value, base):
+    """A page of entries; `name` is the key itself, which is not looked up anywhere."""
+    size = dict.__len__(value)
+    if base is collections.OrderedDict and keeps_order(value):
+
+        def take(start, count):
+            keys = window(
+                size,
+                start,
+                count,
+                lambda: base.__iter__(value),
+                lambda: base.__reversed__(value),
+            )
+            return [(key, dict.__getitem__(value, key), None) for key in keys]
+
+        return Part(NAMED, size, take, keyed=True)
+
+    def take_entries(start, count):
+        items = dict.items(value)
+        entries = window(size, start, count, lambda: iter(items), lambda: items.__reversed__())
+        return [(key, item, None) for key, item in entries]
+
+    return Part(NAMED, size, take_entries, keyed=True)
+
+
+def window(size, start, count, forward, backward=None):
+    """Some of what is iterated over, from the nearer end."""
+    end = min(start + count, size)
+    if start >= end:
+        return []
+    if backward is None or start <= size - end:
+        return list(itertools.islice(forward(), start, end))
+    return list(itertools.islice(backward(), size - end, size - start))[::-1]
+
+
+# -- of numpy and pandas: their code runs, and none of the program's
+
+
+def array(value, kind):
+    """What is worth knowing of an array or a frame besides its elements."""
+    known = library_class(kind)
+    if known is None:
+        return None
+    names = {
+        "ndarray": ("shape", "dtype", "nbytes"),
+        "DataFrame": ("shape", "index", "columns"),
+        "Series": ("shape", "dtype", "index"),
+    }[known]
+    pairs = [(name, getattr(value, name), None) for name in names]
+    if known == "DataFrame":
+        columns = itertools.islice(enumerate(value.columns), 1000)
+        pairs += [("[%r]" % (name,), value.iloc[:, at], None) for at, name in columns]
+    return pairs
+
+
+def series(value):
+    def take(start, count):
+        part = value.iloc[start : start + count]
+        return [(str(start + at), item, None) for at, item in enumerate(part.tolist())]
+
+    return Part(INDEXED, len(value), take)
+
+
+# -- a frame's names
+
+HIDDEN = ("__pydevd_ret_val_dict", "__return__", "__exception__", "_pydev_stop_at_break")
+_CELL = "__class__"  # of a method that says `super()`
+_OPTIMIZED = 1
+
+
+def names_of(frame, of_module=False):
+    """[(name, value)] of a frame's variables, or of its module's, as they came."""
+    values = frame.f_globals if of_module else frame.f_locals
+    if issubclass(type(values), dict):
+        items = list(dict.items(values))
+    else:
+        items = [(name, values[name]) for name in list(values)]
+    pairs = [pair for pair in items if type(pair[0]) is str and pair[0] not in HIDDEN]
+    if of_module or not frame.f_code.co_flags & _OPTIMIZED:
+        return [pair for pair in pairs if not is_special(pair[0])]
+    return [pair for pair in pairs if pair[0] != _CELL]

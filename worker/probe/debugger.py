@@ -1,0 +1,110 @@
+"""Brings pydevd into the program and connects it; nothing of that is left to see.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. Used where a program is launched
+and where one is attached to.
+"""
+
+import builtins
+import os
+import socket
+import sys
+
+# Read by pydevd when it is imported: it never lets other threads run because a value is slow to
+# show (the program would move at a stop), and says nothing of slow values, or of frozen modules,
+# in the program's output.
+_SETTINGS = {
+    "PYDEVD_UNBLOCK_THREADS_ON_VARIABLES_TIMEOUT": "-1",
+    "PYDEVD_WARN_SLOW_RESOLVE_TIMEOUT": "86400",
+    "PYDEVD_WARN_EVALUATION_TIMEOUT": "86400",
+    "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+}
+if sys.version_info >= (3, 12):
+    # debugpy has it compiled for the relay's own version only: a program must not be debugged
+    # otherwise because the relay happens to run on the same Python.
+    _SETTINGS["PYDEVD_USE_CYTHON"] = "NO"
+
+
+def bring_in(parent):
+    """pydevd, of the debugpy that lies in `parent` unless the program has loaded one already."""
+    kept = {name: os.environ.get(name) for name in ("PYDEVD_USE_FRAME_EVAL", *_SETTINGS)}
+    known = set(vars(builtins))
+    os.environ.update(_SETTINGS)
+    sys.path.insert(0, parent)
+    try:
+        import debugpy._vendored.force_pydevd  # noqa: F401
+        import pydevd
+    finally:
+        sys.path.remove(parent)
+        for name in set(vars(builtins)) - known:
+            delattr(builtins, name)  # pydevd's `runfile` and `execfile` are not the program's
+        for name, value in kept.items():
+            # the program's children must not inherit it
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+    _silence()
+    return pydevd
+
+
+def _silence():
+    """The program's stderr is the program's."""
+    import pydevd_tracing
+    from _pydev_bundle import pydev_log
+    from _pydevd_bundle.pydevd_constants import NULL
+
+    pydevd_tracing.TracingFunctionHolder._warn = False
+    pydev_log._LoggingGlobals._debug_stream = NULL
+    pydev_log._LoggingGlobals._debug_stream_initialized = True
+
+
+def connect(pydevd, prepare, hidden=(), **settings):
+    """Connect; `prepare(db, sock)` is called when there is a socket and nobody reads it yet."""
+    connect_slowly = pydevd.PyDB.connect
+
+    def connect_quickly(self, host, port):
+        sock = pydevd.start_client(host, port)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._client_socket = sock
+        # Its thread that looks every 0.2 s whether the program has ended is joined like one of the
+        # program's own; what it does is done by pydevd's atexit handler just as well.
+        self._create_check_output_thread = lambda: None
+        prepare(self, sock)
+        _start_threads(pydevd, self, sock)
+
+    pydevd.PyDB.connect = connect_quickly
+    try:
+        pydevd.settrace(
+            host="127.0.0.1",
+            suspend=False,
+            notify_stdin=False,
+            dont_trace_start_patterns=(
+                os.path.dirname(os.path.abspath(sys.modules["debugpy"].__file__)),
+                *hidden,
+            ),
+            dont_trace_end_patterns=(),
+            **settings,
+        )
+    finally:
+        pydevd.PyDB.connect = connect_slowly
+
+
+def _start_threads(pydevd, db, sock):
+    real = pydevd.time
+    # initialize_network sleeps 0.1 s "to give threads time to start"; they need none.
+    pydevd.time = _NoSleep(real)
+    try:
+        db.initialize_network(sock)
+    finally:
+        pydevd.time = real
+
+
+class _NoSleep(object):
+    def __init__(self, time):
+        self._time = time
+
+    def __getattr__(self, name):
+        return getattr(self._time, name)
+
+    def sleep(self, seconds):
+        pass

@@ -1,0 +1,240 @@
+"""The stop report: what a stopped thread tells of itself, unasked, right behind pydevd's `stopped`.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+The thread does it itself, after its stop has been told, so that no slow `__repr__` holds the news
+back. The frames are those that pydevd lists for it. Nothing of the program is kept alive here: of
+the stop before there are the texts alone, and values that never change.
+"""
+
+import linecache
+import sys
+import threading
+import time
+
+from debug_relay.worker.probe.contents import names_of
+from debug_relay.worker.probe.expressions import Expression
+from debug_relay.worker.probe.frames import Run, stack, top_of
+from debug_relay.worker.probe.shapes import name_of
+from debug_relay.worker.probe.values import (
+    ATOMS,
+    BRACKETS,
+    MAPPINGS,
+    Interrupted,
+    View,
+    clean,
+)
+
+_now = time.perf_counter
+FRAMES, LOCALS = 20, 50
+REMEMBERED = 1000  # names whose values are compared with those of the stop before
+THREADS = 64
+NAMED_LAST = ("function", "module", "type")  # at module level: after what holds data
+SHORT = 200
+
+
+class Reports(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.watches = []
+        self.number = 0
+        self.due = {}  # thread id → the number of its stop
+        self.now, self.before = {}, {}  # thread id → what its locals were
+        probe.commands.update(report=self.ask, watches=self.watch)
+
+    def hook(self):
+        """pydevd's factory of the `stopped` event: who is told of is asked for its report."""
+        module = sys.modules["_pydevd_bundle.pydevd_net_command_factory_json"]
+        factory = module.NetCommandFactoryJson
+        of_all, of_one = (
+            "make_thread_suspend_single_notification",
+            "make_thread_suspend_message",
+        )
+        make_for_all, make_for_one = getattr(factory, of_all), getattr(factory, of_one)
+
+        def told_for_all(this, db, thread_id, *arguments):
+            message = make_for_all(this, db, thread_id, *arguments)
+            if db is self.probe.db:
+                self.tell_place(thread_id)
+                self.post(thread_id)
+            return message
+
+        def told_for_one(this, db, thread_id, *arguments):
+            message = make_for_one(this, db, thread_id, *arguments)
+            if db is self.probe.db and not db.multi_threads_single_notification:
+                self.tell_place(thread_id)
+                self.post(thread_id)
+            return message
+
+        self.probe.undo += [(factory, of_all, make_for_all), (factory, of_one, make_for_one)]
+        setattr(factory, of_all, told_for_all)
+        setattr(factory, of_one, told_for_one)
+
+    def tell_place(self, thread_id):
+        """Where the thread stands, in front of the stop itself: no request for its stack is needed.
+
+        Not at exceptions, whose places have columns that pydevd knows.
+        """
+        listed = self.probe.db.suspended_frames_manager.get_frames_list(thread_id)
+        if listed is None or listed.frame_id_to_lineno:
+            return
+        rows, _ = stack(self.probe.db, listed, 1, count=False)
+        if rows:
+            thread = self.probe.answers.dap_id(thread_id)
+            self.probe.emit("relayPlace", {"thread": thread, "frame": rows[0]})
+
+    def post(self, thread_id):
+        self.number += 1
+        self.due[thread_id] = self.number
+        self.probe.db.post_method_as_internal_command(
+            thread_id, self.probe.answers.work, None, self.tell, thread_id, self.number
+        )
+
+    def tell(self, id, thread_id, number):
+        if self.due.get(thread_id) != number:
+            return None  # resumed before it was told: this is another stop's
+        self.due.pop(thread_id)
+        self.probe.pages.slow.clear()
+        if len(self.now) > THREADS:
+            self.now.clear()
+            self.before.clear()
+        self.before[thread_id] = self.now.pop(thread_id, None)
+        return self.made(thread_id, FRAMES, LOCALS, SHORT, remember=True)
+
+    def ask(self, id, thread, frames, locals, width):
+        """The same for whoever asks, with bounds of his own."""
+        return self.probe.answers.ask_thread(thread, id, self.again, frames, locals, width)
+
+    def again(self, id, thread_id, frames, locals, width):
+        made = self.made(thread_id, frames, locals, width, remember=False)
+        return {"id": id, "gone": True} if made is None else dict(made, id=id)
+
+    def watch(self, watches):
+        """[[id, expression]]; the worker has compiled each before."""
+        self.watches = [(id, Expression(text)) for id, text in watches]
+        return len(self.watches)
+
+    # -- making it
+
+    def made(self, thread_id, frames, locals, width, remember):
+        began = _now()
+        db = self.probe.db
+        listed = db.suspended_frames_manager.get_frames_list(thread_id)
+        tracker = db.suspended_frames_manager.get_frame_tracker(thread_id)
+        if listed is None or tracker is None:
+            return None
+        view = View(self.probe.pages.mode, width, slow=self.probe.pages.slow)
+        try:
+            rows, total = stack(db, listed, frames)
+            report = {"thread": self.probe.answers.dap_id(thread_id)}
+            report["frames"], report["total_frames"] = rows, total
+            report["name"] = thread_name()
+            frame = top_of(db, listed)
+            if frame is not None:
+                report.update(self.of_frame(thread_id, frame, tracker, view, locals, remember))
+                report["text"] = generated(frame, listed)
+        finally:
+            view.unmute()
+        report["seconds"] = _now() - began
+        return report
+
+    def of_frame(self, thread_id, frame, tracker, view, most, remember):
+        values = dict(names_of(frame))
+        names = self.ordered(frame, values)
+        # As many as are told unasked in any case: what they were is compared by their words.
+        chosen = names[: max(most, LOCALS)]
+        rows = [self.variable(name, values[name], tracker, frame, view) for name in chosen]
+        texts = {name: row["value"] for name, row in zip(names[:LOCALS], rows)}
+        marks = self.marks(names[:REMEMBERED], values, texts)
+        run = Run(frame)
+        if remember:
+            self.now[thread_id] = (run, marks)
+        before = self.before.get(thread_id)
+        return {
+            "locals": rows[:most],
+            "total_locals": len(names),
+            "changed": self.changed(before, run, marks, view),
+            "watches": [self.watched(*watch, frame, tracker, view) for watch in self.watches],
+        }
+
+    def ordered(self, frame, values):
+        names = list(values)
+        if frame.f_code.co_name != "<module>":
+            return names
+        return sorted(names, key=lambda name: name_of(type(values[name])) in NAMED_LAST)
+
+    def variable(self, name, value, tracker, frame, view):
+        return self.probe.pages.told(tracker, frame, name, value, view)
+
+    def watched(self, id, expression, frame, tracker, view):
+        if view.late:
+            return {"id": id, "error": "not evaluated: the report took too long"}
+        try:
+            value = expression(frame)
+        except Interrupted:
+            view.late = True
+            return {"id": id, "error": "it took too long and was interrupted"}
+        except Exception as error:
+            try:
+                words = clean(str(error)[:SHORT])
+            except Exception:
+                words = "its str() raised"
+            return {"id": id, "error": "%s: %s" % (type(error).__name__, words)}
+        return dict(self.variable(id, value, tracker, frame, view), id=id)
+
+    # -- what has changed
+
+    def marks(self, names, values, texts):
+        """name → (a value that never changes, or None; its text where that is what is compared)."""
+        marks = {}
+        for name in names:
+            value = values[name]
+            if type(value) in ATOMS or (type(value) is str and len(value) <= SHORT):
+                marks[name] = (value, None)
+            else:
+                size = len(value) if type(value) in BRACKETS or type(value) in MAPPINGS else None
+                # Beyond what is shown: another object, or another size.
+                marks[name] = (size, texts.get(name) or id(value))
+        return marks
+
+    def changed(self, before, run, marks, view):
+        if before is None or not run.is_of(before[0]):
+            return []
+        old = before[1]
+        changes = []
+        for name, mark in marks.items():
+            known = old.get(name)
+            if known is None or (known is not mark and not same(known, mark)):
+                changes.append([name, known and shown(known, view), shown(mark, view)])
+        changes += [[name, shown(old[name], view), None] for name in old if name not in marks]
+        return changes
+
+
+def thread_name():
+    name = getattr(threading.current_thread(), "_name", None)
+    return clean(name[:SHORT]) if type(name) is str else None
+
+
+def same(one, other):
+    if one[0] is other[0] and one[1] == other[1]:
+        return True
+    # 1, 1.0 and True are equal, and not the same; nor is a NaN equal to itself.
+    return (
+        type(one[0]) is type(other[0])
+        and one[1] == other[1]
+        and (one[0] == other[0] or (one[0] != one[0] and other[0] != other[0]))
+    )
+
+
+def shown(mark, view):
+    if mark[1] is None:
+        return view.text(mark[0], "it")
+    return mark[1] if type(mark[1]) is str else "(not among the locals shown)"
+
+
+def generated(frame, listed):
+    """Lines of code that is in no file, where `linecache` has been given them."""
+    entry = linecache.cache.get(frame.f_code.co_filename)
+    if not frame.f_code.co_filename.startswith("<") or entry is None or len(entry) != 4:
+        return None
+    return [clean(line.rstrip("\n")[:2000]) for line in entry[2][:20000]]

@@ -1,0 +1,138 @@
+"""What a class looks like, without asking it: names, attributes, fields, who wrote its repr.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+`type`'s own descriptors are used throughout: a metaclass may answer every question by its own code,
+and an object may have a `__class__`, `__dict__` or `__module__` that is a property.
+"""
+
+import collections
+import types
+
+names_in = type.__dict__["__dict__"].__get__
+mro = type.__dict__["__mro__"].__get__
+_title = type.__dict__["__name__"].__get__
+_qualname = type.__dict__["__qualname__"].__get__
+_module = type.__dict__["__module__"].__get__
+_flags = type.__dict__["__flags__"].__get__
+_HEAP = 1 << 9
+_PLAIN = ("datetime.date", "datetime.timedelta", "datetime.timezone", "decimal.Decimal")
+_SLOT = types.MemberDescriptorType
+_GETSET = types.GetSetDescriptorType
+_NAMEDTUPLE = collections.namedtuple("_NAMEDTUPLE", "a").__repr__.__code__
+ATTRIBUTES = 100
+_EASY = frozenset((str, int, bool, float, bytes, type(None)))
+_ORDER_MOST = 20000
+
+
+def lookup(kind, name):
+    """What the class has under this name, by its bases in order."""
+    for base in mro(kind):
+        names = names_in(base)
+        if name in names:
+            return names[name]
+    return None
+
+
+def name_of(kind):
+    return _title(kind)
+
+
+def full_name(kind):
+    """`module.Qualified`, bare for builtins."""
+    module = names_in(kind).get("__module__") if is_python(kind) else _module(kind)
+    if type(module) is not str or module == "builtins":
+        return _qualname(kind)
+    return "%s.%s" % (module, _qualname(kind))
+
+
+def own_repr(kind, default=object.__repr__):
+    """The `__repr__` that would be asked; None for what is shown here anyway."""
+    found = lookup(kind, "__repr__")
+    if found is default or found is BaseException.__repr__:
+        return None
+    if type(found) is types.FunctionType and (found.__code__ is _NAMEDTUPLE or _generated(found)):
+        return None
+    if type(found) is types.WrapperDescriptorType and found.__objclass__ in (
+        dict, list, tuple, set, frozenset, str, bytes, bytearray, collections.deque,
+    ):  # fmt: skip
+        return None  # a subclass that says nothing about itself: shown by its base
+    return found
+
+
+def _generated(function):
+    """Whether `dataclass` has made it."""
+    path = function.__code__.co_filename
+    return hasattr(function, "__wrapped__") and path.endswith(("dataclasses.py", "reprlib.py"))
+
+
+def namedtuple_fields(kind):
+    fields = lookup(kind, "_fields")
+    if not issubclass(kind, tuple) or type(fields) is not tuple:
+        return None
+    return fields if all(type(field) is str for field in fields) else None
+
+
+def shown_fields(value, kind):
+    """The fields of a dataclass that its repr would show, with their values."""
+    fields = lookup(kind, "__dataclass_fields__")
+    if type(fields) is not dict:
+        return None
+    known = dict(attributes(value, kind))
+    hidden = {name for name, field in fields.items() if getattr(field, "repr", True) is False}
+    return [(name, known[name]) for name in fields if name in known and name not in hidden]
+
+
+def attributes(value, kind):
+    """Name and value of what the object itself holds; no property runs."""
+    pairs = []
+    own = lookup(kind, "__dict__")
+    if type(own) is _GETSET:
+        held = own.__get__(value)
+        if type(held) is dict:
+            # One call, so that no other thread changes it meanwhile.
+            pairs = [pair for pair in list(dict.items(held))[:ATTRIBUTES] if type(pair[0]) is str]
+    for base in mro(kind):
+        for name, slot in list(names_in(base).items()):
+            if type(slot) is _SLOT and is_python(base) and not name.startswith("__"):
+                try:
+                    pairs.append((name, slot.__get__(value)))
+                except AttributeError:
+                    continue  # not set
+    return pairs
+
+
+def is_python(base):
+    """Whether the class was written in Python: those in C have members without end."""
+    return bool(_flags(base) & _HEAP)
+
+
+def is_plain_c(value, kind):
+    """Whether its repr is C that asks nothing else of the program."""
+    name = full_name(kind)
+    if name not in _PLAIN and name not in ("datetime.datetime", "datetime.time", "re.Pattern"):
+        return False
+    found = lookup(kind, "__repr__")
+    if type(found) is not types.WrapperDescriptorType or found.__objclass__ is not kind:
+        return False
+    zone = getattr(value, "tzinfo", None)
+    return zone is None or full_name(type(zone)) == "datetime.timezone"
+
+
+def enum_member(value, kind):
+    """(name, value) of a member of an enumeration that says nothing else about itself."""
+    found = lookup(kind, "__repr__")
+    if type(found) is not types.FunctionType or found.__module__ != "enum":
+        return None
+    known = dict(attributes(value, kind))
+    if type(known.get("_name_")) is not str or "_value_" not in known:
+        return None
+    return known["_name_"], known["_value_"]
+
+
+def keeps_order(value):
+    """Whether an `OrderedDict` can be asked for its order, which only its own iterator knows.
+
+    That one hashes every key. Without it, what `move_to_end` did is not seen.
+    """
+    return dict.__len__(value) <= _ORDER_MOST and _EASY.issuperset(map(type, dict.keys(value)))

@@ -1,0 +1,107 @@
+"""Turning pydevd's tracing and monitoring off, in every thread and every frame.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+"""
+
+import sys
+import threading
+import types
+
+
+def monitors():
+    """Whether pydevd works by `sys.monitoring` (3.12 and later) and not by `sys.settrace`."""
+    constants = sys.modules["_pydevd_bundle.pydevd_constants"]
+    return bool(getattr(constants, "PYDEVD_USE_SYS_MONITORING", False))
+
+
+def silence():
+    """From here on nothing new can stop; threads may still be inside pydevd."""
+    if not monitors():
+        sys.modules["pydevd_tracing"].restore_sys_set_trace_func()
+        if is_pydevds(getattr(threading, "_trace_hook", None)):
+            threading.settrace(None)
+        return
+    monitoring = sys.monitoring
+    if monitoring.get_tool(monitoring.DEBUGGER_ID) != "pydevd":
+        return
+    monitoring.set_events(monitoring.DEBUGGER_ID, 0)
+    for name in dir(monitoring.events):
+        event = getattr(monitoring.events, name)
+        if isinstance(event, int) and event and not event & (event - 1):
+            try:
+                monitoring.register_callback(monitoring.DEBUGGER_ID, event, None)
+            except ValueError:
+                continue  # not one that takes callbacks
+
+
+def stop_everywhere():
+    """In all threads, while they run."""
+    if monitors():
+        _free_monitoring()
+        return
+
+    def stop(frame, event, arg):
+        # The first event in a thread that was traced ends its tracing.
+        if sys.gettrace() is stop:
+            sys.settrace(None)
+
+    sys.modules["pydevd_tracing"].set_trace_to_threads(stop, create_dummy_thread=False)
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            if is_pydevds(frame.f_trace):
+                # A loop that calls nothing drops its tracing at its next line.
+                frame.f_trace = stop
+            frame = frame.f_back
+
+
+def stop_in_child():
+    """After a fork, in the one thread there is."""
+    if monitors():
+        _free_monitoring()
+        return
+    # pydevd's own settrace would print a warning on the child's stderr
+    sys.modules["pydevd_tracing"].restore_sys_set_trace_func()
+    sys.settrace(None)
+    threading.settrace(None)
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            frame.f_trace = None
+            frame = frame.f_back
+
+
+def _free_monitoring():
+    monitoring = sys.monitoring
+    tool = monitoring.DEBUGGER_ID
+    if monitoring.get_tool(tool) != "pydevd":
+        return
+    monitoring.set_events(tool, 0)
+    ours = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
+    cache = getattr(ours, "_code_to_func_code_info_cache", {})
+    # freeing the tool leaves local events behind
+    for code in list(cache):
+        try:
+            monitoring.set_local_events(tool, code, 0)
+        except ValueError:
+            continue
+    cache.clear()
+    monitoring.free_tool_id(tool)
+
+
+def is_pydevds(function):
+    """Whether pydevd has put this function, or the object behind it, where it was found."""
+    if isinstance(function, types.MethodType):
+        function = function.__func__ if is_named(function.__func__) else function.__self__
+    return (
+        is_named(function) or is_named(type(function)) or is_named(getattr(function, "func", None))
+    )
+
+
+def is_named(thing):
+    module = getattr(thing, "__module__", None)
+    return isinstance(module, str) and module.split(".")[0] in _PACKAGES
+
+
+_PACKAGES = (
+    "_pydev_bundle", "_pydevd_bundle", "_pydevd_sys_monitoring", "_pydevd_frame_eval", "pydevd",
+    "pydevd_tracing", "debugpy", "pydevd_file_utils",
+)  # fmt: skip

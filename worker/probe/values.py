@@ -1,0 +1,431 @@
+"""Any value as a short text: bounded in size, nodes, depth and time, whatever the value is.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+Builtin containers are walked here, exact types only, by the slots of their base classes; a class
+is looked at by `type`'s own descriptors. So `safe` runs no line of the program's. `full` calls
+`repr()` as well, at leaves, where a class has written its own.
+"""
+
+import _thread
+import base64
+import collections
+import itertools
+import sys
+import time
+
+from debug_relay.worker.probe.kinds import BY_TYPE, VIEWS
+from debug_relay.worker.probe.shapes import (
+    attributes,
+    enum_member,
+    full_name,
+    is_plain_c,
+    keeps_order,
+    mro,
+    name_of,
+    namedtuple_fields,
+    own_repr,
+    shown_fields,
+)
+
+_now = time.monotonic
+_ident = _thread.get_ident
+
+ATOMS = frozenset((int, float, complex, bool, type(None), type(Ellipsis), type(NotImplemented)))
+SMALL = frozenset((float, bool, type(None)))  # whose words are always short
+TEXTS = frozenset((str, bytes, bytearray))
+BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: "{}", collections.deque: "[]"}
+MAPPINGS = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
+BASES = (collections.OrderedDict, dict, list, tuple, set, frozenset, collections.deque)
+ENUMS = ("enum.EnumMeta", "enum.EnumType")
+BASE64_BYTES = 3000
+LABEL = 200
+FLOOD = 400000  # characters of all values together; from there on they are short
+INT_BITS = 8000
+
+
+class Interrupted(BaseException):
+    """Raised into a thread that works for the relay and takes too long."""
+
+
+class View(object):
+    """How values are shown, and what is left of the time for it."""
+
+    def __init__(
+        self,
+        mode="full",
+        width=200,
+        nodes=100,
+        depth=4,
+        items=20,
+        seconds=0.2,
+        total=4000,
+        quiet=True,
+        slow=None,
+    ):
+        self.mode, self.width, self.nodes = mode, width, nodes
+        self.depth, self.items = depth, items
+        self.total = total  # nodes of all values together
+        self.until = _now() + seconds
+        self.late = False  # no more of the program's code is run
+        self.quiet = quiet  # what nobody asked for prints nothing
+        self.slow = set() if slow is None else slow
+        self.muted = None
+        self.spent = 0
+
+    # -- a variable
+
+    def row(self, name, value, path=(), step=None):
+        """What is told of one variable; never raises anything but `Interrupted`, twice in a row.
+
+        `path` is what it is in: [(id, step)], the outermost first; `step` leads to it from there.
+        """
+        try:
+            return self._row(name, value, path, name if step is None else step)
+        except Interrupted:
+            self.late = True
+            return self._row(name, value, path, name if step is None else step)
+
+    def _row(self, name, value, path, step):
+        kind = type(value)
+        if kind in SMALL or (kind is int and value.bit_length() < 64):
+            return {"name": clean(name), "type": kind.__name__, "value": repr(value)}
+        row = {"name": clean(name), "type": clean(name_of(kind))}
+        row["value"] = self.text(value, step, path)
+        if self.cut:
+            row["truncated"] = True
+        if self.circular:
+            row["circular"] = True
+        if kind in TEXTS:
+            row["length"] = len(value)
+            if kind is not str and self.spent < FLOOD:
+                self.spent += BASE64_BYTES
+                row["base64"] = base64.b64encode(bytes(value[:BASE64_BYTES])).decode()
+        else:
+            row.update(extent(value, kind))
+        return row
+
+    def text(self, value, name="it", path=()):
+        """The value in words; `cut` and `circular` say afterwards what they are."""
+        self.left = given = min(self.nodes, max(self.total, 8))
+        self.room = self.width * 2
+        self.cut = self.circular = False
+        self.path = list(path)
+        try:
+            text = self.inside(value, name, self.depth + 1)
+        except (Interrupted, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.cut = True
+            text = "<%s: not shown, %s>" % (name_of(type(value)), name_of(type(error)))
+        self.total -= given - self.left
+        width = self.width if self.spent < FLOOD else min(self.width, 80)
+        if len(text) > width:
+            self.cut = True
+            text = text[: width - 1] + "\u2026"
+        self.spent += len(text)
+        return clean(text)
+
+    def show(self, value, depth):
+        self.left -= 1
+        if self.left < 0 or self.room < 0:
+            self.cut = True
+            return "\u2026"
+        kind = type(value)
+        if kind in ATOMS:
+            text = self.atom(value, kind)
+        elif kind in TEXTS:
+            text = self.quoted(value)
+        elif kind in BRACKETS:
+            text = self.sequence(value, kind, depth)
+        elif kind in MAPPINGS:
+            text = self.mapping(value, kind, depth)
+        else:
+            text = self.other(value, kind, depth)
+        self.room -= len(text)
+        return text
+
+    def atom(self, value, kind):
+        if kind is int and value.bit_length() > INT_BITS:
+            self.cut = True
+            return "<int of %d bits>" % value.bit_length()
+        return repr(value)
+
+    def quoted(self, value):
+        if len(value) <= self.width:
+            return repr(value)
+        self.cut = True
+        return repr(value[: self.width]) + "\u2026"
+
+    def label(self, key):
+        """A key as the name of its entry, always the same one."""
+        known = self.width, self.nodes, self.depth, self.items
+        self.width, self.nodes, self.depth, self.items = LABEL, 100, 4, 20
+        try:
+            return self.text(key)
+        except Interrupted:
+            self.late = True
+            return self.text(key)
+        finally:
+            self.width, self.nodes, self.depth, self.items = known
+
+    # -- containers
+
+    def inside(self, value, step, depth):
+        """A member, unless it is one of those that it is in."""
+        this = id(value)
+        for at, (known, _) in enumerate(self.path):
+            if known == this and type(value) not in ATOMS and type(value) not in TEXTS:
+                self.circular = True
+                return "<circular: %s>" % "".join(part for _, part in self.path[: at + 1])[:100]
+        self.path.append((id(value), step))
+        try:
+            return self.show(value, depth - 1)
+        finally:
+            self.path.pop()
+
+    def members(self, parts, size, depth, render):
+        """Those of `parts` for which there is room, and how many more there are."""
+        shown = []
+        try:
+            for part in itertools.islice(parts, self.items):
+                if self.left <= 0 or self.room <= 0:
+                    break
+                shown.append(render(part))
+        except RuntimeError:  # it grew while we looked: another thread runs
+            shown.append("<changed while it was read>")
+        if size > len(shown):
+            self.cut = True
+            shown.append("\u2026 %d more" % (size - len(shown)))
+        return ", ".join(shown)
+
+    def sequence(self, value, kind, depth):
+        size = kind.__len__(value)
+        opening, closing = BRACKETS[kind]
+        if not size:
+            return opening + closing if kind in (list, tuple) else kind.__name__ + "()"
+        if not depth:
+            self.cut = True
+            return "%s\u2026 %d%s" % (opening, size, closing)
+        numbers = itertools.count()
+        body = self.members(
+            kind.__iter__(value),
+            size,
+            depth,
+            lambda part: self.inside(part, "[%d]" % next(numbers), depth),
+        )
+        text = opening + body + ("," if kind is tuple and size == 1 else "") + closing
+        return text if kind in (list, tuple, set) else "%s(%s)" % (kind.__name__, text)
+
+    def mapping(self, value, kind, depth):
+        size = dict.__len__(value)
+        if size and not depth:
+            self.cut = True
+            return "{\u2026 %d}" % size
+
+        def pair(item):
+            # No look-up anywhere: it would run the keys' own __hash__ and __eq__.
+            key = self.show(item[0], depth - 1)
+            return "%s: %s" % (key, self.inside(item[1], "[%s]" % key, depth))
+
+        items = dict.items(value)
+        if kind is collections.OrderedDict and keeps_order(value):
+            items = ((key, dict.__getitem__(value, key)) for key in kind.__iter__(value))
+        text = "{%s}" % self.members(items, size, depth, pair)
+        return text if kind is dict else "%s(%s)" % (kind.__name__, text)
+
+    def named(self, title, pairs, size, depth, shape="%s(%s)"):
+        if not depth:
+            self.cut = True
+            return shape % (title, "\u2026")
+        body = self.members(
+            pairs,
+            size,
+            depth,
+            lambda pair: "%s=%s" % (pair[0], self.inside(pair[1], "." + str(pair[0]), depth)),
+        )
+        return shape % (title, body)
+
+    # -- everything else
+
+    def other(self, value, kind, depth):
+        known = BY_TYPE.get(kind)
+        if known is not None:
+            return known(self, value, depth)
+        if issubclass(kind, type):
+            return self.a_class(value, kind)
+        known = library_class(kind)
+        if known is not None:
+            text = self.array(value, known)
+            if text is not None:
+                return text
+        if is_plain_c(value, kind) or is_number_of_numpy(kind):
+            return repr(value)
+        member = enum_member(value, kind)
+        if member is not None:
+            return "<%s.%s: %s>" % (name_of(kind), member[0], self.inside(member[1], "", depth))
+        if self.mode == "full" and own_repr(kind) is not None:
+            return self.asked(value, kind)
+        if issubclass(kind, BaseException):
+            args = BaseException.args.__get__(value)
+            shown = self.members(
+                args, len(args), depth, lambda arg: self.inside(arg, ".args", depth)
+            )
+            return "%s(%s)" % (name_of(kind), shown)
+        fields = namedtuple_fields(kind)
+        if fields is not None:
+            return self.named(name_of(kind), zip(fields, tuple.__iter__(value)), len(fields), depth)
+        fields = shown_fields(value, kind)
+        if fields is not None:
+            return self.named(name_of(kind), fields, len(fields), depth)
+        for base in BASES:
+            if issubclass(kind, base):
+                inner = self.mapping if base in MAPPINGS else self.sequence
+                return "<%s %s>" % (full_name(kind), inner(value, base, depth))
+        for base in (str, bytes, bytearray):
+            if issubclass(kind, base):
+                plain = base.__getitem__(value, slice(0, self.width + 1))
+                return "<%s %s>" % (full_name(kind), self.quoted(plain))
+        pairs = attributes(value, kind)
+        if not pairs:
+            return "<%s>" % full_name(kind)
+        return self.named(full_name(kind), pairs, len(pairs), depth, "<%s %s>")
+
+    def a_class(self, value, kind):
+        if self.mode == "full" and own_repr(kind, type.__repr__) and full_name(kind) not in ENUMS:
+            return self.asked(value, kind)
+        return "<class '%s'>" % full_name(value)
+
+    def array(self, value, known):
+        """By shape and type; the library's code runs here, and none of the program's."""
+        try:
+            if known == "ndarray":
+                head = value.flat[:5].tolist() if value.dtype.kind in "biufcSUO" else []
+                shown = [self.show(part, 1) for part in head]
+                self.cut = self.cut or value.size > len(head)
+                inner = ", ".join(shown + ["\u2026"] * (value.size > len(head)))
+                return "ndarray shape=%r dtype=%s [%s]" % (value.shape, value.dtype, inner)
+            if known == "DataFrame":
+                kinds = itertools.islice(value.dtypes.items(), self.items)
+                columns = ["%s: %s" % (self.show(name, 1), kind) for name, kind in kinds]
+                lines = value.iloc[:3, : self.items].values.tolist()
+                head = "".join(" %s" % self.show(line, 2) for line in lines)
+                shape = value.shape
+                more = " \u2026" if shape[0] > len(lines) else ""
+                self.cut = self.cut or bool(more) or shape[1] > len(columns)
+                return "DataFrame shape=%r [%s]%s%s" % (shape, ", ".join(columns), head, more)
+            head = [self.show(part, 1) for part in value.iloc[:5].tolist()]
+            self.cut = self.cut or value.size > len(head)
+            inner = ", ".join(head + ["\u2026"] * (value.size > len(head)))
+            return "Series shape=%r dtype=%s [%s]" % (value.shape, value.dtype, inner)
+        except (AttributeError, TypeError, ValueError):
+            return None  # a version that has it otherwise
+
+    def asked(self, value, kind):
+        """What the class itself says, with everything that may go wrong with it."""
+        if id(kind) in self.slow:
+            self.cut = True
+            return "<%s: repr took too long>" % full_name(kind)
+        if self.late or _now() > self.until:
+            self.late = self.cut = True
+            return "<%s: not shown, time is up>" % full_name(kind)
+        try:
+            self.mute()
+            text = str.__getitem__(repr(value), slice(0, self.width + 1))
+            return text
+        except Interrupted:
+            self.late = self.cut = True
+            self.slow.add(id(kind))
+            return "<%s: repr took too long>" % full_name(kind)
+        except KeyboardInterrupt:
+            # A signal that came while our code ran is the program's: give it back.
+            _thread.interrupt_main()
+            return "<%s: repr was interrupted>" % full_name(kind)
+        except BaseException as error:
+            self.cut = True
+            return "<%s: repr raised %s>" % (full_name(kind), name_of(type(error)))
+
+    # -- what a repr prints is not what the program prints
+
+    def mute(self):
+        if self.muted is None and self.quiet:
+            self.muted = (sys.stdout, sys.stderr)
+            sys.stdout, sys.stderr = Muted(sys.stdout), Muted(sys.stderr)
+
+    def unmute(self):
+        if self.muted is not None:
+            sys.stdout, sys.stderr = self.muted
+            self.muted = None
+
+
+def extent(value, kind):
+    """Length and sort of what is inside a container; `more`: it may have attributes besides."""
+    if kind in BRACKETS or kind in MAPPINGS:
+        return {"length": len(value), "indexed": kind in BRACKETS, "more": False}
+    for base in BASES:
+        if issubclass(kind, base):
+            size = base.__len__(value)
+            found = {"length": size, "indexed": base in BRACKETS, "more": True}
+            if namedtuple_fields(kind) is not None:
+                found.update(indexed=False)
+            return found
+    if kind is range or kind in VIEWS or full_name(kind) == "array.array":
+        return {"length": len(value), "indexed": True, "more": False}
+    known = library_class(kind)
+    if known == "ndarray" and value.ndim:
+        return {"length": value.shape[0], "indexed": True, "more": True}
+    if known == "DataFrame" or known == "Series":
+        return {"length": value.shape[0], "indexed": known == "Series", "more": True}
+    return {}
+
+
+def library_class(kind):
+    """`ndarray`, `DataFrame` or `Series`, of libraries that the program has imported."""
+    name = _LIBRARY.get(full_name(kind))
+    if name is None:
+        return None
+    library = sys.modules.get(name[0])
+    # Not a class of the program's that says it is one.
+    return name[1] if library is not None and vars(library).get(name[1]) is kind else None
+
+
+def is_number_of_numpy(kind):
+    name = full_name(kind)
+    if not name.startswith("numpy.") or name in ("numpy.void", "numpy.object_"):
+        return False
+    known = vars(sys.modules["numpy"]).get if "numpy" in sys.modules else {}.get
+    return known(name_of(kind)) is kind and known("generic") in mro(kind)
+
+
+_LIBRARY = {
+    "numpy.ndarray": ("numpy", "ndarray"),
+    "pandas.core.frame.DataFrame": ("pandas", "DataFrame"),
+    "pandas.core.series.Series": ("pandas", "Series"),
+    "pandas.DataFrame": ("pandas", "DataFrame"),
+    "pandas.Series": ("pandas", "Series"),
+}
+
+
+def clean(text):
+    """Without lone surrogates, which no JSON reader takes."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class Muted(object):
+    """Standard output while a repr runs: silent for that thread, as ever for all others."""
+
+    def __init__(self, stream):
+        self._stream = stream
+        self._thread = _ident()
+
+    def write(self, text):
+        if _ident() == self._thread:
+            return len(text)
+        return self._stream.write(text)
+
+    def writelines(self, lines):
+        if _ident() != self._thread:
+            self._stream.writelines(lines)
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)

@@ -1,0 +1,76 @@
+"""The interpreter's own options in a launch: which fit, and what they mean for its code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from debug_relay.protocol.errors import Code, RelayError
+
+_TAKE_A_VALUE: Final = "WX"
+_INSTEAD: Final = {
+    "c": "send the source in code",
+    "m": "send the name in module",
+    "V": "it prints a version and runs nothing",
+    "h": "it prints help and runs nothing",
+    "?": "it prints help and runs nothing",
+}
+
+
+def check(args: Sequence[str]) -> None:
+    """Refuse what would run something else than the program."""
+    waiting = False  # for the value of an option
+    for index, arg in enumerate(args):
+        if waiting:
+            waiting = False
+        elif arg == "--check-hash-based-pycs":
+            waiting = True
+        elif arg.startswith(("--help", "--version")):
+            raise _refused(index, arg, "it runs nothing")
+        elif arg.startswith("--"):
+            continue  # the interpreter's own words about it are the best
+        elif len(arg) < 2 or not arg.startswith("-"):
+            raise _refused(index, arg, "it is no option; arguments of the program go into args")
+        else:
+            waiting = _check_letters(index, arg)
+    if waiting:
+        raise _refused(len(args) - 1, args[-1], "its value is missing")
+
+
+def _check_letters(index: int, arg: str) -> bool:
+    """Whether the option's value is the next argument."""
+    for at, letter in enumerate(arg[1:], 2):
+        if letter in _INSTEAD:
+            raise _refused(index, arg, _INSTEAD[letter])
+        if letter in _TAKE_A_VALUE:
+            return at == len(arg)
+    return False
+
+
+def optimization(args: Sequence[str], env: Mapping[str, str]) -> int:
+    """How much the interpreter leaves out of what it compiles: `-O`, `-OO`, PYTHONOPTIMIZE."""
+    level, value_next, ignores_env = 0, False, False
+    for arg in args:
+        if value_next or not arg.startswith("-") or arg.startswith("--"):
+            value_next = arg == "--check-hash-based-pycs"
+            continue
+        letters, value_next = arg[1:], False
+        for at, letter in enumerate(letters, 1):
+            if letter in _TAKE_A_VALUE:
+                value_next = at == len(letters)
+                break
+            level += letter == "O"
+            ignores_env = ignores_env or letter in "EI"
+    if level == 0 and not ignores_env and env.get("PYTHONOPTIMIZE"):
+        wanted = env["PYTHONOPTIMIZE"]
+        level = int(wanted) if wanted.isdecimal() else 1
+    return min(level, 2)
+
+
+def _refused(index: int, arg: str, reason: str) -> RelayError:
+    return RelayError(
+        Code.INVALID_REQUEST,
+        f"The interpreter's argument {arg!r} cannot be used: {reason}",
+        "python_args takes options such as -O, -u, -X dev or -W error.",
+        errors=[{"field": f"python_args[{index}]", "message": reason, "value": arg}],
+    )

@@ -1,0 +1,67 @@
+"""Launching again what was launched before: with what, and how the old run makes room."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.program import Launch, Restart
+from debug_relay.protocol.refusals import wrong_state
+from debug_relay.protocol.state import State
+from debug_relay.worker import run, sweep
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session import Session
+
+_GRACE: Final = 2.0
+_SWEEP_SECONDS: Final = 2.0
+
+
+def launch_of(session: Session, params: Restart) -> Launch:
+    """The launch that is repeated, with the changes of this call."""
+    if session.target is not None and session.target.attached:
+        raise RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            "The program was attached to: how it was started is not ours to repeat",
+            "POST …/detach and start it again yourself, or launch it in a session of its own.",
+        )
+    if session.arguments is None:
+        raise wrong_state(
+            "restart", session.state, frozenset(State) - {State.CREATED, State.FAILED}, session.id
+        )
+    missing = [name for name in session.missing_env if name not in params.env]
+    if missing:
+        raise RelayError(
+            Code.LAUNCH_ENV_MISSING,
+            f"The launch had variables whose values were not kept: {', '.join(missing)}",
+            f'Send {{"env": {{"{missing[0]}": "…"}}}} with all of them; null leaves one out.',
+            missing_env=missing,
+        )
+    env = {**(session.arguments.get("env") or {}), **params.env}
+    fields = {**session.arguments, "session_id": session.id, "env": env}
+    return msgspec.convert(fields, Launch)
+
+
+async def make_room(session: Session) -> None:
+    """The old run has ended, its children too, and nothing of it is left in the state."""
+    target = session.target
+    session.restarting = True
+    try:
+        if session.state in (State.RUNNING, State.PAUSED, State.LAUNCHING):
+            session.end_reason = "terminated"
+            await run.end_program(session, _GRACE)
+    finally:
+        session.restarting = False
+    if target is not None:
+        await target.release()
+        if not target.keeps_children:
+            # A server's children may hold the port that the new run needs.
+            deadline = time.monotonic() + _SWEEP_SECONDS
+            await asyncio.to_thread(sweep.end_marked_descendants, session.id, deadline)
+    session.target = session.stop = None
+    session.exit_code = session.signal = session.end_reason = None
+    session.tail = b""
