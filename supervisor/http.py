@@ -227,6 +227,8 @@ class Front:
     async def _forward(self, request: Request) -> Finished:
         operation, params = request.operation, request.params
         session = self._registry.get(params.session_id)  # type: ignore[attr-defined]
+        if session.deleting:
+            raise deleted_meanwhile(session.id)
         self._require(session.state.status, operation, session.id)
         deadline = self._deadline(operation, params)
         head = RequestHead(

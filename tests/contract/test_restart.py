@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -151,7 +152,7 @@ def test_a_servers_children_make_room(relay: Client, source: Write) -> None:
         listener.listen()
         if os.fork() == 0:
             os.setsid()
-        print("up", os.getpid(), flush=True)
+        os.write(1, b"up %d\\n" % os.getpid())
         time.sleep(600)
     """)
     import socket
@@ -162,7 +163,7 @@ def test_a_servers_children_make_room(relay: Client, source: Write) -> None:
     with relay.session() as session:
         session.launch(program, wait=0, args=[str(port)])
         for lines in (2, 4, 6):
-            eventually(lambda lines=lines: session.printed("stdout").count("up") == lines)
+            eventually(lambda n=lines: len(re.findall(r"up \d+\n", session.printed("stdout"))) == n)
             assert session.status()["status"] == "running"
             if lines < 6:
                 restart(session, wait=0)
