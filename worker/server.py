@@ -34,7 +34,7 @@ from debug_relay.protocol.operations import (
 )
 from debug_relay.protocol.refusals import Problems
 from debug_relay.protocol.sessions import EndReason, EndSession, SessionDeleted, WorkerParams
-from debug_relay.protocol.state import COUNTED, LIVE, State
+from debug_relay.protocol.state import COUNTED, ENDED, LIVE, State
 from debug_relay.protocol.version import VERSION, WIRE, WIRE_ACCEPTED
 from debug_relay.worker import blueprints, held, injection, run, sweep, wording
 from debug_relay.worker.call import Call
@@ -48,6 +48,7 @@ _CREDENTIALS: Final = struct.Struct("3i")
 _TICK: Final = 1.0
 _GRACE: Final = 2.0
 _RETIRE_AFTER: Final = 300.0
+_END_IS_NEAR: Final = 0.5
 _DECODERS: Final = {name: msgspec.json.Decoder(OPERATIONS[name].params).decode for name in HANDLERS}
 
 
@@ -375,6 +376,9 @@ class Link(asyncio.Protocol):
             moved = before != (session.state, session.stop_id)
             looking = before[0] is State.PAUSED and not OPERATIONS[head.operation].drives
             if error.code is Code.DEBUGPY_ERROR and looking and moved:
+                # The connection is lost a moment before the kernel tells of the end.
+                if not session.hub.servers:
+                    await session.until(lambda: session.state in ENDED, _END_IS_NEAR, abandoned)
                 raise _moved_on(head.operation, session) from error
             raise
 
@@ -402,7 +406,19 @@ class Link(asyncio.Protocol):
 
 
 def _moved_on(operation: str, session: Session) -> RelayError:
-    """Another caller has let the program run while this one looked at it."""
+    """The program ended, or another caller let it run, while this one looked at it."""
+    if session.state in ENDED:
+        how = f"by {session.signal}" if session.signal else f"with exit code {session.exit_code}"
+        return RelayError(
+            Code.INVALID_SESSION_STATE,
+            f"The program has ended during {operation}, {how}",
+            f"GET /api/v1/sessions/{session.id}/output shows what it has printed; "
+            f"POST /api/v1/sessions/{session.id}/restart runs it again.",
+            current_state=session.state.value,
+            required_state="paused",
+            exit_code=session.exit_code,
+            signal=session.signal,
+        )
     return RelayError(
         Code.INVALID_SESSION_STATE,
         f"The program has run on during {operation}",

@@ -44,6 +44,18 @@ def test_a_killed_program(
         assert error["details"]["current_state"] == "terminated"
 
 
+def test_a_program_killed_while_it_evaluates(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(STANDING)
+    with relay.session() as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        deadly = "__import__('os').kill(__import__('os').getpid(), 9)"
+        error = session.post("/evaluate", {"expression": deadly}).refused("INVALID_SESSION_STATE")
+        assert error["message"] == "The program has ended during evaluate, by SIGKILL"
+        assert "/output" in error["details"]["suggestion"]
+        assert ended(session)["exit_code"] == -9
+
+
 def test_a_program_killed_while_a_step_waits(relay: Client, source: Callable[..., Source]) -> None:
     program = source("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)  # @here\n")
     with relay.session() as session:
