@@ -42,7 +42,7 @@ class Arming:
                 self._table.put(function_points.lost(entry))
         if server.has_probe:
             counts = self._counts[server] = HitCounts()
-            counts.shared = await self._session.hub.probe(
+            counts.shared = await self._session.asking.ask(
                 server, "share_hits", path=counts.path, capacity=CAPACITY
             )
             await self._tell(server, list(self._table), frozenset())
@@ -69,7 +69,7 @@ class Arming:
 
     async def foretell(self, entries: list[Entry]) -> None:
         """What the table will have: whoever reads there that a line is verified may count on it."""
-        for server in self._session.hub.probed():
+        for server in self._session.asking.probed():
             await self._tell(server, entries, frozenset())
 
     async def forget(self, entries: list[Entry]) -> None:
@@ -77,7 +77,7 @@ class Arming:
         for server in list(self._session.hub.servers):
             if server.has_probe:
                 ids = [entry.id for entry in entries]
-                await self._session.hub.probe(server, "points", remove=ids)
+                await self._session.asking.ask(server, "points", remove=ids)
             else:
                 for path in {entry.real_path for entry in entries if entry.function is None}:
                     await self._send_file(server, path)
@@ -86,7 +86,7 @@ class Arming:
         if not entries:
             return
         rows = [_row(entry, entry.id in fresh) for entry in entries]
-        left_out = set(await self._session.hub.probe(server, "points", set=rows))
+        left_out = set(await self._session.asking.ask(server, "points", set=rows))
         for entry in entries:
             if entry.id in left_out:
                 entry.verified, entry.message = False, LEFT_OUT
@@ -98,7 +98,7 @@ class Arming:
         if not entries:
             return
         names = [[entry.id, function_points.plain(entry), entry.only_in] for entry in entries]
-        answer = await self._session.hub.probe(server, "functions", names=names)
+        answer = await self._session.asking.ask(server, "functions", names=names)
         for id, found in msgspec.convert(answer, dict[str, FoundFunction]).items():
             if id in self._table:
                 entry = self._table.one(id)
@@ -112,16 +112,16 @@ class Arming:
         if not missed:
             return
         names = [[id, function_points.plain(entry)] for id, entry in missed.items()]
-        for server in self._session.hub.probed():
-            answer = await self._session.hub.probe(server, "inherited", names=names)
+        for server in self._session.asking.probed():
+            answer = await self._session.asking.ask(server, "inherited", names=names)
             for id, owners in msgspec.convert(answer, dict[str, list[str]]).items():
                 function_points.tell_owner(missed[id], owners)
 
     async def outdated(self, paths: Collection[str]) -> Set[str]:
         """In which of these files the programs run what is no more on disk."""
         found: set[str] = set()
-        for server in self._session.hub.probed():
-            found |= set(await self._session.hub.probe(server, "outdated", paths=sorted(paths)))
+        for server in self._session.asking.probed():
+            found |= set(await self._session.asking.ask(server, "outdated", paths=sorted(paths)))
         return found
 
     async def suspend(self, on: bool) -> None:
@@ -129,7 +129,7 @@ class Arming:
         self.suspended = on
         for server in list(self._session.hub.servers):
             if server.has_probe:
-                await self._session.hub.probe(server, "suspend", on=on)
+                await self._session.asking.ask(server, "suspend", on=on)
             else:
                 for path in self._table.files():
                     await self._send_file(server, path)
@@ -169,7 +169,7 @@ class Arming:
         """Only programs that could not share memory with us are asked."""
         for server, counts in list(self._counts.items()):
             if not counts.shared and not server.lost:
-                counts.told = await self._session.hub.probe(server, "hits")
+                counts.told = await self._session.asking.ask(server, "hits")
 
     def server_gone(self, server: DebugServer) -> None:
         """Its counts are final."""

@@ -312,7 +312,7 @@ class AttachedProgram:
             return
         with contextlib.suppress(RelayError, TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
-                await self._session.hub.probe(server, "leave")
+                await self._session.asking.ask(server, "leave")
                 # It closes when all is done, and not before.
                 await self._cut.wait()
         server.close()

@@ -68,7 +68,7 @@ def stop_all_needs_probe() -> RelayError:
 async def send_stop_all(session: Session, server: DebugServer) -> None:
     """Whether the stop of one thread halts the others; from the next stop on."""
     if server.has_probe:
-        await session.hub.probe(server, "stop_all", on=session.params.config.stop_all)
+        await session.asking.ask(server, "stop_all", on=session.params.config.stop_all)
 
 
 async def bring_breakpoints(session: Session, params: PatchSession) -> None:

@@ -92,8 +92,8 @@ class ExceptionPoints:
         asked = self._asked
         if asked.types:
             self._known = {name for name in asked.types if _is_builtin(name)}
-            for server in self._session.hub.probed():
-                known = await self._session.hub.probe(server, "known_types", types=asked.types)
+            for server in self._session.asking.probed():
+                known = await self._session.asking.ask(server, "known_types", types=asked.types)
                 self._known.update(known)
         unknown = [name for name in asked.types if name not in self._known]
         notes = [self._problem] if self._problem else []
@@ -120,7 +120,7 @@ class ExceptionPoints:
         asked = self._asked
         filters = list(asked.filters)
         if server.has_probe:
-            await self._session.hub.probe(
+            await self._session.asking.ask(
                 server,
                 "exceptions",
                 raised="raised" in filters,

@@ -39,7 +39,7 @@ async def at_stop(session: Session, server: DebugServer, event: dap.StoppedBody)
         return await _plainly(session, server, event.thread_id)
     thread_id = session.hub.thread_id(server, event.thread_id)
     try:
-        told = await session.hub.raised(thread_id, _SECONDS)
+        told = await session.asking.raised(thread_id, _SECONDS)
     except RelayError as error:
         if error.code is not Code.DEBUGPY_TIMEOUT:
             raise
@@ -60,7 +60,7 @@ async def report(session: Session, thread_id: int) -> i.ExceptionReport:
     server = session.hub.thread(thread_id).server
     if not server.has_probe:
         return await _plain_report(session, server, thread_id)
-    told = await session.hub.raised(thread_id, _SECONDS)
+    told = await session.asking.raised(thread_id, _SECONDS)
     if told is None:
         raise not_at_one(session, thread_id)
     return i.ExceptionReport(

@@ -39,7 +39,7 @@ class Moved(Struct):
 
 async def resume(call: Call, params: e.Continue) -> Struct:
     session = call.session
-    async with session.driving, session.hub.evaluating:
+    async with session.driving, session.asking.evaluating:
         run.check(session, call.head, "continue")
         thread = run.thread_to_move(session, params.thread_id)
         alone = params.thread_id is not None and run.is_alone(session, thread, named=True)
@@ -66,7 +66,7 @@ async def step_into(call: Call, params: e.Step) -> Struct:
     server = moved.thread.server
     if completed and result.stop_reason == "step" and server.has_probe:
         try:
-            callee = await session.hub.probe(server, "native", thread=moved.thread.dap_id)
+            callee = await session.asking.ask(server, "native", thread=moved.thread.dap_id)
         except RelayError:
             callee = None  # it ended, or ran on for another caller
         if callee is not None:
@@ -82,7 +82,7 @@ async def step_out(call: Call, params: e.Step) -> Struct:
     try:
         if completed and session.state is State.PAUSED:
             result.return_value = await viewing.return_value(session, moved.thread.id)
-        await session.hub.keep_returns(False)
+        await session.asking.keep_returns(False)
     except RelayError:
         # The program ended, or ran on for another caller: the step itself is done all the same.
         result.return_value = None
@@ -92,7 +92,7 @@ async def step_out(call: Call, params: e.Step) -> Struct:
 
 async def run_to_line(call: Call, params: e.RunTo) -> Struct:
     session = call.session
-    async with session.driving, session.hub.evaluating:
+    async with session.driving, session.asking.evaluating:
         run.check(session, call.head, "run-to")
         thread = run.thread_to_move(session, params.thread_id)
         alone = params.thread_id is not None and run.is_alone(session, thread, named=True)
@@ -141,14 +141,14 @@ async def _not_yet(session: Session, thread_id: int | None) -> Stack | None:
 
 async def _step(call: Call, params: e.Step, operation: str, command: str) -> Moved:
     session = call.session
-    async with session.driving, session.hub.evaluating:
+    async with session.driving, session.asking.evaluating:
         run.check(session, call.head, operation)
         thread = run.thread_to_move(session, params.thread_id)
         alone = run.is_alone(session, thread, named=params.thread_id is not None)
         if command == "stepOut":
-            await session.hub.keep_returns(True)
+            await session.asking.keep_returns(True)
         elif command == "stepIn" and thread.server.has_probe:
-            await session.hub.probe(thread.server, "watch_calls", thread=thread.dap_id)
+            await session.asking.ask(thread.server, "watch_calls", thread=thread.dap_id)
         moved = Moved(session.stop_id, thread, alone)
         await _move(session, moved, command, [thread.id])
         return moved

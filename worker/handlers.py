@@ -255,7 +255,7 @@ async def threads(call: Call, params: i.Threads) -> Struct:
     session.require("threads", OPERATIONS["threads"].states)
     current = session.stop.thread_id if session.stop else None
     listed = await session.hub.refresh_threads()
-    known = await whereabouts.of_threads(session.hub)
+    known = await whereabouts.of_threads(session.asking)
     return i.ThreadList(
         threads=[viewing.thread(session, thread, known.get(thread.id)) for thread in listed],
         stopped_thread_id=current,
@@ -273,7 +273,7 @@ async def scopes(call: Call, params: i.Scopes) -> Struct:
     session.require("scopes", OPERATIONS["scopes"].states)
     thread_id = viewing.thread_of(session, params.thread_id)
     found = await session.hub.scopes(thread_id, params.frame_id)
-    sizes = await session.hub.scope_sizes(
+    sizes = await session.asking.scope_sizes(
         thread_id, params.frame_id, session.params.evaluate_timeout
     )
     return i.ScopeList(

@@ -305,9 +305,9 @@ class LaunchedProgram:
 
 async def prepare(session: Session, server: DebugServer) -> None:
     """What a debug server must know before its program goes on."""
-    await session.hub.find_probe(server)
+    await session.asking.find_probe(server)
     if server.has_probe and session.target is not None and session.target.shows == "safe":
-        await session.hub.probe(server, "show", mode="safe")
+        await session.asking.ask(server, "show", mode="safe")
     await session.breakpoints.judge_again()
     await session.breakpoints.send_all(server)
     await session.watches.send()

@@ -25,7 +25,7 @@ async def set_variable(call: Call, params: i.SetVariable) -> Struct:
     session.require("set-variable", OPERATIONS["set-variable"].states)
     entry = session.hub.resolve(params.variables_reference)
     timeout = session.params.evaluate_timeout
-    answer = await session.hub.assign(
+    answer = await session.asking.assign(
         params.variables_reference, params.name, params.value, timeout
     )
     if answer is None:
@@ -107,7 +107,7 @@ async def completions(call: Call, params: i.Completions) -> Struct:
     thread_id = viewing.thread_of(session, params.thread_id)
     frame = await session.hub.frame(thread_id, params.frame_id)
     column = params.column or len(params.text) + 1
-    async with session.hub.evaluating:
+    async with session.asking.evaluating:
         answer = await session.hub.thread(thread_id).server.request(
             "completions",
             {"frameId": frame.id, "text": params.text, "column": column},
@@ -127,7 +127,7 @@ async def modules(call: Call, params: i.Modules) -> Struct:
     session.require("modules", OPERATIONS["modules"].states)
     server = session.hub.main_server()
     if server.has_probe:
-        told = await session.hub.probe(server, "modules", start=params.offset, count=params.limit)
+        told = await session.asking.ask(server, "modules", start=params.offset, count=params.limit)
         rows, total = told["rows"], told["total"]
     else:
         rows = await _met_modules(session, server)
@@ -165,7 +165,7 @@ async def tasks(call: Call, params: i.Tasks) -> Struct:
             "The tasks of this program cannot be read: it runs without the relay's own part",
             "Evaluate asyncio.all_tasks() in a frame of the event loop's thread.",
         )
-    told = await session.hub.probe(server, "tasks")
+    told = await session.asking.ask(server, "tasks")
     return i.TaskList(
         tasks=[
             i.Task(
@@ -244,9 +244,9 @@ async def _readable(session: Session, path: str) -> str:
     )
     if is_ours:
         return real
-    for server in session.hub.probed():
+    for server in session.asking.probed():
         for spelling in (path, real):
-            if await session.hub.probe(server, "loaded", path=spelling):
+            if await session.asking.ask(server, "loaded", path=spelling):
                 return real
     raise _bad_path(
         "path",

@@ -110,7 +110,7 @@ async def move_alone(session: Session, threads: list[KnownThread], command: str)
         numbers = [thread.dap_id for thread in threads if thread.server is server]
         for thread in threads:
             session.resumed(thread.id)
-        await session.hub.probe(server, "alone", threads=numbers, how=command)
+        await session.asking.ask(server, "alone", threads=numbers, how=command)
     await _look_around(session)
 
 
@@ -119,7 +119,7 @@ async def _look_around(session: Session) -> None:
     stop = session.stop
     if stop is None or stop.location is not None:
         return
-    known = await whereabouts.of_threads(session.hub, _LOOK_SECONDS)
+    known = await whereabouts.of_threads(session.asking, _LOOK_SECONDS)
     if session.stop is not stop:
         return
     here = known.get(stop.thread_id)
@@ -143,7 +143,7 @@ async def request_pause(session: Session) -> None:
 def request_halt(session: Session, thread: KnownThread) -> None:
     """This thread's stop is to be told; where a stop is one of all, it halts the others too."""
     session.hub.main_server()
-    session.hub.tell_probe(thread.server, "halt", thread=thread.dap_id)
+    session.asking.tell(thread.server, "halt", thread=thread.dap_id)
 
 
 def require_running(session: Session, thread_id: int | None) -> None:

@@ -50,7 +50,7 @@ async def begin(session: Session, params: RunTo, thread: KnownThread) -> Goal:
     # Before it is sent: a thread that runs may reach it before the answer is here.
     goal = session.goal = Goal(server, only)
     try:
-        can_stop = await session.hub.probe(
+        can_stop = await session.asking.ask(
             server,
             "goal",
             path=entry.real_path,
@@ -108,7 +108,7 @@ async def at_stop(session: Session, server: DebugServer, event: dap.StoppedBody,
     session.goal = None
     goal.reached = reached
     try:
-        await session.hub.probe(server, "no_goal")
+        await session.asking.ask(server, "no_goal")
     except RelayError as error:
         log.warning("goal.end", extra={"fields": {"error": error.message}})  # its program ended
     return reached

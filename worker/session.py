@@ -29,6 +29,7 @@ from debug_relay.protocol.sessions import (
 )
 from debug_relay.protocol.state import Event, State
 from debug_relay.worker.actors import Actors
+from debug_relay.worker.asking import Asking
 from debug_relay.worker.breakpoints import Breakpoints
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.dap_client import Hub
@@ -63,6 +64,7 @@ class Session:
         self.name = params.name
         self.state = State.CREATED
         self.hub = Hub(params.request_timeout)
+        self.asking = Asking(self.hub)
         self.interpreters = InterpreterBook()
         self.breakpoints = Breakpoints(self)
         self.exceptions = ExceptionPoints(self)
@@ -300,7 +302,7 @@ class Session:
     def on_debug_event(self, server: DebugServer, message: dap.Message) -> None:
         if message.event == "relayAnswer":
             # Whoever works off the queue may be waiting for just this.
-            self.hub.probe_answered(msgspec.json.decode(bytes(message.body)))
+            self.asking.answered(msgspec.json.decode(bytes(message.body)))
         elif message.event == "relayTrace":
             # Before the stop that it explains; the last come with the program's end.
             self.traces.told(server, msgspec.json.decode(bytes(message.body)))
@@ -410,6 +412,7 @@ class Session:
     def server_lost(self, server: DebugServer, why: str) -> None:
         """The debugger's connection is gone; whether the program is, the kernel tells."""
         self.hub.forget(server)
+        self.asking.server_gone(server)
         self.breakpoints.server_gone(server)
         if self.state is State.PAUSED and not self.hub.servers:
             self.resumed(None)

@@ -164,7 +164,7 @@ class Reports:
             if kept.arrived.is_set() or kept.server.lost:
                 return
             try:
-                await self._session.hub.probe(kept.server, "interrupt", reports=True)
+                await self._session.asking.ask(kept.server, "interrupt", reports=True)
             except RelayError as error:
                 log.warning("stop.interrupt_failed", extra={"fields": {"error": error.message}})
                 return
@@ -226,7 +226,7 @@ class Reports:
             return await self._told(kept, bounds) if kept.server.has_probe else kept.told
         try:
             if kept.server.has_probe:
-                answer = await session.hub.report(
+                answer = await session.asking.report(
                     kept.stop.thread_id,
                     bounds.frames,
                     bounds.locals,

@@ -166,7 +166,7 @@ def _changes(before: dict[str, Any] | None, told: dict[str, Any]) -> list[list[A
 async def _evaluated(session: Session, thread_id: int, id: str, expression: str) -> dict[str, Any]:
     frame = await session.hub.frame(thread_id, 0)
     try:
-        answer = await session.hub.evaluate(
+        answer = await session.asking.evaluate(
             thread_id, frame, expression, False, session.params.evaluate_timeout
         )
     except RelayError as error:

@@ -61,7 +61,7 @@ class Tracing:
                 f"There is no room for rows in {self.file.parent}: {error.strerror}",
                 "Make room on that disk, or ask for a smaller max_rows.",
             ) from None
-        await session.hub.probe(
+        await session.asking.ask(
             self._plan.server,
             "trace",
             ring=str(self.file),
@@ -155,16 +155,16 @@ class Tracing:
         server = self._plan.server
         if server.lost or server not in self._session.hub.servers:
             return
-        await self._session.hub.probe(server, "untrace")
+        await self._session.asking.ask(server, "untrace")
         for _ in range(_INTERRUPTS):
             # A captured expression that does not come to its end would hold its thread for ever.
             if self._session.state is not State.RUNNING or not await self._is_evaluating(server):
                 return
-            await self._session.hub.probe(server, "interrupt")
+            await self._session.asking.ask(server, "interrupt")
             await self._session.until(lambda: False, 0.1, self._left_alone)
 
     async def _is_evaluating(self, server: DebugServer) -> bool:
-        return bool(await self._session.hub.probe(server, "running"))
+        return bool(await self._session.asking.ask(server, "running"))
 
     async def _pause(self) -> None:
         if self._session.state is State.RUNNING:

@@ -21,7 +21,7 @@ _REPORT_BYTES: Final = 16_384
 
 async def trace(call: Call, params: Trace) -> TraceRows:
     session = call.session
-    async with session.driving, session.hub.evaluating:
+    async with session.driving, session.asking.evaluating:
         run.check(session, call.head, "trace")
         tracing = await session.traces.begin(params)
     await tracing.done(call.abandoned)

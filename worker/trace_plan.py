@@ -112,7 +112,7 @@ async def _function(session: Session, spots: list[dict[str, Any]]) -> Plan:
         raise wrong_state("trace", session.state, frozenset({State.PAUSED}), session.id)
     frame = await session.hub.frame(stop.thread_id, 0)
     server = session.hub.thread(stop.thread_id).server
-    found = await session.hub.probe(server, "function", frame=frame.id)
+    found = await session.asking.ask(server, "function", frame=frame.id)
     if found is None or not _is_file(found["path"]):
         raise RelayError(
             Code.BREAKPOINT_FILE_NOT_FOUND,

@@ -82,7 +82,7 @@ async def live_stack(
     known = session.hub.thread(thread_id)
     if session.standing.of(thread_id) is not None or not known.server.has_probe:
         return None
-    told = await whereabouts.live_stack(session.hub, known, start, levels, timeout)
+    told = await whereabouts.live_stack(session.asking, known, start, levels, timeout)
     if told is None:
         return None
     return i.Stack(
@@ -143,7 +143,7 @@ async def variables(
 ) -> i.VariableList:
     hub = session.hub
     entry = hub.resolve(reference)
-    told = await hub.page(
+    told = await session.asking.page(
         reference,
         session.params.evaluate_timeout,
         start=start,
@@ -202,14 +202,14 @@ async def return_value(session: Session, thread_id: int) -> ReturnValue | None:
         return None
     thread = session.hub.thread(thread_id)
     frame = await session.hub.frame(thread.id, 0)
-    found = await session.hub.returned(thread.server, frame, session.params.evaluate_timeout)
+    found = await session.asking.returned(thread.server, frame, session.params.evaluate_timeout)
     return ReturnValue(type=found["type"], value=found["value"]) if found else None
 
 
 async def evaluate(session: Session, params: i.Evaluate) -> i.Evaluated:
     thread_id = thread_of(session, params.thread_id)
     frame = await session.hub.frame(thread_id, params.frame_id)
-    answer = await session.hub.evaluate(
+    answer = await session.asking.evaluate(
         thread_id,
         frame,
         params.expression,

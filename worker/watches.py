@@ -65,8 +65,8 @@ class Watches:
     async def send(self) -> None:
         """To all probes: at the next stop they evaluate these."""
         rows = list(self.texts().items())
-        for server in self._session.hub.probed():
-            await self._session.hub.probe(server, "watches", watches=rows)
+        for server in self._session.asking.probed():
+            await self._session.asking.ask(server, "watches", watches=rows)
 
     def seen(self, stop_id: int, rows: Iterable[dict[str, Any]]) -> None:
         """What they were at a stop; a change is an event."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from debug_relay.protocol.fields import Location
-from debug_relay.worker.dap_client import Hub, KnownThread
+from debug_relay.worker.asking import Asking
+from debug_relay.worker.dap_client import KnownThread
 
 
 class Whereabouts(Struct):
@@ -19,28 +20,28 @@ class LiveFrames(Struct):
     total: int
 
 
-async def of_threads(hub: Hub, timeout: float | None = None) -> dict[int, Whereabouts]:
+async def of_threads(asking: Asking, timeout: float | None = None) -> dict[int, Whereabouts]:
     """Of each thread by its id; of programs without the probe, nothing."""
     found: dict[int, Whereabouts] = {}
-    for server in hub.probed():
-        for dap_id, stands, held, top in await hub.probe(server, "threads", timeout):
+    for server in asking.probed():
+        for dap_id, stands, held, top in await asking.ask(server, "threads", timeout):
             place = None
             if top is not None:
                 place = Location(path=top[1], line=top[2], column=1, function=top[0])
-            found[hub.thread_id(server, dap_id)] = Whereabouts(stands, held, place)
+            found[asking.hub.thread_id(server, dap_id)] = Whereabouts(stands, held, place)
     return found
 
 
 async def live_stack(
-    hub: Hub, thread: KnownThread, start: int, levels: int, timeout: float | None = None
+    asking: Asking, thread: KnownThread, start: int, levels: int, timeout: float | None = None
 ) -> LiveFrames | None:
     """The stack of a thread that does not stand, as it is; None for one that does."""
-    told = await hub.probe(
+    told = await asking.ask(
         thread.server, "live", timeout, thread=thread.dap_id, start=start, levels=levels
     )
     if "stands" in told:
         return None
     if "gone" in told:
-        hub.thread_ended(thread.server, thread.dap_id)
-        hub.thread(thread.id)  # raises, in words
+        asking.hub.thread_ended(thread.server, thread.dap_id)
+        asking.hub.thread(thread.id)  # raises, in words
     return LiveFrames(told["rows"], told["total"])
