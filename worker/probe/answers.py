@@ -11,6 +11,7 @@ import time
 import traceback
 
 from debug_relay.worker.probe.shapes import name_of
+from debug_relay.worker.probe.signalled import give_back, hold
 from debug_relay.worker.probe.values import Interrupted
 
 _ident = _thread.get_ident
@@ -124,11 +125,14 @@ class Answers(object):
         except Interrupted:
             answer = {"id": id, "interrupted": True}
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                hold(error)
             answer = {"id": id, "raised": described(error)}
         finally:
             self.settle(ident, token)
         if answer is not None:
             self.probe.emit("relayStop" if id is None else "relayAnswer", answer)
+        give_back()
 
     def settle(self, ident, token):
         """No interrupt may reach the program. No lock here: one could strike while it is held."""

@@ -8,7 +8,7 @@ import sys
 
 from debug_relay.worker.probe.answers import described, is_expression
 from debug_relay.worker.probe.members import Lazy, OfClass
-from debug_relay.worker.probe.shapes import mro, name_of, names_in
+from debug_relay.worker.probe.shapes import key_of, mro, name_of, names_in
 from debug_relay.worker.probe.values import BRACKETS, MAPPINGS, View, extent
 
 
@@ -69,7 +69,8 @@ def places(owner, kind, name, mode):
         found.append(Fixed(owner))
     elif name.isdigit() and "length" in extent(owner, kind):
         found.append(Items(owner))
-    return found if kind in BRACKETS or kind in MAPPINGS else found + [Attributes(owner)]
+    exact = key_of(kind)
+    return found if exact in BRACKETS or exact in MAPPINGS else found + [Attributes(owner)]
 
 
 def class_with(owner, name):
@@ -135,7 +136,7 @@ class Keys(object):
         """Without a look at all of them: most keys are numbers and words."""
         try:
             key = ast.literal_eval(name)
-            known = type(key) in (str, int) and dict.__contains__(self.owner, key)
+            known = key_of(type(key)) in (str, int) and dict.__contains__(self.owner, key)
         except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
             return None
         return [key] if known else None

@@ -11,8 +11,16 @@ import itertools
 import sys
 
 from debug_relay.worker.probe.members import OfClass, class_data, is_special, members
-from debug_relay.worker.probe.shapes import full_name, keeps_order, namedtuple_fields
-from debug_relay.worker.probe.values import BASES, MAPPINGS, VIEWS, extent, library_class
+from debug_relay.worker.probe.shapes import full_name, keeps_order, key_of, namedtuple_fields
+from debug_relay.worker.probe.values import (
+    BASES,
+    MAPPINGS,
+    MOST,
+    VIEWS,
+    extent,
+    library_class,
+    range_size,
+)
 
 INDEXED, NAMED = "indexed", "named"
 
@@ -40,7 +48,7 @@ def parts(value):
     if kind is _FrameLocals and kind is not dict:
         return [mapping(dict(value), dict)]
     found = elements(value, kind)
-    if found and not extent(value, kind)["more"]:
+    if found and not extent(value, kind).get("more"):
         return found
     named = array(value, kind)
     if named is None:
@@ -57,9 +65,11 @@ def elements(value, kind):
     for base in BASES:
         if issubclass(kind, base):
             return [mapping(value, base) if base in MAPPINGS else sequence(value, base)]
-    if kind in VIEWS:
+    if key_of(kind) in VIEWS:
         return [numbered(len(value), lambda: iter(value))]
-    if kind is range or full_name(kind) == "array.array":
+    if kind is range:
+        return [sliced(min(range_size(value), MOST), value)]
+    if full_name(kind) == "array.array":
         return [sliced(len(value), value)]
     known = library_class(kind)
     if known == "ndarray" and value.ndim:

@@ -16,7 +16,7 @@ import threading
 from debug_relay.worker.probe.answers import Interrupted
 from debug_relay.worker.probe.expressions import Expression
 from debug_relay.worker.probe.libraries import is_library
-from debug_relay.worker.probe.shapes import full_name, lookup
+from debug_relay.worker.probe.shapes import full_name, key_of, lookup
 from debug_relay.worker.probe.values import ATOMS
 
 _getpid = os.getpid
@@ -223,7 +223,7 @@ def plain_words(value):
     """An exception with the same words, if no code of the program's is needed to have them."""
     kind = type(value)
     in_c = all(type(lookup(kind, name)) is _SLOT for name in ("__str__", "__repr__"))
-    if in_c and all(type(part) in ATOMS or type(part) is str for part in _args(value)):
+    if in_c and all(key_of(type(part)) in ATOMS or type(part) is str for part in _args(value)):
         return Exception(str(value))
     return Exception("")
 
@@ -243,9 +243,9 @@ def known_types(types):
     pending, seen = [BaseException], set()
     while pending and len(seen) < _MOST_TYPES:
         kind = pending.pop()
-        if kind in seen:
+        if id(kind) in seen:
             continue
-        seen.add(kind)
+        seen.add(id(kind))
         found |= {wanted[n] for n in (qualname(kind), full_name(kind)) if n in wanted}
         pending.extend(_subclasses(kind))
     return sorted(found)

@@ -22,9 +22,9 @@ def inherited(names):
     pending, seen = [object], set()
     while pending and len(seen) < _MOST_CLASSES:
         kind = pending.pop()
-        if kind in seen:
+        if id(kind) in seen:
             continue
-        seen.add(kind)
+        seen.add(id(kind))
         pending.extend(_subclasses(kind))
         own = plain(_qualname(kind))
         for id, owner, method in wanted.get(own.rpartition(".")[2], ()):
@@ -33,6 +33,6 @@ def inherited(names):
             if not (full.endswith(owner) or full == "__main__." + own and owner.endswith(own)):
                 continue
             base = next((base for base in mro(kind) if method in names_in(base)), None)
-            if base not in (None, kind, object):
+            if not (base is None or base is kind or base is object):
                 found[id].append("%s.%s" % (full_name(base), method))
     return found

@@ -7,7 +7,7 @@ As in `shapes`, classes are asked by `type`'s own descriptors, so nothing of the
 
 import types
 
-from debug_relay.worker.probe.shapes import full_name, is_python, lookup, mro, names_in
+from debug_relay.worker.probe.shapes import full_name, is_python, key_of, lookup, mro, names_in
 
 _SLOT = types.MemberDescriptorType
 _GETSET = types.GetSetDescriptorType
@@ -30,6 +30,7 @@ _ROUTINES = (
     classmethod,
     staticmethod,
 )
+_DESCRIPTORS = (*_ROUTINES, _SLOT, _GETSET)
 PROPERTY, CLASS = "property", "class"
 SORTED_MOST = 10000
 
@@ -123,7 +124,7 @@ def _descriptor(value, kind, base, name, held):
         return (name, read, None)
     if how is _GETSET or _is_property(held):
         return (name, Lazy(value, name), PROPERTY)
-    if how in _ROUTINES or lookup(how, "__get__") is None or issubclass(how, type):
+    if key_of(how) in _ROUTINES or lookup(how, "__get__") is None or issubclass(how, type):
         return None
     if not is_python(how) or lookup(how, "__call__") is not None:
         return None  # a method, whatever it was compiled by
@@ -141,7 +142,7 @@ def _is_property(held):
 
 def _is_data(held):
     how = type(held)
-    return how not in _ROUTINES and how not in (_SLOT, _GETSET) and lookup(how, "__get__") is None
+    return key_of(how) not in _DESCRIPTORS and lookup(how, "__get__") is None
 
 
 def class_data(owner):

@@ -6,14 +6,14 @@ The stopped thread itself does it; only when it cannot, because it hangs in code
 another one does, which then runs none of that.
 """
 
-import _thread
-
 from debug_relay.worker.probe.contents import INDEXED, NAMED, names_of, parts, rows
 from debug_relay.worker.probe.members import CLASS, Lazy, OfClass, in_order
-from debug_relay.worker.probe.shapes import full_name, name_of
-from debug_relay.worker.probe.values import ATOMS, TEXTS, Interrupted, View, clean
+from debug_relay.worker.probe.shapes import full_name, key_of, name_of
+from debug_relay.worker.probe.signalled import hold
+from debug_relay.worker.probe.values import LEAVES as PLAIN
+from debug_relay.worker.probe.values import Interrupted, View, clean
 
-LEAVES = TEXTS | ATOMS | {object}
+LEAVES = PLAIN | {object}
 SECONDS = 0.5  # for the program's code in all rows of a page together
 BOUNDS = {
     "short": {},
@@ -141,7 +141,7 @@ class Pages(object):
     def row(self, tracker, parent, key, name, value, view, step):
         path = () if parent is None else parent.path()
         row = view.row(name, value, path, step)
-        if type(value) in LEAVES or (row.get("length") == 0 and not row["more"]):
+        if key_of(type(value)) in LEAVES or (row.get("length") == 0 and not row["more"]):
             return row
         node = parent.holder(value) if parent is not None else None
         row["reference"] = self.reference(tracker, parent, key, value, step, node)
@@ -195,12 +195,11 @@ class Listing(object):
         except Interrupted:
             self.view.late = True
             words = "<property took too long>"
-        except KeyboardInterrupt:
-            # A signal that came while our code ran is the program's: give it back.
-            _thread.interrupt_main()
-            words = "<property was interrupted>"
         except BaseException as error:
-            words = "<property raised %s>" % name_of(type(error))
+            if isinstance(error, KeyboardInterrupt) and hold(error):
+                words = "<property was interrupted>"
+            else:
+                words = "<property raised %s>" % name_of(type(error))
         return rows(NAMED, [(lazy.name, words, "words")])
 
     def some(self, number, part, start, count):
@@ -253,6 +252,10 @@ def is_same(one, other):
     if one is other:
         return True
     kind = type(one)
-    if kind is not type(other) or kind not in (Lazy, OfClass) or one.owner is not other.owner:
+    if (
+        kind is not type(other)
+        or key_of(kind) not in (Lazy, OfClass)
+        or one.owner is not other.owner
+    ):
         return False
     return kind is OfClass or one.name == other.name

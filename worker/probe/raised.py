@@ -11,7 +11,7 @@ import sys
 import types
 
 from debug_relay.worker.probe.exceptions import qualname
-from debug_relay.worker.probe.shapes import full_name, lookup
+from debug_relay.worker.probe.shapes import full_name, key_of, lookup
 from debug_relay.worker.probe.values import ATOMS, TEXTS, Interrupted, View, clean, name_of
 
 MESSAGE, LINE, NOTE = 16384, 500, 2000
@@ -101,7 +101,7 @@ class Telling(object):
             notes = dict.get(_dict(value), "__notes__")
         except (TypeError, AttributeError):
             return []
-        if type(notes) not in (list, tuple):
+        if key_of(type(notes)) not in (list, tuple):
             return []
         return [cut(note, NOTE) for note in notes[:NOTES] if type(note) is str]
 
@@ -142,7 +142,9 @@ def speaks_plainly(value):
     """Whether `str()` of it runs C alone."""
     args = _args(value)
     said = lookup(type(value), "__str__")
-    return type(said) is types.WrapperDescriptorType and all(type(arg) in _PLAIN for arg in args)
+    return type(said) is types.WrapperDescriptorType and all(
+        key_of(type(arg)) in _PLAIN for arg in args
+    )
 
 
 def walk(trace):

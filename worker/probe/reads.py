@@ -7,7 +7,7 @@ thread asks, so nothing here may call what the program has written.
 import sys
 import types
 
-from debug_relay.worker.probe.shapes import full_name
+from debug_relay.worker.probe.shapes import full_name, key_of
 from debug_relay.worker.probe.values import clean
 
 _held = types.ModuleType.__getattribute__
@@ -76,7 +76,7 @@ def task_row(task):
     row["coroutine"] = clean(str(getattr(awaited, "__qualname__", full_name(type(awaited)))))
     frames = []
     while awaited is not None and len(frames) < STACK:
-        prefix = PREFIXES.get(type(awaited))
+        prefix = PREFIXES.get(key_of(type(awaited)))
         frame = prefix and getattr(awaited, prefix[0])
         if not frame:
             break

@@ -15,7 +15,7 @@ import time
 from debug_relay.worker.probe.contents import names_of
 from debug_relay.worker.probe.expressions import Expression
 from debug_relay.worker.probe.frames import Run, stack, top_of
-from debug_relay.worker.probe.shapes import name_of
+from debug_relay.worker.probe.shapes import key_of, name_of
 from debug_relay.worker.probe.values import (
     ATOMS,
     BRACKETS,
@@ -189,10 +189,11 @@ class Reports(object):
         marks = {}
         for name in names:
             value = values[name]
-            if type(value) in ATOMS or (type(value) is str and len(value) <= SHORT):
+            kind = key_of(type(value))
+            if kind in ATOMS or (kind is str and len(value) <= SHORT):
                 marks[name] = (value, None)
             else:
-                size = len(value) if type(value) in BRACKETS or type(value) in MAPPINGS else None
+                size = len(value) if kind in BRACKETS or kind in MAPPINGS else None
                 # Beyond what is shown: another object, or another size.
                 marks[name] = (size, texts.get(name) or id(value))
         return marks

@@ -25,6 +25,15 @@ _EASY = frozenset((str, int, bool, float, bytes, type(None)))
 _ORDER_MOST = 20000
 
 
+class Foreign(object):
+    """Any class that is in none of our tables, because its metaclass is not `type`."""
+
+
+def key_of(kind):
+    """By what a class is looked up: a metaclass may have a `__hash__` and `__eq__` of its own."""
+    return kind if type(kind) is type else Foreign
+
+
 def lookup(kind, name):
     """What the class has under this name, by its bases in order."""
     for base in mro(kind):
@@ -135,4 +144,6 @@ def keeps_order(value):
 
     That one hashes every key. Without it, what `move_to_end` did is not seen.
     """
-    return dict.__len__(value) <= _ORDER_MOST and _EASY.issuperset(map(type, dict.keys(value)))
+    return dict.__len__(value) <= _ORDER_MOST and all(
+        key_of(type(key)) in _EASY for key in dict.keys(value)
+    )

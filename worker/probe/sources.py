@@ -78,7 +78,7 @@ def _codes_in_frames():
 def _modules(wanted):
     found = {}
     for module in list(sys.modules.values()):
-        if isinstance(module, types.ModuleType):
+        if issubclass(type(module), types.ModuleType):
             path = types.ModuleType.__getattribute__(module, "__dict__").get("__file__")
             if type(path) is str and _real(path) in wanted:
                 found[_real(path)] = module
@@ -89,7 +89,7 @@ def _codes_of(module, path):
     found = []
     for value in list(module.__dict__.values()):
         found.extend(_codes_in(value))
-        if isinstance(value, type):
+        if issubclass(type(value), type):
             for member in list(_names_of_class(value).values()):
                 found.extend(_codes_in(member))
     return [code for code in found if _real(code.co_filename) == path]
@@ -97,7 +97,7 @@ def _codes_of(module, path):
 
 def _codes_in(value):
     """Of a function, whatever it is wrapped in."""
-    if type(value) in (staticmethod, classmethod):
+    if type(value) is staticmethod or type(value) is classmethod:
         value = value.__func__
     parts = (value.fget, value.fset, value.fdel) if type(value) is property else (value,)
     for part in parts:

@@ -18,6 +18,7 @@ import types
 from debug_relay.worker.probe.answers import begun
 from debug_relay.worker.probe.expressions import Expression
 from debug_relay.worker.probe.ring import Ring
+from debug_relay.worker.probe.shapes import key_of
 from debug_relay.worker.probe.values import ATOMS, Interrupted, View
 
 _ident = _thread.get_ident
@@ -315,7 +316,7 @@ class Trace(object):
             kind = type(value)
             if kind is types.ModuleType:
                 continue
-            plain = kind in ATOMS or (kind is str and len(value) < HELD)
+            plain = key_of(kind) in ATOMS or (kind is str and len(value) < HELD)
             before = seen.get(name)
             if plain and before is not None and before[0] is value and before[2] is kind:
                 continue

@@ -21,12 +21,14 @@ from debug_relay.worker.probe.shapes import (
     full_name,
     is_plain_c,
     keeps_order,
+    key_of,
     mro,
     name_of,
     namedtuple_fields,
     own_repr,
     shown_fields,
 )
+from debug_relay.worker.probe.signalled import hold
 
 _now = time.monotonic
 _ident = _thread.get_ident
@@ -34,6 +36,7 @@ _ident = _thread.get_ident
 ATOMS = frozenset((int, float, complex, bool, type(None), type(Ellipsis), type(NotImplemented)))
 SMALL = frozenset((float, bool, type(None)))  # whose words are always short
 TEXTS = frozenset((str, bytes, bytearray))
+LEAVES = ATOMS | TEXTS
 BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: "{}", collections.deque: "[]"}
 MAPPINGS = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
 BASES = (collections.OrderedDict, dict, list, tuple, set, frozenset, collections.deque)
@@ -42,6 +45,7 @@ BASE64_BYTES = 3000
 LABEL = 200
 FLOOD = 400000  # characters of all values together; from there on they are short
 INT_BITS = 8000
+MOST = sys.maxsize
 
 
 class Interrupted(BaseException):
@@ -80,15 +84,19 @@ class View(object):
 
         `path` is what it is in: [(id, step)], the outermost first; `step` leads to it from there.
         """
+        step = name if step is None else step
         try:
-            return self._row(name, value, path, name if step is None else step)
-        except Interrupted:
+            return self._row(name, value, path, step)
+        except (Interrupted, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt):
+                hold(error)
             self.late = True
-            return self._row(name, value, path, name if step is None else step)
+            return self._row(name, value, path, step)
 
     def _row(self, name, value, path, step):
         kind = type(value)
-        if kind in SMALL or (kind is int and value.bit_length() < 64):
+        exact = key_of(kind)
+        if exact in SMALL or (kind is int and value.bit_length() < 64):
             return {"name": clean(name), "type": kind.__name__, "value": repr(value)}
         row = {"name": clean(name), "type": clean(name_of(kind))}
         row["value"] = self.text(value, step, path)
@@ -96,13 +104,16 @@ class View(object):
             row["truncated"] = True
         if self.circular:
             row["circular"] = True
-        if kind in TEXTS:
+        if exact in TEXTS:
             row["length"] = len(value)
             if kind is not str and self.spent < FLOOD:
                 self.spent += BASE64_BYTES
                 row["base64"] = base64.b64encode(bytes(value[:BASE64_BYTES])).decode()
         else:
-            row.update(extent(value, kind))
+            try:
+                row.update(extent(value, kind))
+            except Exception:
+                row["truncated"] = True  # nobody knows how much is in it: it has been closed, say
         return row
 
     def text(self, value, name="it", path=()):
@@ -132,13 +143,14 @@ class View(object):
             self.cut = True
             return "\u2026"
         kind = type(value)
-        if kind in ATOMS:
+        exact = key_of(kind)
+        if exact in ATOMS:
             text = self.atom(value, kind)
-        elif kind in TEXTS:
+        elif exact in TEXTS:
             text = self.quoted(value)
-        elif kind in BRACKETS:
+        elif exact in BRACKETS:
             text = self.sequence(value, kind, depth)
-        elif kind in MAPPINGS:
+        elif exact in MAPPINGS:
             text = self.mapping(value, kind, depth)
         else:
             text = self.other(value, kind, depth)
@@ -175,7 +187,7 @@ class View(object):
         """A member, unless it is one of those that it is in."""
         this = id(value)
         for at, (known, _) in enumerate(self.path):
-            if known == this and type(value) not in ATOMS and type(value) not in TEXTS:
+            if known == this and key_of(type(value)) not in LEAVES:
                 self.circular = True
                 return "<circular: %s>" % "".join(part for _, part in self.path[: at + 1])[:100]
         self.path.append((id(value), step))
@@ -249,7 +261,7 @@ class View(object):
     # -- everything else
 
     def other(self, value, kind, depth):
-        known = BY_TYPE.get(kind)
+        known = BY_TYPE.get(key_of(kind))
         if known is not None:
             return known(self, value, depth)
         if issubclass(kind, type):
@@ -337,12 +349,10 @@ class View(object):
             self.late = self.cut = True
             self.slow.add(id(kind))
             return "<%s: repr took too long>" % full_name(kind)
-        except KeyboardInterrupt:
-            # A signal that came while our code ran is the program's: give it back.
-            _thread.interrupt_main()
-            return "<%s: repr was interrupted>" % full_name(kind)
         except BaseException as error:
             self.cut = True
+            if isinstance(error, KeyboardInterrupt) and hold(error):
+                return "<%s: repr was interrupted>" % full_name(kind)
             return "<%s: repr raised %s>" % (full_name(kind), name_of(type(error)))
 
     # -- what a repr prints is not what the program prints
@@ -360,8 +370,9 @@ class View(object):
 
 def extent(value, kind):
     """Length and sort of what is inside a container; `more`: it may have attributes besides."""
-    if kind in BRACKETS or kind in MAPPINGS:
-        return {"length": len(value), "indexed": kind in BRACKETS, "more": False}
+    exact = key_of(kind)
+    if exact in BRACKETS or exact in MAPPINGS:
+        return {"length": len(value), "indexed": exact in BRACKETS, "more": False}
     for base in BASES:
         if issubclass(kind, base):
             size = base.__len__(value)
@@ -369,7 +380,10 @@ def extent(value, kind):
             if namedtuple_fields(kind) is not None:
                 found.update(indexed=False)
             return found
-    if kind is range or kind in VIEWS or full_name(kind) == "array.array":
+    if kind is range:
+        size = range_size(value)
+        return {"length": size, "indexed": True, "more": False} if size <= MOST else {}
+    if exact in VIEWS or full_name(kind) == "array.array":
         return {"length": len(value), "indexed": True, "more": False}
     known = library_class(kind)
     if known == "ndarray" and value.ndim:
@@ -377,6 +391,12 @@ def extent(value, kind):
     if known == "DataFrame" or known == "Series":
         return {"length": value.shape[0], "indexed": known == "Series", "more": True}
     return {}
+
+
+def range_size(value):
+    """`len()` of it, which has no word for more than fits into a machine's."""
+    gap = value.stop - value.start
+    return max(0, -(-gap // value.step))
 
 
 def library_class(kind):
