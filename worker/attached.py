@@ -25,7 +25,7 @@ from debug_relay.worker import adapter
 from debug_relay.worker import attach_refusals as refusals
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.injection import Injection, helper
-from debug_relay.worker.launch import prepare
+from debug_relay.worker.launch import prepare, writable_folder
 from debug_relay.worker.lines import LineBook
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ class AttachedProgram:
             "token": self._adapter.token,
             "debugpy_parent": os.path.dirname(debugpy_dir),
             "probe": _PROBE,
+            "bytecode": writable_folder(self._session.params.bytecode_dir),
             "silence": _SILENCE_SECONDS,
         }
         self._injection = Injection(self._pid, library, setup)

@@ -43,13 +43,18 @@ def tell(reason, words):
     finally:
         sock.close()
 
+def executed(name):
+    with open(setup["probe"] + "/" + name, "rb") as source:
+        code = compile(source.read(), "<frozen relay probe>/" + name, "exec")
+    names = {{"__name__": name}}
+    exec(code, names)
+    return names
+
 def come():
     try:
-        with open(setup["probe"] + "/loader.py", "rb") as source:
-            code = compile(source.read(), "<frozen relay probe>/loader.py", "exec")
-        names = {{}}
-        exec(code, names)
-        names["loader"](setup["probe"])("attached").arrive(setup)
+        bytecode = executed("bytecode.py")["Bytecode"](setup["bytecode"])
+        bring = executed("loader.py")["loader"](setup["probe"], bytecode.compiled)
+        bring("attached").arrive(setup, bytecode)
     except BaseException as error:
         import traceback
         reason = getattr(error, "reason", "failed")

@@ -141,7 +141,7 @@ class LaunchedProgram:
             "token": self._adapter.token,
             "debugpy_parent": os.path.dirname(self._session.params.debugpy_dir),
             "probe": _PROBE,
-            "bytecode": _writable_folder(self._session.params.bytecode_dir),
+            "bytecode": writable_folder(self._session.params.bytecode_dir),
             "word": word,
             "debug_subprocesses": False,
             "report_children": True,
@@ -316,7 +316,7 @@ async def prepare(session: Session, server: DebugServer) -> None:
         await changes.send_stop_all(session, server)
 
 
-def _writable_folder(path: str) -> str | None:
+def writable_folder(path: str) -> str | None:
     try:
         Path(path).mkdir(mode=0o700, exist_ok=True)  # FileExistsError: a file lies there
     except OSError:

@@ -46,11 +46,15 @@ class Refused(Exception):
         self.reason = reason
 
 
-def arrive(setup):
+def arrive(setup, bytecode):
     """Attach; runs in a thread of its own. Raises what goes wrong, and has undone all then."""
     before = patches.Before()
     _refuse_strange_debugger(sys.modules.get("debugpy"))
-    pydevd = debugger.bring_in(setup["debugpy_parent"])
+    bytecode.watch(os.path.join(setup["debugpy_parent"], "debugpy"))
+    try:
+        pydevd = debugger.bring_in(setup["debugpy_parent"])
+    finally:
+        bytecode.leave()
     _refuse_strange_debugger(sys.modules["debugpy"])
     gate = vars(pydevd).setdefault(_GATE, _thread.allocate_lock())
     with gate:
