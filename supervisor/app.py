@@ -129,6 +129,7 @@ class _Relay:
             self._listen_to_signals()
             print(f"debug-relay listening on {relay.url} (pid {os.getpid()})", flush=True)
             _log.info("relay.started", url=relay.url, pid=os.getpid(), version=VERSION)
+            registry.zygote.start()  # ready before most people's first session
             await self._stopping.wait()
             _log.info("relay.stopping", keep_sessions=self._keep_sessions)
             registry.draining = True

@@ -33,7 +33,7 @@ _BY_PORT: Final = "Start it with python -m debugpy --listen 5678, and attach by 
 class Surroundings(Struct):
     """What else there is."""
 
-    own: frozenset[int]  # the relay and its workers
+    own: frozenset[int]  # the relay, its workers and what they are forked from
     sessions: Mapping[int, str]  # pid → the session that debugs it
     debugpy_dir: str
 

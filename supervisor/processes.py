@@ -28,6 +28,7 @@ from debug_relay.supervisor import attachable, process_facts
 from debug_relay.supervisor.attachable import Surroundings
 from debug_relay.supervisor.process_facts import Facts
 from debug_relay.supervisor.session import Session
+from debug_relay.supervisor.zygote import Zygote
 
 _LOOK_AGAIN_SECONDS: Final = 0.1
 _STACKS_SECONDS: Final = 10.0
@@ -35,15 +36,21 @@ _SHOWN_CANDIDATES: Final = 20
 
 
 class Processes:
-    def __init__(self, sessions: Callable[[], Mapping[str, Session]], debugpy_dir: str) -> None:
+    def __init__(
+        self, sessions: Callable[[], Mapping[str, Session]], zygote: Zygote, debugpy_dir: str
+    ) -> None:
         self._sessions = sessions
+        self._zygote = zygote
         self._debugpy_dir = debugpy_dir
 
     def _around(self) -> Surroundings:
         sessions = self._sessions()
-        workers = {one.child.pid for one in sessions.values() if one.child is not None}
+        own = {one.child.pid for one in sessions.values() if one.child is not None}
+        own.add(os.getpid())
+        if self._zygote.pid is not None:
+            own.add(self._zygote.pid)
         return Surroundings(
-            own=frozenset({os.getpid(), *workers}),
+            own=frozenset(own),
             sessions=_debugged(sessions),
             debugpy_dir=self._debugpy_dir,
         )

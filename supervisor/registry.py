@@ -52,6 +52,7 @@ from debug_relay.supervisor.settings import Settings
 from debug_relay.supervisor.slots import Slots
 from debug_relay.supervisor.spawn import living_worker, spawn_worker
 from debug_relay.supervisor.store import Places
+from debug_relay.supervisor.zygote import Zygote
 
 _T = TypeVar("_T")
 _R = TypeVar("_R", bound=Result)
@@ -70,7 +71,8 @@ class Registry:
         self.places = places
         self.sessions: dict[str, Session] = {}
         self.draining = False
-        self.processes = Processes(lambda: self.sessions, debugpy_dir)
+        self.zygote = Zygote(places.logs / "zygote.err")
+        self.processes = Processes(lambda: self.sessions, self.zygote, debugpy_dir)
         self._births = Births(places, debugpy_dir)
         self._awakenings: dict[str, asyncio.Task[None]] = {}
         self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
@@ -129,7 +131,7 @@ class Registry:
     async def _create(self, params: WorkerParams, caller: str) -> Session:
         session = Session(params.session_id, Path(params.session_dir), self._on_lost)
         try:
-            child = await spawn_worker(params)
+            child = await spawn_worker(params, self.zygote)
             await session.connect(child, _CONNECT_SECONDS)
         except (RelayError, OSError, LinkLost, TimeoutError) as error:
             session.deleting = True
@@ -169,7 +171,7 @@ class Registry:
             params.created_at = shown.created_at
             params.restored, params.previous_status = True, shown.previous_status
             params.first_seq = events_end + 1
-            await session.connect(await spawn_worker(params), _CONNECT_SECONDS)
+            await session.connect(await spawn_worker(params, self.zygote), _CONNECT_SECONDS)
         except (RelayError, OSError, LinkLost, TimeoutError) as error:
             child = session.child
             await session.part()
@@ -455,6 +457,7 @@ class Registry:
         await asyncio.gather(*(session.close() for session in sessions))
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5.0)
+        await self.zygote.close()
 
     # -- tasks that outlive the request that began them
 

@@ -21,10 +21,10 @@ from debug_relay.protocol.frames import NewsHead, ReplyHead, RequestHead
 from debug_relay.protocol.refusals import deleted_meanwhile
 from debug_relay.protocol.sessions import SessionState
 from debug_relay.protocol.state import Event, State
+from debug_relay.supervisor.child import Child
 from debug_relay.supervisor.link import Link, LinkLost
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.pages import EventPages, OutputPages
-from debug_relay.supervisor.spawn import Child
 
 _log: Final = Log(__name__)
 _HEARTBEAT: Final = 2.0

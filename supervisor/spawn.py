@@ -1,8 +1,9 @@
-"""Starting workers: the one place where the relay makes a process.
+"""Starting workers, and finding those that live.
 
-A worker gets its parameters on a socket that only it inherits, in its own session, with no signal
-tied to us: it outlives the supervisor. Its directory exists before it does, so that a crash between
-any two steps leaves something that the next start finds.
+A worker is forked from the zygote, or else executed. It gets its parameters on a socket that only
+it has, in its own session, with no signal tied to us: it outlives the supervisor. Its directory
+exists before it does, so that a crash between any two steps leaves something that the next start
+finds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import struct
 import subprocess
@@ -21,55 +21,15 @@ from typing import Any, Final
 from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.sessions import WorkerParams
+from debug_relay.supervisor.child import Child
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.store import atomic_write_json, is_alive, read_json
+from debug_relay.supervisor.zygote import WORKER_COMMAND, Zygote
 
 _log: Final = Log(__name__)
 _READY_SECONDS: Final = 15.0
 _PROBE_SECONDS: Final = 1.0
 _CREDENTIALS: Final = struct.Struct("3i")
-
-
-class Child:
-    """A process known by its pidfd: no other process can be meant by it."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._fd = os.pidfd_open(pid)
-        self._ended = asyncio.Event()
-        asyncio.get_running_loop().add_reader(self._fd, self._gone)
-
-    def _gone(self) -> None:
-        self.close()
-        with contextlib.suppress(ChildProcessError):  # adopted: somebody else's to reap
-            os.waitpid(self.pid, os.WNOHANG)
-        self._ended.set()
-
-    @property
-    def ended(self) -> bool:
-        return self._ended.is_set()
-
-    async def wait(self, timeout: float) -> bool:
-        """Whether it has ended in time."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await self._ended.wait()
-        return self._ended.is_set()
-
-    async def until_ended(self) -> None:
-        await self._ended.wait()
-
-    def kill(self) -> None:
-        if self._fd >= 0:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._fd, signal.SIGKILL)
-
-    def close(self) -> None:
-        """Watch no longer."""
-        if self._fd >= 0:
-            asyncio.get_running_loop().remove_reader(self._fd)
-            os.close(self._fd)
-            self._fd = -1
 
 
 def living_worker(folder: Path) -> Child | None:
@@ -127,19 +87,21 @@ def _listener(path: Path) -> int | None:
     return int(pid) if uid == os.getuid() and pid > 0 else None
 
 
-async def spawn_worker(params: WorkerParams) -> Child:
+async def spawn_worker(params: WorkerParams, zygote: Zygote) -> Child:
     """A worker that listens on its socket."""
     folder = Path(params.session_dir)
     try:
         _prepare(params, folder)
-        ours, theirs = socket.socketpair()
     except OSError as error:
         raise _failed(f"its directory cannot be made: {error}") from error
-    with ours:
-        with theirs:
-            child = _start(theirs, folder)
+    try:
+        forked = await zygote.fork()
+        child, pipe = forked or _executed(params)
+    except OSError as error:
+        raise _failed(str(error)) from error
+    with pipe:
         try:
-            await _hand_over(ours, params)
+            await _hand_over(pipe, params)
         except (OSError, TimeoutError, RelayError) as error:
             child.kill()
             await child.wait(5.0)
@@ -152,7 +114,12 @@ async def spawn_worker(params: WorkerParams) -> Child:
         except BaseException:
             child.kill()
             raise
-    _log.info("worker.started", session_id=params.session_id, pid=child.pid)
+    _log.info(
+        "worker.started",
+        session_id=params.session_id,
+        pid=child.pid,
+        how="forked" if forked else "executed",
+    )
     return child
 
 
@@ -163,25 +130,25 @@ def _prepare(params: WorkerParams, folder: Path) -> None:
     atomic_write_json(folder / "intent.json", {"session_id": params.session_id}, fsync=False)
 
 
-def _start(pipe: socket.socket, folder: Path) -> Child:
-    # -P and -E: neither the working directory nor the user's PYTHONPATH may shadow our modules.
-    # The environment itself is passed on: it is what launched programs get.
-    command = [sys.executable, "-P", "-E", "-m", "debug_relay.worker", str(pipe.fileno())]
-    with open(folder / "worker.err", "ab") as err:
+def _executed(params: WorkerParams) -> tuple[Child, socket.socket]:
+    ours, theirs = socket.socketpair()
+    command = [*WORKER_COMMAND, str(theirs.fileno()), params.session_id]
+    with theirs, open(Path(params.session_dir) / "worker.err", "ab") as err:
         try:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=err,
                 stderr=err,
-                pass_fds=(pipe.fileno(),),
+                pass_fds=(theirs.fileno(),),
                 start_new_session=True,
                 cwd="/",
             )
         except OSError as error:
+            ours.close()
             raise _failed(f"{sys.executable} cannot be started: {error}") from error
     process.returncode = 0  # reaped by its pidfd, not by Popen
-    return Child(process.pid)
+    return Child(process.pid), ours
 
 
 async def _hand_over(pipe: socket.socket, params: WorkerParams) -> None:

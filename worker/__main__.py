@@ -1,6 +1,7 @@
-"""`python -P -m debug_relay.worker FD`: one session, told on descriptor FD what it is.
+"""`python -P -m debug_relay.worker FD ID`: one session, told on descriptor FD what it is.
 
 Reads one JSON document from the descriptor, answers `ready` or a reason on it, and closes it.
+With `zygote` for the id it is none yet: FD asks for copies of it, which become workers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import msgspec
 
 from debug_relay.protocol.envelope import timestamp_of
 from debug_relay.protocol.sessions import WorkerParams
-from debug_relay.worker import server, sweep
+from debug_relay.worker import server, sweep, title, zygote
 
 
 class _Lines(logging.Formatter):
@@ -61,12 +62,32 @@ def _pass_by(number: int, frame: object) -> None:
     """A handler of ours: the kernel forgets it when a program is executed."""
 
 
+def _speak_into(path: Path) -> None:
+    """What a crash of the interpreter says, too; an executed worker has it so from its birth."""
+    with open(path, "ab", buffering=0) as err:
+        os.dup2(err.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+
+
 def main() -> int:
     pipe = socket.socket(fileno=int(sys.argv[1]))
     pipe.set_inheritable(False)
+    if title.given() != "zygote":
+        return _live(pipe)
+    title.give("zygote")
+    born = zygote.forked(pipe)
+    return 0 if born is None else _live(born)
+
+
+def _live(pipe: socket.socket) -> int:
     try:
         with pipe.makefile("rb") as file:
-            params = msgspec.json.decode(file.read(), type=WorkerParams)
+            said = file.read()
+        if not said:
+            return 0  # nobody wants this worker any more
+        params = msgspec.json.decode(said, type=WorkerParams)
+        title.give(params.session_id)
+        _speak_into(Path(params.session_dir) / "worker.err")
         _log_to(Path(params.session_dir) / "worker.log")
         _ignore_neighbours()
         sweep.become_subreaper()

@@ -1,0 +1,50 @@
+"""A process that is ours: known by its pidfd, watched by the loop, reaped when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+
+
+class Child:
+    """A process known by its pidfd: no other process can be meant by it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._fd = os.pidfd_open(pid)
+        self._ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self._fd, self._gone)
+
+    def _gone(self) -> None:
+        self.close()
+        with contextlib.suppress(ChildProcessError):  # adopted: somebody else's to reap
+            os.waitpid(self.pid, os.WNOHANG)
+        self._ended.set()
+
+    @property
+    def ended(self) -> bool:
+        return self._ended.is_set()
+
+    async def wait(self, timeout: float) -> bool:
+        """Whether it has ended in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._ended.wait()
+        return self._ended.is_set()
+
+    async def until_ended(self) -> None:
+        await self._ended.wait()
+
+    def kill(self) -> None:
+        if self._fd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._fd, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1

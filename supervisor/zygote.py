@@ -1,0 +1,116 @@
+"""The process that workers are forked from: it has imported what they need, and does nothing else.
+
+A worker that is executed imports its modules anew; a forked one shares them. Both are the same
+afterwards: children of the supervisor, in a session of their own. The zygote can die at any moment
+and nobody is harmed: the next worker is executed, and another zygote started. It ends by itself
+when its supervisor is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from debug_relay.supervisor.child import Child
+from debug_relay.supervisor.log import Log
+
+_log: Final = Log(__name__)
+_PID: Final = struct.Struct("i")
+_BORN_SECONDS: Final = 5.0  # the first waits until the zygote has imported everything
+_END_SECONDS: Final = 1.0
+# -P and -E: neither the working directory nor the user's PYTHONPATH may shadow our
+# modules. The environment itself is passed on: it is what launched programs get.
+WORKER_COMMAND: Final = (sys.executable, "-P", "-E", "-m", "debug_relay.worker")
+# As long as the id of a session, which takes its place in a forked worker.
+_TITLE: Final = "zygote".ljust(len("sess_00000000"))
+
+
+class Zygote:
+    def __init__(self, errors: Path) -> None:
+        self._errors = errors  # what it writes to standard error
+        self._child: Child | None = None
+        self._control: socket.socket | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._lives and self._child is not None else None
+
+    @property
+    def _lives(self) -> bool:
+        return self._child is not None and not self._child.ended
+
+    def start(self) -> None:
+        """Without waiting for it: what is asked of it waits on its socket."""
+        if self._lives:
+            return
+        self._let_go()
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs, open(self._errors, "wb") as errors:
+                process = subprocess.Popen(
+                    [*WORKER_COMMAND, str(theirs.fileno()), _TITLE],
+                    stdin=subprocess.DEVNULL,
+                    stdout=errors,
+                    stderr=errors,
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                    cwd="/",
+                )
+        except OSError as error:
+            _log.warning("zygote.not_started", error=str(error))
+            return
+        process.returncode = 0  # reaped by its pidfd, not by Popen
+        ours.setblocking(False)
+        self._control, self._child = ours, Child(process.pid)
+
+    async def fork(self) -> tuple[Child, socket.socket] | None:
+        """A new worker and the pipe to it; None when it must be executed instead."""
+        if not self._lives or self._control is None:
+            self.start()
+            return None
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                socket.send_fds(self._control, [b"fork"], [theirs.fileno()])
+            return Child(await _told_pid(ours)), ours
+        except (OSError, TimeoutError) as error:
+            ours.close()
+            _log.warning("zygote.failed", error=str(error) or type(error).__name__)
+            self._let_go()
+            self.start()
+            return None
+        except BaseException:
+            ours.close()  # by which a worker that was born meanwhile knows that nobody wants it
+            raise
+
+    def _let_go(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._child is not None:
+            self._child.kill()  # it may be stopped, and not see that its socket has closed
+            self._child = None
+
+    async def close(self) -> None:
+        child = self._child
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if child is not None and not await child.wait(_END_SECONDS):
+            child.kill()
+            await child.wait(_END_SECONDS)
+
+
+async def _told_pid(pipe: socket.socket) -> int:
+    """Told when the worker is our child."""
+    pipe.setblocking(False)
+    async with asyncio.timeout(_BORN_SECONDS):
+        said = await asyncio.get_running_loop().sock_recv(pipe, _PID.size)
+    if len(said) != _PID.size:
+        raise ConnectionError("it could not fork")
+    return int(_PID.unpack(said)[0])

@@ -1,0 +1,71 @@
+"""Being born by fork: one process imports everything once, and each worker is a copy of it.
+
+The zygote has one thread and no event loop, which is why it may fork. It answers one request after
+the other: a message on its socket carries the worker's end of a pipe to the supervisor.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import struct
+from contextlib import suppress
+from typing import Final
+
+_PID: Final = struct.Struct("i")
+
+
+def forked(control: socket.socket) -> socket.socket | None:
+    """Returns in every worker, with its pipe; in the zygote when the supervisor is gone."""
+    # A collection would write to what is shared, and so copy all of it.
+    gc.collect()
+    gc.freeze()
+    with control:
+        while True:
+            # Another message than an empty one has a descriptor.
+            _, descriptors, _, _ = socket.recv_fds(control, 16, 1)
+            if not descriptors:
+                return None
+            pipe = socket.socket(fileno=descriptors[0])
+            if _is_worker(pipe):
+                return pipe
+            pipe.close()
+
+
+def _is_worker(pipe: socket.socket) -> bool:
+    """Forks twice: the parent of a worker ends at once, which makes it the supervisor's child.
+
+    So it is as an executed one: the supervisor reaps it, and it does not notice the zygote's end.
+    """
+    read, write = os.pipe()
+    try:
+        middle = os.fork()
+    except OSError:
+        os.close(read)
+        os.close(write)
+        return False  # the pipe closes without a word
+    if middle == 0:
+        os.close(read)
+        return _bear(write)
+    os.close(write)
+    with open(read, "rb") as told:
+        pid = told.read(_PID.size)
+    # Before the pid is told: only now is it the supervisor's to reap.
+    os.waitpid(middle, 0)
+    with suppress(OSError):  # the supervisor has given up
+        pipe.sendall(pid)
+    return False
+
+
+def _bear(told: int) -> bool:
+    try:
+        worker = os.fork()
+    except OSError:
+        os._exit(1)
+    if worker:
+        os.write(told, _PID.pack(worker))
+        os._exit(0)
+    os.close(told)
+    os.setsid()
+    return True
