@@ -16,13 +16,16 @@ import socket
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from debug_relay.protocol.envelope import timestamp_of
 from debug_relay.protocol.sessions import WorkerParams
 from debug_relay.worker import server, sweep, title, zygote
+
+# Made once, for all copies of the zygote.
+_decode: Final = msgspec.json.Decoder(WorkerParams).decode
 
 
 class _Lines(logging.Formatter):
@@ -85,7 +88,7 @@ def _live(pipe: socket.socket) -> int:
             said = file.read()
         if not said:
             return 0  # nobody wants this worker any more
-        params = msgspec.json.decode(said, type=WorkerParams)
+        params = _decode(said)
         title.give(params.session_id)
         _speak_into(Path(params.session_dir) / "worker.err")
         _log_to(Path(params.session_dir) / "worker.log")
@@ -107,4 +110,7 @@ def _live(pipe: socket.socket) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    logging.shutdown()
+    # All is on disk. To take the interpreter apart would copy what is shared with the zygote.
+    os._exit(code)

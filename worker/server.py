@@ -49,6 +49,7 @@ _TICK: Final = 1.0
 _GRACE: Final = 2.0
 _RETIRE_AFTER: Final = 300.0
 _END_IS_NEAR: Final = 0.5
+_LAST_ANSWERS: Final = 0.05
 _DECODERS: Final = {name: msgspec.json.Decoder(OPERATIONS[name].params).decode for name in HANDLERS}
 
 
@@ -85,6 +86,7 @@ class Worker:
         watch = asyncio.create_task(self._watch(), name="clock")
         try:
             await self.ended.wait()
+            await self._answer_all()
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
@@ -92,6 +94,12 @@ class Worker:
             for link in list(self.links):
                 link.close()
             self._socket.unlink(missing_ok=True)
+
+    async def _answer_all(self) -> None:
+        """Whoever waits, also for the end itself, is told before the streams close."""
+        answering = [task for link in self.links for task in link.answering]
+        if answering:
+            await asyncio.wait(answering, timeout=_LAST_ANSWERS)
 
     async def _write_identity(self) -> None:
         """Who this worker is: a pid alone is nobody."""
@@ -195,8 +203,7 @@ class Worker:
         )
         session.record.save()
         await session.record.settled()
-        # One more turn, so that the answer and the last news are written before the end.
-        asyncio.get_running_loop().call_later(0.05, self.ended.set)
+        self.ended.set()
         return answer
 
     # -- supervisors
@@ -254,6 +261,10 @@ class Link(asyncio.Protocol):
     def busy(self) -> bool:
         """Whether a request is being served."""
         return bool(self._running)
+
+    @property
+    def answering(self) -> list[asyncio.Task[None]]:
+        return [task for task, _ in self._running.values()]
 
     def data_received(self, data: bytes) -> None:
         try:

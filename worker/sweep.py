@@ -94,7 +94,7 @@ def end_descendants(deadline: float, spared: Set[int] = frozenset()) -> list[End
     """SIGKILL to all below us but the spared; returns who was there. `deadline` is monotonic."""
     ended: dict[int, Ended] = {}
     empty = 0
-    while empty < 2 and time.monotonic() < deadline:
+    while empty < 2 and _has_children() and time.monotonic() < deadline:
         below = [pid for pid in descendants(os.getpid()) if pid not in spared]
         empty = 0 if below else empty + 1
         for pid in below:
@@ -104,6 +104,15 @@ def end_descendants(deadline: float, spared: Set[int] = frozenset()) -> list[End
         if below:
             time.sleep(_PASS_SECONDS)  # the loop has ended: nothing else waits for this process
     return list(ended.values())
+
+
+def _has_children() -> bool:
+    """Orphans become ours: who has no child has no descendant."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _kill(pid: int) -> None:
