@@ -151,6 +151,13 @@ SnapshotBounds = Annotated[
 ]
 
 
+class TerminalSize(Params, kw_only=True):
+    """How large the program's terminal is, in characters."""
+
+    rows: Annotated[int, Meta(ge=1, le=1000, description="Lines of text.")] = 24
+    columns: Annotated[int, Meta(ge=1, le=1000, description="Characters a line.")] = 80
+
+
 class SessionParams(Params, kw_only=True):
     """One session."""
 

@@ -25,6 +25,7 @@ from debug_relay.protocol.fields import (
     SessionParams,
     SnapshotBounds,
     SourceCode,
+    TerminalSize,
     Wait,
 )
 from debug_relay.protocol.processes import Identity, ListeningOn, Match
@@ -61,7 +62,10 @@ class Launch(SessionParams, kw_only=True):
         Meta(description="Leave libraries out of stepping; by default as the session says."),
     ] = None
     console: Console = "internalConsole"
-    pty: Annotated[bool, Meta(description="Give the program a terminal instead of pipes.")] = False
+    pty: Annotated[
+        bool | TerminalSize,
+        Meta(description="Give the program a terminal instead of pipes; an object has its size."),
+    ] = False
     stdin_inputs: Annotated[
         list[str], Meta(description="Texts for its standard input, in order.")
     ] = []

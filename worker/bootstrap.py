@@ -15,8 +15,9 @@ import sys
 
 def main():
     setup = _setup()
-    code = _compiled(setup)
-    db, probe = _connect(setup)
+    text = _source(setup)
+    code = _compiled(setup, text)
+    db, probe = _connect(setup, text)
     _wake_by_signal()
     if setup["report_children"]:
         probe.children.watch()
@@ -50,24 +51,35 @@ def _say(setup, word):
     os.close(setup["word"])
 
 
-def _compiled(setup):
+def _source(setup):
+    """What runs first, as far as that can be known without importing anything."""
+    if setup["kind"] == "code":
+        return setup["target"].encode("utf-8", "surrogatepass")
+    if setup["kind"] == "module" or os.path.isdir(setup["target"]):
+        return b""
+    with open(setup["target"], "rb") as source:
+        return source.read()
+
+
+def _compiled(setup, text):
     """Before the debugger is in: what Python does to load a file is not the program's doing."""
     if setup["kind"] == "code":
         return compile(setup["target"], "<string>", "exec", dont_inherit=True)
-    if setup["kind"] != "script" or os.path.isdir(setup["target"]):
-        return None
-    with open(setup["target"], "rb") as source:
-        text = source.read()
-    if text[:4] == b"PK\x03\x04":
-        return None  # a zip application
+    if not text or text[:4] == b"PK\x03\x04":
+        return None  # found by runpy: a module, a directory, a zip application
     return compile(text, setup["target"], "exec", dont_inherit=True)
 
 
-def _connect(setup):
-    bytecode, bring = _loader(setup)
+def _connect(setup, text):
+    own = {}  # what the debugger does not share with the program
+    bytecode, bring = _loader(setup, own)
     bytecode.watch(os.path.join(setup["debugpy_parent"], "debugpy"))
-    debugger = bring("debugger")
-    pydevd = debugger.bring_in(setup["debugpy_parent"])
+    debugger, greenlets = bring("debugger"), bring("greenlets")
+    arguments = [setup["target"], *setup["args"]]
+    pydevd = debugger.bring_in(
+        setup["debugpy_parent"], greenlets.are_expected(text, arguments) and greenlets.SETTING
+    )
+    own.update(greenlets.copies())
     made = []
 
     def prepare(db, sock):
@@ -88,9 +100,10 @@ def _connect(setup):
     return made
 
 
-def _loader(setup):
+def _loader(setup, own):
     bytecode = _executed(setup, "bytecode.py")["Bytecode"](setup["bytecode"])
-    return bytecode, _executed(setup, "loader.py")["loader"](setup["probe"], bytecode.compiled)
+    load = _executed(setup, "loader.py")["loader"]
+    return bytecode, load(setup["probe"], bytecode.compiled, own)
 
 
 def _executed(setup, name):
@@ -146,6 +159,7 @@ def _wake_by_signal():
 def _main_module(setup, code):
     """(module, code) ready to run; ends the program when there is no such module."""
     sys.argv[:] = [setup["target"] if setup["kind"] == "script" else "-c"] + setup["args"]
+    _restore_original_arguments(setup)
     if setup["kind"] == "module":
         return _prepared_module(setup)
     if setup["kind"] == "code":
@@ -158,6 +172,18 @@ def _main_module(setup, code):
     from importlib.machinery import SourceFileLoader
 
     return _new_main(path, SourceFileLoader("__main__", path)), code
+
+
+def _restore_original_arguments(setup):
+    """What started the interpreter, without us: reloaders start the program by that again."""
+    if not hasattr(sys, "orig_argv"):
+        return  # before Python 3.10
+    ours = ["-X", "frozen_modules=off"]  # in front of the user's own options
+    options = sys.orig_argv[1:-2]
+    if options[:2] == ours:
+        del options[:2]
+    target = {"script": [], "module": ["-m"], "code": ["-c"]}[setup["kind"]] + [setup["target"]]
+    sys.orig_argv[1:] = options + target + setup["args"]
 
 
 def _prepared_module(setup):

@@ -243,6 +243,13 @@ async def _function_found(session: Session, server: DebugServer, body: bytes) ->
     session.breakpoints.appeared(event.id, event)
 
 
+async def _greenlets(session: Session, server: DebugServer, body: bytes) -> None:
+    session.say(
+        "gevent has replaced this program's threads, and the debugger did not expect it: steps and "
+        'pauses may hang. POST …/restart {"env": {"GEVENT_SUPPORT": "True"}}, or launch it so.'
+    )
+
+
 class _Function(FoundFunction):
     id: str
 
@@ -264,5 +271,6 @@ EVENTS: Final[Mapping[str, Handler]] = {
     "relaySubprocess": _subprocess,
     "relayError": _breakpoint_error,
     "relayFunction": _function_found,
+    "relayGreenlets": _greenlets,
     "relayLog": _log_point,
 }

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from debug_relay.protocol.fields import TerminalSize
 from debug_relay.protocol.program import Launch
 from debug_relay.protocol.sessions import SessionConfig
 from debug_relay.worker import env_file
@@ -38,13 +39,16 @@ def environment(
         folders = [os.path.join(cwd, os.path.expanduser(path)) for path in params.pythonpath]
         inherited = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
         env["PYTHONPATH"] = os.pathsep.join(folders + inherited)
-    if wants_terminal(params):
+    if terminal(params) is not None:
         env.setdefault("TERM", _TERMINAL)
     return env
 
 
-def wants_terminal(params: Launch) -> bool:
-    return params.pty or params.console == "integratedTerminal"
+def terminal(params: Launch) -> TerminalSize | None:
+    """The size of the terminal that the program gets; None where it gets pipes."""
+    if isinstance(params.pty, TerminalSize):
+        return params.pty
+    return TerminalSize() if params.pty or params.console == "integratedTerminal" else None
 
 
 def _change(env: dict[str, str], changes: Mapping[str, str | None]) -> None:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.fields import TerminalSize
 from debug_relay.protocol.program import Launch
 from debug_relay.protocol.secrets import shown_environment
 from debug_relay.protocol.sessions import Program
 from debug_relay.protocol.version import MARK
 from debug_relay.worker import python_args
-from debug_relay.worker.environment import environment, wants_terminal
+from debug_relay.worker.environment import environment, terminal
 from debug_relay.worker.interpreters import Interpreter
 from debug_relay.worker.lines import LineBook, SyntaxProblem, closest_folder, closest_path
-from debug_relay.worker.terminal import TerminalSize
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
@@ -79,7 +79,7 @@ async def plan(session: Session, params: Launch) -> Plan:
         python_args=params.python_args,
         stop_on_entry=_given(params.stop_on_entry, config.stop_on_entry),
         just_my_code=_given(params.just_my_code, config.just_my_code),
-        terminal=TerminalSize() if wants_terminal(params) else None,
+        terminal=terminal(params),
         keep_children=params.keep_children,
         program=Program(
             script=target if kind == "script" else None,

@@ -20,9 +20,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from debug_relay.protocol.fields import TerminalSize
 from debug_relay.protocol.output import Category
 from debug_relay.worker.stdin import Stdin
-from debug_relay.worker.terminal import Terminal, TerminalSize
+from debug_relay.worker.terminal import Terminal
 
 _F_SETPIPE_SZ: Final = 1031
 _PIPE_BYTES: Final = 1 << 20

@@ -12,15 +12,10 @@ import struct
 import termios
 from typing import Final
 
-from msgspec import Struct
+from debug_relay.protocol.fields import TerminalSize
 
 _SIZE: Final = struct.Struct("HHHH")
 _COUNT: Final = struct.Struct("i")
-
-
-class TerminalSize(Struct, frozen=True):
-    columns: int = 80
-    rows: int = 24
 
 
 class Terminal:

@@ -24,7 +24,7 @@ FACTS = '''
     import builtins, json, os, signal, sys, threading
     names = dict(globals())
     print(json.dumps({
-        "argv": sys.argv,
+        "argv": [sys.argv, getattr(sys, "orig_argv", None)],
         "path": sys.path,
         "main": {name: type(value).__name__ for name, value in names.items()},
         "values": [__name__, __file__, __package__, __doc__, __spec__ and __spec__.name,

@@ -13,8 +13,18 @@ from tests.kit.source import Source
 Write = Callable[..., Source]
 
 
-@pytest.mark.parametrize("field", [{"pty": True}, {"console": "integratedTerminal"}])
-def test_it_is_a_terminal(relay: Client, source: Write, field: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("field", "size"),
+    [
+        ({"pty": True}, (80, 24)),
+        ({"console": "integratedTerminal"}, (80, 24)),
+        ({"pty": {"rows": 50, "columns": 132}}, (132, 50)),
+        ({"pty": {}}, (80, 24)),
+    ],
+)
+def test_it_is_a_terminal(
+    relay: Client, source: Write, field: dict[str, object], size: tuple[int, int]
+) -> None:
     program = source("""
         import os, sys
         print([stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)])
@@ -25,7 +35,7 @@ def test_it_is_a_terminal(relay: Client, source: Write, field: dict[str, object]
     with relay.session() as session:
         ended = session.launch(program, **field)
         assert ended["exit_code"] == 0, session.printed()
-        expected = "[True, True, True]\r\n(80, 24) True True\r\nTrue\r\n"
+        expected = f"[True, True, True]\r\n{size} True True\r\nTrue\r\n"
         assert session.printed("stdout") == expected
 
 

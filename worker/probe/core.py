@@ -10,8 +10,8 @@ once each), evaluates so that nothing can wedge a session, tells of child proces
 forked children. It hangs on instance attributes of pydevd's `PyDB`; removing it is `del`.
 
 In:  a frameless DAP evaluate of `_relay('{"do": …}')`, which answers with one JSON string.
-Out: DAP events `relayAnswer`, `relayError`, `relayFunction`, `relayLog`, `relayPlace`, `relayStop`,
-     `relaySubprocess`, `relayTrace`.
+Out: DAP events `relayAnswer`, `relayError`, `relayFunction`, `relayGreenlets`, `relayLog`,
+     `relayPlace`, `relayStop`, `relaySubprocess`, `relayTrace`.
 """
 
 import json
@@ -24,6 +24,7 @@ from debug_relay.worker.probe.assigning import Assigning
 from debug_relay.worker.probe.children import Children
 from debug_relay.worker.probe.exceptions import Exceptions
 from debug_relay.worker.probe.goal import Goal
+from debug_relay.worker.probe.greenlets import Greenlets
 from debug_relay.worker.probe.native import Native
 from debug_relay.worker.probe.pages import Pages
 from debug_relay.worker.probe.points import Points
@@ -75,6 +76,7 @@ class Probe(object):
         self.tracer = Tracer(self)
         self.children = Children(self)
         self.turns = Turns(self)
+        self.greenlets = Greenlets(self)
 
     def __call__(self, text):
         request = _decode(text)
@@ -99,6 +101,7 @@ class Probe(object):
         self.native.hook()
         self.reports.hook()
         self.tracer.hook_entry()
+        self.greenlets.hook()
 
     def replace(self, name, function):
         setattr(self.db, name, function)

@@ -24,11 +24,15 @@ if sys.version_info >= (3, 12):
     _SETTINGS["PYDEVD_USE_CYTHON"] = "NO"
 
 
-def bring_in(parent):
-    """pydevd, of the debugpy that lies in `parent` unless the program has loaded one already."""
-    kept = {name: os.environ.get(name) for name in ("PYDEVD_USE_FRAME_EVAL", *_SETTINGS)}
+def bring_in(parent, switch=None):
+    """pydevd, of the debugpy that lies in `parent` unless the program has loaded one already.
+
+    `switch` is one more of its settings, to be on.
+    """
+    settings = dict(_SETTINGS, **{switch: "True"}) if switch else _SETTINGS
+    kept = {name: os.environ.get(name) for name in ("PYDEVD_USE_FRAME_EVAL", *settings)}
     known = set(vars(builtins))
-    os.environ.update(_SETTINGS)
+    os.environ.update(settings)
     sys.path.insert(0, parent)
     try:
         import debugpy._vendored.force_pydevd  # noqa: F401

@@ -17,13 +17,18 @@ def _compiled(path, shown):
         return compile(source.read(), shown, "exec", dont_inherit=True)
 
 
-def loader(folder, compiled=_compiled):
-    """A function that gives a module of the probe by its name, always the same one."""
+def loader(folder, compiled=_compiled, own=types.MappingProxyType({})):
+    """A function that gives a module of the probe by its name, always the same one.
+
+    What the probe imports is the program's, but for what is in `own`.
+    """
     loaded = {}
 
     def bring(name, globals=None, locals=None, fromlist=(), level=0):
         if name == _PACKAGE:
             return types.SimpleNamespace(**{part: bring(_PREFIX + part) for part in fromlist})
+        if name in own:
+            return own[name]
         if not name.startswith(_PREFIX):
             return builtins.__import__(name, globals, locals, fromlist, level)
         if name not in loaded:
