@@ -174,8 +174,9 @@ _SESSIONS: Final = {
     "get-session": Example({}, _SESSION),
     "session-status": Example({}, {
         **_PAUSED, "stopped_thread_id": 1, "stopped_threads": [1], "exit_code": None,
-        "signal": None, "end_reason": None, "waiting_for_input": False, "prompt": None,
-        "warning": None, "expires_at": _LATER, "held_seconds": 0.0, "worker_unresponsive": False,
+        "signal": None, "end_reason": None, "passed_limit": None, "waiting_for_input": False,
+        "prompt": None, "warning": None, "expires_at": _LATER, "held_seconds": 0.0,
+        "worker_unresponsive": False,
     }),
     "patch-session": Example({"name": "wrong-total", "limits": _LIMITS}, _SESSION),
     "delete-session": Example({"force": True}, {
@@ -193,8 +194,17 @@ _SESSIONS: Final = {
     "ping": Example({}, _PONG),
     "get-ping": Example({}, _PONG),
     "resources": Example({}, {
-        "cpu_seconds": 1.5, "memory_bytes": 48234496,
-        "processes": [{"pid": 12345, "memory_bytes": 48234496}], "limits": _LIMITS,
+        "session_id": _ID, "status": "running", "cpu_seconds": 1.5, "memory_bytes": 48234496,
+        "processes": [{
+            "pid": 12345, "ppid": 12300, "command": "python app.py", "state": "running",
+            "start_time": 1783584000.25, "cpu_seconds": 1.5, "memory_bytes": 48234496,
+            "resident_bytes": 51380224, "threads": 2, "descriptors": 9,
+        }],
+        "limits": {
+            "memory_bytes": {"allowed": 1073741824, "used": 48234496, "share": 0.045},
+            "wall_seconds": {"allowed": 600, "used": 12.5, "share": 0.021},
+        },
+        "passed_limit": None, "note": None,
     }),
 }  # fmt: skip
 

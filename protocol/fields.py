@@ -171,16 +171,6 @@ class PathMapping(Params, kw_only=True):
     remote: Path
 
 
-class Limits(Params, kw_only=True):
-    """Bounds over the whole process tree of a session; 0 is none."""
-
-    memory_bytes: Annotated[int, Meta(ge=0, description="Resident memory.")] = 0
-    cpu_seconds: Annotated[float, Meta(ge=0, description="Processor time.")] = 0
-    processes: Annotated[int, Meta(ge=0, description="How many processes at once.")] = 0
-    wall_seconds: Annotated[float, Meta(ge=0, description="Time since the start.")] = 0
-    output_bytes_per_second: Annotated[int, Meta(ge=0, description="How fast it may print.")] = 0
-
-
 class Location(Result, kw_only=True):
     """A place in the source."""
 

@@ -300,7 +300,7 @@ _SESSION_ROWS: Final = (
         words="Touch the session, so that it does not expire.",
     ),
     _session(
-        "resources", "GET", _S + "/resources", SessionParams, s.Resources, since=9,
+        "resources", "GET", _S + "/resources", SessionParams, s.Resources, since=2,
         words="Show what the session's process tree uses, and its limits.",
     ),
 )  # fmt: skip

@@ -18,6 +18,7 @@ from debug_relay.protocol import output as o
 from debug_relay.protocol import recorded, runs, stops
 from debug_relay.protocol import sessions as s
 from debug_relay.protocol.fields import Location
+from debug_relay.protocol.limits import amount, in_bytes
 from debug_relay.protocol.text import Code, Line, generic, short
 
 _NOISE: Final = frozenset({"description", "preserve_focus_hint", "all_threads_stopped"})
@@ -272,6 +273,8 @@ def _session(state: s.SessionState | s.SessionStatus) -> Iterator[Line]:
         yield f"waits for input: {short(state.prompt or '', 200)!r}"
     if state.warning:
         yield f"warning: {state.warning}"
+    if state.passed_limit is not None:
+        yield f"passed {state.passed_limit.words()}"
     if isinstance(state, s.SessionState):
         if state.program is not None:
             target = state.program.script or state.program.module or "program"
@@ -280,6 +283,28 @@ def _session(state: s.SessionState | s.SessionStatus) -> Iterator[Line]:
             yield f"exception: {state.exception.type}: {short(state.exception.message, 300)}"
         if state.breakpoint_count:
             yield f"breakpoints: {state.breakpoint_count}"
+
+
+def _resources(result: s.Resources) -> Iterator[Line]:
+    yield (
+        f"{result.session_id} {result.status}: cpu {result.cpu_seconds:g} s, memory "
+        f"{in_bytes(result.memory_bytes)}, {len(result.processes)} processes"
+    )
+    for name, limit in result.limits.items():
+        if limit.allowed:
+            used, allowed = amount(name, limit.used), amount(name, limit.allowed)
+            yield f"{name}: {used} of {allowed} ({limit.share or 0:.0%})"
+    if result.passed_limit is not None:
+        yield f"passed {result.passed_limit.words()}"
+    for one in result.processes:
+        yield (
+            f"{one.pid} (of {one.ppid}) {one.state}: cpu {one.cpu_seconds:g} s, memory "
+            f"{in_bytes(one.memory_bytes)}, {one.threads} threads, "
+            f"{'?' if one.descriptors is None else one.descriptors} descriptors: "
+            f"{short(one.command, 200)}"
+        )
+    if result.note:
+        yield result.note
 
 
 def _sessions(page: s.SessionList) -> Iterator[Line]:
@@ -367,6 +392,7 @@ _PICTURES: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
     s.SessionState: _session,
     s.SessionStatus: _session,
     s.SessionList: _sessions,
+    s.Resources: _resources,
     o.OutputPage: _output,
     o.EventPage: _events,
 }

@@ -15,7 +15,6 @@ from debug_relay.protocol.fields import (
     EnvValue,
     ExceptionStop,
     Host,
-    Limits,
     Module,
     Path,
     PathMapping,
@@ -28,6 +27,7 @@ from debug_relay.protocol.fields import (
     TerminalSize,
     Wait,
 )
+from debug_relay.protocol.limits import LimitChanges
 from debug_relay.protocol.processes import Identity, ListeningOn, Match
 from debug_relay.protocol.sessions import Program
 from debug_relay.protocol.state import State
@@ -75,7 +75,10 @@ class Launch(SessionParams, kw_only=True):
     keep_children: Annotated[bool, Meta(description="Do not end what it started when it ends.")] = (
         False
     )
-    limits: Annotated[Limits | None, Meta(description="Bounds over its whole process tree.")] = None
+    limits: Annotated[
+        LimitChanges | None,
+        Meta(description="Bounds over its whole process tree, over the session's."),
+    ] = None
     wait: Wait = 0.1
     snapshot: SnapshotBounds = False
 

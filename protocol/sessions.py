@@ -19,7 +19,6 @@ from debug_relay.protocol.fields import (
     Json,
     Labels,
     Limit,
-    Limits,
     Location,
     Module,
     Offset,
@@ -36,6 +35,7 @@ from debug_relay.protocol.fields import (
     Time,
     TimeoutMinutes,
 )
+from debug_relay.protocol.limits import LimitChanges, Limits, PassedLimit
 from debug_relay.protocol.processes import Identity, ListeningOn, Match
 from debug_relay.protocol.state import State
 
@@ -59,7 +59,7 @@ class CreateSession(Params, kw_only=True):
     pause_budget: Seconds | None = None
     labels: Labels = {}
     limits: Annotated[
-        Limits | None, Meta(description="Bounds over the program's whole process tree.")
+        LimitChanges | None, Meta(description="Bounds over the program's whole process tree.")
     ] = None
     stop_on_entry: Annotated[bool, Meta(description="Stop at the first line.")] = False
     stop_all: Annotated[bool, Meta(description="A stop of one thread stops the others too.")] = True
@@ -168,7 +168,10 @@ class PatchSession(SessionParams, kw_only=True):
     pause_budget: Seconds | UnsetType = UNSET
     labels: Labels | UnsetType = UNSET
     limits: (
-        Annotated[Limits, Meta(description="Bounds over the program's whole process tree.")]
+        Annotated[
+            LimitChanges,
+            Meta(description="Bounds over the process tree; those of the program that runs too."),
+        ]
         | UnsetType
     ) = UNSET
     breakpoints_suspended: (
@@ -226,7 +229,9 @@ class ImportedConfig(Params, kw_only=True):
     max_lifetime: Seconds | None = None
     pause_budget: Seconds | None = None
     labels: Labels = {}
-    limits: Annotated[Limits | None, Meta(description="Of the program's process tree.")] = None
+    limits: Annotated[LimitChanges | None, Meta(description="Of the program's process tree.")] = (
+        None
+    )
 
 
 class ImportedExceptions(Params, kw_only=True):
@@ -309,6 +314,7 @@ class SessionConfig(Result, kw_only=True):
     max_lifetime: float = 14400
     pause_budget: float = 300
     labels: dict[str, str] = {}
+    limits: Limits = field(default_factory=Limits)
 
 
 class Program(Result, kw_only=True):
@@ -357,6 +363,7 @@ class SessionState(Result, kw_only=True):
     exit_code: int | None = None
     signal: str | None = None
     end_reason: EndReason | None = None
+    passed_limit: PassedLimit | None = None  # with end_reason `limit`
     waiting_for_input: bool = False
     prompt: str | None = None
     warning: str | None = None
@@ -384,6 +391,7 @@ class SessionStatus(Result, kw_only=True):
     exit_code: int | None
     signal: str | None
     end_reason: EndReason | None
+    passed_limit: PassedLimit | None
     waiting_for_input: bool
     prompt: str | None
     warning: str | None
@@ -432,13 +440,40 @@ class Pong(Result, kw_only=True):
     warning: str | None = None
 
 
+class ProcessUse(Result, kw_only=True):
+    """One process of the tree."""
+
+    pid: int
+    ppid: int
+    command: str
+    state: str
+    start_time: float  # seconds since 1970, as psutil's create_time
+    cpu_seconds: float
+    memory_bytes: int  # its part of what it shares with others
+    resident_bytes: int  # all that it shares included
+    threads: int
+    descriptors: int | None  # None where they may not be seen
+
+
+class LimitUse(Result, kw_only=True):
+    """One limit; `allowed` 0 is none."""
+
+    allowed: int | float
+    used: int | float
+    share: float | None  # of what is allowed
+
+
 class Resources(Result, kw_only=True):
     """What the session's process tree uses."""
 
+    session_id: str
+    status: State
     cpu_seconds: float
     memory_bytes: int
-    processes: list[Json]
-    limits: Json
+    processes: list[ProcessUse]
+    limits: dict[str, LimitUse]
+    passed_limit: PassedLimit | None
+    note: str | None  # why something is not known
 
 
 class EndSession(SessionParams, kw_only=True):
@@ -455,7 +490,6 @@ class Blueprint(Result, kw_only=True):
 
     name: str
     config: SessionConfig
-    limits: Limits = field(default_factory=Limits)
     # The fields of the last launch that were given, or None.
     program: dict[str, Json] | None = None
     # Names in the launch's environment whose values are not here: they look secret.
@@ -478,7 +512,6 @@ class WorkerParams(Params, kw_only=True):
     created_at: Time
     created_by: str | None
     config: SessionConfig
-    limits: Limits
     debugpy_dir: str
     bytecode_dir: str  # where programs keep the debugger's compiled code
     output_max_bytes: int

@@ -7,7 +7,7 @@ import os
 import msgspec
 
 from debug_relay.protocol.envelope import timestamp
-from debug_relay.protocol.fields import Limits
+from debug_relay.protocol.limits import changed
 from debug_relay.protocol.sessions import Blueprint, CreateSession, SessionConfig, WorkerParams
 from debug_relay.supervisor.settings import Settings
 from debug_relay.supervisor.store import Places
@@ -36,9 +36,9 @@ class Births:
             max_lifetime=_chosen(asked.max_lifetime, settings.sessions.max_lifetime),
             pause_budget=_chosen(asked.pause_budget, settings.sessions.pause_budget),
             labels=dict(asked.labels),
+            limits=changed(settings.limits, asked.limits),
         )
         params = self._params(id, settings, asked.name or usual_name(id), config, idle, created_by)
-        params.limits = asked.limits or Limits()
         params.restore_breakpoints = asked.restore_breakpoints
         return params
 
@@ -51,7 +51,6 @@ class Births:
         params = self._params(
             id, settings, blueprint.name or usual_name(id), config, idle, created_by
         )
-        params.limits = blueprint.limits
         params.blueprint = blueprint
         return params
 
@@ -73,7 +72,6 @@ class Births:
             created_at=timestamp(),
             created_by=created_by,
             config=config,
-            limits=Limits(),
             debugpy_dir=self._debugpy_dir,
             bytecode_dir=str(self._places.data_dir / "bytecode"),
             output_max_bytes=settings.output.max_bytes,

@@ -67,6 +67,7 @@ def _restored(record: SessionRecord, previous: State) -> SessionState:
         exit_code=None,
         signal=None,
         end_reason=None,
+        passed_limit=None,
         restored=True,
         previous_status=previous,
         missing_env=record.blueprint.missing_env,

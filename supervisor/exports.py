@@ -11,7 +11,7 @@ import msgspec
 from debug_relay.protocol import validate
 from debug_relay.protocol.blueprint import given_fields, without_secrets
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.fields import Limits
+from debug_relay.protocol.limits import changed
 from debug_relay.protocol.program import Launch
 from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.sessions import (
@@ -33,10 +33,9 @@ _NUMBERS: Final = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\.\d{1,6})?(?:[-+.].*)?")
 def export(blueprint: Blueprint) -> Export:
     """Without state, ids and secrets."""
     plain = for_another(without_secrets(blueprint), blueprint.name)
-    config = msgspec.to_builtins(plain.config)
     return Export(
         name=plain.name,
-        config={**config, "limits": msgspec.to_builtins(plain.limits)},
+        config=msgspec.to_builtins(plain.config),
         program=plain.program,
         missing_env=plain.missing_env,
         breakpoints=plain.breakpoints,
@@ -64,7 +63,6 @@ def read_import(asked: ImportSession, settings: Settings) -> Blueprint:
     return Blueprint(
         name=asked.name or "",
         config=_config(asked.config or ImportedConfig(), settings),
-        limits=(asked.config and asked.config.limits) or Limits(),
         program=program,
         missing_env=asked.missing_env,
         breakpoints=[_breakpoint(given_fields(spec)) for spec in asked.breakpoints],
@@ -82,6 +80,7 @@ def _config(asked: ImportedConfig, settings: Settings) -> SessionConfig:
         "timeout_minutes": int(minutes) if minutes == int(minutes) else minutes,
         "max_lifetime": _chosen(asked.max_lifetime, defaults.max_lifetime),
         "pause_budget": _chosen(asked.pause_budget, defaults.pause_budget),
+        "limits": changed(settings.limits, asked.limits),
     }
     known = SessionConfig.__struct_fields__
     others = {name: getattr(asked, name) for name in asked.__struct_fields__ if name in known}

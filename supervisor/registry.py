@@ -107,7 +107,6 @@ class Registry:
 
     async def create(self, params: CreateSession, caller: Caller) -> Session:
         """A session whose worker is ready; goes on when the caller leaves."""
-        _refuse_later_fields(params)
         if params.restore_breakpoints:
             require_project(params.project_root)
         self._require_room(caller.name)
@@ -475,20 +474,6 @@ class Registry:
         except asyncio.CancelledError:
             task.add_done_callback(_seen)
             raise
-
-
-def _refuse_later_fields(asked: CreateSession) -> None:
-    later = {
-        "limits": asked.limits is not None,
-    }
-    for field, wanted in later.items():
-        if wanted:
-            raise RelayError(
-                Code.NOT_IMPLEMENTED,
-                f"Sessions with {field} are not there yet in this version",
-                f"Leave {field} out.",
-                field=field,
-            )
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Final, Literal, get_type_hints
 import msgspec
 from msgspec import Meta, Struct, field
 
-from debug_relay.protocol.fields import Limits, Seconds
+from debug_relay.protocol.fields import Seconds
+from debug_relay.protocol.limits import Limits
 from debug_relay.protocol.version import MAX_BODY_BYTES, MAX_FRAME_BYTES
 
 # A body travels to a worker inside one frame, beside the frame's own head.

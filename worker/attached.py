@@ -21,12 +21,14 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.processes import identity_of
 from debug_relay.protocol.program import Attach
 from debug_relay.protocol.sessions import Program
-from debug_relay.worker import adapter
+from debug_relay.worker import adapter, process_tree
 from debug_relay.worker import attach_refusals as refusals
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.injection import Injection, helper
 from debug_relay.worker.launch import prepare, writable_folder
 from debug_relay.worker.lines import LineBook
+from debug_relay.worker.process_tree import Row
+from debug_relay.worker.sweep import Ended
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
@@ -54,10 +56,10 @@ class AttachedProgram:
     """Somebody else's program on this machine."""
 
     attached = True
-    keeps_children = True
 
     def __init__(self, session: Session, params: Attach) -> None:
         assert params.pid is not None
+        self.keeps_children = True
         self._session = session
         self._params = params
         self._pid = params.pid
@@ -78,6 +80,11 @@ class AttachedProgram:
     @property
     def pid(self) -> int | None:
         return self._pid
+
+    def processes(self) -> list[Row]:
+        # As long as the handle says that it lives, the pid is its own.
+        row = process_tree.read(self._pid) if self._pidfd >= 0 else None
+        return [row, *process_tree.below(self._pid)] if row is not None else []
 
     # -- starting
 
@@ -304,6 +311,9 @@ class AttachedProgram:
             await self._until_gone(5.0)
         self._running = False
         self._session.program_ended(None, None, "terminated")
+
+    async def end_children(self) -> list[Ended]:
+        return []  # what it has started is its owner's
 
     async def detach(self) -> None:
         """Let it run on as it was, with nothing of ours left in it."""

@@ -21,7 +21,6 @@ def draw(session: Session) -> Blueprint:
     return Blueprint(
         name=session.name,
         config=session.params.config,
-        limits=session.params.limits,
         program=session.arguments,
         missing_env=session.missing_env,
         breakpoints=[_given(kept) for kept in session.breakpoints.specs()],

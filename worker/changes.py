@@ -15,7 +15,6 @@ from debug_relay.worker import blueprints
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.session import Session
 
-_LATER: Final = ("limits",)
 # What holds from the next launch or stop on, as it is sent.
 _PLAIN: Final = (
     "timeout_minutes", "max_lifetime", "pause_budget", "labels", "python_path", "stop_on_entry",
@@ -25,7 +24,6 @@ _PLAIN: Final = (
 
 def apply(session: Session, params: PatchSession) -> None:
     """All of it or, when a field is refused, nothing."""
-    _refuse_later_fields(params)
     if params.stop_all is False:
         require_own_part(session)
     if params.restore_breakpoints is True and params.project_root is UNSET:
@@ -42,6 +40,8 @@ def apply(session: Session, params: PatchSession) -> None:
         changed["timeout_minutes"] = params.idle_timeout / 60
     session.params.config = msgspec.structs.replace(session.params.config, **changed)
     session.idle.idle_timeout = session.params.config.timeout_minutes * 60
+    if params.limits is not UNSET:
+        session.limits.change(params.limits)
     if params.name is not UNSET:
         session.name = params.name
     session.breakpoints.forget_interpreter()
@@ -79,15 +79,3 @@ async def bring_breakpoints(session: Session, params: PatchSession) -> None:
         await blueprints.restore_breakpoints(session)
     elif params.project_root is not UNSET:
         await session.saved.save()
-
-
-def _refuse_later_fields(params: PatchSession) -> None:
-    later = {name: getattr(params, name) is not UNSET for name in _LATER}
-    for field, wanted in later.items():
-        if wanted:
-            raise RelayError(
-                Code.NOT_IMPLEMENTED,
-                f"Changing {field} is not there yet in this version",
-                f"Leave {field} out.",
-                field=field,
-            )

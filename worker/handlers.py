@@ -34,6 +34,7 @@ from debug_relay.worker import (
     launch_plan,
     lease_handlers,
     looking_handlers,
+    resources,
     restarting,
     run,
     stop_handlers,
@@ -73,6 +74,7 @@ async def restart_program(call: Call, params: p.Restart) -> Struct:
 
 async def _start_launched(session: Session, params: p.Launch, planned: launch_plan.Plan) -> None:
     session.arguments = given_fields(params)
+    session.limits.launch_with(params.limits)
     target = launch.LaunchedProgram(session, planned)
     await _start(session, target)
     if session.missing_env:
@@ -149,9 +151,7 @@ async def detach(call: Call, params: p.Detach) -> Struct:
         session.require("detach", OPERATIONS["detach"].states)
         assert session.target is not None
         target = session.target
-        await target.detach()
-        await target.release()
-        session.let_go()
+        await run.let_go(session, target)
     return p.Detached(
         session_id=session.id,
         status=session.state,
@@ -333,8 +333,13 @@ async def patch_session(call: Call, params: s.PatchSession) -> Struct:
     return call.session.public()
 
 
+async def show_resources(call: Call, params: SessionParams) -> Struct:
+    return await resources.report(call.session)
+
+
 HANDLERS: Final[Mapping[str, Handler]] = {
     "patch-session": patch_session,
+    "resources": show_resources,
     "launch": launch_program,
     "attach": attach,
     "detach": detach,

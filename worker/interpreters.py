@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pwd
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.worker.brief_runs import Reply, run_briefly
 
 # What the pinned debugpy debugs.
 OLDEST: Final = (3, 8)
@@ -58,14 +55,6 @@ class _Answer(Struct):
     version: tuple[int, int, int]
     version_text: str
     implementation: str
-
-
-class Reply(Struct):
-    """What a short run of an interpreter came to."""
-
-    code: int
-    out: bytes
-    err: bytes
 
 
 def own_interpreter() -> Interpreter:
@@ -287,113 +276,3 @@ def _supported(path: str, answer: _Answer, project_root: str | None) -> Interpre
         version=answer.version,
         version_text=answer.version_text,
     )
-
-
-async def run_briefly(
-    path: str,
-    arguments: Sequence[str],
-    data: bytes,
-    seconds: float,
-    limit: int,
-    cwd: str | None = None,
-) -> Reply:
-    """Run an interpreter with `-I -S`, feed it `data` and read at most `limit` bytes of answer.
-
-    Raises TimeoutError when it is late, ValueError when it says more, OSError when it cannot start.
-    """
-    process = await asyncio.create_subprocess_exec(
-        path,
-        *("-I", "-S"),
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-        **await asyncio.to_thread(_circumstances, path, cwd),
-    )
-    try:
-        async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
-            out = tasks.create_task(_read(process.stdout, limit))
-            err = tasks.create_task(_read_tail(process.stderr))
-            tasks.create_task(_feed(process, data))
-            code = await process.wait()
-        return Reply(code, out.result(), err.result())
-    except BaseException as error:
-        await _end(process)
-        if isinstance(error, ExceptionGroup):
-            raise error.exceptions[0] from None
-        raise
-
-
-async def _read(stream: asyncio.StreamReader | None, limit: int) -> bytes:
-    assert stream is not None
-    found = bytearray()
-    while chunk := await stream.read(65536):
-        found += chunk
-        if len(found) > limit:
-            raise ValueError(f"it wrote more than {limit} bytes")
-    return bytes(found)
-
-
-async def _read_tail(stream: asyncio.StreamReader | None) -> bytes:
-    assert stream is not None
-    tail = b""
-    while chunk := await stream.read(65536):
-        tail = (tail + chunk)[-4096:]
-    return tail
-
-
-async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
-    assert process.stdin is not None
-    # One that ends without reading is known by its exit code.
-    with suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(data)
-        await process.stdin.drain()
-    process.stdin.close()
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    # Its whole group: a shim may be gone and have left children that hold the pipes.
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    # What it wrote and nobody read keeps the pipe, and with it the process object, open.
-    with suppress(TimeoutError):
-        async with asyncio.timeout(2):
-            await _read_tail(process.stdout)
-            await _read_tail(process.stderr)
-            await process.wait()
-
-
-def _circumstances(path: str, cwd: str | None) -> dict[str, Any]:
-    other = identity_for(path)
-    # A pyenv shim looks for .python-version where it is started; another user may not come there.
-    return {"cwd": cwd if cwd and not other and os.path.isdir(cwd) else "/", **other}
-
-
-def identity_for(path: str) -> dict[str, Any]:
-    """As whom to start `path`, as arguments of `subprocess`; empty for as ourselves.
-
-    An interpreter that belongs to neither root nor us is never started as root.
-    """
-    owner = _stranger(path) if os.geteuid() == 0 else None
-    if owner is None:
-        return {}
-    try:
-        entry = pwd.getpwuid(owner)
-        group, home = entry.pw_gid, entry.pw_dir
-    except KeyError:
-        group, home = owner, "/"
-    # Root's environment may hold secrets, and is not that user's.
-    environment = {"PATH": os.defpath, "HOME": home, "LC_ALL": "C.UTF-8"}
-    return {"user": owner, "group": group, "extra_groups": [], "env": environment}
-
-
-def _stranger(path: str) -> int | None:
-    """Who, but root, decides what `path` runs: by the file, its folders, or pyvenv.cfg."""
-    for file in (Path(os.path.realpath(path)), Path(path)):
-        prefix = file.parent.parent
-        for place in (file, file.parent, prefix, prefix / "pyvenv.cfg"):
-            with suppress(OSError):
-                if owner := place.lstat().st_uid:
-                    return owner
-    return None

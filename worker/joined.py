@@ -18,6 +18,8 @@ from debug_relay.protocol.program import Attach
 from debug_relay.protocol.sessions import Program
 from debug_relay.worker import adapter
 from debug_relay.worker.connection import DebugServer
+from debug_relay.worker.process_tree import Row
+from debug_relay.worker.sweep import Ended
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
@@ -50,10 +52,10 @@ class JoinedProgram:
     """Somebody else's program: it was there before us and outlives us."""
 
     attached = True
-    keeps_children = True
     shows: Final = "full"  # without the probe it is pydevd that shows values
 
     def __init__(self, session: Session, params: Attach) -> None:
+        self.keeps_children = True
         self._session = session
         self._params = params
         self._host = params.host or "127.0.0.1"
@@ -68,6 +70,9 @@ class JoinedProgram:
     @property
     def pid(self) -> int | None:
         return self._pid
+
+    def processes(self) -> list[Row]:
+        return []  # its pid is told by itself, and may be of another machine or container
 
     # -- starting
 
@@ -201,6 +206,9 @@ class JoinedProgram:
         await self._disconnect(terminate=True)
         self._running = False
         self._session.program_ended(None, None, "terminated")
+
+    async def end_children(self) -> list[Ended]:
+        return []  # what it has started is its owner's
 
     async def detach(self) -> None:
         """Let it run on as it was; its debug server stays in it."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,10 +16,11 @@ from debug_relay.protocol import dap
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.output import Category
 from debug_relay.protocol.state import State
-from debug_relay.worker import adapter, changes
+from debug_relay.worker import adapter, changes, sweep
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.input_watch import InputWatch
 from debug_relay.worker.launch_plan import Plan
+from debug_relay.worker.process_tree import Row
 from debug_relay.worker.program import Exit, Process
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ _HERE: Final = Path(__file__).parent
 _BOOTSTRAP: Final = str(_HERE / "bootstrap.py")
 _PROBE: Final = str(_HERE / "probe")
 _TAIL: Final = 2000
+_SWEEP_SECONDS: Final = 3.0
 
 
 class LaunchedProgram:
@@ -47,11 +50,15 @@ class LaunchedProgram:
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._word = -1  # the pipe on which bootstrap says how it goes
         self._running = False
+        self._endings = 0  # under way: its end is told when what it has started is ended too
         self._adapter = adapter.Adapter(session.on_debug_event, self._lost)
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
+
+    def processes(self) -> list[Row] | None:
+        return sweep.of_programs()
 
     # -- starting
 
@@ -230,14 +237,23 @@ class LaunchedProgram:
         )
 
     def _lost(self, server: DebugServer, why: str) -> None:
-        if server is self._server:
-            self._session.server_lost(server, why)
+        if server is not self._server:
+            return
+        if self._endings and self._process is not None and self._process.exit is not None:
+            return  # it has not run on without its debugger: its end is told in a moment
+        self._session.server_lost(server, why)
 
     def _exited(self, exit: Exit) -> None:
         self._read_word()
+        if not self._endings:
+            self._tell_end(exit, [])
+
+    def _tell_end(self, exit: Exit, swept: list[sweep.Ended]) -> None:
         ran = self._started.done() and self._started.exception() is None
         if self._running or ran:
-            self._session.program_ended(exit.code, exit.signal_name, "target_exited")
+            self._session.program_ended(exit.code, exit.signal_name, "target_exited", swept)
+        if self._server is not None and self._server.lost:
+            self._session.server_lost(self._server, "the program has ended")
 
     # -- living with it
 
@@ -279,9 +295,25 @@ class LaunchedProgram:
             self._input.written()
 
     async def end(self, grace: float) -> None:
-        if self._process is not None:
+        process, swept = self._process, list[sweep.Ended]()
+        if process is None:
+            return
+        self._endings += 1
+        try:
             # Without its debugger the program runs on and can act on SIGTERM.
-            await self._process.end(grace, self._session.hub.close)
+            await process.end(grace, self._session.hub.close)
+            swept = await self.end_children()
+        finally:
+            self._endings -= 1
+            if process.exit is not None:
+                self._tell_end(process.exit, swept)
+
+    async def end_children(self) -> list[sweep.Ended]:
+        if self.keeps_children or self._process is None:
+            return []
+        deadline = time.monotonic() + _SWEEP_SECONDS
+        awaited = self._process.pid if self._process.exit is None else None
+        return await asyncio.to_thread(sweep.end_programs, deadline, awaited)
 
     async def detach(self) -> None:
         raise RelayError(

@@ -100,7 +100,6 @@ def _given(value: bool | None, otherwise: bool) -> bool:
 def _refuse_later_fields(params: Launch) -> None:
     later = {
         "debug_subprocesses": params.debug_subprocesses,
-        "limits": params.limits is not None,
     }
     for field, wanted in later.items():
         if wanted:

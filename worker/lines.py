@@ -23,7 +23,8 @@ from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker import line_reader
-from debug_relay.worker.interpreters import Interpreter, own_interpreter, run_briefly
+from debug_relay.worker.brief_runs import run_briefly
+from debug_relay.worker.interpreters import Interpreter, own_interpreter
 
 MAX_SOURCE_BYTES: Final = 20 * 1024 * 1024
 # Compiling holds the GIL, so a thread would not keep the event loop alive: larger files (10 ms and

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -12,13 +10,12 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.program import Launch, Restart
 from debug_relay.protocol.refusals import wrong_state
 from debug_relay.protocol.state import State
-from debug_relay.worker import run, sweep
+from debug_relay.worker import run
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
 
 _GRACE: Final = 2.0
-_SWEEP_SECONDS: Final = 2.0
 
 
 def launch_of(session: Session, params: Restart) -> Launch:
@@ -58,10 +55,8 @@ async def make_room(session: Session) -> None:
         session.restarting = False
     if target is not None:
         await target.release()
-        if not target.keeps_children:
-            # A server's children may hold the port that the new run needs.
-            deadline = time.monotonic() + _SWEEP_SECONDS
-            await asyncio.to_thread(sweep.end_marked_descendants, session.id, deadline)
+        # A server's children may hold the port that the new run needs.
+        await target.end_children()
     session.target = session.stop = None
     session.exit_code = session.signal = session.end_reason = None
     session.tail = b""

@@ -16,6 +16,7 @@ from debug_relay.worker.dap_client import KnownThread
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
+    from debug_relay.worker.target import Target
 
 # How long a running main thread has to stop by itself before it is woken by a signal.
 _WAKE_AFTER: Final = 0.05
@@ -194,6 +195,13 @@ async def end_program(session: Session, grace: float) -> None:
     """End it, and everything that it has started in its process group."""
     if session.target is not None and session.state in _ALIVE:
         await session.target.end(grace)
+
+
+async def let_go(session: Session, target: Target) -> None:
+    """The attached program runs on without us; the session is `created` again."""
+    await target.detach()
+    await target.release()
+    session.let_go()
 
 
 def result(session: Session, completed: bool, thread_id: int | None = None) -> e.Execution:

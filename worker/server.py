@@ -120,6 +120,7 @@ class Worker:
             await asyncio.sleep(_TICK)
             if any(link.busy for link in self.links):
                 self.session.idle.touch()
+            self._collect()
             self._warn()
             if held.is_too_long(self.session):
                 await self._let_run()
@@ -127,6 +128,12 @@ class Worker:
             if reason is not None:
                 log.info("worker.ending", extra={"fields": {"reason": reason}})
                 await self.end(None, reason)
+
+    def _collect(self) -> None:
+        """Orphans of the program's are given to this worker; ended, they are its to collect."""
+        target = self.session.target
+        if target is not None and not target.attached:
+            sweep.collect_adopted(target.pid)
 
     async def _let_run(self) -> None:
         try:
@@ -193,6 +200,7 @@ class Worker:
             await run.end_program(session, _GRACE)
         if session.state in COUNTED:
             session.program_ended(None, None, reason)
+        await session.end_children()
         if session.target is not None:
             await session.target.release()
         answer = SessionDeleted(

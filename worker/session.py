@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,12 +41,14 @@ from debug_relay.worker.input_watch import Waiting
 from debug_relay.worker.interpreters import InterpreterBook, resolve
 from debug_relay.worker.journal import EventLog, OutputEvents, OutputLog
 from debug_relay.worker.lease import Lease
+from debug_relay.worker.limits import LimitWatch
 from debug_relay.worker.record import Record
 from debug_relay.worker.run_to import Goal
 from debug_relay.worker.saved_breakpoints import SavedBreakpoints
 from debug_relay.worker.standing import Standing
 from debug_relay.worker.stop import Stop
 from debug_relay.worker.stop_reports import Reports
+from debug_relay.worker.sweep import Ended
 from debug_relay.worker.target import Target
 from debug_relay.worker.trace import Traces
 from debug_relay.worker.watches import Watches
@@ -80,6 +82,8 @@ class Session:
         self.standing = Standing()
         self.actors = Actors()
         self.lease = Lease(self)
+        self.limits = LimitWatch(self)
+        self.printed_bytes = 0  # by its programs, all in all
         self.goal: Goal | None = None
         self.exit_code: int | None = None
         self.signal: str | None = None
@@ -137,6 +141,7 @@ class Session:
             self.journal("session", {"status": self.state, "previous_status": before})
         if self.target is not None:
             self.target.state_changed()
+        self.limits.follow(event)
         self.record.save_later()
         self.changed()
 
@@ -168,6 +173,7 @@ class Session:
             exit_code=self.exit_code,
             signal=self.signal,
             end_reason=self.end_reason,
+            passed_limit=self.limits.passed,
             held_seconds=self.held.seconds(),
             breakpoints_suspended=self.breakpoints.suspended,
             created_by=self.params.created_by,
@@ -176,7 +182,7 @@ class Session:
             missing_env=self.missing_env,
             waiting_for_input=self.waiting is not None,
             prompt=self.waiting.prompt if self.waiting else None,
-            warning=self.waiting.warning if self.waiting else None,
+            warning=(self.waiting and self.waiting.warning) or self.limits.warning,
             disk_trouble=self.disk_trouble(),
             lease=self.lease.shown(),
         )
@@ -272,6 +278,8 @@ class Session:
         self, category: Category, data: bytes, origin: dict[str, Any] | None = None
     ) -> None:
         self.tail = (self.tail + data)[-_TAIL_BYTES:]
+        if category != "console":
+            self.printed_bytes += len(data)
         self.output.write(category, data, origin)
         self.output_events.add(category, data)
         self.reports.printed(category, data)
@@ -374,8 +382,14 @@ class Session:
 
     # -- the end of the program
 
-    def program_ended(self, code: int | None, signal: str | None, reason: EndReason) -> None:
-        """The kernel has said so, or the target is gone."""
+    def program_ended(
+        self,
+        code: int | None,
+        signal: str | None,
+        reason: EndReason,
+        swept: Sequence[Ended] = (),
+    ) -> None:
+        """The kernel has said so, or the target is gone. `swept` is what was ended with it."""
         if self.state in state.ENDED:
             return
         self.output.flush("stdout")
@@ -392,13 +406,22 @@ class Session:
             "signal": signal,
             "end_reason": self.end_reason,
             "restart": self.restarting,
+            "swept": msgspec.to_builtins(swept),
         }
+        if self.end_reason == "limit":
+            body["limit"] = msgspec.to_builtins(self.limits.passed)
         if code:
             body["error"] = f"Process exited with code {code}" + (f" ({signal})" if signal else "")
         # The event first: whoever sees the state finds it already.
         self.journal("terminated", body)
         self.advance(Event.EXITED)
         self.record.save()
+
+    async def end_children(self) -> None:
+        """What an ended program has left running ends too."""
+        swept = await self.target.end_children() if self.target is not None else []
+        if swept:
+            self.journal("process", {"reason": "swept", "swept": msgspec.to_builtins(swept)})
 
     def let_go(self) -> None:
         """The attached program runs on without us; the session is as it was before."""
@@ -421,6 +444,7 @@ class Session:
     async def close(self) -> None:
         """Give everything back; the program must have ended or been let go."""
         self.lease.close()
+        await self.limits.close()
         self._consumer.cancel()
         await asyncio.gather(self._consumer, return_exceptions=True)
         await self.traces.close()

@@ -1,27 +1,33 @@
 """Leaving nobody behind: everything that descends from this worker ends with it.
 
-The worker is a subreaper, so a daemonised grandchild becomes its child instead of init's. Passes go
-on until two in a row find nobody: who is killed may have forked a moment before.
+The worker is a subreaper, so a daemonised grandchild becomes its child instead of init's. All are
+frozen before any is killed: what is frozen starts nobody, so not even a fork bomb runs away. Passes
+go on until two in a row find nobody: the last that was frozen may have forked a moment before.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import time
-from collections.abc import Set
+from collections.abc import Callable, Iterable, Set
 from typing import Final
 
 from msgspec import Struct
 
-from debug_relay.protocol.version import MARK
+from debug_relay.worker import brief_runs, injection, process_tree
+from debug_relay.worker.process_tree import Row
 
+log = logging.getLogger("debug_relay.worker")
 _PR_SET_CHILD_SUBREAPER: Final = 36
-_PASS_SECONDS: Final = 0.01
+_PASS_SECONDS: Final = 0.005
 
 
-class Ended(Struct):
+class Ended(Struct, frozen=True):
+    """A process that was ended with its session or its program."""
+
     pid: int
     command: str
 
@@ -30,84 +36,50 @@ def become_subreaper() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def descendants(of: int) -> list[int]:
-    """All processes below `of`, children before grandchildren."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            parent = _parent(int(name))
-            if parent is not None:
-                children.setdefault(parent, []).append(int(name))
-    found: list[int] = []
-    waiting = [of]
-    while waiting:
-        below = children.get(waiting.pop(0), [])
-        found += below
-        waiting += below
-    return found
+def of_programs() -> list[Row] | None:
+    """All below this worker that is a program, or was started by one.
 
-
-def _parent(pid: int) -> int | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == b"Z" else int(fields[1])
-
-
-def end_marked_descendants(session_id: str, deadline: float) -> None:
-    """SIGKILL to those below us that a program of this session has started, and them alone.
-
-    They carry the session's mark, unless they have cleared their environment; what the worker
-    itself has just asked something does not.
+    Not what the worker itself has just asked something, nor gdb. None while that cannot be told
+    apart: something of the worker's own is just being started.
     """
-    mark = f"{MARK}={session_id}".encode()
-    dying: set[int] = set()
-    while time.monotonic() < deadline:
-        found = [pid for pid in descendants(os.getpid()) if _carries(pid, mark)]
-        for pid in found:
-            _kill(pid)
-        dying = {pid for pid in dying.union(found) if _is_unreaped(pid)}
-        if not found and not dying:
-            return
-        time.sleep(_PASS_SECONDS)  # in a thread of its own
+    found = process_tree.below(os.getpid())
+    if brief_runs.is_starting():
+        return None
+    return _without(found, brief_runs.asked() | injection.under_way())
 
 
-def _carries(pid: int, mark: bytes) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return mark in file.read().split(b"\0")
-    except OSError:
-        return False
+def _without(rows: Iterable[Row], own: Set[int]) -> list[Row]:
+    """Parents come first: what descends from what is left out is left out as well."""
+    left, out = [], set(own)
+    for row in rows:
+        if row.pid in out or row.parent in out:
+            out.add(row.pid)
+        else:
+            left.append(row)
+    return left
 
 
-def _is_unreaped(pid: int) -> bool:
-    """Whether it is a child of ours that has not ended yet; one that has is collected."""
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] == 0
-    except ChildProcessError:
-        return False  # its own parent lives, or it is gone
+def end_programs(deadline: float, awaited: int | None) -> list[Ended]:
+    """SIGKILL to all that programs of this session have left running; who that was.
+
+    `awaited` is the program itself, whose exit code somebody waits for. Blocks for milliseconds,
+    at the longest until `deadline`, which is monotonic.
+    """
+    return _Ending().run(of_programs, lambda: collect_adopted(awaited), deadline)
 
 
 def end_descendants(deadline: float, spared: Set[int] = frozenset()) -> list[Ended]:
-    """SIGKILL to all below us but the spared; returns who was there. `deadline` is monotonic."""
-    ended: dict[int, Ended] = {}
-    empty = 0
-    while empty < 2 and _has_children() and time.monotonic() < deadline:
-        below = [pid for pid in descendants(os.getpid()) if pid not in spared]
-        empty = 0 if below else empty + 1
-        for pid in below:
-            ended.setdefault(pid, Ended(pid, _command(pid)))
-            _kill(pid)
-        reap()
-        if below:
-            time.sleep(_PASS_SECONDS)  # the loop has ended: nothing else waits for this process
-    return list(ended.values())
+    """SIGKILL to all below us but the spared. The loop has ended: nobody waits for any of them."""
+
+    def left() -> list[Row]:
+        if not _has_children():
+            return []  # orphans become ours: who has no child has no descendant
+        return _without(process_tree.below(os.getpid()), spared)
+
+    return _Ending().run(left, _collect_all, deadline)
 
 
 def _has_children() -> bool:
-    """Orphans become ours: who has no child has no descendant."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -115,33 +87,77 @@ def _has_children() -> bool:
     return True
 
 
-def _kill(pid: int) -> None:
+def collect_adopted(awaited: int | None) -> None:
+    """Of the children that this worker was given, the ended ones go from the kernel's table."""
+    for row in of_programs() or ():
+        if row.state == "Z" and row.parent == os.getpid() and row.pid != awaited:
+            _collect(row.pid)
+
+
+def _collect_all() -> None:
+    while _collect(-1):
+        continue
+
+
+def _collect(pid: int) -> bool:
     try:
-        handle = os.pidfd_open(pid)
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return False
+
+
+class _Ending:
+    """One sweep."""
+
+    def __init__(self) -> None:
+        self._ended: dict[tuple[int, int], Ended] = {}
+        self._beyond: set[tuple[int, int]] = set()  # setuid programs: not ours to signal
+
+    def run(
+        self, find: Callable[[], list[Row] | None], collect: Callable[[], None], deadline: float
+    ) -> list[Ended]:
+        empty = 0
+        while empty < 2 and time.monotonic() < deadline:
+            found = find()
+            living = [r for r in found or () if r.lives and r.key not in self._beyond]
+            empty = empty + 1 if found is not None and not living else 0
+            if self._freeze(living):
+                continue  # look again at once, for what they may have started before
+            self._signal(living, signal.SIGKILL)
+            collect()
+            if not empty:
+                time.sleep(_PASS_SECONDS)  # in a thread of its own, or after the loop's end
+        return list(self._ended.values())
+
+    def _freeze(self, living: list[Row]) -> bool:
+        """Whether any of them is new."""
+        new = [row for row in living if row.key not in self._ended]
+        for row in new:
+            self._ended[row.key] = Ended(row.pid, process_tree.command(row.pid) or row.name)
+        self._signal(new, signal.SIGSTOP)
+        return bool(new)
+
+    def _signal(self, rows: list[Row], number: signal.Signals) -> None:
+        for row in rows:
+            try:
+                _signal(row, number)
+            except PermissionError:
+                self._beyond.add(row.key)
+                self._ended.pop(row.key, None)
+                log.warning("sweep.not_ours", extra={"fields": {"pid": row.pid}})
+
+
+def _signal(row: Row, number: signal.Signals) -> None:
+    """By pidfd, after a second look: between the first and the handle a pid may change hands."""
+    try:
+        handle = os.pidfd_open(row.pid)
     except OSError:
         return  # gone since the look
     try:
-        # Between the look and the handle the pid may have changed hands: only our own descend.
-        if pid in descendants(os.getpid()):
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        now = process_tree.read(row.pid)
+        if now is not None and now.key == row.key:
+            signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:
         return
     finally:
         os.close(handle)
-
-
-def reap() -> None:
-    """Collect the children that have ended."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            continue
-    except ChildProcessError:
-        return
-
-
-def _command(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read(4096).replace(b"\0", b" ").decode("utf-8", "replace").strip()
-    except OSError:
-        return ""

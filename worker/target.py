@@ -6,6 +6,8 @@ from typing import Literal, Protocol
 
 from debug_relay.protocol import dap
 from debug_relay.worker.connection import DebugServer
+from debug_relay.worker.process_tree import Row
+from debug_relay.worker.sweep import Ended
 
 
 class Target(Protocol):
@@ -20,6 +22,10 @@ class Target(Protocol):
 
     @property
     def pid(self) -> int | None: ...
+
+    def processes(self) -> list[Row] | None:
+        """Itself and what it has started. None when that cannot be told at the moment; nothing
+        of a program whose processes are not to be seen."""
 
     async def start(self) -> None:
         """Until the program runs under the debugger; raises RelayError when it will not."""
@@ -41,6 +47,9 @@ class Target(Protocol):
 
     async def end(self, grace: float) -> None:
         """End the program: politely, then not."""
+
+    async def end_children(self) -> list[Ended]:
+        """End what it has left running, unless that is to be kept; who that was."""
 
     async def detach(self) -> None:
         """Let the program run on without us; raises RelayError for one that is ours."""

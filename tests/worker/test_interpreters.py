@@ -15,13 +15,12 @@ import pytest
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker import interpreters
+from debug_relay.worker.brief_runs import identity_for, run_briefly
 from debug_relay.worker.interpreters import (
     InterpreterBook,
     alternatives,
-    identity_for,
     own_interpreter,
     resolve,
-    run_briefly,
 )
 
 NOBODY = 65534

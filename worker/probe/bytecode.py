@@ -1,8 +1,9 @@
 """Code that was compiled once is read the next time: a debugger without byte code costs 0.2 s.
 
 Runs in the program: Python 3.8 to 3.14, standard library only. Executed by `bootstrap`, or by
-what the injection has started; imports nothing of ours. The files lie below the relay's data directory, one for each source and
-interpreter; the program's own byte code, and whether it writes any, is none of our business.
+what the injection has started; imports nothing of ours. The files lie below the relay's data
+directory, one for each source and interpreter; the program's own byte code, and whether it writes
+any, is none of our business.
 """
 
 import binascii
