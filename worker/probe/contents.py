@@ -9,7 +9,10 @@ a million entries cost no more than ten and no line of the program's is run.
 import collections
 import itertools
 import sys
+import types
 
+from debug_relay.worker.probe import arrays
+from debug_relay.worker.probe.kinds import mapped
 from debug_relay.worker.probe.members import OfClass, class_data, is_special, members
 from debug_relay.worker.probe.shapes import full_name, keeps_order, key_of, namedtuple_fields
 from debug_relay.worker.probe.values import (
@@ -18,7 +21,6 @@ from debug_relay.worker.probe.values import (
     MOST,
     VIEWS,
     extent,
-    library_class,
     range_size,
 )
 
@@ -47,17 +49,20 @@ def parts(value):
         return [rows(NAMED, class_data(value.owner))]
     if kind is _FrameLocals and kind is not dict:
         return [mapping(dict(value), dict)]
+    if kind is types.MappingProxyType:
+        return parts(mapped(value))
     found = elements(value, kind)
     if found and not extent(value, kind).get("more"):
         return found
-    named = array(value, kind)
-    if named is None:
-        named = members(value, kind)
-        fields = namedtuple_fields(kind)
-        if fields is not None:
-            # By their names; that they have numbers as well is known.
-            found = [rows(NAMED, [(*pair, None) for pair in zip(fields, tuple.__iter__(value))])]
-            named = [row for row in named if row[0] not in fields and row[0] != "class attributes"]
+    known = arrays.library_class(kind)
+    if known is not None:
+        return found + [rows(NAMED, arrays.facts(value, known))]
+    named = members(value, kind)
+    fields = namedtuple_fields(kind)
+    if fields is not None:
+        # By their names; that they have numbers as well is known.
+        found = [rows(NAMED, [(*pair, None) for pair in zip(fields, tuple.__iter__(value))])]
+        named = [row for row in named if row[0] not in fields and row[0] != "class attributes"]
     return found + ([rows(NAMED, named)] if named else [])
 
 
@@ -71,11 +76,11 @@ def elements(value, kind):
         return [sliced(min(range_size(value), MOST), value)]
     if full_name(kind) == "array.array":
         return [sliced(len(value), value)]
-    known = library_class(kind)
-    if known == "ndarray" and value.ndim:
-        return [sliced(len(value), value)]
-    if known == "Series":
-        return [series(value)]
+    known = arrays.library_class(kind)
+    if known == "DataFrame":
+        return [Part(NAMED, *arrays.columns(value), keyed=True)]
+    if known is not None and arrays.length(value) is not None and arrays.is_known(value.dtype):
+        return [Part(INDEXED, *arrays.elements(value, known))]
     return []
 
 
@@ -141,34 +146,6 @@ def window(size, start, count, forward, backward=None):
     if backward is None or start <= size - end:
         return list(itertools.islice(forward(), start, end))
     return list(itertools.islice(backward(), size - end, size - start))[::-1]
-
-
-# -- of numpy and pandas: their code runs, and none of the program's
-
-
-def array(value, kind):
-    """What is worth knowing of an array or a frame besides its elements."""
-    known = library_class(kind)
-    if known is None:
-        return None
-    names = {
-        "ndarray": ("shape", "dtype", "nbytes"),
-        "DataFrame": ("shape", "index", "columns"),
-        "Series": ("shape", "dtype", "index"),
-    }[known]
-    pairs = [(name, getattr(value, name), None) for name in names]
-    if known == "DataFrame":
-        columns = itertools.islice(enumerate(value.columns), 1000)
-        pairs += [("[%r]" % (name,), value.iloc[:, at], None) for at, name in columns]
-    return pairs
-
-
-def series(value):
-    def take(start, count):
-        part = value.iloc[start : start + count]
-        return [(str(start + at), item, None) for at, item in enumerate(part.tolist())]
-
-    return Part(INDEXED, len(value), take)
 
 
 # -- a frame's names

@@ -5,6 +5,8 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 Each is given the view, for what is inside, and a value of exactly its type.
 """
 
+import gc
+import opcode
 import os
 import types
 
@@ -50,6 +52,12 @@ def _module(view, value, depth):
     return "<module %s>" % (repr(name[:200]) if type(name) is str else "")
 
 
+def _has_begun(frame):
+    """From 3.11 on it stands behind the instruction that has made it."""
+    at = frame.f_lasti
+    return at >= 0 and frame.f_code.co_code[at] != opcode.opmap.get("RETURN_GENERATOR")
+
+
 def _generator(kind, prefix):
     def show(view, value, depth):
         frame = getattr(value, prefix + "_frame")
@@ -59,7 +67,7 @@ def _generator(kind, prefix):
         elif getattr(value, prefix + "_running"):
             state = "running"
         else:
-            begun = getattr(value, prefix + "_suspended", frame.f_lasti >= 0)
+            begun = getattr(value, prefix + "_suspended", _has_begun(frame))
             state = "suspended" if begun else "not started"
         return "<%s %s at %s, %s>" % (
             kind,
@@ -88,6 +96,26 @@ def _cell(view, value, depth):
         return "<cell, empty>"
 
 
+def mapped(proxy):
+    """The mapping behind a `mappingproxy`; the proxy itself would ask it, whatever it is."""
+    found = gc.get_referents(proxy)
+    return found[0] if found else None
+
+
+def _proxy(view, value, depth):
+    return "mappingproxy(%s)" % view.inside(mapped(value), "", depth + 1)
+
+
+def _memory(view, value, depth):
+    try:
+        size = value.nbytes
+    except ValueError:
+        return "<memory, released>"
+    if value.ndim != 1 or not value.c_contiguous:
+        return "<memory of %d bytes>" % size
+    return "<memory of %d bytes: %s>" % (size, view.quoted(value[: view.width].tobytes()))
+
+
 def _of_dict(view, value, depth):
     name = type(value).__name__
     if depth < 1:
@@ -106,8 +134,8 @@ BY_TYPE = {
     types.AsyncGeneratorType: _generator("async generator", "ag"),
     range: _range,
     slice: _slice,
-    memoryview: lambda view, value, depth: "<memory of %d bytes>" % value.nbytes,
-    types.MappingProxyType: lambda view, value, depth: "<mappingproxy>",
+    memoryview: _memory,
+    types.MappingProxyType: _proxy,
     types.CellType: _cell,
     classmethod: lambda view, value, depth: "<classmethod>",
     staticmethod: lambda view, value, depth: "<staticmethod>",

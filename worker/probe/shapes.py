@@ -71,8 +71,14 @@ def own_repr(kind, default=object.__repr__):
 
 def _generated(function):
     """Whether `dataclass` has made it."""
+    inner = function.__dict__.get("__wrapped__")
     path = function.__code__.co_filename
-    return hasattr(function, "__wrapped__") and path.endswith(("dataclasses.py", "reprlib.py"))
+    # `reprlib` guards what people write as well; what is generated is in no file.
+    return (
+        path.endswith(("dataclasses.py", "reprlib.py"))
+        and type(inner) is types.FunctionType
+        and inner.__code__.co_filename == "<string>"
+    )
 
 
 def namedtuple_fields(kind):

@@ -14,6 +14,7 @@ import itertools
 import sys
 import time
 
+from debug_relay.worker.probe import arrays
 from debug_relay.worker.probe.kinds import BY_TYPE, VIEWS
 from debug_relay.worker.probe.shapes import (
     attributes,
@@ -22,7 +23,6 @@ from debug_relay.worker.probe.shapes import (
     is_plain_c,
     keeps_order,
     key_of,
-    mro,
     name_of,
     namedtuple_fields,
     own_repr,
@@ -266,12 +266,12 @@ class View(object):
             return known(self, value, depth)
         if issubclass(kind, type):
             return self.a_class(value, kind)
-        known = library_class(kind)
+        known = arrays.library_class(kind)
         if known is not None:
-            text = self.array(value, known)
+            text = arrays.text(self, value, known)
             if text is not None:
                 return text
-        if is_plain_c(value, kind) or is_number_of_numpy(kind):
+        if is_plain_c(value, kind) or arrays.is_scalar(value, kind):
             return repr(value)
         member = enum_member(value, kind)
         if member is not None:
@@ -307,31 +307,6 @@ class View(object):
         if self.mode == "full" and own_repr(kind, type.__repr__) and full_name(kind) not in ENUMS:
             return self.asked(value, kind)
         return "<class '%s'>" % full_name(value)
-
-    def array(self, value, known):
-        """By shape and type; the library's code runs here, and none of the program's."""
-        try:
-            if known == "ndarray":
-                head = value.flat[:5].tolist() if value.dtype.kind in "biufcSUO" else []
-                shown = [self.show(part, 1) for part in head]
-                self.cut = self.cut or value.size > len(head)
-                inner = ", ".join(shown + ["\u2026"] * (value.size > len(head)))
-                return "ndarray shape=%r dtype=%s [%s]" % (value.shape, value.dtype, inner)
-            if known == "DataFrame":
-                kinds = itertools.islice(value.dtypes.items(), self.items)
-                columns = ["%s: %s" % (self.show(name, 1), kind) for name, kind in kinds]
-                lines = value.iloc[:3, : self.items].values.tolist()
-                head = "".join(" %s" % self.show(line, 2) for line in lines)
-                shape = value.shape
-                more = " \u2026" if shape[0] > len(lines) else ""
-                self.cut = self.cut or bool(more) or shape[1] > len(columns)
-                return "DataFrame shape=%r [%s]%s%s" % (shape, ", ".join(columns), head, more)
-            head = [self.show(part, 1) for part in value.iloc[:5].tolist()]
-            self.cut = self.cut or value.size > len(head)
-            inner = ", ".join(head + ["\u2026"] * (value.size > len(head)))
-            return "Series shape=%r dtype=%s [%s]" % (value.shape, value.dtype, inner)
-        except (AttributeError, TypeError, ValueError):
-            return None  # a version that has it otherwise
 
     def asked(self, value, kind):
         """What the class itself says, with everything that may go wrong with it."""
@@ -385,45 +360,15 @@ def extent(value, kind):
         return {"length": size, "indexed": True, "more": False} if size <= MOST else {}
     if exact in VIEWS or full_name(kind) == "array.array":
         return {"length": len(value), "indexed": True, "more": False}
-    known = library_class(kind)
-    if known == "ndarray" and value.ndim:
-        return {"length": value.shape[0], "indexed": True, "more": True}
-    if known == "DataFrame" or known == "Series":
-        return {"length": value.shape[0], "indexed": known == "Series", "more": True}
-    return {}
+    known = arrays.library_class(kind)
+    size = None if known is None else arrays.length(value)
+    return {} if size is None else {"length": size, "indexed": known != "DataFrame", "more": True}
 
 
 def range_size(value):
     """`len()` of it, which has no word for more than fits into a machine's."""
     gap = value.stop - value.start
     return max(0, -(-gap // value.step))
-
-
-def library_class(kind):
-    """`ndarray`, `DataFrame` or `Series`, of libraries that the program has imported."""
-    name = _LIBRARY.get(full_name(kind))
-    if name is None:
-        return None
-    library = sys.modules.get(name[0])
-    # Not a class of the program's that says it is one.
-    return name[1] if library is not None and vars(library).get(name[1]) is kind else None
-
-
-def is_number_of_numpy(kind):
-    name = full_name(kind)
-    if not name.startswith("numpy.") or name in ("numpy.void", "numpy.object_"):
-        return False
-    known = vars(sys.modules["numpy"]).get if "numpy" in sys.modules else {}.get
-    return known(name_of(kind)) is kind and known("generic") in mro(kind)
-
-
-_LIBRARY = {
-    "numpy.ndarray": ("numpy", "ndarray"),
-    "pandas.core.frame.DataFrame": ("pandas", "DataFrame"),
-    "pandas.core.series.Series": ("pandas", "Series"),
-    "pandas.DataFrame": ("pandas", "DataFrame"),
-    "pandas.Series": ("pandas", "Series"),
-}
 
 
 def clean(text):
