@@ -5,10 +5,12 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
 import ast
 import sys
+import types
 
-from debug_relay.worker.probe.answers import described, is_expression
-from debug_relay.worker.probe.members import Lazy, OfClass
-from debug_relay.worker.probe.shapes import key_of, mro, name_of, names_in
+from debug_relay.worker.probe.answers import AS_LONG_AS_IT_TAKES, described, is_expression
+from debug_relay.worker.probe.contents import NAMED
+from debug_relay.worker.probe.members import Lazy, OfClass, own
+from debug_relay.worker.probe.shapes import key_of, mro, name_of, names_in, printable
 from debug_relay.worker.probe.values import BRACKETS, MAPPINGS, View, extent
 
 
@@ -35,10 +37,12 @@ class Assigning(object):
         value = variables.evaluate_expression(self.probe.db, frame, text, False)
         if name_of(type(value)) == "ExceptionOnEvaluate":
             return {"id": id, "raised": described(value.result, value.tb)}
-        if scope is not None:
-            place = Names(frame, scope)
-        else:
-            place = place_in(variable.value, name, self.probe.pages.mode)
+        node = self.probe.pages.opened(tracker, variable, scope)
+        place = (
+            Names(frame, scope)
+            if scope is not None
+            else place_in(node.value, name, self.probe.pages.mode)
+        )
         if place is None or not place.has(name):
             return {"id": id, "unknown": True}
         try:
@@ -46,7 +50,11 @@ class Assigning(object):
         except Exception as error:
             return {"id": id, "raised": described(error)}
         # By a second look: not everything can be set, and not everything says so.
-        return self.probe.answers.shown(id, thread_id, frame, name, place.get(name))
+        pages = self.probe.pages
+        view = pages.view("whole", seconds=AS_LONG_AS_IT_TAKES, quiet=False)
+        step = place.step % name
+        row = pages.row(tracker, node, (NAMED, name), name, place.get(name), view, step)
+        return dict(row, id=id)
 
 
 def place_in(owner, name, mode):
@@ -62,6 +70,8 @@ def places(owner, kind, name, mode):
         return [Attributes(owner.owner)]
     if kind is OfClass:
         return [Attributes(class_with(owner.owner, name))]
+    if kind is types.MappingProxyType:
+        return [Fixed(owner)]
     found = []
     if issubclass(kind, dict):
         found.append(Keys(owner, mode))
@@ -84,25 +94,31 @@ def class_with(owner, name):
 class Names(object):
     """The variables of a frame, or of its module."""
 
+    step = "%s"
+
     def __init__(self, frame, scope):
         self.frame = frame
         self.of_module = scope.lower() == "globals"
 
     def has(self, name):
-        return name in (self.frame.f_globals if self.of_module else self.frame.f_locals)
+        return spelled(name, self.names()) in self.names()
 
     def get(self, name):
-        return (self.frame.f_globals if self.of_module else self.frame.f_locals)[name]
+        return self.names()[spelled(name, self.names())]
 
     def set(self, name, value):
-        if self.of_module:
-            self.frame.f_globals[name] = value
-            return
-        self.frame.f_locals[name] = value
-        sys.modules["_pydevd_bundle.pydevd_save_locals"].save_locals(self.frame)
+        names = self.names()
+        names[spelled(name, names)] = value
+        if not self.of_module:
+            sys.modules["_pydevd_bundle.pydevd_save_locals"].save_locals(self.frame)
+
+    def names(self):
+        return self.frame.f_globals if self.of_module else self.frame.f_locals
 
 
 class Items(object):
+    step = "[%s]"
+
     def __init__(self, owner):
         self.owner = owner
 
@@ -110,7 +126,8 @@ class Items(object):
         return name.isdigit() and int(name) < len(self.owner)
 
     def get(self, name):
-        return self.owner[int(name)]
+        kind = list if issubclass(type(self.owner), list) else type(self.owner)
+        return kind.__getitem__(self.owner, int(name))  # as it is shown, whatever it says
 
     def set(self, name, value):
         self.owner[int(name)] = value
@@ -118,6 +135,8 @@ class Items(object):
 
 class Keys(object):
     """A key by its words, as the page of the dict has told them."""
+
+    step = "[%s]"
 
     def __init__(self, owner, mode):
         self.owner, self.mode = owner, mode
@@ -145,7 +164,7 @@ class Keys(object):
         return bool(self.keys(name))
 
     def get(self, name):
-        return self.owner[self.keys(name)[0]]
+        return dict.__getitem__(self.owner, self.keys(name)[0])
 
     def set(self, name, value):
         if len(self.keys(name)) > 1:
@@ -154,17 +173,29 @@ class Keys(object):
 
 
 class Attributes(object):
+    step = ".%s"
+
     def __init__(self, owner):
         self.owner = owner
 
+    def spelled(self, name):
+        return spelled(name, own(self.owner, type(self.owner)))
+
     def has(self, name):
-        return hasattr(self.owner, name)
+        return hasattr(self.owner, self.spelled(name))
 
     def get(self, name):
-        return getattr(self.owner, name)
+        return getattr(self.owner, self.spelled(name))
 
     def set(self, name, value):
-        setattr(self.owner, name, value)
+        setattr(self.owner, self.spelled(name), value)
+
+
+def spelled(name, names):
+    """As the program spells it: what cannot be printed is told in escapes."""
+    if "\\" not in name or name in names:
+        return name
+    return next((one for one in names if type(one) is str and printable(one) == name), name)
 
 
 class Fixed(Items):

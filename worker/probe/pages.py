@@ -8,7 +8,7 @@ another one does, which then runs none of that.
 
 from debug_relay.worker.probe.contents import INDEXED, NAMED, names_of, parts, rows
 from debug_relay.worker.probe.members import CLASS, Lazy, OfClass, in_order
-from debug_relay.worker.probe.shapes import full_name, key_of, name_of
+from debug_relay.worker.probe.shapes import full_name, key_of, name_of, printable
 from debug_relay.worker.probe.signalled import hold
 from debug_relay.worker.probe.values import LEAVES as PLAIN
 from debug_relay.worker.probe.values import Interrupted, View, clean
@@ -224,7 +224,7 @@ class Listing(object):
         if what is None:
             return self.pages.row(self.tracker, node, key, name, value, view, step)
         if what == "words":
-            return {"name": clean(name), "type": "", "value": value, "truncated": True}
+            return {"name": printable(name), "type": "", "value": value, "truncated": True}
         if what == CLASS:
             kind = type(value.owner)
             kind = value.owner if issubclass(kind, type) else kind
@@ -232,7 +232,7 @@ class Listing(object):
             row["hint"] = {"kind": "class"}
             step = ""
         else:
-            row = {"name": clean(name), "type": "property", "value": "<property>"}
+            row = {"name": printable(name), "type": "property", "value": "<property>"}
             row["hint"] = {"kind": "property", "lazy": True}
             if view.mode == "safe":
                 return row

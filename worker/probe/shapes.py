@@ -43,16 +43,25 @@ def lookup(kind, name):
     return None
 
 
+def printable(text):
+    """In one line and from left to right, without lone surrogates: fit to be a name."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
 def name_of(kind):
-    return _title(kind)
+    return printable(_title(kind))
 
 
 def full_name(kind):
     """`module.Qualified`, bare for builtins."""
     module = names_in(kind).get("__module__") if is_python(kind) else _module(kind)
     if type(module) is not str or module == "builtins":
-        return _qualname(kind)
-    return "%s.%s" % (module, _qualname(kind))
+        return printable(_qualname(kind))
+    return printable("%s.%s" % (module, _qualname(kind)))
 
 
 def own_repr(kind, default=object.__repr__):

@@ -26,6 +26,7 @@ from debug_relay.worker.probe.shapes import (
     name_of,
     namedtuple_fields,
     own_repr,
+    printable,
     shown_fields,
 )
 from debug_relay.worker.probe.signalled import hold
@@ -97,8 +98,8 @@ class View(object):
         kind = type(value)
         exact = key_of(kind)
         if exact in SMALL or (kind is int and value.bit_length() < 64):
-            return {"name": clean(name), "type": kind.__name__, "value": repr(value)}
-        row = {"name": clean(name), "type": clean(name_of(kind))}
+            return {"name": printable(name), "type": kind.__name__, "value": repr(value)}
+        row = {"name": printable(name), "type": name_of(kind)}
         row["value"] = self.text(value, step, path)
         if self.cut:
             row["truncated"] = True
@@ -254,7 +255,7 @@ class View(object):
             pairs,
             size,
             depth,
-            lambda pair: "%s=%s" % (pair[0], self.inside(pair[1], "." + str(pair[0]), depth)),
+            lambda pair: "%s=%s" % (printable(pair[0]), self.inside(pair[1], "." + pair[0], depth)),
         )
         return shape % (title, body)
 
