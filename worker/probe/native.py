@@ -9,6 +9,7 @@ first call, before the function runs, so the program never finds it.
 import _thread
 import sys
 
+from debug_relay.worker.probe.first_call import class_in_c
 from debug_relay.worker.probe.values import clean
 
 _MOST_FRAMES = 100
@@ -36,6 +37,7 @@ class Native(object):
         if frame is None or sys.getprofile() is not None:
             return  # the program profiles itself
         watch = self.watched[_thread.get_ident()] = Watch(frame, thread_id)
+        watch.callee = class_in_c(frame)
         sys.setprofile(watch)
 
     def hook(self):
@@ -67,7 +69,7 @@ class Watch(object):
 
     def __call__(self, frame, event, arg):
         if frame is self.frame:
-            if event == "c_call":
+            if event == "c_call" and self.callee is None:
                 self.callee = name_of(arg)
             if event in ("c_call", "return"):
                 self.leave()
