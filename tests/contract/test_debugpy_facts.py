@@ -54,6 +54,7 @@ NAMES = {
         "db:on_breakpoints_changed",
         "db:function_breakpoint_name_to_breakpoint",
         "db:_thread_events",
+        "db:collect_return_info",
     ],
     "function breakpoints": [
         "db:mtime",

@@ -189,7 +189,8 @@ class Answers(object):
 
     def returned(self, id, thread_id, frame_id):
         """What was returned into this frame, taken out of it again."""
-        names = self.probe.db.find_frame(thread_id, frame_id).f_locals
+        frame = self.probe.db.find_frame(thread_id, frame_id)
+        names = frame.f_locals
         kept = names.get(RETURNED) or {}
         values = list(kept.values())
         kept.clear()
@@ -197,7 +198,7 @@ class Answers(object):
             names.pop(RETURNED, None)
         except (TypeError, ValueError, AttributeError):
             pass  # 3.13 has no way to take a name out of a function's frame: it stays, and empty
-        if not values:
+        if not values or self.probe.unwinding.left_by_exception(frame):
             return {"id": id, "none": True}
         return self.shown(id, thread_id, None, "return", values[-1])
 

@@ -34,6 +34,7 @@ from debug_relay.worker.probe.report import Reports
 from debug_relay.worker.probe.threads import Threads
 from debug_relay.worker.probe.trace import Tracer
 from debug_relay.worker.probe.turns import Turns
+from debug_relay.worker.probe.unwinding import Unwinding
 
 _encode = json.JSONEncoder(ensure_ascii=True, default=lambda o: "?").encode
 _decode = json.JSONDecoder().decode
@@ -50,6 +51,7 @@ HOOKS = (
     "on_breakpoints_changed",
     "function_breakpoint_name_to_breakpoint",
     "_thread_events",
+    "collect_return_info",
 )
 
 
@@ -73,6 +75,7 @@ class Probe(object):
         self.threads = Threads(self)
         self.goal = Goal(self)
         self.native = Native(self)
+        self.unwinding = Unwinding(self)
         self.tracer = Tracer(self)
         self.children = Children(self)
         self.turns = Turns(self)
@@ -99,6 +102,7 @@ class Probe(object):
         self.exceptions.hook()
         self.turns.hook()
         self.native.hook()
+        self.unwinding.hook()
         self.reports.hook()
         self.tracer.hook_entry()
         self.greenlets.hook()
@@ -109,6 +113,7 @@ class Probe(object):
 
     def remove(self):
         self.tracer.remove()
+        self.unwinding.remove()
         for name in self.hooked:
             self.db.__dict__.pop(name, None)
         del self.hooked[:]
