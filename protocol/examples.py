@@ -367,8 +367,8 @@ HEADERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
         {"type": "string", "maxLength": 100},
     ),
     "If-Stop": (
-        "The `stop_id` that the caller has seen; if the program has moved on since, the call is "
-        "refused with 409 STOP_CHANGED.",
+        "The `stop_id` that the caller has seen; if the program has moved on since, or is on its "
+        "way, the call is refused with 409 STOP_CHANGED.",
         {"type": "integer", "minimum": 0},
     ),
     "Idempotency-Key": (

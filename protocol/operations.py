@@ -70,14 +70,23 @@ class Operation(Struct, frozen=True, kw_only=True):
     also: tuple[int, ...] = ()  # further statuses that come with the same data
     kind: Kind = "json"
     safe: bool = False  # reads only; may be repeated
-    drives: bool = False  # changes the run: If-Stop and the lease apply
+    drives: bool = False  # changes the run: the lease applies
     touches: bool = True  # counts as use of the session
     since: int = 1
     words: str = ""  # what it does, where its Params is shared and cannot say it
 
     @property
     def all_errors(self) -> frozenset[Code]:
-        return self.errors | COMMON | (COMMON_SESSION if self.on_session else frozenset())
+        return self.own_errors | COMMON | (COMMON_SESSION if self.on_session else frozenset())
+
+    @property
+    def own_errors(self) -> frozenset[Code]:
+        return self.errors | ({Code.STOP_CHANGED} if self.heeds_stop else frozenset())
+
+    @property
+    def heeds_stop(self) -> bool:
+        """Whether `If-Stop` is looked at: wherever the program's worker answers."""
+        return self.side == "worker"
 
     @property
     def on_session(self) -> bool:
@@ -101,7 +110,7 @@ _CREATED: Final = frozenset({State.CREATED})
 _S: Final = "/sessions/{session_id}"
 _FRAME: Final = frozenset({Code.THREAD_NOT_FOUND, Code.FRAME_NOT_FOUND})
 _DEBUGGER: Final = frozenset({Code.DEBUGPY_ERROR, Code.DEBUGPY_TIMEOUT})
-_DRIVE: Final = _DEBUGGER | {Code.STOP_CHANGED, Code.SESSION_LEASED, Code.THREAD_NOT_FOUND}
+_DRIVE: Final = _DEBUGGER | {Code.SESSION_LEASED, Code.THREAD_NOT_FOUND}
 _LAUNCH: Final = frozenset(
     {
         Code.LAUNCH_FAILED, Code.LAUNCH_SCRIPT_NOT_FOUND, Code.LAUNCH_MODULE_NOT_FOUND,

@@ -53,7 +53,7 @@ def _entry(row: Operation, document: _Node) -> str:
     if table:
         lines.append(_table("Parameter | In | Type | Default | Meaning", table))
     lines.append(_reply(row, node, document["components"]["schemas"]))
-    own = _codes(code.value for code in Code if code in row.errors)
+    own = _codes(code.value for code in Code if code in row.own_errors)
     usual = "those of any call on a session" if row.on_session else "those of any call"
     lines.append(f"[Errors](#errors): {own + ', and ' if own else ''}{usual}.")
     return "\n\n".join(lines)

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.fields import Location
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
@@ -77,6 +78,32 @@ def _way_out(current: State, states: frozenset[State], base: str) -> str:
             f"for another one create a session with POST {API_PREFIX}/sessions."
         )
     return f"It is paused: GET {base}/stacktrace shows where, POST {base}/continue resumes it."
+
+
+def has_moved_on(if_stop: int, current: State, stop_id: int, states: frozenset[State]) -> bool:
+    """Whether the program is not where the caller has seen it: at another stop, or on its way."""
+    return if_stop != stop_id or (current is State.RUNNING and current not in states)
+
+
+def stop_changed(
+    if_stop: int, current: State, stop_id: int, location: Location | None, session_id: str
+) -> RelayError:
+    """409: the caller would act on what is not so any more."""
+    if current is State.PAUSED:
+        now, look = f"is at stop {stop_id}", f"Look again, then send If-Stop: {stop_id}."
+    else:
+        now = f"is {current.value}, its last stop was {stop_id}"
+        events = f"GET {API_PREFIX}/sessions/{session_id}/events?timeout=30&types=stopped"
+        look = f"Wait for the next stop by {events}, look, then send that stop's number."
+    return RelayError(
+        Code.STOP_CHANGED,
+        f"If-Stop says {if_stop}, but the program {now}",
+        look,
+        if_stop=if_stop,
+        stop_id=stop_id,
+        status=current.value,
+        current_location=location,
+    )
 
 
 def refusal_of(raw: bytes) -> RelayError:

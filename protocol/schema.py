@@ -246,7 +246,7 @@ def _parameters(row: Operation, path: str, parts: _Components) -> Iterator[_Node
             required = name in fields.get("required", ())
             yield _parameter(name, "query", fields["properties"][name], required, values.get(name))
     headers = ["X-Request-ID", "X-Agent"]
-    headers += ["If-Stop"] if row.drives else []
+    headers += ["If-Stop"] if row.heeds_stop else []
     headers += ["Idempotency-Key"] if Code.IDEMPOTENCY_CONFLICT in row.errors else []
     yield from ({"$ref": f"#/components/parameters/{name}"} for name in headers)
 

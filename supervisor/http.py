@@ -25,9 +25,9 @@ from debug_relay.protocol.frames import Caller, RequestHead
 from debug_relay.protocol.operations import OPERATIONS, Operation
 from debug_relay.protocol.pictures import picture_of
 from debug_relay.protocol.program import Attach
-from debug_relay.protocol.refusals import deleted_meanwhile, wrong_state
+from debug_relay.protocol.refusals import deleted_meanwhile, stop_changed, wrong_state
 from debug_relay.protocol.scopes import SCOPES
-from debug_relay.protocol.sessions import CreateSession
+from debug_relay.protocol.sessions import CreateSession, SessionState
 from debug_relay.protocol.state import State
 from debug_relay.supervisor.body import read_body
 from debug_relay.supervisor.breakpoint_batch import judge_sound_entries
@@ -229,7 +229,7 @@ class Front:
         session = self._registry.get(params.session_id)  # type: ignore[attr-defined]
         if session.deleting:
             raise deleted_meanwhile(session.id)
-        self._require(session.state.status, operation, session.id)
+        self._require(session.state, operation, request.if_stop)
         deadline = self._deadline(operation, params)
         head = RequestHead(
             operation.name,
@@ -250,10 +250,13 @@ class Front:
         wrap = envelope.success if reply.ok else envelope.failure
         return Finished(reply.status, wrap(payload, request.id))
 
-    def _require(self, status: State, operation: Operation, session_id: str) -> None:
+    def _require(self, known: SessionState, operation: Operation, if_stop: int | None) -> None:
         """Refused here already by the mirror; the worker checks again."""
+        status, session_id = known.status, known.session_id
         if status is State.FAILED:
             raise self._registry.get(session_id).crashed(operation.name)
+        if if_stop is not None and status is State.RUNNING and status not in operation.states:
+            raise stop_changed(if_stop, status, known.stop_id, None, session_id)
         # A pause may be asked for while the mirror still says paused, and so on: only what cannot
         # become right by waiting for a frame is refused here.
         if status not in operation.states:

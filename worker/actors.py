@@ -22,15 +22,15 @@ _BROUGHT: Final = frozenset({"step", "pause", "entry", "run-to"})
 
 class Actors:
     def __init__(self) -> None:
-        self._calling: dict[asyncio.Task[Any], str] = {}
+        self._calling: dict[asyncio.Task[Any], tuple[str, int | None]] = {}
         self._moved_by: str | None = None
 
     @contextmanager
-    def acting(self, name: str) -> Iterator[None]:
-        """What the present task does is this caller's doing."""
+    def acting(self, name: str, if_stop: int | None) -> Iterator[None]:
+        """What the present task does is this caller's doing, who has seen that stop."""
         task = asyncio.current_task()
         assert task is not None
-        self._calling[task] = name
+        self._calling[task] = name, if_stop
         try:
             yield
         finally:
@@ -49,5 +49,12 @@ class Actors:
         return self.present()
 
     def present(self) -> str | None:
+        return self._call()[0]
+
+    def seen(self) -> int | None:
+        """The stop at which the present call means to act, if it says so."""
+        return self._call()[1]
+
+    def _call(self) -> tuple[str | None, int | None]:
         task = asyncio.current_task()
-        return self._calling.get(task) if task is not None else None
+        return self._calling.get(task, (None, None)) if task is not None else (None, None)

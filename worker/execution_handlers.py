@@ -14,6 +14,7 @@ from debug_relay.protocol import execution as e
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.fields import SnapshotBounds
 from debug_relay.protocol.inspection import Stack
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import State
 from debug_relay.worker import run, run_to, stop_handlers, viewing
 from debug_relay.worker.call import Call
@@ -40,7 +41,7 @@ class Moved(Struct):
 async def resume(call: Call, params: e.Continue) -> Struct:
     session = call.session
     async with session.driving, session.asking.evaluating:
-        run.check(session, call.head, "continue")
+        session.require("continue", OPERATIONS["continue"].states)
         thread = run.thread_to_move(session, params.thread_id)
         alone = params.thread_id is not None and run.is_alone(session, thread, named=True)
         moved = Moved(session.stop_id, thread, alone)
@@ -93,7 +94,7 @@ async def step_out(call: Call, params: e.Step) -> Struct:
 async def run_to_line(call: Call, params: e.RunTo) -> Struct:
     session = call.session
     async with session.driving, session.asking.evaluating:
-        run.check(session, call.head, "run-to")
+        session.require("run-to", OPERATIONS["run-to"].states)
         thread = run.thread_to_move(session, params.thread_id)
         alone = params.thread_id is not None and run.is_alone(session, thread, named=True)
         # As it is before others, which may run, can reach the line.
@@ -110,7 +111,7 @@ async def run_to_line(call: Call, params: e.RunTo) -> Struct:
 async def pause(call: Call, params: e.Pause) -> Struct:
     session = call.session
     async with session.driving:
-        run.check(session, call.head, "pause")
+        session.require("pause", OPERATIONS["pause"].states)
         before = session.stop_id
         run.require_running(session, params.thread_id)
         awaited = None
@@ -142,7 +143,7 @@ async def _not_yet(session: Session, thread_id: int | None) -> Stack | None:
 async def _step(call: Call, params: e.Step, operation: str, command: str) -> Moved:
     session = call.session
     async with session.driving, session.asking.evaluating:
-        run.check(session, call.head, operation)
+        session.require(operation, OPERATIONS[operation].states)
         thread = run.thread_to_move(session, params.thread_id)
         alone = run.is_alone(session, thread, named=params.thread_id is not None)
         if command == "stepOut":

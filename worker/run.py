@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from debug_relay.protocol import execution as e
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import ExceptionStop
-from debug_relay.protocol.frames import RequestHead
-from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import State
 from debug_relay.worker import whereabouts
 from debug_relay.worker.dap_client import KnownThread
@@ -33,23 +31,6 @@ def filters_of(choice: ExceptionStop) -> list[str]:
     if choice is False:
         return []
     return [choice]
-
-
-def check(session: Session, head: RequestHead, operation: str) -> None:
-    """Is it allowed now, and does the caller know where the program is."""
-    session.require(operation, OPERATIONS[operation].states)
-    if head.if_stop is not None and head.if_stop != session.stop_id:
-        stop = session.stop
-        raise RelayError(
-            Code.STOP_CHANGED,
-            f"If-Stop says {head.if_stop}, but the session is at stop {session.stop_id}"
-            + ("" if stop else " and runs"),
-            f"Look again, then send If-Stop: {session.stop_id}.",
-            if_stop=head.if_stop,
-            stop_id=session.stop_id,
-            status=session.state.value,
-            current_location=stop.location if stop else None,
-        )
 
 
 def thread_to_move(session: Session, thread_id: int | None) -> KnownThread:

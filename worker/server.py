@@ -386,7 +386,11 @@ class Link(asyncio.Protocol):
         before = session.state, session.stop_id
         try:
             name = head.caller.name
-            with session.actors.acting(name), session.lease.kept(head.operation, name):
+            with (
+                session.actors.acting(name, head.if_stop),
+                session.lease.kept(head.operation, name),
+            ):
+                session.heed_stop(OPERATIONS[head.operation].states)
                 result = await handler(Call(session, head, abandoned), params)
             # What the caller is told has happened is on disk, if the disk takes it.
             await session.record.settled()

@@ -20,7 +20,7 @@ from debug_relay.protocol import dap, state
 from debug_relay.protocol.envelope import encode_json, timestamp_of
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.output import Category, EventType
-from debug_relay.protocol.refusals import wrong_state
+from debug_relay.protocol.refusals import has_moved_on, stop_changed, wrong_state
 from debug_relay.protocol.sessions import (
     EndReason,
     Program,
@@ -231,11 +231,22 @@ class Session:
 
     def require(self, operation: str, states: frozenset[State]) -> None:
         """409 unless the session is in one of these states; the worker owns the truth."""
+        self.heed_stop(states)
         if self.state not in states:
             raise wrong_state(operation, self.state, states, self.id)
         # Here, where it is this call's turn: the lease may have gone to another meanwhile.
         self.lease.admit(operation, self.actors.present())
         self.actors.allowed(operation)
+
+    def heed_stop(self, states: frozenset[State]) -> None:
+        """409 if the present call knows another stop than the present one."""
+        seen = self.actors.seen()
+        reachable = self.state in states or self.state is State.RUNNING
+        if seen is None or not reachable:
+            return
+        if has_moved_on(seen, self.state, self.stop_id, states):
+            place = self.stop.location if self.stop else None
+            raise stop_changed(seen, self.state, self.stop_id, place, self.id)
 
     # -- waiting
 

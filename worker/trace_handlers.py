@@ -10,8 +10,9 @@ from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.execution import GetTrace, Trace, TraceRows
 from debug_relay.protocol.fields import Bounds
+from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.records import Place, unpack_cursor
-from debug_relay.worker import run, stop_handlers, trace_rows
+from debug_relay.worker import stop_handlers, trace_rows
 from debug_relay.worker.call import Call
 from debug_relay.worker.trace import Tracing
 
@@ -22,7 +23,7 @@ _REPORT_BYTES: Final = 16_384
 async def trace(call: Call, params: Trace) -> TraceRows:
     session = call.session
     async with session.driving, session.asking.evaluating:
-        run.check(session, call.head, "trace")
+        session.require("trace", OPERATIONS["trace"].states)
         tracing = await session.traces.begin(params)
     await tracing.done(call.abandoned)
     rows = await tracing.page(None, params.max_rows, params.budget, params.budget * 2)

@@ -332,8 +332,39 @@ def test_if_stop_lets_only_those_act_who_saw_the_present(relay: Client, source: 
             assert details["current_location"]["line"] == program["second"]
             assert f"If-Stop: {moved['stop_id']}" in details["suggestion"]
         assert session.line() == program["second"]
+        for operation, body in {
+            "evaluate": {"expression": "1"},
+            "breakpoints": {"file": str(program), "line": program["back"]},
+            "terminate": {},
+            "restart": {},
+            "trace": {"step": "function"},
+        }.items():
+            session.post(f"/{operation}", body, headers=seen).refused("STOP_CHANGED", 409)
         now = {"If-Stop": str(moved["stop_id"])}
+        assert session.post("/evaluate", {"expression": "1"}, headers=now).ok()["result"] == "1"
         assert at(session.post("/step-over", headers=now).ok()) == ("step", program["back"])
+
+
+def test_if_stop_of_many_at_once_moves_the_program_once(relay: Client, source: Write) -> None:
+    program = source("import time\nwhile True:\n    time.sleep(0.3)  # @sleep\n    x = 1\n")
+    with relay.session() as session:
+        walking(session, program, "sleep")
+        seen = {"If-Stop": str(session.status()["stop_id"])}
+        answers: list[Answer] = []
+        callers = [
+            threading.Thread(
+                target=lambda: answers.append(session.post("/step-over", headers=seen))
+            )
+            for _ in range(6)
+        ]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+        assert sorted(answer.status for answer in answers) == [200] + [409] * 5
+        for answer in answers:
+            if answer.status == 409:
+                answer.refused("STOP_CHANGED")
 
 
 def test_two_at_the_wheel_stay_in_order(relay: Client, source: Write) -> None:
