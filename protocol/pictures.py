@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
 
 from debug_relay.protocol import breakpoints as b
 from debug_relay.protocol import execution as e
 from debug_relay.protocol import inspection as i
 from debug_relay.protocol import output as o
-from debug_relay.protocol import recorded, runs, stops
+from debug_relay.protocol import recorded, runs, stop_text, stops
 from debug_relay.protocol import sessions as s
 from debug_relay.protocol.fields import Location
 from debug_relay.protocol.limits import amount, in_bytes
@@ -23,7 +22,6 @@ from debug_relay.protocol.text import Code, Line, generic, short
 
 _NOISE: Final = frozenset({"description", "preserve_focus_hint", "all_threads_stopped"})
 _VALUE: Final = 100
-_TEXT: Final = 120
 
 
 def picture(result: Any) -> Iterator[Line]:
@@ -45,18 +43,13 @@ def picture_of(kind: type, data: bytes) -> Iterator[Line]:
 # -- where the program is
 
 
-def _place(location: Location | None) -> str:
-    if location is None:
-        return ""
-    return f" in {location.function} at {location.path}:{location.line}"
-
-
 def _headline(
     status: str, reason: str | None, stop_id: int, location: Location | None, end: str
 ) -> str:
     if status != "paused":
         return f"{status}{end}"
-    return f"paused ({reason}, stop {stop_id}){_place(location)}"
+    place = f" {stop_text.at(location)}" if location is not None else ""
+    return f"paused ({reason}, stop {stop_id}){place}"
 
 
 def _execution(result: e.Execution) -> Iterator[Line]:
@@ -74,9 +67,9 @@ def _execution(result: e.Execution) -> Iterator[Line]:
     if result.native_frame:
         yield f"the step went into {result.native_callee}, which is native"
     if result.stop is not None:
-        yield from _stop(result.stop, headline=False)
+        yield from stop_text.stop(result.stop, headline=False)
     elif result.return_value is not None:
-        yield f"returned: {_typed('', result.return_value.type, result.return_value.value)}"
+        yield stop_text.returned(result.return_value)
 
 
 def _trace(result: e.TraceRows) -> Iterator[Line]:
@@ -84,113 +77,26 @@ def _trace(result: e.TraceRows) -> Iterator[Line]:
     yield from _execution(result)
 
 
-def _stop(stop: stops.Stop, headline: bool = True) -> Iterator[Line]:
-    if headline:
-        yield f"stop {stop.stop_id}: {stop.stop_reason}{_place(stop.current_location)}"
-    elif stop.current_location is not None:
-        where = stop.current_location
-        yield f"{where.path}:{where.line} in {where.function}"
-    if stop.hit_breakpoints:
-        yield f"hit: {', '.join(stop.hit_breakpoints)}"
-    if stop.exception is not None:
-        yield f"exception: {stop.exception.type}: {short(stop.exception.message, 300)}"
-    if stop.source is not None:
-        yield from excerpt_lines(stop.source)
-    if stop.return_value is not None:
-        yield f"returned: {_typed('', stop.return_value.type, stop.return_value.value)}"
-    yield from _locals(stop)
-    for watch in stop.watches:
-        yield f"watch {_watch(watch)}"
-    if len(stop.frames) > 1 and stop.stop_reason != "step":
-        yield "called from:"
-        yield from (f"  {_frame(frame)}" for frame in stop.frames[1:])
-        if stop.total_frames > len(stop.frames):
-            yield f"  … {stop.total_frames - len(stop.frames)} more frames"
-    for printed in stop.output:
-        yield f"{printed.category}:"
-        yield Code(tuple(short(line, _TEXT) for line in printed.text.splitlines()))
-    for cut in stop.cut:
-        yield f"cut: {cut.part} {cut.shown} of {cut.total}, the rest by {cut.get}"
-    if stop.note:
-        yield f"note: {short(stop.note)}"
-
-
-def _locals(stop: stops.Stop) -> Iterator[Line]:
-    """All of them; after a step what has changed."""
-    changes = {change.name: change for change in stop.changed}
-    others = 0
-    for variable in stop.locals:
-        change = changes.pop(variable.name, None)
-        if change is not None:
-            yield f"{_variable(variable)}{_was(change)}"
-        elif stop.stop_reason == "step":
-            others += 1
-        else:
-            yield _variable(variable)
-    for change in changes.values():
-        after = "gone" if change.after is None else short(change.after, _VALUE)
-        yield f"{change.name} = {after}{_was(change)}"
-    if others:
-        yield f"({others} locals unchanged)"
-
-
-def _was(change: stops.Change) -> str:
-    return "  ← new" if change.before is None else f"  ← was {short(change.before, 60)}"
-
-
-def excerpt_lines(source: stops.Excerpt) -> Iterator[Line]:
-    width = len(str(source.end))
-    yield Code(
-        tuple(
-            f"{'→' if line.current else ' '} {line.line:>{width}}  {short(line.text, _TEXT)}"
-            for line in source.lines
-        ),
-        "python",
-    )
-
-
 def _history(page: stops.HistoryPage) -> Iterator[Line]:
-    for stop in page.items:
-        yield from _stop(stop)
-        yield ""
+    for report in page.items:
+        yield from stop_text.brief(report)
     yield from _more(page)
 
 
 # -- stacks and values
 
 
-def _frame(frame: i.Frame) -> str:
-    return f"#{frame.id} {frame.name} at {frame.source.path}:{frame.line}"
-
-
 def _stack(stack: i.Stack) -> Iterator[Line]:
     live = ", as it runs" if stack.live else ""
     yield f"thread {stack.thread_id}, {stack.total_frames} frames{live}"
-    yield from (_frame(frame) for frame in stack.frames)
+    yield from (stop_text.frame(frame) for frame in stack.frames)
     if stack.has_more:
         following = stack.frames[-1].id + 1 if stack.frames else 0
         yield f"… more: ?start_frame={following}"
 
 
-def _typed(name: str, type: str | None, value: str | None) -> str:
-    head = f"{name}: {type}" if name and type else name or type or ""
-    shown = short(value or "", _VALUE)
-    return f"{head} = {shown}" if head else shown
-
-
-def _variable(variable: i.Variable) -> str:
-    text = _typed(variable.name, variable.type, variable.value)
-    if variable.length is not None and variable.expandable:
-        text += f"  [{variable.length} items]"
-    if variable.expandable and variable.variables_reference:
-        text += f"  (ref {variable.variables_reference})"
-    if variable.circular is not UNSET and variable.circular:
-        text += "  (circular)"
-    return text
-
-
 def _variables(page: i.VariableList) -> Iterator[Line]:
-    yield from (_variable(variable) for variable in page.variables)
+    yield from (stop_text.variable(variable) for variable in page.variables)
     if page.has_more:
         yield f"… {page.total} in all: ?start={len(page.variables)}"
 
@@ -205,7 +111,7 @@ def _evaluated(result: i.Evaluated) -> Iterator[Line]:
         yield f"raised {short(result.error, 500)}"
         if result.error_details is not None:
             lines = result.error_details.traceback.splitlines()
-            yield Code(tuple(short(line, _TEXT) for line in lines[-20:]))
+            yield Code(tuple(short(line, _VALUE) for line in lines[-20:]))
         return
     text = "done" if result.result is None else short(result.result, 4000)
     kind = f"{result.type} = " if result.type else ""
@@ -213,14 +119,8 @@ def _evaluated(result: i.Evaluated) -> Iterator[Line]:
     yield f"{kind}{text}{reference}{'  (cut)' if result.truncated else ''}"
 
 
-def _watch(watch: i.Watch) -> str:
-    if watch.error is not None:
-        return f"{watch.id} {short(watch.expression, 80)}: raised {short(watch.error, _VALUE)}"
-    return f"{watch.id} {_typed(short(watch.expression, 80), watch.type, watch.value)}"
-
-
 def _watches(result: i.WatchList) -> Iterator[Line]:
-    yield from (_watch(watch) for watch in result.watches)
+    yield from (stop_text.watch(watch) for watch in result.watches)
     if not result.watches:
         yield "no watches"
 
@@ -236,6 +136,30 @@ def _source(result: i.SourceText) -> Iterator[Line]:
     width = len(str(result.end))
     numbered = enumerate(result.lines, result.start)
     yield Code(tuple(f"{n:>{width}}  {short(text, 500)}" for n, text in numbered), "python")
+
+
+def _modules(page: i.ModuleList) -> Iterator[Line]:
+    for module in page.items:
+        mark = "" if module.is_user_code else "  (library)"
+        yield f"{short(module.name, 200)} {module.path or 'built in'}{mark}"
+    yield from _more(page)
+
+
+def _tasks(result: i.TaskList) -> Iterator[Line]:
+    for task in result.tasks:
+        waits = f", waits for {short(task.waiting_for, 200)}" if task.waiting_for else ""
+        yield f"{short(task.name, 80)} {short(task.coroutine, 200)}: {task.state}{waits}"
+        yield from (f"  {row.name} at {row.path}:{row.line}" for row in task.frames)
+    if result.total != len(result.tasks):
+        yield f"… {result.total} in all"
+    if not result.total:
+        yield "no asyncio tasks"
+
+
+def _completions(result: i.CompletionList) -> Iterator[Line]:
+    yield from (f"{item.label}{f'  ({item.type})' * bool(item.type)}" for item in result.items)
+    if not result.items:
+        yield "no completions"
 
 
 # -- breakpoints
@@ -282,7 +206,21 @@ def _session(state: s.SessionState | s.SessionStatus) -> Iterator[Line]:
         if state.exception is not None:
             yield f"exception: {state.exception.type}: {short(state.exception.message, 300)}"
         if state.breakpoint_count:
-            yield f"breakpoints: {state.breakpoint_count}"
+            suspended = ", suspended" if state.breakpoints_suspended else ""
+            yield f"breakpoints: {state.breakpoint_count}{suspended}"
+        if state.lease is not None:
+            yield from _lease(state.lease)
+        if state.restored:
+            yield f"restored; before: {state.previous_status or 'unknown'}"
+        if state.missing_env:
+            yield f"missing in env: {short(', '.join(state.missing_env), 300)}"
+        if state.disk_trouble:
+            yield f"disk: {short(state.disk_trouble, 300)}"
+
+
+def _lease(lease: s.Lease) -> Iterator[Line]:
+    held = lease.holder is not None
+    yield f"driven by {lease.holder} until {lease.expires_at}" if held else "nobody drives it alone"
 
 
 def _resources(result: s.Resources) -> Iterator[Line]:
@@ -338,8 +276,21 @@ def _events(page: o.EventPage) -> Iterator[Line]:
     if page.dropped:
         yield f"({page.dropped} events before these are gone)"
     for event in page.events:
-        yield f"{event.seq} {event.type}: {_body(event.body)}"
+        yield f"{event.seq} {event.type}: {_told(event)}"
     yield f"session {page.session_status}; next: ?cursor={page.next_cursor}"
+
+
+def _told(event: o.Event) -> str:
+    body = event.body
+    try:
+        if event.type == "breakpoint":
+            point = msgspec.convert(body["breakpoint"], b.Breakpoint)
+            return f"{body['reason']} {_breakpoint(point)}"
+        if event.type == "module":
+            return f"{body['module']['name']} {body['module']['path']}"
+    except (KeyError, TypeError, msgspec.ValidationError):
+        pass  # of another version of the relay
+    return _body(body)
 
 
 def _body(body: Any) -> str:
@@ -374,18 +325,22 @@ _PICTURES: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
     e.TraceRows: _trace,
     runs.RunReport: recorded.run,
     i.ExceptionReport: recorded.exception,
-    stops.Stop: _stop,
-    stops.StopReport: lambda report: _stop(report.stop),
+    stops.Stop: stop_text.stop,
+    stops.StopReport: lambda report: stop_text.stop(report.stop),
     stops.HistoryPage: _history,
     i.Stack: _stack,
     i.ScopeList: _scopes,
-    i.Variable: lambda variable: iter([_variable(variable)]),
+    i.Variable: lambda variable: iter([stop_text.variable(variable)]),
     i.VariableList: _variables,
     i.Evaluated: _evaluated,
-    i.Watch: lambda watch: iter([_watch(watch)]),
+    i.Watch: lambda watch: iter([stop_text.watch(watch)]),
     i.WatchList: _watches,
     i.ThreadList: _threads,
     i.SourceText: _source,
+    i.ModuleList: _modules,
+    i.TaskList: _tasks,
+    i.CompletionList: _completions,
+    s.Lease: _lease,
     b.Breakpoint: lambda point: iter([_breakpoint(point)]),
     b.BreakpointList: _breakpoints,
     b.BreakpointsSet: _breakpoints,

@@ -50,7 +50,7 @@ class Excerpt(Result, kw_only=True):
 
 
 class Change(Result, kw_only=True):
-    """A local of the same frame whose value differs from the stop before; null is not there."""
+    """A local whose value differs from the last stop in the same frame; null is not there."""
 
     name: str
     before: str | None
@@ -68,7 +68,7 @@ class Cut(Result, kw_only=True):
     """A part that did not fit, or was not asked for in full."""
 
     part: str
-    shown: int
+    shown: int  # of output, bytes
     total: int
     get: Annotated[str, Meta(description="The call that brings the rest.")]
 
@@ -87,6 +87,7 @@ class Stop(Result, kw_only=True):
     locals: list[Variable] = []
     total_locals: int = 0
     changed: list[Change] = []
+    new_frame: bool = False  # no stop in this frame is remembered: nothing to compare it with
     watches: list[Watch] = []
     exception: ExceptionInfo | None = None
     return_value: ReturnValue | None = None

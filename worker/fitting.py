@@ -71,11 +71,15 @@ def _length(stop: Stop, part: str) -> int:
     if part in _LISTS:
         named = getattr(stop, f"total_{part}", None)
         if part == "output":
-            return sum(len(printed.text) for printed in stop.output)
+            return printed_bytes(stop)
         return int(named) if named is not None else len(getattr(stop, part))
     if part == "source":
         return stop.source.total_lines if stop.source else 0
     return len(_texts(stop)[part][0])
+
+
+def printed_bytes(stop: Stop) -> int:
+    return sum(len(printed.text.encode("utf-8", "replace")) for printed in stop.output)
 
 
 def _shrink(stop: Stop, part: str, size: int, over: int) -> None:
@@ -120,11 +124,12 @@ def _note(stop: Stop, part: str, total: int, calls: Mapping[str, str]) -> None:
     if part == "source":
         shown = len(stop.source.lines) if stop.source else 0
     elif part == "output":
-        shown = sum(len(printed.text) for printed in stop.output)
+        shown = printed_bytes(stop)
     elif part in _LISTS:
         shown = len(getattr(stop, part))
     else:
         shown = len(_texts(stop)[part][0])
+    total = next((cut.total for cut in stop.cut if cut.part == part), total)
     stop.cut = [cut for cut in stop.cut if cut.part != part]
     stop.cut.append(Cut(part=part, shown=shown, total=total, get=calls[part.partition(".")[0]]))
 

@@ -22,7 +22,7 @@ from debug_relay.protocol.output import (
     EventType,
     seq_meta,
 )
-from debug_relay.protocol.records import output_of, pack_cursor
+from debug_relay.protocol.records import Place, output_of, pack_cursor
 from debug_relay.worker.rings import Ring
 
 # A page reads whole records: small ones keep it quick.
@@ -58,9 +58,14 @@ class OutputLog:
         return self._ring.lost
 
     @property
+    def place(self) -> Place:
+        """Where what comes from now on will be."""
+        return self._ring.end
+
+    @property
     def cursor(self) -> str:
         """For a reader who wants only what comes from now on."""
-        return pack_cursor(self._owner, self._ring.end)
+        return pack_cursor(self._owner, self.place)
 
     def write(self, category: Category, data: bytes, meta: dict[str, Any] | None = None) -> None:
         data = self._held.pop(category, b"") + data

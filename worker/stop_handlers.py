@@ -18,10 +18,9 @@ from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.records import Place, pack_cursor, unpack_cursor
 from debug_relay.protocol.state import State
 from debug_relay.protocol.text import CONTENT_TYPES
-from debug_relay.worker import telling
 from debug_relay.worker.call import Call
 from debug_relay.worker.fitting import ENVELOPE, fit
-from debug_relay.worker.stop_reports import Kept
+from debug_relay.worker.stop_reports import Kept, Told
 
 # Who reads text is shown the place without having to ask for it.
 _IN_TEXT = Bounds(frames=4, locals=20, source_lines=2, output_bytes=1024)
@@ -36,15 +35,16 @@ async def add_report(call: Call, result: Execution, wanted: bool | Bounds) -> No
         return
     bounds = Bounds() if wanted is True else wanted
     session = call.session
-    report = await session.reports.of_stop(result.stop_id, bounds)
-    if report is None:
+    told = await session.reports.of_stop(result.stop_id, bounds)
+    if told is None:
         return
+    report, calls = told
     report.return_value = report.return_value or result.return_value
     if (returned := result.return_value) is not None and len(returned.value) > bounds.max_bytes / 8:
         short = returned.value[: bounds.max_bytes // 8] + "…"
         result.return_value = msgspec.structs.replace(returned, value=short)
     room = bounds.max_bytes - len(encode_json(result)) - _envelope(call)
-    result.stop = fit(report, room, telling.calls(session.id, bounds))
+    result.stop = fit(report, room, calls)
 
 
 def _envelope(call: Call) -> int:
@@ -61,9 +61,8 @@ async def snapshot(call: Call, params: st.Snapshot) -> Struct:
     bounds = Bounds(
         **{name: getattr(params, name) for name in Bounds.__struct_fields__},
     )
-    report = await session.reports.now(bounds)
-    room = bounds.max_bytes - _envelope(call)
-    fitted = fit(report, room, telling.calls(session.id, bounds))
+    report, calls = await session.reports.now(bounds)
+    fitted = fit(report, bounds.max_bytes - _envelope(call), calls)
     assert fitted is not None  # the least bound has room for the bare facts
     return st.StopReport(stop=fitted)
 
@@ -75,10 +74,9 @@ async def history(call: Call, params: st.History) -> Struct:
     below = _below(session.id, params.cursor)
     kept = [one for one in reversed(session.reports.kept) if below is None or one.stop_id < below]
     bounds = Bounds(max_bytes=params.max_bytes)
-    calls = telling.calls(session.id, bounds)
     room = params.max_bytes - _envelope(call) - 256
     items: list[st.Stop] = []
-    for report in _reports(call, islice(kept, params.limit), bounds):
+    for report, calls in _reports(call, islice(kept, params.limit), bounds):
         size = len(encode_json(report)) + 1
         if size > room and items:
             break
@@ -99,7 +97,7 @@ async def history(call: Call, params: st.History) -> Struct:
     )
 
 
-def _reports(call: Call, kept: Iterator[Kept], bounds: Bounds) -> Iterator[st.Stop]:
+def _reports(call: Call, kept: Iterator[Kept], bounds: Bounds) -> Iterator[Told]:
     for one in kept:
         yield call.session.reports.past(one, bounds)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -17,11 +18,13 @@ from debug_relay.protocol.envelope import timestamp
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.fields import Bounds
 from debug_relay.protocol.output import Category
+from debug_relay.protocol.records import Place
 from debug_relay.protocol.stops import Cut, ReturnValue
 from debug_relay.protocol.stops import Stop as Report
 from debug_relay.worker import telling
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.excerpt import Sources
+from debug_relay.worker.fitting import printed_bytes
 from debug_relay.worker.stop import Stop
 
 if TYPE_CHECKING:
@@ -48,11 +51,19 @@ class Kept(Struct):
     lines: list[str] | None
     printed: list[tuple[Category, bytes]]
     printed_bytes: int
+    printed_from: Place | None  # in the session's output; None is its beginning
     arrived: asyncio.Event
     watched: dict[str, str]
     told: dict[str, Any] | None = None
     returned: ReturnValue | None = None
     note: str | None = None
+
+
+class Told(NamedTuple):
+    """A report as it is told, and for each of its parts the call that brings what is left out."""
+
+    report: Report
+    calls: Mapping[str, str]
 
 
 class Reports:
@@ -64,6 +75,7 @@ class Reports:
         self._printed: deque[tuple[Category, bytes]] = deque()
         self._printed_room = _PRINTED_BYTES
         self._printed_bytes = 0
+        self._printed_from: Place | None = None
         self._patience: dict[int, asyncio.TimerHandle] = {}
         self._interrupting: asyncio.Task[None] | None = None
 
@@ -87,10 +99,12 @@ class Reports:
             lines=lines,
             printed=list(self._printed),
             printed_bytes=self._printed_bytes,
+            printed_from=self._printed_from,
             arrived=asyncio.Event(),
             watched=self._session.watches.texts(),
         )
         self._printed.clear()
+        self._printed_from = self._session.output.place
         self._printed_room, self._printed_bytes = _PRINTED_BYTES, 0
         self.kept.append(self.current)
         if server.has_probe:
@@ -133,6 +147,7 @@ class Reports:
                 lines=None,
                 printed=[],
                 printed_bytes=0,
+                printed_from=None,
                 arrived=asyncio.Event(),
                 watched=self._session.watches.texts(),
             )
@@ -188,7 +203,7 @@ class Reports:
         if self.current is not None and self.current.server.has_probe:
             await self._told(self.current, PUSHED)
 
-    async def of_stop(self, stop_id: int, bounds: Bounds) -> Report | None:
+    async def of_stop(self, stop_id: int, bounds: Bounds) -> Told | None:
         """The report of a stop that a call has just come to; None if it is forgotten already."""
         kept = next((kept for kept in reversed(self.kept) if kept.stop_id == stop_id), None)
         if kept is None:
@@ -197,7 +212,7 @@ class Reports:
         told = await self._told_anew(kept, bounds) if larger else await self._told(kept, bounds)
         return self._composed(kept, told, bounds)
 
-    async def now(self, bounds: Bounds) -> Report:
+    async def now(self, bounds: Bounds) -> Told:
         """Of the present stop as it is now: variables may have been set, watches added."""
         kept = self.current
         assert kept is not None
@@ -206,7 +221,7 @@ class Reports:
         self._session.watches.seen(kept.stop_id, (told or {}).get("watches", ()))
         return self._composed(kept, told, bounds)
 
-    def past(self, kept: Kept, bounds: Bounds) -> Report:
+    def past(self, kept: Kept, bounds: Bounds) -> Told:
         return self._composed(kept, kept.told, bounds)
 
     async def _told(self, kept: Kept, bounds: Bounds) -> dict[str, Any] | None:
@@ -240,20 +255,16 @@ class Reports:
             kept.note = f"Not all could be read: {error.message}"
         return kept.told
 
-    def _composed(self, kept: Kept, told: dict[str, Any] | None, bounds: Bounds) -> Report:
+    def _composed(self, kept: Kept, told: dict[str, Any] | None, bounds: Bounds) -> Told:
         session = self._session
         stands = kept is self.current or session.standing.of(kept.stop.thread_id) is kept.stop
         report = telling.composed(session, kept, told or {}, bounds, stands)
-        calls = telling.calls(session.id, bounds)
+        calls = telling.calls(session.id, bounds, kept.printed_from)
         for part, shown, total in (
             ("frames", len(report.frames), report.total_frames),
             ("locals", len(report.locals), report.total_locals),
-            (
-                "output",
-                sum(len(printed.text) for printed in report.output),
-                kept.printed_bytes,
-            ),
+            ("output", printed_bytes(report), kept.printed_bytes),
         ):
-            if shown < total and (part != "output" or bounds.output_bytes < total):
+            if shown < total:
                 report.cut.append(Cut(part=part, shown=shown, total=total, get=calls[part]))
-        return report
+        return Told(report, calls)

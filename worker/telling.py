@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.fields import Bounds
 from debug_relay.protocol.inspection import Frame, SourceRef, Variable, Watch
+from debug_relay.protocol.records import Place, output_of, pack_cursor
 from debug_relay.protocol.stops import Change, Excerpt, Printed, Stop, StoppedThread
 from debug_relay.worker.excerpt import excerpt
 from debug_relay.worker.variables import Row, as_variable, of_dap
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 _WIDTH: Final = 200
 
 
-def calls(session_id: str, bounds: Bounds) -> dict[str, str]:
-    """How to get what a report leaves out."""
+def calls(session_id: str, bounds: Bounds, printed_from: Place | None) -> dict[str, str]:
+    """How to get what a report leaves out; its output begins at that place."""
     base = f"GET /api/v1/sessions/{session_id}"
+    cursor = pack_cursor(output_of(session_id), printed_from) if printed_from else None
     return {
         "frames": f"{base}/stacktrace?levels=1000",
         "locals": f"{base}/frames/0/variables?count=1000",
@@ -30,7 +32,7 @@ def calls(session_id: str, bounds: Bounds) -> dict[str, str]:
         "source": f"{base}/source?frame_id=0",
         "exception": f"{base}",
         "return_value": f"{base}/snapshot?max_bytes={bounds.max_bytes * 4}",
-        "output": f"{base}/output",
+        "output": f"{base}/output" + (f"?cursor={cursor}" if cursor else ""),
         "hit_breakpoints": f"{base}/breakpoints",
         "all": f"{base}/snapshot?max_bytes={max(bounds.max_bytes * 4, 65536)}",
     }
@@ -56,6 +58,7 @@ def composed(
         total_frames=told.get("total_frames", 0),
         locals=[_variable(session, kept, row, present) for row in rows[: bounds.locals]],
         total_locals=told.get("total_locals", 0),
+        new_frame=bool(told.get("new_frame")),
         changed=[
             Change(name=name, before=before, after=after)
             for name, before, after in told.get("changed", ())
@@ -111,18 +114,28 @@ def _source(kept: Kept, told: dict[str, Any], around: int) -> Excerpt | None:
 
 
 def _printed(kept: Kept, most: int) -> list[Printed]:
-    """The end of what was printed since the stop before."""
-    pieces: list[Printed] = []
+    """The end of what was printed since the stop before, in whole characters."""
+    pieces: list[tuple[str, bytes]] = []
     for category, data in reversed(kept.printed):
         if most <= 0:
             break
-        text = data[-most:].decode("utf-8", "backslashreplace")
+        data = data[-most:]
         most -= len(data)
-        if pieces and pieces[-1].category == category:
-            pieces[-1].text = text + pieces[-1].text
-        else:
-            pieces.append(Printed(category=category, text=text))
-    return pieces[::-1]
+        if pieces and pieces[-1][0] == category:
+            data += pieces.pop()[1]
+        pieces.append((category, data))
+    return [
+        Printed(category=category, text=_from_a_character(data).decode("utf-8", "backslashreplace"))
+        for category, data in reversed(pieces)
+    ]
+
+
+def _from_a_character(data: bytes) -> bytes:
+    """Without the end of a UTF-8 character whose beginning was cut off."""
+    at = 0
+    while at < min(3, len(data)) and data[at] & 0xC0 == 0x80:
+        at += 1
+    return data[at:]
 
 
 async def by_dap(
@@ -147,7 +160,9 @@ async def by_dap(
         "values": {row["name"]: row["value"] for row in rows},
         "frame": (window.frames[0].id, frames[0][:2]) if frames else None,
     }
-    told["changed"] = _changes(before.told if before else None, told)
+    known = before.told if before else None
+    told["new_frame"] = known is None or known.get("frame") != told["frame"]
+    told["changed"] = _changes(known, told)
     told["watches"] = [
         await _evaluated(session, thread_id, id, expression)
         for id, expression in kept.watched.items()

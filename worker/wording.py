@@ -8,7 +8,8 @@ from typing import Any, Final
 from debug_relay.protocol import inspection, text
 from debug_relay.protocol.envelope import encode_json, error_body
 from debug_relay.protocol.errors import RelayError
-from debug_relay.protocol.pictures import excerpt_lines, picture
+from debug_relay.protocol.pictures import picture
+from debug_relay.protocol.stop_text import excerpt_lines
 from debug_relay.worker.excerpt import excerpt
 from debug_relay.worker.session import Session
 
@@ -36,4 +37,4 @@ async def _top(session: Session, frame: inspection.Frame) -> Iterator[text.Line]
     """A stack in words shows the line it stands on."""
     lines = await session.reports.sources.lines(frame.source.path)
     shown = excerpt(frame.source.path, lines, frame.line, _AROUND) if lines else None
-    return excerpt_lines(shown) if shown is not None else iter(())
+    return excerpt_lines(shown.lines) if shown is not None else iter(())

@@ -78,6 +78,11 @@ class Run(object):
         own = type(owner).__name__ == "PyDBFrame" and not frame.f_code.co_flags & GENERATOR
         self.owner = owner if own else None
 
+    @property
+    def is_marked(self):
+        """Whether this run can be told from a later one in the same frame object."""
+        return self.mark is not None or self.owner is not None
+
     def is_of(self, other):
         if self.frame != other.frame or self.code != other.code:
             return False

@@ -4,7 +4,8 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
 The thread does it itself, after its stop has been told, so that no slow `__repr__` holds the news
 back. The frames are those that pydevd lists for it. Nothing of the program is kept alive here: of
-the stop before there are the texts alone, and values that never change.
+the frames at earlier stops there are the texts alone, and values that never change. A frame is
+compared with its own last stop: who comes back to it sees what was changed meanwhile.
 """
 
 import linecache
@@ -29,6 +30,9 @@ _now = time.perf_counter
 FRAMES, LOCALS = 20, 50
 REMEMBERED = 1000  # names whose values are compared with those of the stop before
 THREADS = 64
+KNOWN = 16  # frames of a thread, the latest that it has stopped in
+HASHED = 1 << 20  # longer texts are told apart by their lengths and which objects they are
+SLOW = 1000
 NAMED_LAST = ("function", "module", "type")  # at module level: after what holds data
 SHORT = 200
 
@@ -39,7 +43,9 @@ class Reports(object):
         self.watches = []
         self.number = 0
         self.due = {}  # thread id → the number of its stop
-        self.now, self.before = {}, {}  # thread id → what its locals were
+        self.known = {}  # thread id → [(run of a function, its locals)], the latest last
+        self.before = {}  # thread id → those of its frame at its last stop, if that is known
+        self.slow = set()  # classes whose repr took too long: nobody asked for it, never again
         probe.commands.update(report=self.ask, watches=self.watch)
 
     def hook(self):
@@ -95,18 +101,19 @@ class Reports(object):
             return None  # resumed before it was told: this is another stop's
         self.due.pop(thread_id)
         self.probe.pages.slow.clear()
-        if len(self.now) > THREADS:
-            self.now.clear()
+        if len(self.known) > THREADS or len(self.slow) > SLOW:
+            self.known.clear()
             self.before.clear()
-        self.before[thread_id] = self.now.pop(thread_id, None)
-        return self.made(thread_id, FRAMES, LOCALS, SHORT, remember=True)
+            self.slow.clear()
+        return self.made(thread_id, FRAMES, LOCALS, SHORT, self.slow, remember=True)
 
     def ask(self, id, thread, frames, locals, width):
         """The same for whoever asks, with bounds of his own."""
         return self.probe.answers.ask_thread(thread, id, self.again, frames, locals, width)
 
     def again(self, id, thread_id, frames, locals, width):
-        made = self.made(thread_id, frames, locals, width, remember=False)
+        slow = self.probe.pages.slow
+        made = self.made(thread_id, frames, locals, width, slow, remember=False)
         return {"id": id, "gone": True} if made is None else dict(made, id=id)
 
     def watch(self, watches):
@@ -116,14 +123,14 @@ class Reports(object):
 
     # -- making it
 
-    def made(self, thread_id, frames, locals, width, remember):
+    def made(self, thread_id, frames, locals, width, slow, remember):
         began = _now()
         db = self.probe.db
         listed = db.suspended_frames_manager.get_frames_list(thread_id)
         tracker = db.suspended_frames_manager.get_frame_tracker(thread_id)
         if listed is None or tracker is None:
             return None
-        view = View(self.probe.pages.mode, width, slow=self.probe.pages.slow)
+        view = View(self.probe.pages.mode, width, slow=slow)
         try:
             rows, total = stack(db, listed, frames)
             report = {"thread": self.probe.answers.dap_id(thread_id)}
@@ -146,14 +153,14 @@ class Reports(object):
         rows = [self.variable(name, values[name], tracker, frame, view) for name in chosen]
         texts = {name: row["value"] for name, row in zip(names[:LOCALS], rows)}
         marks = self.marks(names[:REMEMBERED], values, texts)
-        run = Run(frame)
         if remember:
-            self.now[thread_id] = (run, marks)
+            self.before[thread_id] = self.remembered(thread_id, Run(frame), marks)
         before = self.before.get(thread_id)
         return {
             "locals": rows[:most],
             "total_locals": len(names),
-            "changed": self.changed(before, run, marks, view),
+            "new_frame": before is None,
+            "changed": [] if before is None else self.changed(before, marks, view),
             "watches": [self.watched(*watch, frame, tracker, view) for watch in self.watches],
         }
 
@@ -184,6 +191,18 @@ class Reports(object):
 
     # -- what has changed
 
+    def remembered(self, thread_id, run, marks):
+        """What the locals of this run were when it was remembered last; None if it never was."""
+        known, before = self.known.setdefault(thread_id, []), None
+        for at in range(len(known) - 1, -1, -1):
+            # Where nothing marks a run, another one may have its frame by now.
+            if run.is_of(known[at][0]) and (run.is_marked or at == len(known) - 1):
+                before = known.pop(at)[1]
+                break
+        known.append((run, marks))
+        del known[:-KNOWN]
+        return before
+
     def marks(self, names, values, texts):
         """name → (a value that never changes, or None; its text where that is what is compared)."""
         marks = {}
@@ -192,21 +211,26 @@ class Reports(object):
             kind = key_of(type(value))
             if kind in ATOMS or (kind is str and len(value) <= SHORT):
                 marks[name] = (value, None)
+            elif kind is str or kind is bytes:
+                size = len(value)
+                marks[name] = (
+                    (size, hash(value) if size < HASHED else id(value)),
+                    texts.get(name) or "%s of %d" % (kind.__name__, size),
+                )
             else:
                 size = len(value) if kind in BRACKETS or kind in MAPPINGS else None
                 # Beyond what is shown: another object, or another size.
                 marks[name] = (size, texts.get(name) or id(value))
         return marks
 
-    def changed(self, before, run, marks, view):
-        if before is None or not run.is_of(before[0]):
-            return []
-        old = before[1]
+    def changed(self, old, marks, view):
         changes = []
         for name, mark in marks.items():
             known = old.get(name)
-            if known is None or (known is not mark and not same(known, mark)):
-                changes.append([name, known and shown(known, view), shown(mark, view)])
+            if known is None:
+                changes.append([name, None, shown(mark, view)])
+            elif known is not mark and not same(known, mark):
+                changes.append([name] + told_apart(known, mark, view))
         changes += [[name, shown(old[name], view), None] for name in old if name not in marks]
         return changes
 
@@ -231,6 +255,17 @@ def shown(mark, view):
     if mark[1] is None:
         return view.text(mark[0], "it")
     return mark[1] if type(mark[1]) is str else "(not among the locals shown)"
+
+
+def told_apart(old, new, view):
+    """Their words; where those are the same, what differs lies beyond."""
+    before, after = shown(old, view), shown(new, view)
+    if before != after:
+        return [before, after]
+    sizes = [mark[0][0] if type(mark[0]) is tuple else mark[0] for mark in (old, new)]
+    if sizes[0] != sizes[1] and None not in sizes:
+        return ["%s (length %s)" % pair for pair in zip((before, after), sizes)]
+    return [before, after + " (differs beyond what is shown)"]
 
 
 def generated(frame, listed):

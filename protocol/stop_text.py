@@ -1,0 +1,206 @@
+"""How a stop looks as text: where, the lines around, what changed, who called, what was printed.
+
+A language model pays for every character: nothing is said twice, and a step with its changes has at
+most 600. Places are whole paths all the same, for they are what the next call needs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import UNSET
+
+from debug_relay.protocol import inspection as i
+from debug_relay.protocol import stops
+from debug_relay.protocol.fields import Location
+from debug_relay.protocol.text import Code, Line, short
+
+_VALUE: Final = 100
+_TEXT: Final = 120
+_STEP: Final = 600
+_WAS: Final = 60
+_BASE: Final = re.compile(r"/api/v1/sessions/[^/?]+")
+
+
+def stop(report: stops.Stop, headline: bool = True) -> Iterator[Line]:
+    """All that a report tells; without a headline where the reply has one already."""
+    place = _place(report)
+    yield f"stop {report.stop_id} ({report.stop_reason}) {place}" if headline else place
+    stepped = report.stop_reason == "step" and not report.new_frame
+    if report.hit_breakpoints:
+        yield f"hit: {', '.join(report.hit_breakpoints)}"
+    if report.exception is not None:
+        yield f"exception: {report.exception.type}: {short(report.exception.message, 300)}"
+    if report.return_value is not None:
+        yield returned(report.return_value)
+    if stepped:
+        yield from _within(_STEP - len(place) - 40, report)
+    else:
+        yield from _excerpt(report, None, _TEXT)
+        yield from _locals(report)
+    yield from (f"watch {watch(one)}" for one in report.watches)
+    if report.stop_reason != "step":
+        yield from _callers(report)
+    for printed in report.output:
+        yield f"{printed.category}:"
+        yield Code(tuple(short(line, _TEXT) for line in printed.text.splitlines()))
+    yield from _cuts(report, stepped)
+    if report.note:
+        yield f"note: {short(report.note)}"
+
+
+def _place(report: stops.Stop) -> str:
+    thread = report.thread
+    name = f" {short(thread.name, 60)}" if thread.name else ""
+    # Most programs have one thread.
+    where = f", thread {thread.id}{name}" if thread.id != 1 else ""
+    return at(report.current_location) + where
+
+
+def at(location: Location | None) -> str:
+    return (
+        f"{location.path}:{location.line} in {location.function}" if location else "unknown place"
+    )
+
+
+def brief(report: stops.Stop) -> Iterator[Line]:
+    """One of many: the line itself, and what was new there."""
+    yield f"stop {report.stop_id} ({report.stop_reason}) {_place(report)}"
+    if report.source is not None:
+        yield from (
+            f"→ {short(row.text.strip(), _TEXT)}" for row in report.source.lines if row.current
+        )
+    if report.exception is not None:
+        yield f"exception: {report.exception.type}: {short(report.exception.message, _TEXT)}"
+    if report.return_value is not None:
+        yield returned(report.return_value)
+    yield from _locals(report) if report.new_frame else _changed(report)
+    yield from (f"watch {watch(one)}" for one in report.watches)
+    for printed in report.output:
+        yield f"{printed.category}: {short(printed.text.rstrip(), _TEXT)}"
+
+
+# -- the lines around
+
+
+def _excerpt(report: stops.Stop, around: int | None, width: int) -> Iterator[Line]:
+    if report.source is None:
+        return
+    lines = report.source.lines
+    if around is not None:
+        here = next((at for at, row in enumerate(lines) if row.current), 0)
+        lines = lines[max(0, here - around) : here + around + 1]
+    yield from excerpt_lines(lines, width)
+
+
+def excerpt_lines(lines: list[stops.SourceLine], width: int = _TEXT) -> Iterator[Line]:
+    digits = len(str(lines[-1].line)) if lines else 1
+    yield Code(
+        tuple(
+            f"{'→' if row.current else ' '} {row.line:>{digits}}  {short(row.text, width)}"
+            for row in lines
+        ),
+        "python",
+    )
+
+
+def _within(room: int, report: stops.Stop) -> Iterator[Line]:
+    """The lines around a step and what it has changed: fewer of them, if they are long."""
+    changed = list(_changed(report))
+    for around, width in ((None, _TEXT), (1, _TEXT), (1, 60), (0, 60)):
+        shown = [*_excerpt(report, around, width), *changed]
+        if sum(map(_length, shown)) <= room:
+            yield from shown
+            return
+    for index, line in enumerate(shown):
+        room -= _length(line)
+        if room < 0 and index > 0:
+            yield f"… {len(shown) - index} lines more: GET …/snapshot"
+            return
+        yield line
+
+
+def _length(line: Line) -> int:
+    parts = (line,) if isinstance(line, str) else line.lines
+    return sum(len(part) + 1 for part in parts)
+
+
+# -- values
+
+
+def _locals(report: stops.Stop) -> Iterator[Line]:
+    changes = {change.name: change for change in report.changed}
+    for row in report.locals:
+        change = changes.pop(row.name, None)
+        yield variable(row) + (_was(change) if change is not None else "")
+    yield from map(_change, changes.values())
+
+
+def _changed(report: stops.Stop) -> Iterator[Line]:
+    known = {row.name: row for row in report.locals}
+    for change in report.changed:
+        row = known.get(change.name)
+        yield variable(row) + _was(change) if row is not None else _change(change)
+    others = report.total_locals - sum(change.after is not None for change in report.changed)
+    if others > 0:
+        yield f"({others} local{'s' * (others > 1)} unchanged)"
+
+
+def _change(change: stops.Change) -> str:
+    after = "gone" if change.after is None else short(change.after, _VALUE)
+    return f"{change.name} = {after}{_was(change)}"
+
+
+def _was(change: stops.Change) -> str:
+    return "  ← new" if change.before is None else f"  ← was {short(change.before, _WAS)}"
+
+
+def typed(name: str, type: str | None, value: str | None) -> str:
+    head = f"{name}: {type}" if name and type else name or type or ""
+    shown = short(value or "", _VALUE)
+    return f"{head} = {shown}" if head else shown
+
+
+def returned(value: stops.ReturnValue) -> str:
+    return f"returned: {typed('', value.type, value.value)}"
+
+
+def variable(row: i.Variable) -> str:
+    text = typed(row.name, row.type, row.value)
+    if row.length is not None and row.expandable:
+        text += f"  [{row.length} items]"
+    if row.expandable and row.variables_reference:
+        text += f"  (ref {row.variables_reference})"
+    if row.circular is not UNSET and row.circular:
+        text += "  (circular)"
+    return text
+
+
+def watch(one: i.Watch) -> str:
+    if one.error is not None:
+        return f"{one.id} {short(one.expression, 80)}: raised {short(one.error, _VALUE)}"
+    return f"{one.id} {typed(short(one.expression, 80), one.type, one.value)}"
+
+
+# -- who called, and what is left out
+
+
+def frame(row: i.Frame) -> str:
+    return f"#{row.id} {row.name} at {row.source.path}:{row.line}"
+
+
+def _callers(report: stops.Stop) -> Iterator[Line]:
+    if len(report.frames) > 1:
+        yield "called from:"
+        yield from (f"  {frame(row)}" for row in report.frames[1:])
+
+
+def _cuts(report: stops.Stop, stepped: bool) -> Iterator[Line]:
+    for cut in report.cut:
+        # A step shows neither: only what it has changed.
+        if not (cut.part in ("frames", "locals") and stepped):
+            unit = " bytes" if cut.part == "output" else ""
+            get = _BASE.sub("…", cut.get)
+            yield f"cut: {cut.part}, {cut.shown} of {cut.total}{unit} shown; all: {get}"
