@@ -7,6 +7,7 @@ that both are done.
 Runs in the program: Python 3.8 to 3.14, standard library only. See `attached`.
 """
 
+import os
 import socket
 import sys
 import threading
@@ -83,12 +84,14 @@ def threads_inside():
     """Idents of the program's threads that are inside the debugger just now."""
     ours = {t.ident for t in list(threading._active.values()) if is_debuggers(t)}
     ours.add(threading.get_ident())
+    # By its folder: the runner of a launched program, in a forked child's stack, only looks like it.
+    pydevd = os.path.join(os.path.dirname(sys.modules["pydevd"].__file__), "")
     found = []
     for ident, frame in sys._current_frames().items():
         while ident not in ours and frame is not None:
             code = frame.f_code
             # The start function of a traced thread lies below all that the thread does.
-            if "pydevd" in code.co_filename and code.co_name not in ("__call__", "attach"):
+            if code.co_filename.startswith(pydevd) and code.co_name not in ("__call__", "attach"):
                 found.append(ident)
                 break
             frame = frame.f_back
