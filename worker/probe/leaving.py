@@ -84,7 +84,7 @@ def threads_inside():
     """Idents of the program's threads that are inside the debugger just now."""
     ours = {t.ident for t in list(threading._active.values()) if is_debuggers(t)}
     ours.add(threading.get_ident())
-    # By its folder: the runner of a launched program, in a forked child's stack, only looks like it.
+    # By its folder: what a launched program's forked child has in its stack only looks like it.
     pydevd = os.path.join(os.path.dirname(sys.modules["pydevd"].__file__), "")
     found = []
     for ident, frame in sys._current_frames().items():
