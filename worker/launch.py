@@ -295,18 +295,22 @@ class LaunchedProgram:
             self._input.written()
 
     async def end(self, grace: float) -> None:
-        process, swept = self._process, list[sweep.Ended]()
+        process = self._process
         if process is None:
             return
+        swept: dict[int, sweep.Ended] = {}
         self._endings += 1
         try:
+            # Some end by the signal to the program's group: they count as well.
+            there = [] if self.keeps_children else sweep.named(self.processes() or [])
             # Without its debugger the program runs on and can act on SIGTERM.
             await process.end(grace, self._session.hub.close)
-            swept = await self.end_children()
+            swept = {one.pid: one for one in [*there, *await self.end_children()]}
+            swept.pop(process.pid, None)
         finally:
             self._endings -= 1
             if process.exit is not None:
-                self._tell_end(process.exit, swept)
+                self._tell_end(process.exit, list(swept.values()))
 
     async def end_children(self) -> list[sweep.Ended]:
         if self.keeps_children or self._process is None:

@@ -185,7 +185,7 @@ class LimitWatch:
             "limit": name,
             "allowed": allowed,
             "used": used,
-            "share": round(used / allowed, 3),
+            "share": round(used / allowed, 6),
             "message": words,
         }
         log.info(f"limits.{reason}", extra={"fields": body})

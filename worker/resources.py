@@ -104,7 +104,7 @@ def _boot_time() -> int:
 
 def _limit(session: Session, use: Use, name: str) -> LimitUse:
     allowed, used = getattr(session.limits.of_run, name), getattr(use, name)
-    return LimitUse(allowed=allowed, used=used, share=round(used / allowed, 3) if allowed else None)
+    return LimitUse(allowed=allowed, used=used, share=round(used / allowed, 6) if allowed else None)
 
 
 def _note(session: Session) -> str | None:

@@ -87,6 +87,10 @@ def _has_children() -> bool:
     return True
 
 
+def named(rows: list[Row]) -> list[Ended]:
+    return [Ended(row.pid, process_tree.command(row.pid) or row.name) for row in rows if row.lives]
+
+
 def collect_adopted(awaited: int | None) -> None:
     """Of the children that this worker was given, the ended ones go from the kernel's table."""
     for row in of_programs() or ():
@@ -133,7 +137,7 @@ class _Ending:
         """Whether any of them is new."""
         new = [row for row in living if row.key not in self._ended]
         for row in new:
-            self._ended[row.key] = Ended(row.pid, process_tree.command(row.pid) or row.name)
+            self._ended[row.key] = named([row])[0]
         self._signal(new, signal.SIGSTOP)
         return bool(new)
 
