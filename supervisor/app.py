@@ -20,6 +20,7 @@ from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import API_PREFIX, VERSION
 from debug_relay.supervisor import log as logs
 from debug_relay.supervisor import peer, sweep
+from debug_relay.supervisor.audit import Audit
 from debug_relay.supervisor.config import Loaded
 from debug_relay.supervisor.disk_watch import DiskWatch
 from debug_relay.supervisor.guard import Guard
@@ -50,14 +51,18 @@ def serve(loaded: Loaded, keep_sessions: bool = False, insecure_no_auth: bool = 
     places = Places.open(Path(settings.server.data_dir), Path(run_dir) if run_dir else None)
     places.lock()
     output = logs.start(settings.log.level, settings.log.format, places.log_file)
+    audit: Audit | None = None
     try:
+        audit = Audit.open(settings.log.audit_file, places.audit_file)
         for warning in loaded.warnings:
             _log.warning("config.passed_over", reason=warning)
         if insecure_no_auth:
             _log.warning("auth.off", reason="--insecure-no-auth: whoever gets in runs code as us")
-        relay = _Relay(loaded, places, output, keep_sessions, insecure_no_auth)
+        relay = _Relay(loaded, places, output, audit, keep_sessions, insecure_no_auth)
         return asyncio.run(relay.run())
     finally:
+        if audit is not None:
+            audit.close()
         output.close()
         places.unlock()
 
@@ -76,12 +81,14 @@ class _Relay:
         loaded: Loaded,
         places: Places,
         output: LogOutput,
+        audit: Audit,
         keep_sessions: bool,
         insecure_no_auth: bool,
     ) -> None:
         self._loaded = loaded
         self._settings = loaded.settings
         self._output = output
+        self._audit = audit
         self._places = places
         self._stopping = asyncio.Event()
         self._keep_sessions = keep_sessions
@@ -109,7 +116,8 @@ class _Relay:
 
         config = RuntimeConfig(self._loaded, self._places, apply)
         kept = Kept(KeptReplies(self._places.kept_replies))
-        disk = DiskWatch(self._places, registry, (config.warning, kept.warning))
+        audit = self._audit
+        disk = DiskWatch(self._places, registry, (config.warning, kept.warning, audit.warning))
         relay = Relay("", time.monotonic(), debugpy_version, self.stop, disk)
         front = Front(
             guard,
@@ -118,6 +126,7 @@ class _Relay:
             Handlers(registry, relay, config),
             kept,
             str(self._places.log_file),
+            audit,
         )
         listener = Listener(front, guard)
         # Who calls right after a restart finds the sessions that it knows.

@@ -6,7 +6,9 @@ The one place that catches `RelayError`. It knows the operations table and the g
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final
@@ -29,6 +31,7 @@ from debug_relay.protocol.refusals import deleted_meanwhile, stop_changed, wrong
 from debug_relay.protocol.scopes import SCOPES
 from debug_relay.protocol.sessions import CreateSession, SessionState
 from debug_relay.protocol.state import State
+from debug_relay.supervisor.audit import Audit, Deed, is_deed
 from debug_relay.supervisor.body import read_body
 from debug_relay.supervisor.breakpoint_batch import judge_sound_entries
 from debug_relay.supervisor.connection import is_over_unix, request_uid
@@ -43,6 +46,7 @@ from debug_relay.supervisor.reply import Reply
 from debug_relay.supervisor.router import BROKEN_ESCAPE, Match, Router
 
 _log: Final = Log(__name__)
+_JSON: Final[Format] = "json"
 _MARGIN: Final = 2.0  # the worker keeps its deadline; this much later it is held for dead
 _RETRY_AFTER: Final = "1"
 _RESERVED: Final = ("pretty", "format")
@@ -59,6 +63,17 @@ class Request(msgspec.Struct):
     params: Params
     if_stop: int | None
     format: Format
+    made: str | None = None  # the session that it has made
+
+
+class _Attempt(msgspec.Struct):
+    """One request, from its first byte on: as much as is known of it."""
+
+    id: str
+    began: float  # monotonic
+    match: Match | None = None
+    caller: Caller | None = None
+    request: Request | None = None
 
 
 class Front:
@@ -70,6 +85,7 @@ class Front:
         handlers: Handlers,
         kept: Kept,
         log_file: str,
+        audit: Audit,
     ) -> None:
         self._guard = guard
         self._router = router
@@ -77,33 +93,60 @@ class Front:
         self._handlers = handlers
         self._log_file = log_file
         self._kept = kept
+        self._audit = audit
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
-        request_id = _request_id(http)
-        operation: Operation | None = None
-        format: Format = "json"
+        attempt = _Attempt(_request_id(http), time.monotonic())
+        try:
+            finished = await self._finished(http, attempt)
+        except asyncio.CancelledError:
+            # The client has left; what it asked for goes on.
+            self._note(http, attempt, None)
+            raise
+        self._note(http, attempt, finished)
+        return Reply(
+            _shown(finished, "pretty" in http.query),
+            request_id=attempt.id,
+            status=finished.status,
+            content_type=finished.content_type,
+            headers=finished.headers,
+        )
+
+    async def _finished(self, http: web.BaseRequest, attempt: _Attempt) -> Finished:
+        request_id, format = attempt.id, _JSON
         try:
             authority, target = _absolute_form(http.raw_path)
             self._admit(http, authority)
             format = wanted(http.raw_path, http.headers.get("Accept"))
-            match = self._match(http, target)
-            operation = match.operation
-            request = await self._understood(
-                http, request_id, format, match.operation, match.path_values
-            )
-            finished = await self._once(http, request)
+            match = attempt.match = self._match(http, target)
+            caller = attempt.caller = self._caller(http, match.operation.scope)
+            request = await self._understood(http, request_id, format, match, caller)
+            attempt.request = request
+            return await self._once(http, request)
         except RelayError as error:
-            finished = _refusal(error, request_id, format)
+            return _refusal(error, request_id, format)
         except (ConnectionError, TimeoutError):
             raise
         except Exception as error:
-            finished = _refusal(self._mistake(operation, request_id, error), request_id, format)
-        return Reply(
-            _shown(finished, "pretty" in http.query),
-            request_id=request_id,
-            status=finished.status,
-            content_type=finished.content_type,
-            headers=finished.headers,
+            operation = attempt.match.operation if attempt.match is not None else None
+            return _refusal(self._mistake(operation, request_id, error), request_id, format)
+
+    def _note(self, http: web.BaseRequest, attempt: _Attempt, finished: Finished | None) -> None:
+        """For the audit log; `finished` is None where nobody waited for the answer."""
+        match, request = attempt.match, attempt.request
+        if match is None or not is_deed(match.operation):
+            return
+        self._audit.note(
+            Deed(
+                operation=match.operation.name,
+                request_id=attempt.id,
+                uid=request_uid(http),
+                caller=attempt.caller.name if attempt.caller is not None else None,
+                session_id=(request and request.made) or match.path_values.get("session_id"),
+                params=request.params if request is not None else None,
+                answer=finished,
+                seconds=time.monotonic() - attempt.began,
+            )
         )
 
     async def _once(self, http: web.BaseRequest, request: Request) -> Finished:
@@ -154,10 +197,10 @@ class Front:
         http: web.BaseRequest,
         request_id: str,
         format: Format,
-        operation: Operation,
-        path: Mapping[str, str],
+        match: Match,
+        caller: Caller,
     ) -> Request:
-        caller = self._caller(http, operation.scope)
+        operation, path = match.operation, match.path_values
         self._guard.require(caller, operation.name, operation.scope)
         body = await self._body(http)
         query = _query(http)
@@ -213,6 +256,7 @@ class Front:
         answer = await handler(request.params, request.caller)
         if isinstance(answer, Document):
             return Finished(200, answer.body, answer.content_type)
+        request.made = getattr(answer, "session_id", None)
         status = request.operation.status
         if isinstance(answer, Answer):
             status, answer = answer.status, answer.result

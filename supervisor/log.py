@@ -141,7 +141,7 @@ def _quoted(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-class _Place(logging.Handler):
+class Place(logging.Handler):
     """Where lines go: made by the thread that logs, written by a thread of its own."""
 
     def __init__(
@@ -186,6 +186,11 @@ class _Place(logging.Handler):
             except (OSError, ValueError):
                 self._failed += 1  # a closed pipe or a full disk: the count is all that is left
 
+    @property
+    def lost(self) -> int:
+        """Lines that were not written, and never will be."""
+        return self._refused + self._failed
+
     def _gap(self) -> bytes:
         lost = self._refused + self._failed - self._told
         if not lost:
@@ -208,7 +213,7 @@ def _write_to(descriptor: int, line: bytes) -> None:
                 raise
 
 
-class _RotatingFile:
+class RotatingFile:
     """`relay.log`, `relay.log.1`, …: the newest first, so many bytes each."""
 
     def __init__(self, path: Path, limit: int = FILE_BYTES, files: int = FILES) -> None:
@@ -253,8 +258,8 @@ class LogOutput:
 
     def __init__(self, level: Level, style: Style, file: Path | None, stderr: int | None) -> None:
         self.file: Path | None = None
-        self._places: list[_Place] = []
-        self._rotating: _RotatingFile | None = None
+        self._places: list[Place] = []
+        self._rotating: RotatingFile | None = None
         self._root = logging.getLogger()
         self._root_level = self._root.level
         # Other libraries are heard from warnings on, whatever our own level is.
@@ -262,22 +267,22 @@ class LogOutput:
         self.set_level(level)
         if stderr is not None:
             line = json_line if style == "json" else text_line
-            self._add(_Place(line, lambda data: _write_to(stderr, data)))
+            self._add(Place(line, lambda data: _write_to(stderr, data)))
         if file is not None:
             self._add_file(file)
 
-    def _add(self, place: _Place) -> None:
+    def _add(self, place: Place) -> None:
         self._places.append(place)
         self._root.addHandler(place)
 
     def _add_file(self, file: Path) -> None:
         try:
-            self._rotating = _RotatingFile(file)
+            self._rotating = RotatingFile(file)
         except OSError as error:
             Log(__name__).warning("log.file_failed", path=file, reason=error.strerror)
             return
         self.file = file
-        self._add(_Place(json_line, self._rotating.write))
+        self._add(Place(json_line, self._rotating.write))
 
     def set_level(self, level: Level) -> None:
         logging.getLogger(_TOP).setLevel(level.upper())

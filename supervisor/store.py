@@ -105,6 +105,10 @@ class Places:
     def log_file(self) -> Path:
         return self.logs / "relay.log"
 
+    @property
+    def audit_file(self) -> Path:
+        return self.logs / "audit.log"
+
     def lock(self) -> None:
         """Hold the data directory until this process ends or `unlock` is called."""
         path = self.data_dir / "relay.lock"

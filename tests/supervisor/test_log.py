@@ -16,7 +16,7 @@ from debug_relay.protocol.secrets import hide_passwords, holds_password, looks_s
 from debug_relay.supervisor.log import (
     Log,
     LogOutput,
-    _RotatingFile,
+    RotatingFile,
     entry,
     json_line,
     redact,
@@ -271,7 +271,7 @@ def test_full_disk_drops_lines_and_tells_how_many(pipe: Pipe):
 
 def test_file_rotates(tmp_path: Path):
     path = tmp_path / "relay.log"
-    file = _RotatingFile(path, limit=100, files=3)
+    file = RotatingFile(path, limit=100, files=3)
     for number in range(20):
         file.write(b"%039d\n" % number)
     file.close()
@@ -279,7 +279,7 @@ def test_file_rotates(tmp_path: Path):
     kept = [int(n) for p in ("relay.log.2", "relay.log.1", "relay.log") for n in
             (tmp_path / p).read_text().split()]  # fmt: skip
     assert kept == [14, 15, 16, 17, 18, 19]
-    again = _RotatingFile(path, limit=100, files=3)
+    again = RotatingFile(path, limit=100, files=3)
     again.write(b"x" * 30 + b"\n")
     again.close()
     assert path.stat().st_size == 31
@@ -288,7 +288,7 @@ def test_file_rotates(tmp_path: Path):
 def test_file_is_no_symbolic_link(tmp_path: Path):
     (tmp_path / "relay.log").symlink_to(tmp_path / "other")
     with pytest.raises(OSError, match="symbolic"):
-        _RotatingFile(tmp_path / "relay.log")
+        RotatingFile(tmp_path / "relay.log")
 
 
 def test_root_logger_is_left_as_it_was(pipe: Pipe):

@@ -1,0 +1,185 @@
+"""The audit log: who did what to which session, and what came of it. A JSON line for each call that
+changes something or runs code, refused ones too; what only reads is not in it.
+
+Written like the relay's log: in a file that rotates, by a thread of its own, so that no disk holds
+up a call. Values that look secret are hidden, and of what goes to a program's standard input only
+the length is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import orjson
+from msgspec import Struct
+
+from debug_relay.protocol.blueprint import given_fields
+from debug_relay.protocol.envelope import timestamp_of
+from debug_relay.protocol.fields import Params
+from debug_relay.protocol.operations import Operation
+from debug_relay.protocol.secrets import HIDDEN, looks_secret
+from debug_relay.supervisor.kept_replies import Finished
+from debug_relay.supervisor.log import Log, Place, RotatingFile, redact
+from debug_relay.supervisor.store import StoreError
+
+_log: Final = Log(__name__)
+_FILE_BYTES: Final = 10 * 1024 * 1024
+_FILES: Final = 10
+_LONGEST_TEXT: Final = 1000
+_MOST_ITEMS: Final = 50
+# What a person types into a program may be a password.
+_TYPED: Final = frozenset({"input", "base64", "stdin_inputs"})
+_OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)(=.*)?", re.DOTALL)
+
+
+class Deed(Struct, kw_only=True):
+    """One call, as far as it was understood."""
+
+    operation: str
+    request_id: str
+    uid: int
+    caller: str | None
+    session_id: str | None
+    params: Params | None
+    answer: Finished | None  # None: the caller had left before it came
+    seconds: float
+
+
+def is_deed(operation: Operation) -> bool:
+    """Not what only reads, nor what only says that somebody is there."""
+    return not operation.safe and operation.name != "ping"
+
+
+class Audit:
+    """The file, as long as it is not closed."""
+
+    def __init__(self, file: RotatingFile | None, path: Path) -> None:
+        self._file = file
+        self._path = path
+        self._place = Place(_line, file.write) if file is not None else None
+
+    @classmethod
+    def open(cls, asked: str | None, usual: Path) -> Audit:
+        """One that was asked for must be there; without the usual one the relay starts as well."""
+        path = Path(asked) if asked else usual
+        try:
+            return cls(RotatingFile(path, _FILE_BYTES, _FILES), path)
+        except OSError as error:
+            if asked:
+                raise StoreError(
+                    f"The audit log {path} cannot be written: {error.strerror}.",
+                    "Correct audit_file below [log], or make its directory writable; "
+                    'audit_file = "" puts it into the data directory.',
+                ) from error
+            _log.warning("audit.failed", path=path, reason=error.strerror)
+            return cls(None, path)
+
+    def note(self, deed: Deed) -> None:
+        if self._place is None:
+            return
+        record = logging.LogRecord(__name__, logging.INFO, "", 0, deed.operation, None, None)
+        record.fields = _told(deed)
+        self._place.emit(record)
+
+    def warning(self) -> str | None:
+        """For `/health`."""
+        if self._place is None:
+            return f"there is no audit log: {self._path} cannot be written"
+        lost = self._place.lost
+        return f"{lost} lines of the audit log {self._path} were lost" if lost else None
+
+    def close(self) -> None:
+        """Writes what waits, for a second at most."""
+        if self._place is None or self._file is None:
+            return
+        if self._place.finish(timeout=1.0):
+            self._file.close()
+        self._place.close()
+        self._place = None
+
+
+def _told(deed: Deed) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "session_id": deed.session_id,
+        "caller": deed.caller,
+        "uid": deed.uid,
+        "request_id": deed.request_id,
+        "status": None if deed.answer is None else deed.answer.status,
+        "seconds": round(deed.seconds, 4),
+    }
+    if deed.answer is not None and deed.answer.status >= 400:
+        told["code"] = _code_of(deed.answer)
+    if deed.params is not None:
+        told["parameters"] = _shown(given_fields(deed.params))
+    return told
+
+
+class _ErrorCode(msgspec.Struct):
+    code: str
+
+
+class _Failure(msgspec.Struct):
+    error: _ErrorCode | None = None
+
+
+def _code_of(finished: Finished) -> str | None:
+    """Of a refusal, whoever has made it; words for people do not name it so."""
+    if not finished.content_type.startswith("application/json"):
+        return None
+    error = msgspec.json.decode(finished.body, type=_Failure).error
+    return error.code if error is not None else None
+
+
+def _shown(fields: dict[str, Any]) -> Any:
+    for name in _TYPED.intersection(fields):
+        fields[name] = _lengths(fields[name])
+    if looks_secret(str(fields.get("name", ""))) and "value" in fields:
+        fields["value"] = HIDDEN  # of a variable
+    for name in ("args", "python_args"):
+        if name in fields:
+            fields[name] = _arguments(fields[name])
+    return _cut(redact("parameters", fields))
+
+
+def _lengths(typed: Any) -> Any:
+    if isinstance(typed, list):
+        return [_lengths(text) for text in typed]
+    return f"<{len(typed)} characters>" if isinstance(typed, str) else typed
+
+
+def _arguments(args: list[str]) -> list[str]:
+    """Without what an option gives away: `--token=x`, `--password x`."""
+    shown, secret = [], False
+    for arg in args:
+        option = _OPTION.fullmatch(arg)
+        named = option is not None and looks_secret(option[1].replace("-", "_"))
+        if option is not None and option[2] and named:
+            shown.append(arg[: -len(option[2])] + "=" + HIDDEN)
+        else:
+            shown.append(HIDDEN if secret and option is None else arg)
+        secret = named and option is not None and not option[2]
+    return shown
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str):
+        more = len(value) - _LONGEST_TEXT
+        return value if more <= 0 else f"{value[:_LONGEST_TEXT]}… (+{more} characters)"
+    if isinstance(value, Mapping):
+        return {name: _cut(item) for name, item in value.items()}
+    if isinstance(value, list):
+        more = len(value) - _MOST_ITEMS
+        shown = [_cut(item) for item in value[:_MOST_ITEMS]]
+        return [*shown, f"… (+{more})"] if more > 0 else shown
+    return value
+
+
+def _line(record: logging.LogRecord) -> bytes:
+    fields: dict[str, Any] = getattr(record, "fields", {})
+    line = {"ts": timestamp_of(record.created), "operation": record.getMessage(), **fields}
+    return orjson.dumps(line, default=str) + b"\n"
