@@ -50,6 +50,18 @@ for _ in range({rounds}):
     work()
     print(repr(time.perf_counter() - began), flush=True)
 """
+_CALLED: Final = """
+import time
+def called(i):
+    return i  # @hit
+def work():
+    for i in range(1000):
+        called(i)
+for _ in range({rounds}):
+    began = time.perf_counter()
+    work()
+    print(repr(time.perf_counter() - began), flush=True)
+"""
 _TRACED_ROWS: Final = 10_000
 _TRACED: Final = """
 def work():
@@ -79,7 +91,11 @@ class Bench:
         self._loop = Source(folder / "loop.py", _LOOP.format(locals=lines))
         ticker = _TICKER.format(ticks=2 * rounds + 2, pause=_TICK_SECONDS)
         self._ticker = Source(folder / "ticker.py", ticker)
-        self._hot = Source(folder / "hot.py", _HOT.format(rounds=rounds))
+        # A frame that stays, and a new one for each hit, which pydevd has to look at first.
+        self._passed = {
+            "hits": Source(folder / "hot.py", _HOT.format(rounds=rounds)),
+            "calls": Source(folder / "called.py", _CALLED.format(rounds=rounds)),
+        }
         self._kept = Caller(relay.url, keep_alive=True)
         self._fresh = Caller(relay.url, keep_alive=False)
 
@@ -89,8 +105,9 @@ class Bench:
                 self._starts()
             self._at_a_stop()
             self._traced()
-            self._relay_hits()
-            self._debugpy_hits()
+            for row, program in self._passed.items():
+                self._relay_hits(row, program)
+                self._debugpy_hits(row, program)
             self._relay_ticks()
             self._debugpy_ticks()
         finally:
@@ -219,28 +236,28 @@ class Bench:
 
     # -- passing a breakpoint
 
-    def _relay_hits(self) -> None:
+    def _relay_hits(self, row: str, program: Source) -> None:
         session = Debugged(self._kept)
         try:
-            session.set_breakpoint(self._hot.path, self._hot["hit"], _NEVER)
-            session.launch(self._hot.path, wait=60)
+            session.set_breakpoint(program.path, program["hit"], _NEVER)
+            session.launch(program.path, wait=60)
             entries = session.get("/output?category=stdout&limit=1000")["entries"]
             for seconds in "".join(entry["output"] for entry in entries).split():
-                self._rows["hits"].add("relay", float(seconds))
+                self._rows[row].add("relay", float(seconds))
         finally:
             session.end()
 
-    def _debugpy_hits(self) -> None:
+    def _debugpy_hits(self, row: str, program: Source) -> None:
         adapter = Adapter()
         try:
-            adapter.launch(self._hot.path, self._hot["hit"], _NEVER)
+            adapter.launch(program.path, program["hit"], _NEVER)
             while True:
                 name, body = adapter.next_of("output", "terminated")
                 if name == "terminated":
                     return
                 if body.get("category") == "stdout":
                     for seconds in body["output"].split():
-                        self._rows["hits"].add("debugpy", float(seconds))
+                        self._rows[row].add("debugpy", float(seconds))
         finally:
             adapter.close()
 

@@ -129,6 +129,14 @@ NAMES = {
         "_pydevd_bundle.pydevd_api:PyDevdAPI._DummyFrame",
         "pydevd_file_utils:get_abs_path_real_path_and_base_from_file",
     ],
+    "frames where nothing stops": [
+        "db:has_plugin_line_breaks",
+        "db:pydb_disposed",
+        "db:quitting",
+        "_pydevd_bundle.pydevd_trace_dispatch:USING_CYTHON",
+        "_pydevd_bundle.pydevd_comm_constants:CMD_SET_BREAK",
+        "_pydevd_bundle.pydevd_breakpoints:LineBreakpoint.has_condition",
+    ],
     "the probe's messages": [
         "_pydevd_bundle.pydevd_net_command:NetCommand",
         "_pydevd_bundle._debug_adapter.pydevd_base_schema:BaseSchema._translate_id_from_dap",
@@ -190,6 +198,10 @@ NAMES = {
         "_pydevd_bundle.pydevd_constants:GlobalDebuggerHolder",
     ],
 }
+TRACING_PLAINLY = [
+    "_pydevd_bundle.pydevd_trace_dispatch_regular:PyDBFrame.trace_dispatch",
+    "_pydevd_bundle.pydevd_trace_dispatch_regular:PyDBFrame.exc_info",
+]
 MONITORING = [
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:enable_code_tracing",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:_code_to_func_code_info_cache",
@@ -218,6 +230,12 @@ def test_the_names_of_monitoring_are_there(python: str) -> None:
     if "python3.12" not in python and "python3.13" not in python:
         pytest.skip("sys.monitoring came with Python 3.12")
     assert missing(python, MONITORING) == []
+
+
+def test_the_names_of_plain_tracing_are_there(python: str) -> None:
+    if "python3.8" not in python:
+        pytest.skip("3.11 is compiled, and later ones monitor: only up to 3.10 they are used")
+    assert missing(python, TRACING_PLAINLY) == []
 
 
 def test_a_name_that_is_gone_would_be_told() -> None:

@@ -27,6 +27,7 @@ from debug_relay.worker.probe.goal import Goal
 from debug_relay.worker.probe.greenlets import Greenlets
 from debug_relay.worker.probe.native import Native
 from debug_relay.worker.probe.pages import Pages
+from debug_relay.worker.probe.passing import shorten
 from debug_relay.worker.probe.points import Points
 from debug_relay.worker.probe.raised import Raised
 from debug_relay.worker.probe.reads import Reads
@@ -106,6 +107,7 @@ class Probe(object):
         self.reports.hook()
         self.tracer.hook_entry()
         self.greenlets.hook()
+        shorten(self)
 
     def replace(self, name, function):
         setattr(self.db, name, function)

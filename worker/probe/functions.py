@@ -22,6 +22,7 @@ from debug_relay.worker.probe.values import clean
 # pydevd looks at new code only while it has breakpoints; this one is at no function.
 _NO_NAME = "<a function breakpoint's>"
 _SHOWN = 20
+_UNKNOWN = object()
 
 
 class Wanted(object):
@@ -166,8 +167,11 @@ class Functions(object):
         apart = twins.apart = keep_apart(probe.undo)
 
         def get_file_type(frame, place=None):
-            code = frame.f_code
-            strange = not apart and code.co_filename not in twins.seen
+            code, kinds = frame.f_code, twins.kinds
+            kind = kinds.get(code.co_filename, _UNKNOWN)
+            if kind is not _UNKNOWN and code.co_name != "<module>":
+                return kind  # asked at every call; pydevd's own table is by code, which is slow
+            strange = not (apart or code.co_filename.startswith("<")) and kind is _UNKNOWN
             # ≤ 3.10: -1; later the instruction that starts a frame. Any later line is no news.
             loads = self.wanted and code.co_name == "<module>" and frame.f_lasti <= 4
             if strange or loads:
@@ -175,12 +179,15 @@ class Functions(object):
                     if loads:
                         self.loading(frame, apart)
                     if strange:
-                        twins.look(code.co_filename, self.file_of(code)[1])
+                        twins.look(self.file_of(code)[1])
                 except KeyboardInterrupt:
                     _thread.interrupt_main()  # the program's: give it back
                 except Exception:  # noqa: S110  it would be raised in the program
                     pass
-            return ask(frame, place)
+            kind = ask(frame, place)
+            if strange:
+                kinds[code.co_filename] = kind
+            return kind
 
         probe.replace("get_file_type", get_file_type)
 

@@ -52,7 +52,7 @@ class Twins(object):
     def __init__(self, places):
         self.places = places
         self.apart = False  # pydevd does so itself
-        self.seen = set()  # file names of code objects that were looked at
+        self.kinds = {}  # file name of code that was looked at → what pydevd says of such code
         self.lines = {}  # line → texts that files with breakpoints have there
         self.names = set()  # what those files are called
 
@@ -67,13 +67,12 @@ class Twins(object):
             for number in numbers:
                 if number <= len(text):
                     lines.setdefault(number, set()).add(text[number - 1])
-        self.lines, self.names, self.seen = lines, names, set()
+        self.lines, self.names, self.kinds = lines, names, {}
 
-    def look(self, filename, file):
+    def look(self, file):
         """A file of which code begins to run."""
-        self.seen.add(filename)
         library = is_library(file) and file.rpartition("/")[2] not in self.names
-        if library or not self.lines or filename.startswith("<"):
+        if library or not self.lines:
             return
         text, lines = _lines_of(file), self.lines
         same = [n for n in lines if n <= len(text) and text[n - 1] in lines[n]]

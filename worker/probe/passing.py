@@ -1,0 +1,80 @@
+"""Frames with breakpoints where nothing stops: what pydevd's plain tracer does there, in short.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+Up to 3.10 pydevd traces in Python. At each call, line and return of a function that has a
+breakpoint it goes through all that stepping, exceptions and plugins may need. A thread that just
+runs needs two things of it: is there a breakpoint at this line, and does it stop? All else is left
+to pydevd itself.
+"""
+
+import sys
+
+RUNNING = 1  # pydevd's word for a thread that is not to stand still
+
+
+def shorten(probe):
+    """In place of what pydevd makes for each frame that it traces, where that is not compiled."""
+    tracer = sys.modules.get("_pydevd_bundle.pydevd_trace_dispatch")
+    plain = sys.modules.get("_pydevd_bundle.pydevd_trace_dispatch_regular")
+    if plain is None or getattr(tracer, "USING_CYTHON", True) or hasattr(sys, "monitoring"):
+        return
+    reason = sys.modules["_pydevd_bundle.pydevd_comm_constants"].CMD_SET_BREAK
+    probe.undo.append((plain, "PyDBFrame", plain.PyDBFrame))
+    plain.PyDBFrame = frame_of(plain.PyDBFrame, reason)
+
+
+def frame_of(whole_frame, reason):
+    whole = whole_frame.trace_dispatch
+
+    class PyDBFrame(whole_frame):
+        __module__ = whole_frame.__module__  # pydevd's, for who looks whose it is
+        lines = None  # the table of breakpoints for which pydevd wants to see this frame's lines
+
+        def trace_dispatch(self, frame, event, arg):
+            db, place, info, thread, skips, code = self._args
+            if (
+                info.pydev_step_cmd != -1
+                or info.pydev_state != RUNNING
+                or db.has_plugin_line_breaks
+                or db.pydb_disposed
+                or db.quitting
+            ):
+                return whole(self, frame, event, arg)
+            lines = db.breakpoints.get(place[1])
+            if lines is None or lines is not self.lines:
+                # Tables are replaced when they change: pydevd may let the frame go then.
+                begins = event == "call" and skips.get(code) == 1
+                if not begins or code.co_name in db.function_breakpoint_name_to_breakpoint:
+                    traces = whole(self, frame, event, arg)
+                    if traces == self.trace_dispatch and event != "exception":
+                        self.lines = lines
+                    return traces
+                self.lines = lines
+            if event == "line":
+                breakpoint = lines.get(frame.f_lineno)
+                if breakpoint is None:
+                    return self.trace_dispatch
+                if breakpoint.has_condition and breakpoint.expression is None:
+                    info.is_tracing += 1
+                    try:
+                        return self.at(breakpoint, frame)
+                    finally:
+                        info.is_tracing -= 1
+            elif event == "call" or event == "return" and not self.exc_info:
+                return self.trace_dispatch
+            return whole(self, frame, event, arg)
+
+        def at(self, breakpoint, frame):
+            db, _, info, thread, _, _ = self._args
+            stops = db.handle_breakpoint_condition(info, breakpoint, frame)
+            if stops:
+                halt = breakpoint.suspend_policy == "ALL"
+                db.set_suspend(thread, reason, suspend_other_threads=halt)
+            if info.pydev_state != RUNNING:
+                if stops:
+                    info.hit_breakpoint_ids = [breakpoint.breakpoint_id]
+                db.do_wait_suspend(thread, frame, "line", None)
+            return self.trace_dispatch
+
+    return PyDBFrame
