@@ -21,6 +21,8 @@ def main():
     _wake_by_signal()
     if setup["report_children"]:
         probe.children.watch()
+    if setup["kind"] == "code":
+        probe.texts.keep(code, setup["target"])
     module = _main_module(setup, code)
     _say(setup, b"started")
     probe.started = True

@@ -72,18 +72,21 @@ def decode_source(data: bytes) -> list[str]:
     return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 
 
-def excerpt(path: str, lines: list[str], line: int, around: int) -> Excerpt | None:
-    """The line and its neighbours."""
-    if not 1 <= line <= len(lines):
+def excerpt(
+    path: str, lines: list[str], line: int, around: int, first: int = 1, total: int = 0
+) -> Excerpt | None:
+    """The line and its neighbours; `lines` may be some of `total`, from line `first` on."""
+    last = first + len(lines) - 1
+    if not first <= line <= last:
         return None
-    start, end = max(1, line - around), min(len(lines), line + around)
+    start, end = max(first, line - around), min(last, line + around)
     return Excerpt(
         path=path,
         start=start,
         end=end,
-        total_lines=len(lines),
+        total_lines=total or len(lines),
         lines=[
-            SourceLine(line=at, text=lines[at - 1][:_LINE_LIMIT], current=at == line)
+            SourceLine(line=at, text=lines[at - first][:_LINE_LIMIT], current=at == line)
             for at in range(start, end + 1)
         ],
     )

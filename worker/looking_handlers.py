@@ -12,7 +12,7 @@ from debug_relay.protocol import dap
 from debug_relay.protocol import inspection as i
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.worker import launched_text, viewing
+from debug_relay.worker import viewing
 from debug_relay.worker.call import Call
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.session import Session
@@ -215,15 +215,12 @@ async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[st
     frame = await session.hub.frame(thread_id, params.frame_id or 0)
     path = frame.source.path if frame.source and frame.source.path else "<unknown>"
     lines = await session.reports.sources.lines(path)
-    text = (session.arguments or {}).get("code")
-    if lines is None and path == launched_text.FILE and text is not None:
-        total = (await session.hub.stack(thread_id, params.frame_id or 0, 1)).total
-        is_outermost = (params.frame_id or 0) == total - 1
-        if launched_text.runs(text, frame.name, frame.line, is_outermost):
-            return path, text.splitlines()
+    server = session.hub.thread(thread_id).server
+    if lines is None and server.has_probe:
+        lines = await session.asking.ask(server, "text", frame=frame.id)
     number = frame.source.source_reference if frame.source else None
     if lines is None and number:
-        answer = await session.hub.thread(thread_id).server.request(
+        answer = await server.request(
             "source", {"sourceReference": number}, dap.SourceText, session.params.request_timeout
         )
         lines = answer.content.removesuffix("\n").split("\n")

@@ -107,10 +107,14 @@ def _watch(session: Session, kept: Kept, watch: dict[str, Any], present: bool) -
 
 def _source(kept: Kept, told: dict[str, Any], around: int) -> Excerpt | None:
     place = kept.stop.location
-    lines = kept.lines or told.get("text")
-    if place is None or not lines:
+    if place is None:
         return None
-    return excerpt(place.path, lines, place.line, around)
+    if kept.lines:
+        return excerpt(place.path, kept.lines, place.line, around)
+    if text := told.get("text"):  # that of code in no file, around the place
+        first, total, lines = text
+        return excerpt(place.path, lines, place.line, around, first, total)
+    return None
 
 
 def _printed(kept: Kept, most: int) -> list[Printed]:

@@ -32,6 +32,7 @@ from debug_relay.worker.probe.points import Points
 from debug_relay.worker.probe.raised import Raised
 from debug_relay.worker.probe.reads import Reads
 from debug_relay.worker.probe.report import Reports
+from debug_relay.worker.probe.texts import Texts
 from debug_relay.worker.probe.threads import Threads
 from debug_relay.worker.probe.trace import Tracer
 from debug_relay.worker.probe.turns import Turns
@@ -73,6 +74,7 @@ class Probe(object):
         self.reports = Reports(self)
         self.assigning = Assigning(self)
         self.reads = Reads(self)
+        self.texts = Texts(self)
         self.threads = Threads(self)
         self.goal = Goal(self)
         self.native = Native(self)

@@ -41,7 +41,7 @@ class Raised(object):
         held = getattr(self.probe.told, "exception", None)
         if held is None:
             return {"id": id, "none": True}
-        telling = Telling(self.probe.db, self.probe.pages.mode)
+        telling = Telling(self.probe.db, self.probe.texts, self.probe.pages.mode)
         told = telling.one(held.value, held.kind, telling.journey(held.trace, held.frame))
         told.update(telling.chain_of(held.value), id=id, how=held.how)
         return told
@@ -50,8 +50,8 @@ class Raised(object):
 class Telling(object):
     """One report: what is known already, and whether more of the program's code may run."""
 
-    def __init__(self, db, mode):
-        self.db, self.mode = db, mode
+    def __init__(self, db, texts, mode):
+        self.db, self.texts, self.mode = db, texts, mode
         self.late = False
 
     def one(self, value, kind, frames, depth=0):
@@ -134,8 +134,8 @@ class Telling(object):
         files = sys.modules["pydevd_file_utils"]
         real = files.get_abs_path_real_path_and_base_from_frame(frame)[0]
         shown = path if path.startswith("<") else real
-        text = linecache.getline(shown, line or 0).strip()
-        return [clean(real), line, clean(frame.f_code.co_name), cut(text, LINE)]
+        text = linecache.getline(shown, line or 0) or self.texts.line(frame, line or 0)
+        return [clean(real), line, clean(frame.f_code.co_name), cut(text.strip(), LINE)]
 
 
 def speaks_plainly(value):

@@ -8,7 +8,6 @@ the frames at earlier stops there are the texts alone, and values that never cha
 compared with its own last stop: who comes back to it sees what was changed meanwhile.
 """
 
-import linecache
 import sys
 import threading
 import time
@@ -139,7 +138,7 @@ class Reports(object):
             frame = top_of(db, listed)
             if frame is not None:
                 report.update(self.of_frame(thread_id, frame, tracker, view, locals, remember))
-                report["text"] = generated(frame, listed)
+                report["text"] = self.probe.texts.around(frame)
         finally:
             view.unmute()
         report["seconds"] = _now() - began
@@ -266,11 +265,3 @@ def told_apart(old, new, view):
     if sizes[0] != sizes[1] and None not in sizes:
         return ["%s (length %s)" % pair for pair in zip((before, after), sizes)]
     return [before, after + " (differs beyond what is shown)"]
-
-
-def generated(frame, listed):
-    """Lines of code that is in no file, where `linecache` has been given them."""
-    entry = linecache.cache.get(frame.f_code.co_filename)
-    if not frame.f_code.co_filename.startswith("<") or entry is None or len(entry) != 4:
-        return None
-    return [clean(line.rstrip("\n")[:2000]) for line in entry[2][:20000]]

@@ -1,0 +1,76 @@
+"""Source text of code that is in no file of its own.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+What was launched as text, what the program has given `linecache`, what lies in an archive. Code is
+known by its code object: any text that a program compiles may be called `<string>`.
+"""
+
+import linecache
+import types
+import zipimport
+
+from debug_relay.worker.probe.values import clean
+
+LINES, WIDTH = 20000, 2000
+AROUND = 100  # the most that a report shows of either side
+
+
+class Texts(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.launched, self.codes = [], {}
+        probe.commands.update(text=self.ask)
+
+    def keep(self, code, text):
+        """Of the program itself, which was launched as text."""
+        self.launched = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        pending = [code]
+        while pending:
+            code = pending.pop()
+            self.codes[id(code)] = code
+            pending.extend(one for one in code.co_consts if type(one) is types.CodeType)
+
+    def ask(self, frame):
+        """Of a frame of a stopped thread, by its number."""
+        thread_id, number = self.probe.answers.thread_of(frame)
+        found = None if thread_id is None else self.probe.db.find_frame(thread_id, number)
+        lines = None if found is None else self.lines_of(found)
+        return None if lines is None else cut(lines)
+
+    def around(self, frame):
+        """[number of the first line, how many there are in all, some of them], or None."""
+        lines = self.lines_of(frame)
+        if lines is None:
+            return None
+        first = max(0, frame.f_lineno - 1 - AROUND)
+        return [first + 1, len(lines), cut(lines[first : first + 2 * AROUND + 1])]
+
+    def line(self, frame, number):
+        lines = self.lines_of(frame) or ()
+        return cut(lines[number - 1 : number])[0] if 0 < number <= len(lines) else ""
+
+    def lines_of(self, frame):
+        code = frame.f_code
+        if id(code) in self.codes:
+            return self.launched
+        entry = linecache.cache.get(code.co_filename)
+        if code.co_filename.startswith("<"):
+            return entry[2] if entry is not None and len(entry) == 4 else None
+        loader = frame.f_globals.get("__loader__")
+        name = frame.f_globals.get("__name__")
+        if type(loader) is zipimport.zipimporter and type(name) is str:
+            return archived(loader, name)
+        return None
+
+
+def archived(loader, name):
+    try:
+        text = loader.get_source(name)
+    except (ImportError, OSError, ValueError):
+        return None
+    return None if text is None else text.split("\n")
+
+
+def cut(lines):
+    return [clean(line.rstrip("\r\n")[:WIDTH]) for line in lines[:LINES]]
