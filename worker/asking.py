@@ -182,6 +182,21 @@ class Asking:
                 scope=entry.scope,
             )
 
+    async def complete(
+        self, thread_id: int, frame: dap.StackFrame, text: str, timeout: float
+    ) -> dict[str, Any]:
+        """What could stand at the end of the text; the program's own code has a moment for it."""
+        async with self.evaluating:
+            return await self._ask_thread(
+                self.hub.thread(thread_id).server,
+                "what could stand there",
+                timeout,
+                "complete",
+                impatient=True,
+                frame=frame.id,
+                text=text,
+            )
+
     async def keep_returns(self, on: bool) -> None:
         """Whether what functions return is kept for `returned`."""
         for server in self.probed():
@@ -240,7 +255,7 @@ class Asking:
                 return {"gone": True}
             if salvage:
                 await self._interrupt_late(server, future, timeout)
-            if impatient and await self._interrupt_soon(server, future):
+            if impatient and await self._interrupt_soon(server, future) and do == "page":
                 await self.ask(server, do, id=number, aside=True, **arguments)
             return await self._answer(server, future, number, what, timeout)
         finally:

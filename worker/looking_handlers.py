@@ -107,12 +107,24 @@ async def completions(call: Call, params: i.Completions) -> Struct:
     thread_id = viewing.thread_of(session, params.thread_id)
     frame = await session.hub.frame(thread_id, params.frame_id)
     column = params.column or len(params.text) + 1
+    text, timeout = params.text[: column - 1], session.params.evaluate_timeout
+    server = session.hub.thread(thread_id).server
+    if server.has_probe:
+        told = await session.asking.complete(thread_id, frame, text, timeout)
+        viewing.require_answer(session, told)
+        start = told["start"]
+        return i.CompletionList(
+            items=[
+                i.Completion(label=label, type=sort, start=start, length=len(text) - start)
+                for label, sort in told["rows"]
+            ]
+        )
     async with session.asking.evaluating:
-        answer = await session.hub.thread(thread_id).server.request(
+        answer = await server.request(
             "completions",
             {"frameId": frame.id, "text": params.text, "column": column},
             dap.Completions,
-            session.params.evaluate_timeout,
+            timeout,
         )
     return i.CompletionList(
         items=[

@@ -22,6 +22,7 @@ import threading
 from debug_relay.worker.probe.answers import Answers
 from debug_relay.worker.probe.assigning import Assigning
 from debug_relay.worker.probe.children import Children
+from debug_relay.worker.probe.completing import Completing
 from debug_relay.worker.probe.exceptions import Exceptions
 from debug_relay.worker.probe.goal import Goal
 from debug_relay.worker.probe.greenlets import Greenlets
@@ -74,6 +75,7 @@ class Probe(object):
         self.reports = Reports(self)
         self.assigning = Assigning(self)
         self.reads = Reads(self)
+        self.completing = Completing(self)
         self.texts = Texts(self)
         self.threads = Threads(self)
         self.goal = Goal(self)

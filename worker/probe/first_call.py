@@ -45,7 +45,7 @@ def class_in_c(frame):
         call = _first(_statement(frame.f_code.co_filename, frame.f_lineno))
     except (SyntaxError, ValueError, RecursionError, MemoryError, Unclear):
         return None
-    found = None if call is None else _valued(call.func, frame)
+    found = None if call is None else valued(call.func, frame)
     return full_name(found) if issubclass(type(found), type) and _is_made_in_c(found) else None
 
 
@@ -92,7 +92,7 @@ def _parts(node):
     return ast.iter_child_nodes(node)
 
 
-def _valued(node, frame):
+def valued(node, frame):
     """A name's value, or an attribute's of a module, a class or an object's own."""
     if isinstance(node, ast.Name):
         for names in (frame.f_locals, frame.f_globals, frame.f_builtins):
@@ -101,7 +101,7 @@ def _valued(node, frame):
         return None
     if not isinstance(node, ast.Attribute):
         return None
-    owner = _valued(node.value, frame)
+    owner = valued(node.value, frame)
     kind = type(owner)
     if issubclass(kind, type):
         return lookup(owner, node.attr)
