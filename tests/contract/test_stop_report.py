@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -281,3 +282,101 @@ def test_the_same_report_by_plain_dap(relay: Client, source: Callable[..., Sourc
         report = session.step(snapshot=True)["stop"]
         assert changes(report)["seen"] == ("{'x': [1, 2]}", "{'x': [1, 2, 0]}")
         assert session.get("/snapshot").ok()["stop"]["total_locals"] == 4
+
+
+def test_a_frame_is_compared_with_its_own_last_stop(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source("""
+        def fill(box, depth):
+            seen = len(box)  # @seen
+            if depth:
+                fill(box, depth - 1)
+            box.append(depth)
+            return box  # @filled
+
+        def main():
+            text = "x" * 3000
+            text = "x" * 2999 + "y"  # @text
+            many = list(range(5000))
+            many.append(1)
+            return fill([], 2)
+
+        main()
+    """)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["text"])
+        first = session.launch(program, snapshot=True)["stop"]
+        assert first["new_frame"] is True
+        long = session.step(snapshot=True)["stop"]
+        assert long["new_frame"] is False
+        before, after = changes(long)["text"]
+        assert (before or "") + " (differs beyond what is shown)" == after
+        session.step()
+        before, after = changes(session.step(snapshot=True)["stop"])["many"]
+        assert before != after, "their sizes tell them apart"
+        session.break_at(program, program["seen"])
+        assert [session.resume(snapshot=True)["stop"]["new_frame"] for _ in range(3)] == [True] * 3
+        session.delete("/breakpoints").ok()
+        session.break_at(program, program["filled"])
+        inner = session.resume(snapshot=True)["stop"]
+        assert changes(inner) == {"box": ("[]", "[0]"), "seen": (None, "0")}
+        outer = session.resume(snapshot=True)["stop"]
+        # Up to 3.11 nothing tells a frame that was left for another from a new one in its place.
+        assert changes(outer) in ({}, {"box": ("[]", "[0, 1]"), "seen": (None, "0")})
+        assert outer["new_frame"] is (changes(outer) == {})
+
+
+def test_cut_output_counts_bytes_and_says_where_the_rest_is(
+    relay: Client, source: Callable[..., Source]
+) -> None:
+    program = source("""
+        print("before")
+        here = 1  # @here
+        print("ž" * 500)
+        there = 2  # @there
+    """)
+    with relay.session() as session:
+        session.break_at(program, program["here"])
+        session.break_at(program, program["there"])
+        session.launch(program)
+        report = session.resume(snapshot={"output_bytes": 100})["stop"]
+        assert report["output"] == [{"category": "stdout", "text": "ž" * 49 + "\n"}]
+        (cut,) = [cut for cut in report["cut"] if cut["part"] == "output"]
+        assert (cut["shown"], cut["total"]) == (99, 1001)
+        rest = session.get(cut["get"].partition(session.id)[2]).ok()["entries"]
+        assert "".join(entry["output"] for entry in rest) == "ž" * 500 + "\n"
+
+
+def test_a_repr_that_hangs_costs_its_patience_once(
+    relay: Client, source: Callable[..., Source]
+) -> None:
+    program = source("""
+        import time
+
+        class Slow:
+            def __repr__(self):
+                time.sleep(30)
+                return "at last"
+
+        def main():
+            slow, fast = Slow(), [1]
+            a = 1  # @a
+            b = 2
+            c = 3
+
+        main()
+    """)
+    with relay.session() as session:
+        session.break_at(program, program["a"])
+        first = by_name(session.launch(program, snapshot=True)["stop"]["locals"])
+        assert "took too long" in first["slow"]
+        assert first["fast"] == "[1]"
+        began = time.monotonic()
+        second = by_name(session.step(snapshot=True)["stop"]["locals"])
+        unasked = time.monotonic() - began
+        assert second["a"] == "1"
+        began = time.monotonic()
+        asked = by_name(session.get("/snapshot").ok()["stop"]["locals"])
+        assert "took too long" in asked["slow"]
+        assert unasked < time.monotonic() - began < 5

@@ -149,3 +149,57 @@ def test_large_and_strange_values_stay_short(relay: Client, source: Callable[...
         assert len(shown) < 4000
         assert "\x1b" not in shown
         assert "many: list = " in shown
+
+
+def test_a_long_step_is_short_all_the_same(relay: Client, source: Callable[..., Source]) -> None:
+    words = "first and 'a text of some length' and " * 5
+    program = source(
+        f"""
+        def main():
+            first = 1  # @first
+            x = ({words} [1] * 90)
+            y = [{words} n for n in x]
+            z = ({words} 0)
+            w = ({words} 0)
+
+        main()
+        """,
+        name="packages/of/some/service/that_lies_deep/in_the_project/program.py",
+    )
+    with relay.session() as session:
+        session.break_at(program, program["first"])
+        session.launch(program)
+        for _ in range(3):
+            shown = said(session.post("/step-over", headers=TEXT))
+            assert f"{program}:" in shown
+            assert "→" in shown
+            assert len(shown) <= 600, shown
+
+
+def test_what_a_reader_must_not_have_to_guess(relay: Client, source: Callable[..., Source]) -> None:
+    """Which thread, what came in with a call, who drives, whatever is left out."""
+    program = source("""
+        import threading
+
+        def work(item, factor=2):
+            made = item * factor  # @made
+            return made
+
+        def main():
+            work(5)  # @call
+
+        threading.Thread(target=main, name="Worker-7").start()
+    """)
+    with relay.session() as session:
+        session.break_at(program, program["call"])
+        launched = {"script": str(program), "wait": 20}
+        assert ", thread 2 Worker-7" in said(session.post("/launch", launched, headers=TEXT))
+        entered = said(session.post("/step-into", headers=TEXT)).splitlines()
+        assert {"item: int = 5", "factor: int = 2"} <= set(entered)
+        assert not any("unchanged" in line for line in entered), "they were never shown before"
+        session.post("/lease", {"holder": "ann", "ttl": 60}).ok()
+        assert "\ndriven by ann until " in said(session.get(format="text"))
+        past = said(session.get("/history", format="text")).splitlines()
+        assert "→ made = item * factor  # @made" in past
+        assert "no asyncio tasks" in said(session.get("/tasks", format="text"))
+        assert f"__main__ {program}" in said(session.get("/modules", format="text", limit=1000))

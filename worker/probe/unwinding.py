@@ -18,8 +18,6 @@ _ident = _thread.get_ident
 TOOLS = (4, 3)  # of those that Python reserves for nobody
 NAME = "relay"
 _OVER = {"CMD_STEP_RETURN": "CMD_STEP_OVER", "CMD_STEP_RETURN_MY_CODE": "CMD_STEP_OVER_MY_CODE"}
-# Up to 3.10 `YIELD_FROM` may also have raised: nothing tells, and most often it is a pause.
-_PAUSES = ("YIELD_VALUE", "YIELD_FROM", "ASYNC_GEN_WRAP")
 
 
 class Unwinding(object):
@@ -83,7 +81,7 @@ class Unwinding(object):
             above = above.f_back
         if above is None or visible(self.probe.db, above, {}) is None:
             return False
-        return last_done(above) not in _PAUSES + ("RETURN_VALUE",)
+        return not is_pause(above) and _name(above, 0) != "RETURN_VALUE"
 
     def forget(self):
         tool, self.tool = self.tool, None
@@ -111,8 +109,15 @@ def taken(unwound):
     return None
 
 
-def last_done(frame):
-    return dis.opname[frame.f_code.co_code[frame.f_lasti]]
+def is_pause(frame):
+    """Whether what it did last was to yield or to await, up to 3.11."""
+    # An await of up to 3.10 steps back, to be done again.
+    return _name(frame, 0) == "YIELD_VALUE" or _name(frame, 2) == "YIELD_FROM"
+
+
+def _name(frame, behind):
+    code, at = frame.f_code.co_code, frame.f_lasti + behind
+    return dis.opname[code[at]] if at < len(code) else ""
 
 
 # -- up to 3.11
@@ -140,4 +145,4 @@ class _Line(int):
         frame = sys._getframe(1)
         while frame is not None and frame.f_code is not self.code:
             frame = frame.f_back
-        return frame is not None and last_done(frame) not in _PAUSES
+        return frame is not None and not is_pause(frame)
