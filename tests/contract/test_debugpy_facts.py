@@ -55,6 +55,8 @@ NAMES = {
         "db:function_breakpoint_name_to_breakpoint",
         "db:_thread_events",
         "db:collect_return_info",
+        "db:set_trace_for_frame_and_parents",
+        "db:suspended_frames_manager",
     ],
     "function breakpoints": [
         "db:mtime",

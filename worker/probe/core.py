@@ -23,6 +23,7 @@ from debug_relay.worker.probe.answers import Answers
 from debug_relay.worker.probe.assigning import Assigning
 from debug_relay.worker.probe.children import Children
 from debug_relay.worker.probe.completing import Completing
+from debug_relay.worker.probe.deep import Deep
 from debug_relay.worker.probe.exceptions import Exceptions
 from debug_relay.worker.probe.goal import Goal
 from debug_relay.worker.probe.greenlets import Greenlets
@@ -55,6 +56,8 @@ HOOKS = (
     "function_breakpoint_name_to_breakpoint",
     "_thread_events",
     "collect_return_info",
+    "set_trace_for_frame_and_parents",
+    "suspended_frames_manager",
 )
 
 
@@ -81,6 +84,7 @@ class Probe(object):
         self.goal = Goal(self)
         self.native = Native(self)
         self.unwinding = Unwinding(self)
+        self.deep = Deep(self)
         self.tracer = Tracer(self)
         self.children = Children(self)
         self.turns = Turns(self)
@@ -108,6 +112,7 @@ class Probe(object):
         self.turns.hook()
         self.native.hook()
         self.unwinding.hook()
+        self.deep.hook()
         self.reports.hook()
         self.tracer.hook_entry()
         self.greenlets.hook()

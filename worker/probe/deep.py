@@ -1,0 +1,126 @@
+"""Stops and steps in deep stacks, without what pydevd does for each of their frames.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+pydevd makes a variable of every frame at every stop, though hardly one is opened; here the lower
+ones are made when the first of them is asked for. And at every step it sets up each frame's tracing
+by itself, where what counts is the code: in a recursion that is the same a thousand times.
+"""
+
+import contextlib
+import sys
+
+from debug_relay.worker.probe.frames import MONITORED
+
+AT_ONCE = 40  # frames
+
+
+class Deep(object):
+    def __init__(self, probe):
+        self.probe = probe
+
+    def hook(self):
+        db = self.probe.db
+        manager = db.suspended_frames_manager
+        made = tracker_class(sys.modules["_pydevd_bundle.pydevd_suspended_frames"]._FramesTracker)
+
+        @contextlib.contextmanager
+        def track_frames(py_db):
+            tracker = made(manager, py_db)
+            try:
+                yield tracker
+            finally:
+                tracker.untrack_all()
+
+        manager.track_frames = track_frames
+        self.probe.undo.append(
+            (manager, "track_frames", type(manager).track_frames.__get__(manager))
+        )
+        if MONITORED:
+            self.trace = db.set_trace_for_frame_and_parents
+            self.probe.replace("set_trace_for_frame_and_parents", self.set_trace)
+
+    def set_trace(self, ident, frame, disable=False):
+        """Of each code once: only the first frame may be the one that steps."""
+        if disable:
+            self.trace(ident, frame, disable=True)
+            return
+        db, enable = self.probe.db, _monitoring().enable_code_tracing
+        seen = set()
+        while frame is not None:
+            code = getattr(frame, "f_code", None)  # frames of templates are none of Python's
+            if code is not None and code not in seen:
+                seen.add(code)
+                if db.get_file_type(frame) is None:
+                    enable(ident, code, frame)
+            frame = frame.f_back
+
+
+def tracker_class(base):
+    class Tracker(base):
+        def __init__(self, *arguments):
+            base.__init__(self, *arguments)
+            self.later = []  # (thread id, its lower frames)
+
+        def track(self, thread_id, frames_list, frame_custom_thread_id=None):
+            chained = getattr(frames_list, "chained_frames_list", None)
+            if len(frames_list) <= AT_ONCE or chained is not None:
+                base.track(self, thread_id, frames_list, frame_custom_thread_id)
+                return
+            top, below = type(frames_list)(), []
+            for at, frame in enumerate(frames_list):
+                if at < AT_ONCE:
+                    top.append(frame)
+                else:
+                    below.append(frame)
+            with self._lock:
+                base.track(self, thread_id, top, frame_custom_thread_id)
+                shown_as = frame_custom_thread_id or thread_id
+                self._thread_id_to_frames_list[shown_as] = frames_list
+                self.later.append((thread_id, shown_as, below))
+
+        def complete(self):
+            """Whether there were frames still to be made."""
+            with self._lock:
+                later, self.later = self.later, []
+                if self._untracked:
+                    return False
+                for thread_id, shown_as, frames in later:
+                    self.add(thread_id, shown_as, frames)
+                return bool(later)
+
+        def add(self, thread_id, shown_as, frames):
+            variable = sys.modules[base.__module__]._FrameVariable
+            trackers = self._suspended_frames_manager._variable_reference_to_frames_tracker
+            for frame in frames:
+                number = id(frame)
+                self._frame_id_to_frame[number] = frame
+                variable(self.py_db, frame, self._register_variable)
+                trackers[number] = self
+                self._thread_id_to_frame_ids[shown_as].append(number)
+                self._frame_id_to_main_thread_id[number] = thread_id
+
+        def get_variable(self, reference):
+            try:
+                return base.get_variable(self, reference)
+            except KeyError:
+                if not self.complete():
+                    raise
+                return base.get_variable(self, reference)
+
+        def find_frame(self, thread_id, frame_id):
+            found = base.find_frame(self, thread_id, frame_id)
+            if found is None and self.complete():
+                found = base.find_frame(self, thread_id, frame_id)
+            return found
+
+        def untrack_all(self):
+            with self._lock:
+                self.later = []
+                base.untrack_all(self)
+
+    return Tracker
+
+
+def _monitoring():
+    return sys.modules["_pydevd_sys_monitoring.pydevd_sys_monitoring"]
