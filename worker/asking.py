@@ -143,6 +143,7 @@ class Asking:
                 "the stop report",
                 timeout,
                 "report",
+                hasty=True,
                 thread=thread.dap_id,
                 frames=frames,
                 locals=locals,
@@ -238,12 +239,13 @@ class Asking:
         do: str,
         *,
         salvage: bool = False,
+        hasty: bool = False,
         impatient: bool = False,
         **arguments: Any,
     ) -> dict[str, Any]:
         """`salvage`: what was interrupted has an answer all the same, with gaps.
 
-        `impatient`: that soon, and from another thread if the stopped one hangs.
+        `hasty`: that soon. `impatient`: and from another thread if the stopped one hangs.
         """
         number = self._next_question
         self._next_question += 1
@@ -255,6 +257,8 @@ class Asking:
                 return {"gone": True}
             if salvage:
                 await self._interrupt_late(server, future, timeout)
+            if hasty:
+                await self._interrupt_soon(server, future)
             if impatient and await self._interrupt_soon(server, future) and do == "page":
                 await self.ask(server, do, id=number, aside=True, **arguments)
             return await self._answer(server, future, number, what, timeout)
