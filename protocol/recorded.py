@@ -58,6 +58,8 @@ def exception(report: ExceptionReport) -> Iterator[Line]:
 
 def run(report: RunReport) -> Iterator[Line]:
     yield f"the program has ended{ending(report.exit_code, report.signal, report.end_reason)}"
+    if report.passed_limit is not None:
+        yield f"passed {report.passed_limit.words()}"
     if report.session_id is not None:
         yield f"kept, paused, as session {report.session_id}"
     if report.output:

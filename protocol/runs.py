@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from debug_relay.protocol.execution import TraceEnd, TraceRow, TraceSpec
 from debug_relay.protocol.fields import Arg, Env, Module, Params, Path, Result, SourceCode
+from debug_relay.protocol.limits import LimitChanges, PassedLimit
 
 
 class Run(Params, kw_only=True):
@@ -34,6 +35,9 @@ class Run(Params, kw_only=True):
     stdin_inputs: Annotated[
         list[str], Meta(description="Texts for its standard input, in order; then it ends.")
     ] = []
+    limits: Annotated[
+        LimitChanges | None, Meta(description="Bounds over its whole process tree.")
+    ] = None
     trace: Annotated[TraceSpec | None, Meta(description="What to record, as `trace` takes it.")] = (
         None
     )
@@ -85,6 +89,7 @@ class RunReport(Result, kw_only=True):
     exit_code: int | None
     signal: str | None
     end_reason: str | None
+    passed_limit: PassedLimit | None = None
     output: str
     output_left_out: int = 0  # bytes of the beginning
     trace: RunTrace | None = None

@@ -38,6 +38,7 @@ _log: Final = Log(__name__)
 _LAUNCH: Final = (
     "script", "module", "code", "args", "cwd", "env", "env_file", "python_path", "venv",
     "python_args", "pythonpath", "just_my_code", "stdin_inputs",
+    "limits",
 )  # fmt: skip
 _ASK_SECONDS: Final = 30.0
 _FRAMES: Final = 100
@@ -122,6 +123,7 @@ class _OneRun:
             exit_code=shown.exit_code,
             signal=shown.signal,
             end_reason=shown.end_reason if in_time else "timeout",
+            passed_limit=shown.passed_limit,
             output=output,
             output_left_out=left_out,
             trace=self._trace,

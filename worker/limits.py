@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from debug_relay.worker.session import Session
 
 log = logging.getLogger("debug_relay.worker")
-_LONGEST: Final = 0.5  # between two looks
+_LONGEST: Final = 1.0  # between two looks
 _SHORTEST: Final = 0.05
 _FAR: Final = 0.5  # of what is allowed: who has come down to this is warned anew
 _GRACE: Final = 1.0

@@ -74,26 +74,36 @@ def below(pid: int, without: Iterable[int] = ()) -> list[Row]:
     Read parents first, a child that is collected meanwhile is missing for once and never counted
     twice. The kernel may leave one out while others end: who must have all looks again.
     """
-    children = _children if _LISTS_CHILDREN else _all_children()
+    children = _lister()
     found: list[Row] = []
-    waiting, seen = [pid], {pid, *without}
+    waiting, seen = [(pid, 0)], {pid, *without}
     while waiting:
-        for child in children(waiting.pop()):
+        for child in children(*waiting.pop()):
             row = read(child) if child not in seen else None
             seen.add(child)
             if row is not None:
                 found.append(row)
-                waiting.append(child)
+                waiting.append((child, row.threads))
     return found
 
 
-def _children(pid: int) -> list[int]:
+def children_of_us() -> list[int]:
+    """Of this process, which starts all from its main thread; orphans are given to that as well."""
+    return _lister()(os.getpid(), 1)
+
+
+def _lister() -> Callable[[int, int], list[int]]:
+    return _children if _LISTS_CHILDREN else _all_children()
+
+
+def _children(pid: int, threads: int) -> list[int]:
+    """Each thread has its own; those of the only one are asked for at once."""
     found: list[int] = []
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
+        names = [str(pid)] if threads == 1 else os.listdir(f"/proc/{pid}/task")
     except OSError:
         return found
-    for thread in threads:
+    for thread in names:
         try:
             with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:
                 found += map(int, file.read().split())
@@ -102,14 +112,14 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _all_children() -> Callable[[int], list[int]]:
+def _all_children() -> Callable[[int, int], list[int]]:
     """The same by the parents of all processes there are."""
     by_parent: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         row = read(int(name)) if name.isdigit() else None
         if row is not None:
             by_parent.setdefault(row.parent, []).append(row.pid)
-    return lambda pid: by_parent.get(pid, [])
+    return lambda pid, threads: by_parent.get(pid, [])
 
 
 def command(pid: int) -> str:

@@ -93,9 +93,13 @@ def named(rows: list[Row]) -> list[Ended]:
 
 def collect_adopted(awaited: int | None) -> None:
     """Of the children that this worker was given, the ended ones go from the kernel's table."""
-    for row in of_programs() or ():
-        if row.state == "Z" and row.parent == os.getpid() and row.pid != awaited:
-            _collect(row.pid)
+    children = process_tree.children_of_us()
+    if brief_runs.is_starting():
+        return
+    for pid in set(children) - {awaited} - brief_runs.asked() - injection.under_way():
+        row = process_tree.read(pid)
+        if row is not None and row.state == "Z":
+            _collect(pid)
 
 
 def _collect_all() -> None:

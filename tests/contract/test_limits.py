@@ -188,8 +188,8 @@ def test_memory_that_is_shared_counts_once(relay: Client, source: Write) -> None
         used = session.get("/resources").ok()
         assert used["memory_bytes"] < limit * 0.8
         assert sum(one["resident_bytes"] for one in used["processes"]) > limit
-        # It is looked at every half second.
-        assert session.events("process", "terminated", timeout=1.2) == []
+        # It is looked at every second.
+        assert session.events("process", "terminated", timeout=1.5) == []
 
 
 LEAVER = """
