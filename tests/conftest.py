@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import shutil
 import signal
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +22,20 @@ from tests.kit.source import Source, interpreters
 # relay with plain ones, which would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+# Compiled once and not by every process: of the tests by pytest, of the relay below.
+sys.dont_write_bytecode = False
+# `python3` is Python itself: a shim of pyenv's is a shell script that takes five times as long, in
+# every session that names no other. What is said of such shims has tests of its own.
+if (_python3 := interpreters().get("3.11")) is not None:
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(_python3), os.environ["PATH"]])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        root = Path(__file__).parents[1]
+        for folder in ("protocol", "supervisor", "worker"):
+            compileall.compile_dir(root / folder, quiet=2, force=False)
 
 
 @pytest.fixture(scope="session")
@@ -47,21 +63,9 @@ def relay(shared_relay: Relay) -> Iterator[Client]:
     for id in ids:
         client.delete(f"/sessions/{id}", force="true")
     eventually(lambda: process.num_fds() <= descriptors, what="descriptors of the relay given back")
-    eventually(lambda: not _children(process), what="workers of the relay gone")
+    eventually(lambda: shared_relay.below() == [], what="workers of the relay gone")
     for id in ids:
         eventually(lambda id=id: marked(id) == [], what=f"programs of {id} gone")
-
-
-def _children(relay: psutil.Process) -> list[psutil.Process]:
-    """All but the one that workers are forked from, which stays as long as the relay does."""
-    return [child for child in relay.children() if not _is_zygote(child)]
-
-
-def _is_zygote(process: psutil.Process) -> bool:
-    try:
-        return process.cmdline()[-1].strip() == "zygote"
-    except (psutil.Error, IndexError):  # ended, and perhaps not collected yet
-        return False
 
 
 @pytest.fixture

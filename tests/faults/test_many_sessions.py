@@ -125,7 +125,7 @@ def test_forty_sessions_leave_the_relay_as_before(
     before, descriptors = folders(relay), process.num_fds()
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(live, range(40)))
-    eventually(lambda: process.children(recursive=True) == [])
+    eventually(lambda: relay.below() == [])
     eventually(lambda: process.num_fds() <= descriptors, what="descriptors given back")
     assert folders(relay) == before
     assert client.get("/sessions").ok()["total"] == 0

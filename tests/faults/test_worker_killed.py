@@ -76,7 +76,7 @@ def test_the_session_fails_at_once(
     assert not (relay.run_dir / session.id).exists()
     assert not (relay.data_dir / "sessions" / session.id).exists()
     bystander.delete().ok()
-    eventually(lambda: psutil.Process(relay.pid).children(recursive=True) == [])
+    eventually(lambda: relay.below() == [])
 
 
 def test_who_waits_is_told_at_once(
@@ -152,4 +152,4 @@ def test_no_dead_children_are_left_unreaped(
         kill(relay.worker(session.id))
         eventually(lambda one=session: one.status()["status"] == "failed")
         session.delete().ok()
-    eventually(lambda: psutil.Process(relay.pid).children(recursive=True) == [])
+    eventually(lambda: relay.below() == [])

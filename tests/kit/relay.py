@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,7 @@ from debug_relay.protocol.version import MARK
 from tests.kit.client import Client
 
 START_SECONDS = 20.0
+ZYGOTE = "zygote".ljust(len("sess_00000000"))  # as `ps` shows it
 
 
 class Relay:
@@ -121,30 +123,60 @@ class Relay:
         found = psutil.Process(self.pid).net_connections("tcp")
         return sum(connection.status == psutil.CONN_ESTABLISHED for connection in found)
 
+    @property
+    def zygote(self) -> psutil.Process | None:
+        """What workers are forked from: there as long as the relay is, and asked by it alone."""
+        found = [pid for pid in children(self.pid) if is_zygote(pid)]
+        return psutil.Process(found[0]) if found else None
+
+    def below(self) -> list[int]:
+        """All processes that descend from the relay, but its zygote."""
+        found, waiting = [], [self.pid]
+        while waiting:
+            pids = children(waiting.pop())
+            waiting += pids
+            found += [pid for pid in pids if not is_zygote(pid)]
+        return found
+
     def workers(self) -> list[psutil.Process]:
-        """The worker processes whose sockets lie in our run directory."""
+        """The worker processes whose rings lie in our run directory."""
         found = []
         run_dir = str(self.run_dir)
-        for process in psutil.process_iter():
-            try:
-                if "debug_relay.worker" in process.cmdline() and any(
-                    str(file.path).startswith(run_dir) for file in process.open_files()
-                ):
+        for command in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError, psutil.Error):
+                if b"debug_relay.worker\0" not in command.read_bytes():
+                    continue
+                process = psutil.Process(int(command.parent.name))
+                if any(str(file.path).startswith(run_dir) for file in process.open_files()):
                     found.append(process)
-            except psutil.Error:
-                continue
         return found
+
+
+def children(pid: int) -> list[int]:
+    """By the kernel's own list: to look at every process there is would take the tests' time."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended
+            found += map(int, thread.read_text().split())
+    return found
+
+
+def is_zygote(pid: int) -> bool:
+    with suppress(OSError):  # it has ended
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-2:-1] == [ZYGOTE.encode()]
+    return False
 
 
 def marked(session_id: str) -> list[psutil.Process]:
     """Every process that carries the session's mark."""
     found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == session_id and process.status() != "zombie":
-                found.append(process)
-        except psutil.Error:
-            continue
+    mark = f"{MARK}={session_id}".encode()
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError, psutil.Error):  # gone, or another user's
+            if mark in environ.read_bytes().split(b"\0"):
+                process = psutil.Process(int(environ.parent.name))
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
     return found
 
 
