@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
-
-import psutil
 
 from tests.kit.client import Client
 from tests.kit.relay import Relay
@@ -33,19 +29,10 @@ def test_a_worker_that_has_worked_has_not_either(relay: Client, shared_relay: Re
     """Their compiled parts would be mapped into the process."""
     with relay.session() as session:
         session.post("/launch", {"code": "print('done')", "wait": 20}).ok()
-        (worker,) = (
-            child
-            for child in psutil.Process(shared_relay.pid).children()
-            if any(f"/{session.id}/output.ring" in path for path in open_paths(child))
-        )
+        worker = shared_relay.worker(session.id)
         mapped = " ".join(mapping.path for mapping in worker.memory_maps())
         assert "msgspec" in mapped
         assert [name for name in HEAVY if f"/{name}/" in mapped] == []
-
-
-def open_paths(process: psutil.Process) -> list[str]:
-    folder = Path(f"/proc/{process.pid}/fd")
-    return [os.readlink(link) for link in folder.iterdir()]
 
 
 def test_the_command_line_waits_for_no_server():
