@@ -514,6 +514,7 @@ class WorkerParams(Params, kw_only=True):
     config: SessionConfig
     debugpy_dir: str
     bytecode_dir: str  # where programs keep the debugger's compiled code
+    interpreters_dir: str  # where workers keep who an interpreter is
     output_max_bytes: int
     events_max: int
     request_timeout: float

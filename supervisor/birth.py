@@ -74,6 +74,7 @@ class Births:
             config=config,
             debugpy_dir=self._debugpy_dir,
             bytecode_dir=str(self._places.data_dir / "bytecode"),
+            interpreters_dir=str(self._places.data_dir / "interpreters"),
             output_max_bytes=settings.output.max_bytes,
             events_max=settings.output.max_events,
             request_timeout=settings.dap.request_timeout,

@@ -34,7 +34,7 @@ _SUBFOLDERS: Final = ("sessions", "breakpoints", "profiles", "logs")
 # A directory with nothing but these is ours to close; any other may serve somebody else.
 _OUR_NAMES: Final = frozenset(
     {
-        *_SUBFOLDERS, "run", "run_dir", "relay.lock", "relay.json",
+        *_SUBFOLDERS, "bytecode", "interpreters", "run", "run_dir", "relay.lock", "relay.json",
         "config.toml", "config.json", "idempotency.jsonl", "tokens.json",
     }
 )  # fmt: skip

@@ -6,7 +6,6 @@ Knows nothing of sessions, launching or debugpy beyond the versions that it supp
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import subprocess
@@ -97,12 +96,12 @@ def _explicit(wanted: str, field: str, project_root: str | None) -> str:
         if found:
             return found
         if not project_root or not os.path.exists(os.path.join(project_root, wanted)):
-            raise _not_found(f"{field} {wanted!r} is not on PATH", project_root, wanted)
+            raise not_found(f"{field} {wanted!r} is not on PATH", project_root, wanted)
     path = _absolute(wanted, field, project_root)
     if os.path.isdir(path):
         inside = next((p for p in _pythons_of(path) if _runnable(p)), None)
         instead = f"Give {field} as {inside}, or venv as {path}." if inside else None
-        raise _not_found(f"{field} {path} is a directory", project_root, path, instead)
+        raise not_found(f"{field} {path} is a directory", project_root, path, instead)
     return _checked(path, field, project_root)
 
 
@@ -111,7 +110,7 @@ def _absolute(wanted: str, field: str, project_root: str | None) -> str:
     if os.path.isabs(wanted):
         return os.path.abspath(wanted)
     if project_root is None:
-        raise _not_found(
+        raise not_found(
             f"{field} {wanted!r} is relative and the session has no project_root",
             None,
             wanted,
@@ -122,14 +121,14 @@ def _absolute(wanted: str, field: str, project_root: str | None) -> str:
 
 def _of_prefix(prefix: str, project_root: str | None) -> str:
     if not os.path.exists(prefix):
-        raise _not_found(f"venv {prefix} does not exist", project_root, prefix)
+        raise not_found(f"venv {prefix} does not exist", project_root, prefix)
     if not os.path.isdir(prefix):
         instead = f"Give python_path as {prefix} instead of venv." if _runnable(prefix) else None
-        raise _not_found(f"venv {prefix} is not a directory", project_root, prefix, instead)
+        raise not_found(f"venv {prefix} is not a directory", project_root, prefix, instead)
     for path in _pythons_of(prefix):
         if os.path.lexists(path):
             return _checked(path, "venv", project_root)
-    raise _not_found(f"venv {prefix} holds no bin/python", project_root, prefix)
+    raise not_found(f"venv {prefix} holds no bin/python", project_root, prefix)
 
 
 def _checked(path: str, field: str, project_root: str | None) -> str:
@@ -144,7 +143,7 @@ def _checked(path: str, field: str, project_root: str | None) -> str:
         message = f"{field} {path} is not executable"
     else:
         return path
-    raise _not_found(message, project_root, path)
+    raise not_found(message, project_root, path)
 
 
 def _pythons_of(prefix: str) -> list[str]:
@@ -186,7 +185,7 @@ def alternatives(project_root: str | None = None, wanted: str | None = None) -> 
     return list(found.values())[:10]
 
 
-def _not_found(
+def not_found(
     message: str, project_root: str | None, wanted: str | None, suggestion: str | None = None
 ) -> RelayError:
     others = alternatives(project_root, wanted)
@@ -201,58 +200,22 @@ def _not_found(
     )
 
 
-class InterpreterBook:
-    """Asks each interpreter once who it is, for as long as its file stays the same."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, int, int], Interpreter] = {}
-
-    async def find(
-        self,
-        python_path: str | None = None,
-        venv: str | None = None,
-        project_root: str | None = None,
-        default: str | None = None,
-    ) -> Interpreter:
-        """`resolve` and `describe`; looking at files is done beside the event loop."""
-        path = await asyncio.to_thread(resolve, python_path, venv, project_root, default)
-        return await self.describe(path, project_root)
-
-    async def describe(self, path: str, project_root: str | None = None) -> Interpreter:
-        """Who the interpreter at `path` is; refused when debugpy cannot debug it."""
-        try:
-            key, is_script = await asyncio.to_thread(_look_at, path)
-        except (OSError, ValueError) as error:
-            raise _not_found(f"{path} cannot be run: {error}", project_root, path) from None
-        # What a script such as a pyenv shim runs may change without the script.
-        if is_script or key not in self._known:
-            self._known[key] = await _ask(path, project_root)
-        return self._known[key]
-
-
-def _look_at(path: str) -> tuple[tuple[str, int, int], bool]:
-    facts = os.stat(path)
-    if not os.path.isfile(path):
-        raise ValueError("it is not a file")
-    with open(path, "rb") as file:
-        return (path, facts.st_mtime_ns, facts.st_ino), file.read(2) == b"#!"
-
-
-async def _ask(path: str, project_root: str | None) -> Interpreter:
+async def ask(path: str, project_root: str | None) -> Interpreter:
+    """Run it to hear who it is; refused when debugpy cannot debug it."""
     try:
         reply = await run_briefly(
             path, ["-c", _QUESTION], b"", ASK_SECONDS, _ANSWER_BYTES, project_root
         )
     except TimeoutError:
-        raise _not_found(
+        raise not_found(
             f"{path} did not answer within {ASK_SECONDS:g} s and was ended", project_root, path
         ) from None
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise _not_found(f"{path} cannot be run: {error}", project_root, path) from None
+        raise not_found(f"{path} cannot be run: {error}", project_root, path) from None
     try:
         answer = msgspec.json.decode(reply.out, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise _not_found(_no_answer(path, reply), project_root, path) from None
+        raise not_found(_no_answer(path, reply), project_root, path) from None
     return _supported(path, answer, project_root)
 
 
@@ -267,9 +230,9 @@ def _no_answer(path: str, reply: Reply) -> str:
 def _supported(path: str, answer: _Answer, project_root: str | None) -> Interpreter:
     who = f"{path} is {answer.implementation} {answer.version_text}"
     if answer.implementation != "cpython":
-        raise _not_found(f"{who}; only CPython can be debugged", project_root, path)
+        raise not_found(f"{who}; only CPython can be debugged", project_root, path)
     if not OLDEST <= answer.version[:2] <= NEWEST:
-        raise _not_found(f"{who}; {_RANGE}", project_root, path)
+        raise not_found(f"{who}; {_RANGE}", project_root, path)
     return Interpreter(
         path=path,
         executable=answer.executable or path,

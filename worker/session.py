@@ -38,7 +38,8 @@ from debug_relay.worker.disk import Disk
 from debug_relay.worker.exception_points import ExceptionPoints
 from debug_relay.worker.held import Held
 from debug_relay.worker.input_watch import Waiting
-from debug_relay.worker.interpreters import InterpreterBook, resolve
+from debug_relay.worker.interpreter_book import InterpreterBook
+from debug_relay.worker.interpreters import resolve
 from debug_relay.worker.journal import EventLog, OutputEvents, OutputLog
 from debug_relay.worker.lease import Lease
 from debug_relay.worker.limits import LimitWatch
@@ -67,7 +68,7 @@ class Session:
         self.state = State.CREATED
         self.hub = Hub(params.request_timeout)
         self.asking = Asking(self.hub)
-        self.interpreters = InterpreterBook()
+        self.interpreters = InterpreterBook(Path(params.interpreters_dir))
         self.breakpoints = Breakpoints(self)
         self.exceptions = ExceptionPoints(self)
         self.target: Target | None = None

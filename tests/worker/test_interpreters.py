@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.worker import interpreters
+from debug_relay.worker import interpreter_book, interpreters
 from debug_relay.worker.brief_runs import identity_for, run_briefly
+from debug_relay.worker.interpreter_book import InterpreterBook
 from debug_relay.worker.interpreters import (
-    InterpreterBook,
     alternatives,
     own_interpreter,
     resolve,
@@ -180,6 +180,22 @@ async def test_it_is_asked_once_until_its_file_changes(monkeypatch, tmp_path):
     copy.symlink_to(shutil.which("true") or "/bin/true")
     with pytest.raises(RelayError):
         await book.describe(str(copy))
+
+
+async def test_what_it_said_is_kept_until_its_file_changes(monkeypatch, tmp_path):
+    copy, folder = tmp_path / "python", tmp_path / "kept"
+    copy.symlink_to(REAL_PYTHON)
+    first = await InterpreterBook(folder).describe(str(copy))
+    with monkeypatch.context() as patched:
+        patched.setattr(interpreter_book, "ask", None)
+        assert await InterpreterBook(folder).describe(str(copy)) == first
+    [kept] = folder.iterdir()
+    kept.write_text(kept.read_text()[:-9])  # damaged
+    assert await InterpreterBook(folder).describe(str(copy)) == first
+    copy.unlink()
+    copy.symlink_to(shutil.which("true") or "/bin/true")
+    with pytest.raises(RelayError):
+        await InterpreterBook(folder).describe(str(copy))
 
 
 async def test_a_script_is_asked_each_time(tmp_path):

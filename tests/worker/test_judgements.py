@@ -8,7 +8,7 @@ import pytest
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker import lines as lines_module
-from debug_relay.worker.interpreters import InterpreterBook
+from debug_relay.worker.interpreter_book import InterpreterBook
 from debug_relay.worker.lines import (
     LineBook,
     LineFacts,
