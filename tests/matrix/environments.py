@@ -1,0 +1,32 @@
+"""A virtual environment per interpreter with the programs that are attached to, in a cache."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+PACKAGES: Final = ("flask", "django", "uvicorn", "gunicorn", "ipykernel")
+_DONE: Final = "packages"
+
+
+def environment(python: str, cache: Path) -> str:
+    """Its interpreter; made where it is not there yet."""
+    version = minor(python)
+    folder = cache / version
+    done = folder / _DONE
+    wanted = " ".join(PACKAGES)
+    inside = str(folder / "bin" / "python")
+    if not done.exists() or done.read_text() != wanted:
+        print(f"making {folder}", file=sys.stderr)
+        subprocess.run([python, "-m", "venv", str(folder)], check=True)
+        subprocess.run([inside, "-m", "pip", "install", "-q", *PACKAGES], check=True)
+        done.write_text(wanted)
+    return inside
+
+
+def minor(python: str) -> str:
+    question = "import sys; print('%d.%d' % sys.version_info[:2])"
+    asked = subprocess.run([python, "-c", question], capture_output=True, text=True, check=True)
+    return asked.stdout.strip()
