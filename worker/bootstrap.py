@@ -54,22 +54,41 @@ def _say(setup, word):
 
 
 def _source(setup):
-    """What runs first, as far as that can be known without importing anything."""
+    """What runs first, where that is known without importing anything."""
     if setup["kind"] == "code":
         return setup["target"].encode("utf-8", "surrogatepass")
-    if setup["kind"] == "module" or os.path.isdir(setup["target"]):
-        return b""
+    if setup["kind"] == "module" or _is_archive(setup["target"]):
+        return None
     with open(setup["target"], "rb") as source:
         return source.read()
 
 
+def _is_archive(path):
+    """Whether Python would look for a __main__ in it: a directory or a zip file, by its end."""
+    from zipimport import ZipImportError, zipimporter
+
+    try:
+        zipimporter(path)
+    except ZipImportError:
+        return os.path.isdir(path)
+    return True
+
+
 def _compiled(setup, text):
     """Before the debugger is in: what Python does to load a file is not the program's doing."""
+    if text is None:
+        return None
     if setup["kind"] == "code":
         return compile(setup["target"], "<string>", "exec", dont_inherit=True)
-    if not text or text[:4] == b"PK\x03\x04":
-        return None  # found by runpy: a module, a directory, a zip application
+    if setup["target"].endswith(".pyc"):
+        return _file_loader(setup["target"]).get_code("__main__")
     return compile(text, setup["target"], "exec", dont_inherit=True)
+
+
+def _file_loader(path):
+    from importlib.machinery import SourceFileLoader, SourcelessFileLoader
+
+    return (SourcelessFileLoader if path.endswith(".pyc") else SourceFileLoader)("__main__", path)
 
 
 def _connect(setup, text):
@@ -80,7 +99,7 @@ def _connect(setup, text):
     bytecode.watch(os.path.join(setup["debugpy_parent"], "debugpy"))
     debugger, greenlets = bring("debugger"), bring("greenlets")
     arguments = [setup["target"], *setup["args"]]
-    gevent = greenlets.are_expected(text, arguments) and greenlets.SETTING
+    gevent = greenlets.are_expected(text or b"", arguments) and greenlets.SETTING
     # None of what is imported now is ever garbage: to look for some costs 10 ms and finds none.
     collects = gc.isenabled()
     gc.disable()
@@ -180,11 +199,9 @@ def _main_module(setup, code):
         return _new_main(None, None), code
     path = setup["target"]
     if code is None:
-        return _prepared_archive(path)
+        return _prepared_archive(setup)
     _add_path(os.path.dirname(path))
-    from importlib.machinery import SourceFileLoader
-
-    return _new_main(path, SourceFileLoader("__main__", path)), code
+    return _new_main(path, _file_loader(path)), code
 
 
 def _restore_original_arguments(setup):
@@ -213,6 +230,9 @@ def _prepared_module(setup):
     except runpy._Error as error:
         _say(setup, b"no module:" + str(error).encode("utf-8", "backslashreplace")[:1000])
         sys.exit("%s: %s" % (sys.executable, error))
+    except SyntaxError as error:
+        _say_syntax(setup, error)
+        raise
     sys.argv[0] = spec.origin
     module = _new_main(spec.origin, spec.loader)
     module.__spec__ = spec
@@ -221,12 +241,30 @@ def _prepared_module(setup):
     return module, code
 
 
-def _prepared_archive(path):
+def _say_syntax(setup, error):
+    """Of source that only the import system finds: in a package, in an archive."""
+    import json
+
+    told = {
+        "file": error.filename or setup["target"],
+        "line": error.lineno or 1,
+        "offset": error.offset or 1,
+        "message": error.msg,
+        "text": (error.text or "")[:500],
+    }
+    _say(setup, b"syntax error:" + json.dumps(told).encode())
+
+
+def _prepared_archive(setup):
     """A directory or zip file with a __main__.py."""
     import runpy
 
-    sys.path.insert(0, path)
-    _, spec, code = runpy._get_main_module_details(runpy._Error)
+    sys.path.insert(0, setup["target"])
+    try:
+        _, spec, code = runpy._get_main_module_details(runpy._Error)
+    except SyntaxError as error:
+        _say_syntax(setup, error)
+        raise
     module = _new_main(spec.origin, spec.loader)
     module.__spec__ = spec
     module.__package__ = ""

@@ -19,7 +19,8 @@ from debug_relay.protocol.state import State
 from debug_relay.worker import adapter, changes, sweep
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.input_watch import InputWatch
-from debug_relay.worker.launch_plan import Plan
+from debug_relay.worker.launch_plan import Plan, syntax_error
+from debug_relay.worker.lines import SyntaxProblem
 from debug_relay.worker.process_tree import Row
 from debug_relay.worker.program import Exit, Process
 
@@ -31,6 +32,12 @@ _BOOTSTRAP: Final = str(_HERE / "bootstrap.py")
 _PROBE: Final = str(_HERE / "probe")
 _TAIL: Final = 2000
 _SWEEP_SECONDS: Final = 3.0
+# What only the program's own import system could find out.
+_REFUSALS: Final = (Code.LAUNCH_MODULE_NOT_FOUND, Code.LAUNCH_SYNTAX_ERROR)
+
+
+class _FoundSyntaxError(SyntaxProblem, frozen=True):
+    file: str
 
 
 class LaunchedProgram:
@@ -73,7 +80,7 @@ class LaunchedProgram:
         except OSError as error:
             raise await self._failed(f"it could not be started: {error}") from None
         except RelayError as error:
-            if error.code is Code.LAUNCH_MODULE_NOT_FOUND:
+            if error.code in _REFUSALS:
                 await self._give_up()
                 raise
             raise await self._failed(error.message) from None
@@ -126,11 +133,18 @@ class LaunchedProgram:
         self._close_word()
         if self._started.done():
             return
-        if said == b"started":
+        word, _, reason = said.partition(b":")
+        if word == b"started":
             self._started.set_result(None)
-        elif said.startswith(b"no module:"):
-            self._started.set_exception(self._no_module(said.partition(b":")[2].decode()))
-            self._started.exception()  # somebody may have given up waiting
+        elif word == b"no module":
+            self._refuse(self._no_module(reason.decode()))
+        elif word == b"syntax error":
+            found = msgspec.json.decode(reason, type=_FoundSyntaxError)
+            self._refuse(syntax_error(found.file, found))
+
+    def _refuse(self, error: RelayError) -> None:
+        self._started.set_exception(error)
+        self._started.exception()  # somebody may have given up waiting
 
     def _close_word(self) -> None:
         if self._word >= 0:

@@ -22,6 +22,7 @@ from debug_relay.worker.lines import LineBook, SyntaxProblem, closest_folder, cl
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
 
+_ARCHIVE_TAIL: Final = 22 + 65535  # the record, and the longest comment behind it
 _KINDS: Final = ("script", "module", "code")
 
 
@@ -123,9 +124,10 @@ def _directory(session: Session, params: Launch) -> str:
     if os.path.isdir(chosen):
         return os.path.normpath(chosen)
     near = closest_folder(chosen)
+    why = "is not a directory" if os.path.exists(chosen) else "does not exist"
     raise RelayError(
         Code.LAUNCH_CWD_NOT_FOUND,
-        f"The working directory {chosen} does not exist",
+        f"The working directory {chosen} {why}",
         f"Did you mean {near}?" if near else "Create it, or give another cwd.",
         cwd=chosen,
         closest=near,
@@ -165,19 +167,19 @@ async def _check_syntax(book: LineBook, script: str) -> None:
             script=script,
         ) from None
     problem = facts.syntax_error
-    # A zip application is no source; the interpreter knows what to do with it.
-    if problem is None or _is_archive(main):
+    # No source: the interpreter knows what to do with it, and says why where it does not.
+    if problem is None or main.endswith(".pyc") or await asyncio.to_thread(_is_archive, main):
         return
-    raise _syntax_error(main, problem)
+    raise syntax_error(main, problem)
 
 
 async def _check_code(book: LineBook, text: str) -> None:
     problem = await book.check_expression(text, "statements")
     if problem is not None:
-        raise _syntax_error("<string>", problem)
+        raise syntax_error("<string>", problem)
 
 
-def _syntax_error(place: str, problem: SyntaxProblem) -> RelayError:
+def syntax_error(place: str, problem: SyntaxProblem) -> RelayError:
     return RelayError(
         Code.LAUNCH_SYNTAX_ERROR,
         f"Python syntax error in {place}, line {problem.line}: {problem.message}",
@@ -191,5 +193,8 @@ def _syntax_error(place: str, problem: SyntaxProblem) -> RelayError:
 
 
 def _is_archive(path: str) -> bool:
+    """By the record at its end, as Python knows a zip file: in front there may be a `#!` line."""
     with open(path, "rb") as file:
-        return file.read(4) == b"PK\x03\x04"
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _ARCHIVE_TAIL))
+        return b"PK\x05\x06" in file.read()

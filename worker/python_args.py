@@ -12,6 +12,7 @@ _INSTEAD: Final = {
     "c": "send the source in code",
     "m": "send the name in module",
     "V": "it prints a version and runs nothing",
+    "x": "it leaves out a line of the debugger's; begin the script with a comment",
     "h": "it prints help and runs nothing",
     "?": "it prints help and runs nothing",
 }

@@ -56,13 +56,15 @@ def tried(kind: str, python: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
         relay = Relay(Path(folder) / "data").start()
         try:
-            home = Path(folder) / "target"
-            home.mkdir()
-            target = targets.start(kind, python, home)
+            twin = targets.start(targets.TWIN, python, Path(folder) / "twin")
             try:
-                return Trial(relay, target).run()
+                target = targets.start(kind, python, Path(folder) / "target")
+                try:
+                    return Trial(relay, target, twin).run()
+                finally:
+                    target.end()
             finally:
-                target.end()
+                twin.end()
         finally:
             relay.stop()
 

@@ -86,6 +86,7 @@ with concurrent.futures.ProcessPoolExecutor(
 }
 SERVERS: Final = ("flask", "django", "uvicorn", "gunicorn")
 KERNEL: Final = "Jupyter kernel"
+TWIN: Final = "sleep loop"
 KINDS: Final = (*PROGRAMS, *SERVERS, KERNEL)
 
 
@@ -185,6 +186,7 @@ class Notebook(Target):
 
 
 def start(kind: str, python: str, folder: Path) -> Target:
+    folder.mkdir()
     (folder / "sitecustomize.py").write_text(_WITNESS.read_text())
     kept = {name: os.environ.get(name) for name in ("PYTHONPATH", "WITNESS_FOLDER")}
     os.environ.update(PYTHONPATH=str(folder), WITNESS_FOLDER=str(folder))

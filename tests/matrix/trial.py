@@ -15,20 +15,23 @@ from tests.matrix.targets import Target
 
 WITHIN = 30.0
 AGAIN = 10
+COMPARISONS = 41
 
 
 class Trial:
     """What was seen is in `seen`, what went wrong in `troubles`; the rest is tried all the same."""
 
-    def __init__(self, relay: Relay, target: Target) -> None:
+    def __init__(self, relay: Relay, target: Target, twin: Target) -> None:
+        """`twin` runs beside it on the same Python, and no debugger ever comes near."""
         self.relay = relay
         self.target = target
+        self.twin = twin
         self.attached_ms: list[float] = []
         self.seen: dict[str, Any] = {}
         self.troubles: list[str] = []
 
     def run(self) -> dict[str, Any]:
-        self.speed = self.target.ask("speed")
+        self.slowness = self.beside_twin()
         assert set(self.target.ask("children").values()) == {0}
         self.counts = self.settled()
         with self.relay.client.session() as session:
@@ -51,6 +54,11 @@ class Trial:
         except Exception as error:
             self.seen[name] = None
             self.troubles.append(f"{name}: {type(error).__name__}: {error}"[:500])
+
+    def beside_twin(self) -> float:
+        """How slow it is beside its twin, asked in turn: what else the machine does hits both."""
+        asked = range(COMPARISONS)
+        return statistics.median(self.target.ask("speed") / self.twin.ask("speed") for _ in asked)
 
     def settled(self) -> tuple[int, int]:
         """Threads and descriptors when they change no more: a connection may still be closing."""
@@ -109,7 +117,7 @@ class Trial:
         """What is left of us in it: threads, descriptors, speed, and how its children end."""
         target = self.target
         self.note("free" + when, self.is_free)
-        self.note("speed" + when, lambda: target.ask("speed") / self.speed)
+        self.note("speed" + when, lambda: self.beside_twin() / self.slowness)
         self.note("children" + when, lambda: target.ask("children"))
 
     def is_free(self) -> bool:

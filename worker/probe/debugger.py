@@ -33,12 +33,11 @@ def bring_in(parent, switch=None):
     kept = {name: os.environ.get(name) for name in ("PYDEVD_USE_FRAME_EVAL", *settings)}
     known = set(vars(builtins))
     os.environ.update(settings)
-    sys.path.insert(0, parent)
     try:
+        _find_debugpy(parent)
         import debugpy._vendored.force_pydevd  # noqa: F401
         import pydevd
     finally:
-        sys.path.remove(parent)
         for name in set(vars(builtins)) - known:
             delattr(builtins, name)  # pydevd's `runfile` and `execfile` are not the program's
         for name, value in kept.items():
@@ -49,6 +48,15 @@ def bring_in(parent, switch=None):
                 os.environ[name] = value
     _silence()
     return pydevd
+
+
+def _find_debugpy(parent):
+    """Nothing else is taken from there: what lies beside it is the relay's, of another Python."""
+    sys.path.insert(0, parent)
+    try:
+        import debugpy  # noqa: F401
+    finally:
+        sys.path.remove(parent)
 
 
 def _silence():
