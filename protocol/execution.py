@@ -73,6 +73,7 @@ class Execution(Result, kw_only=True):
     stop_reason: StopReason | None = None
     stop_id: int = 0
     thread_id: int | None = None
+    child_pid: int | None = None  # of its process, where that is not the program itself
     current_location: Location | None = None
     exit_code: int | None = None
     signal: str | None = None

@@ -42,6 +42,7 @@ class Thread(Result, kw_only=True):
     # It is to stop, and is in C: it stands as soon as it comes back.
     pause_pending: bool = False
     pid: int | None = None
+    is_child: bool = False  # that process is one that the program has started
 
 
 class ThreadList(Result, kw_only=True):
@@ -80,6 +81,7 @@ class Stack(Result, kw_only=True):
     total_frames: int
     has_more: bool = False
     live: bool = False  # read from a running thread: a moment's picture
+    child_pid: int | None = None  # of its process, where that is not the program itself
 
 
 class Scopes(SessionParams, kw_only=True):

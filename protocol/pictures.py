@@ -56,6 +56,8 @@ def _execution(result: e.Execution) -> Iterator[Line]:
     end = recorded.ending(result.exit_code, result.signal, result.end_reason)
     place = None if result.stop is not None else result.current_location
     yield _headline(result.status, result.stop_reason, result.stop_id, place, end)
+    if result.child_pid is not None and result.stop is None:
+        yield f"in child process {result.child_pid}, thread {result.thread_id}"
     if not result.completed and result.status == "running":
         yield "not stopped yet: wait with GET …/events?timeout=30&types=stopped,terminated"
     if result.pause_pending:
@@ -88,7 +90,8 @@ def _history(page: stops.HistoryPage) -> Iterator[Line]:
 
 def _stack(stack: i.Stack) -> Iterator[Line]:
     live = ", as it runs" if stack.live else ""
-    yield f"thread {stack.thread_id}, {stack.total_frames} frames{live}"
+    where = f" of child process {stack.child_pid}" if stack.child_pid is not None else ""
+    yield f"thread {stack.thread_id}{where}, {stack.total_frames} frames{live}"
     yield from (stop_text.frame(frame) for frame in stack.frames)
     if stack.has_more:
         following = stack.frames[-1].id + 1 if stack.frames else 0
@@ -128,7 +131,8 @@ def _watches(result: i.WatchList) -> Iterator[Line]:
 def _threads(result: i.ThreadList) -> Iterator[Line]:
     for thread in result.threads:
         mark = "→" if thread.is_current else " "
-        yield f"{mark} {thread.id} {short(thread.name, 80)}: {thread.status}"
+        where = f" (child process {thread.pid})" if thread.is_child else ""
+        yield f"{mark} {thread.id} {short(thread.name, 80)}: {thread.status}{where}"
 
 
 def _source(result: i.SourceText) -> Iterator[Line]:

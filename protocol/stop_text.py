@@ -56,6 +56,8 @@ def _place(report: stops.Stop) -> str:
     name = f" {short(thread.name, 60)}" if thread.name else ""
     # Most programs have one thread.
     where = f", thread {thread.id}{name}" if thread.id != 1 else ""
+    if thread.is_child:
+        where += f" of child process {thread.pid}"
     return at(report.current_location) + where
 
 

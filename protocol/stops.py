@@ -31,6 +31,8 @@ class ReturnValue(Result, kw_only=True):
 class StoppedThread(Result, kw_only=True):
     id: int
     name: str | None = None
+    pid: int | None = None
+    is_child: bool = False  # that process is one that the program has started
 
 
 class SourceLine(Result, kw_only=True):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import secrets
 import socket
 from collections.abc import Awaitable, Callable
@@ -23,8 +24,12 @@ from debug_relay.protocol.dap import Authorization, Message, SystemInfo
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker.connection import DebugServer
 
+log = logging.getLogger("debug_relay.worker")
+
 _HANDSHAKE_SECONDS: Final = 20.0
 _TOKEN_SECONDS: Final = 5.0
+_ACCEPT_AGAIN: Final = 0.1
+_BACKLOG: Final = 512  # a pool's children come all at once
 
 
 class _Ready(msgspec.Struct):
@@ -32,7 +37,8 @@ class _Ready(msgspec.Struct):
 
 
 class Adapter:
-    """Listens on loopback for the debug server of one program that we have started."""
+    """Listens on loopback for the debug server of a program that we have started, and of what that
+    has started."""
 
     def __init__(
         self,
@@ -49,7 +55,7 @@ class Adapter:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setblocking(False)
         listener.bind(("127.0.0.1", 0))
-        listener.listen(8)
+        listener.listen(_BACKLOG)
         self._listener = listener
         self.port = listener.getsockname()[1]
 
@@ -58,43 +64,59 @@ class Adapter:
             self._listener.close()
             self._listener = None
 
-    async def accept(self) -> DebugServer:
+    async def accept(self, stay_open: bool = False) -> DebugServer:
         """The debug server of the program that knows our token; others are shown out.
 
-        Connections are asked side by side: one that says nothing holds nobody up. The listener
-        closes as soon as the right one is in.
+        The listener closes as soon as the right one is in, unless its children are to come too.
         """
-        assert self._listener is not None
         found: asyncio.Future[DebugServer] = asyncio.get_running_loop().create_future()
-        accepting = asyncio.create_task(self._accept_all(self._listener, found))
+
+        async def welcome(server: DebugServer) -> None:
+            if found.done():
+                server.close("the program has connected already")
+            else:
+                found.set_result(server)
+
+        accepting = asyncio.create_task(self.welcome_all(welcome))
         try:
             return await found
         finally:
-            self.close()
+            if not stay_open:
+                self.close()
             accepting.cancel()
             await asyncio.gather(accepting, return_exceptions=True)
 
-    async def _accept_all(
-        self, listener: socket.socket, found: asyncio.Future[DebugServer]
-    ) -> None:
+    async def welcome_all(self, welcome: Callable[[DebugServer], Awaitable[None]]) -> None:
+        """Connections are asked side by side: one that says nothing holds nobody up."""
+        assert self._listener is not None
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
-            while not found.done():
-                peer, _ = await loop.sock_accept(listener)
-                server = DebugServer(self._on_event, self._on_lost)
-                await loop.connect_accepted_socket(lambda s=server: s, peer)  # type: ignore[misc]
-                group.create_task(self._examine(server, found))
+            while True:
+                try:
+                    peer, _ = await loop.sock_accept(self._listener)
+                except OSError as error:
+                    # No descriptor is left: whoever waits there is served when there is one again.
+                    log.warning("adapter.accept_failed", extra={"fields": {"error": str(error)}})
+                    await asyncio.sleep(_ACCEPT_AGAIN)
+                    continue
+                group.create_task(self._examine(peer, welcome))
 
-    async def _examine(self, server: DebugServer, found: asyncio.Future[DebugServer]) -> None:
+    async def _examine(
+        self, peer: socket.socket, welcome: Callable[[DebugServer], Awaitable[None]]
+    ) -> None:
+        server = DebugServer(self._on_event, self._on_lost)
         try:
-            if await self._authorized(server) and not found.done():
-                found.set_result(server)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: server, peer)
+            if await self._authorized(server):
+                await welcome(server)
                 return
         except asyncio.CancelledError:
-            # Another was the right one, or nobody waits any more.
-            if not (found.done() and not found.cancelled() and found.result() is server):
-                server.close("the program has connected already")
+            server.close("nobody waits for it any more")
             raise
+        except Exception:
+            # Whatever is wrong with this one, the others are to be served.
+            log.exception("adapter.welcome_failed")
+            peer.close()
         server.close("not the program that was started")
 
     async def _authorized(self, server: DebugServer) -> bool:
@@ -113,7 +135,6 @@ class Adapter:
 
 async def configure(
     server: DebugServer,
-    initialized: asyncio.Event,
     prepare: Callable[[], Awaitable[None]],
     options: dict[str, Any],
 ) -> None:
@@ -122,7 +143,7 @@ async def configure(
         async with asyncio.timeout(_HANDSHAKE_SECONDS):
             await server.request("initialize", _CLIENT, _Ready, _HANDSHAKE_SECONDS)
             attached = server.post("attach", options)
-            await initialized.wait()
+            await server.initialized.wait()
             await prepare()
             await server.request("configurationDone", None, _Ready, _HANDSHAKE_SECONDS)
             await attached

@@ -32,19 +32,22 @@ class Arming:
 
     # -- telling programs
 
+    def new_run(self) -> None:
+        """What former programs counted is of the past."""
+        for entry in self._table:
+            entry.hit_count = 0
+        for entry in self._table.functions():
+            self._table.put(function_points.lost(entry))
+
     async def begin(self, server: DebugServer) -> None:
         """A debug server that knows no breakpoints yet."""
-        if not self._counts:
-            # A new run: what former programs counted is of the past.
-            for entry in self._table:
-                entry.hit_count = 0
-            for entry in self._table.functions():
-                self._table.put(function_points.lost(entry))
         if server.has_probe:
             counts = self._counts[server] = HitCounts()
             counts.shared = await self._session.asking.ask(
                 server, "share_hits", path=counts.path, capacity=CAPACITY
             )
+            if self.suspended:
+                await self._session.asking.ask(server, "suspend", on=True)
             await self._tell(server, list(self._table), frozenset())
             return
         for path in self._table.files():
@@ -55,8 +58,9 @@ class Arming:
     async def set(self, entries: Iterable[Entry], fresh: Set[str] = frozenset()) -> None:
         """What these are now; the `fresh` begin to count anew."""
         ids = [entry.id for entry in entries]
-        for server in list(self._session.hub.servers):
-            # Looked up for each server: telling the one before took time.
+
+        async def tell(server: DebugServer) -> None:
+            # Looked up for each server: telling the one before may have taken time.
             known = [self._table.one(id) for id in ids if id in self._table]
             if server.has_probe:
                 await self._tell(server, known, fresh)
@@ -67,20 +71,26 @@ class Arming:
                     if entry.function is not None:
                         entry.message, entry.suggestion = function_points.NO_PROBE, None
 
+        await self._session.hub.each(self._session.hub.servers, tell)
+
     async def foretell(self, entries: list[Entry]) -> None:
         """What the table will have: whoever reads there that a line is verified may count on it."""
-        for server in self._session.asking.probed():
-            await self._tell(server, entries, frozenset())
+        await self._session.hub.each(
+            self._session.asking.probed(), lambda server: self._tell(server, entries, frozenset())
+        )
 
     async def forget(self, entries: list[Entry]) -> None:
         """They are not in the table any more."""
-        for server in list(self._session.hub.servers):
+
+        async def tell(server: DebugServer) -> None:
             if server.has_probe:
                 ids = [entry.id for entry in entries]
                 await self._session.asking.ask(server, "points", remove=ids)
             else:
                 for path in {entry.real_path for entry in entries if entry.function is None}:
                     await self._send_file(server, path)
+
+        await self._session.hub.each(self._session.hub.servers, tell)
 
     async def _tell(self, server: DebugServer, entries: list[Entry], fresh: Set[str]) -> None:
         if not entries:
@@ -112,27 +122,37 @@ class Arming:
         if not missed:
             return
         names = [[id, function_points.plain(entry)] for id, entry in missed.items()]
-        for server in self._session.asking.probed():
-            answer = await self._session.asking.ask(server, "inherited", names=names)
+
+        async def ask(server: DebugServer) -> Any:
+            return await self._session.asking.ask(server, "inherited", names=names)
+
+        for answer in await self._session.hub.each(self._session.asking.probed(), ask):
             for id, owners in msgspec.convert(answer, dict[str, list[str]]).items():
                 function_points.tell_owner(missed[id], owners)
 
     async def outdated(self, paths: Collection[str]) -> Set[str]:
         """In which of these files the programs run what is no more on disk."""
-        found: set[str] = set()
-        for server in self._session.asking.probed():
-            found |= set(await self._session.asking.ask(server, "outdated", paths=sorted(paths)))
-        return found
+
+        async def ask(server: DebugServer) -> list[str]:
+            found: list[str] = await self._session.asking.ask(
+                server, "outdated", paths=sorted(paths)
+            )
+            return found
+
+        return set().union(*await self._session.hub.each(self._session.asking.probed(), ask))
 
     async def suspend(self, on: bool) -> None:
         """All of them, or none."""
         self.suspended = on
-        for server in list(self._session.hub.servers):
+
+        async def tell(server: DebugServer) -> None:
             if server.has_probe:
                 await self._session.asking.ask(server, "suspend", on=on)
             else:
                 for path in self._table.files():
                     await self._send_file(server, path)
+
+        await self._session.hub.each(self._session.hub.servers, tell)
 
     # -- by plain DAP
 

@@ -200,8 +200,7 @@ class Asking:
 
     async def keep_returns(self, on: bool) -> None:
         """Whether what functions return is kept for `returned`."""
-        for server in self.probed():
-            await self.ask(server, "returns", on=on)
+        await self.hub.each(self.probed(), lambda server: self.ask(server, "returns", on=on))
 
     async def returned(
         self, server: DebugServer, frame: dap.StackFrame, timeout: float

@@ -67,7 +67,6 @@ class AttachedProgram:
         self._pidfd = -1
         self._server: DebugServer | None = None
         self._injection: Injection | None = None
-        self._initialized = asyncio.Event()
         self._refused: asyncio.Future[_Refusal] = asyncio.get_running_loop().create_future()
         self._gone = asyncio.Event()
         self._cut = asyncio.Event()
@@ -189,9 +188,7 @@ class AttachedProgram:
                 for mapping in self._params.path_mappings
             ]
         await self._use_its_interpreter()
-        await adapter.configure(
-            server, self._initialized, lambda: prepare(self._session, server), options
-        )
+        await adapter.configure(server, lambda: prepare(self._session, server), options)
         # As long as gdb is in it, its main thread stands still.
         await self._injection.ended.wait()
 
@@ -228,8 +225,6 @@ class AttachedProgram:
             refusal = msgspec.json.decode(bytes(message.body), type=_Refusal)
             if refusal.token == self._adapter.token and not self._refused.done():
                 self._refused.set_result(refusal)
-        elif message.event == "initialized":
-            self._initialized.set()
         elif message.event == "output" and self._params.redirect_output:
             printed = msgspec.json.decode(bytes(message.body), type=dap.OutputBody)
             data = printed.output.encode("utf-8", "backslashreplace")

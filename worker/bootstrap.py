@@ -7,6 +7,10 @@ this file is left to see: not in stacks, not in tracebacks, not in sys.path or s
 Beside that: the debug socket gets TCP_NODELAY (without it every answer waits 40 ms for an
 acknowledgement), pydevd's fixed sleeps at the start and at the end are skipped, and a blocked main
 thread can be woken by SIGURG so that `pause` reaches it.
+
+Run as `python bootstrap.py FILE WORDS…` by a program whose children are debugged too: FILE has the
+same document for all of them, WORDS are the child's own command line. Whatever stands in the way,
+the child runs as it would have run without us.
 """
 
 import os
@@ -14,15 +18,17 @@ import sys
 
 
 def main():
+    if not sys.argv[1].isdigit():
+        return _as_child(sys.argv[1], sys.argv[2:])
     setup = _setup()
     text = _source(setup)
     code = _compiled(setup, text)
-    db, probe = _connect(setup, text)
+    with _Uncollected():
+        probe = _launched(setup, text).connect()
     _wake_by_signal()
-    if setup["report_children"]:
-        probe.children.watch()
     if setup["kind"] == "code":
         probe.texts.keep(code, setup["target"])
+    _restore_original_arguments(setup)
     module = _main_module(setup, code)
     _say(setup, b"started")
     probe.started = True
@@ -40,23 +46,73 @@ def _setup():
     with os.fdopen(fd, "rb") as pipe:
         setup = json.loads(pipe.read().decode("utf-8", "surrogateescape"))
     os.set_inheritable(setup["word"], False)
+    _hide_own_directory()
+    return setup
+
+
+def _hide_own_directory():
+    """`python bootstrap.py` put it first; it must not shadow the user's modules."""
     here = os.path.dirname(os.path.realpath(__file__))
-    # `python bootstrap.py` put our own directory first; it must not shadow the user's modules.
     if sys.path and os.path.realpath(sys.path[0] or ".") == here:
         del sys.path[0]
-    return setup
+
+
+def _as_child(path, words):
+    """What the words say, under the debugger of the session that our parent belongs to."""
+    if not ((3, 8) <= sys.version_info[:2] <= (3, 14)) or sys.implementation.name != "cpython":
+        _run_plainly(words)
+    code = probe = None
+    try:
+        import json
+
+        with open(path, "rb") as file:
+            setup = json.loads(file.read().decode("utf-8", "surrogateescape"))
+        _hide_own_directory()
+        parts = _executed(setup, "arguments.py")["parted"](words)
+        setup.update(kind=parts.kind, target=parts.target, args=parts.rest, word=None)
+        text = _source(setup)
+        code = _compiled(setup, text)
+        with _Uncollected():
+            launched = _launched(setup, text)
+            # A fork server runs nothing of the program's; what it forks connects by itself.
+            if not parts.is_fork_server:
+                probe = launched.connect(waits=True)
+        if probe is not None:
+            _wake_by_signal()
+            if setup["kind"] == "code":
+                probe.texts.keep(code, setup["target"])
+    except Exception:
+        # The session is over, the file is not ours to read, there is no such script, it has no
+        # right syntax: Python itself knows best what to say to that.
+        if code is None or setup["kind"] != "stdin":  # which was read, and cannot be again
+            _run_plainly(words)
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv[1:] = words
+    module = _main_module(setup, code)
+    if probe is not None:
+        probe.started = True
+    _run(probe, *module)
+
+
+def _run_plainly(words):
+    os.execv(sys.executable, [sys.executable] + words)
 
 
 def _say(setup, word):
     """How it goes, at once and whatever the program does next."""
-    os.write(setup["word"], word)
-    os.close(setup["word"])
+    if setup["word"] is not None:
+        os.write(setup["word"], word)
+        os.close(setup["word"])
 
 
 def _source(setup):
     """What runs first, where that is known without importing anything."""
     if setup["kind"] == "code":
         return setup["target"].encode("utf-8", "surrogatepass")
+    if setup["kind"] == "stdin":
+        if sys.stdin is None or sys.stdin.isatty():
+            raise ValueError("a person types it line by line")
+        return sys.stdin.buffer.read()
     if setup["kind"] == "module" or _is_archive(setup["target"]):
         return None
     with open(setup["target"], "rb") as source:
@@ -80,6 +136,8 @@ def _compiled(setup, text):
         return None
     if setup["kind"] == "code":
         return compile(setup["target"], "<string>", "exec", dont_inherit=True)
+    if setup["kind"] == "stdin":
+        return compile(text, "<stdin>", "exec", dont_inherit=True)
     if setup["target"].endswith(".pyc"):
         return _file_loader(setup["target"]).get_code("__main__")
     return compile(text, setup["target"], "exec", dont_inherit=True)
@@ -91,45 +149,37 @@ def _file_loader(path):
     return (SourcelessFileLoader if path.endswith(".pyc") else SourceFileLoader)("__main__", path)
 
 
-def _connect(setup, text):
-    import gc
+class _Uncollected(object):
+    """While the debugger comes in none of it is garbage: to look for some costs 10 ms."""
 
+    def __enter__(self):
+        import gc
+
+        self.gc = gc
+        self.collects = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_):
+        if self.gc.get_freeze_count() == 0:
+            # All into the oldest generation, or the program's first collection would look at it.
+            self.gc.freeze()
+            self.gc.unfreeze()
+        if self.collects:
+            self.gc.enable()
+
+
+def _launched(setup, text):
     own = {}  # what the debugger does not share with the program
     bytecode, bring = _loader(setup, own)
     bytecode.watch(os.path.join(setup["debugpy_parent"], "debugpy"))
     debugger, greenlets = bring("debugger"), bring("greenlets")
-    arguments = [setup["target"], *setup["args"]]
+    arguments = [setup["target"]] + setup["args"]
     gevent = greenlets.are_expected(text or b"", arguments) and greenlets.SETTING
-    # None of what is imported now is ever garbage: to look for some costs 10 ms and finds none.
-    collects = gc.isenabled()
-    gc.disable()
     with bring("left_out").LeftOut():
         pydevd = debugger.bring_in(setup["debugpy_parent"], gevent)
     own.update(greenlets.copies())
-    made = []
-
-    def prepare(db, sock):
-        # Where this debugpy lacks a hook the probe stays off, and the worker does with plain DAP.
-        wanted = os.environ.pop("DEBUG_RELAY_PROBE", "on") != "off"
-        made.extend((db, bring("core").start(db, wanted)))
-        _end_at_once(db, sock)
-
-    debugger.connect(
-        pydevd,
-        prepare,
-        hidden=(os.path.abspath(__file__),),
-        port=setup["port"],
-        client_access_token=setup["token"],
-        patch_multiprocessing=setup["debug_subprocesses"],
-    )
-    bytecode.leave()
-    if gc.get_freeze_count() == 0:
-        # All into the oldest generation, or the program's first collection would go through it.
-        gc.freeze()
-        gc.unfreeze()
-    if collects:
-        gc.enable()
-    return made
+    hidden = (os.path.abspath(__file__),)
+    return bring("launched").Launched(setup, pydevd, bytecode, hidden)
 
 
 def _loader(setup, own):
@@ -146,37 +196,6 @@ def _executed(setup, name):
     return names
 
 
-_END_SECONDS = 0.5  # what pydevd itself gives its threads at the program's end
-
-
-def _end_at_once(db, sock):
-    """Left alone, pydevd holds an ended program for 0.5 s: its reader sits in recv()."""
-    import socket
-    import threading
-    import time
-
-    dispose = db.dispose_and_kill_all_pydevd_threads
-
-    def end(wait=True, timeout=_END_SECONDS):
-        if wait and threading.current_thread() not in db.created_pydb_daemon_threads:
-            deadline = time.monotonic() + timeout
-            others = [t for t in db.created_pydb_daemon_threads if t is not db.reader]
-            for thread in others:
-                thread.do_kill_pydev_thread()
-            # The writer ends when all that was to be told is sent: only then is the reader freed.
-            for thread in others:
-                thread.join(max(0, deadline - time.monotonic()))
-            db.reader.do_kill_pydev_thread()
-            try:
-                sock.shutdown(socket.SHUT_RD)
-            except OSError:
-                pass  # the peer has closed, which frees the reader as well
-            db.reader.join(max(0, deadline - time.monotonic()))
-        dispose(wait, timeout)
-
-    db.dispose_and_kill_all_pydevd_threads = end
-
-
 def _wake_by_signal():
     """A handler written in Python: a sleeping main thread runs a line where pydevd can stop it."""
     import signal
@@ -190,11 +209,11 @@ def _wake_by_signal():
 
 def _main_module(setup, code):
     """(module, code) ready to run; ends the program when there is no such module."""
-    sys.argv[:] = [setup["target"] if setup["kind"] == "script" else "-c"] + setup["args"]
-    _restore_original_arguments(setup)
+    first = "-c" if setup["kind"] in ("code", "module") else setup["target"]
+    sys.argv[:] = [first] + setup["args"]
     if setup["kind"] == "module":
         return _prepared_module(setup)
-    if setup["kind"] == "code":
+    if setup["kind"] in ("code", "stdin"):
         _add_path("")
         return _new_main(None, None), code
     path = setup["target"]
@@ -304,7 +323,8 @@ def _run(probe, module, code):
     except SystemExit:
         raise
     except BaseException as error:
-        probe.exceptions.uncaught(error)
+        if probe is not None:
+            probe.exceptions.uncaught(error)
         # The interpreter will report it: let it show the program's frames only. Whatever hook the
         # program has set is asked at the last moment, with what it would have got without us.
         hook = sys.excepthook

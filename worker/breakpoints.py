@@ -207,10 +207,11 @@ class Breakpoints:
             self._tell("changed", [entry])
 
     def failed(self, id: str, error: str) -> None:
-        """A condition raised in the program; told once."""
-        if id in self._table:
+        """A condition raised in the program; told once, however many processes it is in."""
+        message = f"condition raised {error}"
+        if id in self._table and self._table.one(id).message != message:
             entry = self._table.one(id)
-            entry.message = f"condition raised {error}"
+            entry.message = message
             self._tell("changed", [entry])
 
     # -- for others that look at lines
@@ -306,9 +307,13 @@ class Breakpoints:
 
     # -- programs
 
+    def new_run(self) -> None:
+        """A program is about to begin."""
+        self._loaded.begin()
+        self._arming.new_run()
+
     async def send_all(self, server: DebugServer) -> None:
         """To a debug server that knows none yet."""
-        self._loaded.begin()
         await self._arming.begin(server)
 
     @property

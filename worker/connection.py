@@ -54,7 +54,9 @@ class DebugServer(asyncio.Protocol):
         self._seq = 0
         self.lost = False
         self.pid = 0
+        self.is_child = False  # of a child of the program, which may come and go
         self.has_probe = False
+        self.initialized = asyncio.Event()  # it takes breakpoints from then on
 
     # -- the wire
 
@@ -85,6 +87,8 @@ class DebugServer(asyncio.Protocol):
             if future is not None and not future.done():
                 future.set_result(message)
         elif message.type == "event":
+            if message.event == "initialized":
+                self.initialized.set()
             self._on_event(self, message)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -7,7 +7,9 @@ Nothing here decides: stops and their meaning are `session`'s, breakpoints are `
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -16,7 +18,10 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Location
 from debug_relay.worker.connection import DebugServer
 
+_T = TypeVar("_T")
+
 FIRST_REFERENCE: Final = 1000
+CHILD_PATIENCE: Final = 2.0  # with a child process, while the program itself is asked as well
 _WAKE_FILE: Final = "<relay wake>"  # bootstrap's signal handler: where a woken thread stops
 _DECORATIONS: Final = (" (Current frame)",)
 
@@ -45,32 +50,41 @@ class Hub:
         self.timeout = request_timeout
         self.servers: list[DebugServer] = []
         self._threads: dict[int, KnownThread] = {}
-        self._by_dap: dict[tuple[int, int], int] = {}
+        self._by_dap: dict[tuple[DebugServer, int], int] = {}
         self._next_thread = 1
         self._references: dict[int, Reference] = {}
-        self._reference_of: dict[tuple[int, int], int] = {}
+        self._reference_of: dict[tuple[DebugServer, int], int] = {}
         self._next_reference = FIRST_REFERENCE
         self._stacks: dict[int, FrameList] = {}
         self._modules: dict[str, str] = {}
         self._next_module = 1
-        self._places: dict[tuple[int, int], Location] = {}
+        self._places: dict[tuple[DebugServer, int], Location] = {}
 
     # -- servers
 
-    def add(self, server: DebugServer) -> None:
-        self.servers.append(server)
+    def add(self, server: DebugServer, root: bool = False) -> None:
+        """`root`: of the program itself, not of a child of its."""
+        server.is_child = not root and bool(self.servers)
+        self.servers.insert(0 if root else len(self.servers), server)
 
-    def forget(self, server: DebugServer) -> None:
+    def forget(self, server: DebugServer) -> list[int]:
+        """Its process is gone, or its debugger is; which threads went with it."""
         if server in self.servers:
             self.servers.remove(server)
-        for thread in [t for t in self._threads.values() if t.server is server]:
-            self.thread_ended(server, thread.dap_id)
+        gone = [t.id for t in self._threads.values() if t.server is server]
+        self.forget_stop(server)
+        for thread_id in gone:
+            self.thread_ended(server, self._threads[thread_id].dap_id)
+        for place in [place for place in self._places if place[0] is server]:
+            del self._places[place]
+        return gone
 
     def close(self) -> None:
         for server in list(self.servers):
             server.close()
 
     def main_server(self) -> DebugServer:
+        """That of the program itself, as long as it has one."""
         if not self.servers:
             raise RelayError(
                 Code.DEBUGPY_ERROR,
@@ -79,11 +93,42 @@ class Hub:
             )
         return self.servers[0]
 
+    async def each(
+        self, servers: Iterable[DebugServer], ask: Callable[[DebugServer], Awaitable[_T]]
+    ) -> list[_T]:
+        """Ask processes side by side; the answers of those that have one.
+
+        A child may end at any moment, or hang in C: what it does not answer at once is done when
+        it comes back, and nobody waits for that. The program itself must answer.
+        """
+
+        async def answer(server: DebugServer) -> tuple[_T] | None:
+            if not server.is_child:
+                return (await ask(server),)
+            try:
+                async with asyncio.timeout(CHILD_PATIENCE):
+                    return (await ask(server),)
+            except TimeoutError:
+                return None
+            except RelayError:
+                if server.lost:
+                    return None
+                raise
+
+        chosen = list(servers)
+        if len(chosen) == 1:
+            answers = [await answer(chosen[0])]
+        else:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(_kept(answer(server))) for server in chosen]
+            answers = [kept() for kept in (task.result() for task in tasks)]
+        return [given[0] for given in answers if given is not None]
+
     # -- threads
 
     def thread_id(self, server: DebugServer, dap_id: int) -> int:
         """Our number for a thread; a new one if we have not met it."""
-        key = (id(server), dap_id)
+        key = (server, dap_id)
         known = self._by_dap.get(key)
         if known is None:
             known = self._by_dap[key] = self._next_thread
@@ -92,7 +137,7 @@ class Hub:
         return known
 
     def thread_ended(self, server: DebugServer, dap_id: int) -> int | None:
-        thread_id = self._by_dap.pop((id(server), dap_id), None)
+        thread_id = self._by_dap.pop((server, dap_id), None)
         if thread_id is not None:
             self._threads.pop(thread_id, None)
             self._stacks.pop(thread_id, None)
@@ -103,6 +148,10 @@ class Hub:
 
     def knows(self, thread_id: int) -> bool:
         return thread_id in self._threads
+
+    def process_of(self, thread_id: int) -> DebugServer | None:
+        known = self._threads.get(thread_id)
+        return known.server if known is not None else None
 
     def thread(self, thread_id: int) -> KnownThread:
         thread = self._threads.get(thread_id)
@@ -119,8 +168,13 @@ class Hub:
     async def refresh_threads(self) -> list[KnownThread]:
         """The threads that live now, with their names."""
         alive: list[KnownThread] = []
-        for server in self.servers:
-            listed = await server.request("threads", None, dap.Threads, self.timeout)
+
+        async def ask(server: DebugServer) -> tuple[DebugServer, dap.Threads]:
+            return server, await server.request("threads", None, dap.Threads, self.timeout)
+
+        for server, listed in await self.each(self.servers, ask):
+            if server.lost:
+                continue
             for entry in listed.threads:
                 thread = self._threads[self.thread_id(server, entry.id)]
                 thread.name = entry.name
@@ -166,18 +220,24 @@ class Hub:
             )
         return window.frames[0]
 
-    def forget_stop(self, thread_id: int | None = None) -> None:
-        """Threads run again: their frames and references are of the past."""
-        if thread_id is None:
-            self._stacks.clear()
-            self._references.clear()
-            self._reference_of.clear()
-            return
-        self._stacks.pop(thread_id, None)
-        gone = [ref for ref, entry in self._references.items() if entry.thread_id == thread_id]
+    def forget_stop(self, of: int | DebugServer) -> None:
+        """A thread, or a whole process, runs again: its frames and references are of the past."""
+        if isinstance(of, int):
+            threads = {of}
+        else:
+            threads = {thread.id for thread in self._threads.values() if thread.server is of}
+        for thread_id in threads:
+            self._stacks.pop(thread_id, None)
+        gone = [ref for ref, entry in self._references.items() if entry.thread_id in threads]
         for reference in gone:
             entry = self._references.pop(reference)
-            self._reference_of.pop((id(entry.server), entry.dap_reference), None)
+            self._reference_of.pop((entry.server, entry.dap_reference), None)
+
+    def forget_stops(self) -> None:
+        """Everything runs again."""
+        self._stacks.clear()
+        self._references.clear()
+        self._reference_of.clear()
 
     # -- modules: debugpy names them by events, once each
 
@@ -194,10 +254,10 @@ class Hub:
     # -- where a thread has just stopped, told in front of its stop
 
     def keep_place(self, server: DebugServer, dap_thread: int, place: Location) -> None:
-        self._places[id(server), dap_thread] = place
+        self._places[server, dap_thread] = place
 
     def take_place(self, server: DebugServer, dap_thread: int) -> Location | None:
-        return self._places.pop((id(server), dap_thread), None)
+        return self._places.pop((server, dap_thread), None)
 
     # -- references
 
@@ -207,7 +267,7 @@ class Hub:
         """Our number for something that can be expanded; 0 for what cannot."""
         if not dap_reference:
             return 0
-        key = (id(server), dap_reference)
+        key = (server, dap_reference)
         known = self._reference_of.get(key)
         if known is None:
             known = self._reference_of[key] = self._next_reference
@@ -245,6 +305,20 @@ class Hub:
             "variables", {"variablesReference": entry.dap_reference}, dap.Variables, self.timeout
         )
         return answer.variables
+
+
+async def _kept(asking: Awaitable[_T]) -> Callable[[], _T]:
+    """Its result or its error, for later: the others are to be asked all the same."""
+    try:
+        result = await asking
+    except RelayError as error:
+        failure = error
+
+        def fail() -> _T:
+            raise failure
+
+        return fail
+    return lambda: result
 
 
 def _hidden(frame: dap.StackFrame) -> bool:

@@ -70,7 +70,16 @@ async def _stopped(session: Session, server: DebugServer, body: bytes) -> None:
     if session.state is State.LAUNCHING:
         session.advance(Event.READY)
     session.stop_id += 1
-    session.stop = Stop(thread_id, reason, location, exception, hits, session.stop_id)
+    session.stop = Stop(
+        thread_id,
+        reason,
+        location,
+        exception,
+        hits,
+        session.stop_id,
+        server.pid or None,
+        server.is_child,
+    )
     session.standing.stopped(session.stop, event.all_threads_stopped)
     session.reports.begin(session.stop, session.stop_id, server, lines)
     session.advance(Event.STOPPED)
@@ -91,7 +100,7 @@ async def _place_of(session: Session, thread_id: int) -> Location | None:
     try:
         window = await session.hub.stack(thread_id, 0, 1)
     except RelayError as error:
-        if not session.hub.servers:
+        if session.hub.process_of(thread_id) is None:
             raise
         log.warning("stop.without_place", extra={"fields": {"error": error.message}})
         return None
@@ -104,6 +113,7 @@ def _stopped_event(session: Session, event: dap.StoppedBody, stop: Stop) -> dict
         "reason": event.reason,
         "description": description,
         "thread_id": stop.thread_id,
+        "pid": stop.pid,
         "preserve_focus_hint": event.preserve_focus_hint,
         "text": None,
         "all_threads_stopped": event.all_threads_stopped,
@@ -135,7 +145,7 @@ async def _continued(session: Session, server: DebugServer, body: bytes) -> None
         and session.stop is not None
         and _foreign(session, server, body)
     ):
-        session.resumed(_gone_on(session, server, body))
+        session.resumed(server, _gone_on(session, server, body))
 
 
 def _foreign(session: Session, server: DebugServer, body: bytes) -> bool:
@@ -146,7 +156,7 @@ def _foreign(session: Session, server: DebugServer, body: bytes) -> bool:
     thread_id = session.hub.thread_id(server, event.thread_id)
     if not event.all_threads_continued:
         return session.standing.of(thread_id) is not None
-    return thread_id == session.stop.thread_id
+    return thread_id == session.stop.thread_id or session.standing.of(thread_id) is not None
 
 
 def _gone_on(session: Session, server: DebugServer, body: bytes) -> int | None:
@@ -169,7 +179,9 @@ async def _thread(session: Session, server: DebugServer, body: bytes) -> None:
         thread_id = session.hub.thread_id(server, event.thread_id)
         session.standing.born(thread_id)
     if thread_id is not None:
-        session.journal("thread", {"reason": event.reason, "thread_id": thread_id})
+        session.journal(
+            "thread", {"reason": event.reason, "thread_id": thread_id, "pid": server.pid or None}
+        )
 
 
 async def _module(session: Session, server: DebugServer, body: bytes) -> None:
@@ -218,7 +230,7 @@ async def _stop_report(session: Session, server: DebugServer, body: bytes) -> No
 
 async def _subprocess(session: Session, server: DebugServer, body: bytes) -> None:
     child = msgspec.json.decode(body)
-    session.journal("subprocess", {"pid": child["pid"], "command": child["command"]})
+    session.journal("subprocess", {"reason": "started", "parent_pid": server.pid, **child})
 
 
 async def _log_point(session: Session, server: DebugServer, body: bytes) -> None:
@@ -274,3 +286,5 @@ EVENTS: Final[Mapping[str, Handler]] = {
     "relayGreenlets": _greenlets,
     "relayLog": _log_point,
 }
+# What a process has told with its last breath is so all the same.
+LASTING: Final = frozenset({"relaySubprocess", "relayError", "relayLog"})

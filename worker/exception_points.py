@@ -75,14 +75,15 @@ class ExceptionPoints:
 
     async def _changed(self) -> ExceptionBreakpoints:
         self._problem = None
-        for server in list(self._session.hub.servers):
-            await self.begin(server)
+        await self._session.hub.each(self._session.hub.servers, self.begin)
         self._session.changed()
         self._session.record.save()
         return await self.shown()
 
     def failed(self, error: str) -> None:
-        """The condition raised in the program; told once."""
+        """The condition raised in the program; told once, however many processes it is in."""
+        if self._problem is not None and error in self._problem:
+            return
         self._problem = f"condition raised {error}"
         self._session.say(f"The condition of the exception breakpoints raised {error}")
 
@@ -92,9 +93,15 @@ class ExceptionPoints:
         asked = self._asked
         if asked.types:
             self._known = {name for name in asked.types if _is_builtin(name)}
-            for server in self._session.asking.probed():
-                known = await self._session.asking.ask(server, "known_types", types=asked.types)
-                self._known.update(known)
+
+            async def ask(server: DebugServer) -> list[str]:
+                known: list[str] = await self._session.asking.ask(
+                    server, "known_types", types=asked.types
+                )
+                return known
+
+            probed = self._session.asking.probed()
+            self._known.update(*await self._session.hub.each(probed, ask))
         unknown = [name for name in asked.types if name not in self._known]
         notes = [self._problem] if self._problem else []
         if never := [name for name in asked.types if name.rpartition(".")[2] in _NEVER]:

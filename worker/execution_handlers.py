@@ -18,6 +18,7 @@ from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import State
 from debug_relay.worker import run, run_to, stop_handlers, viewing
 from debug_relay.worker.call import Call
+from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.dap_client import KnownThread
 from debug_relay.worker.session import Session
 
@@ -32,10 +33,17 @@ class Moved(Struct):
     thread: KnownThread
     alone: bool
 
+    steps: bool = False
+
     @property
     def awaited(self) -> int | None:
         """The one thread whose stop counts."""
         return self.thread.id if self.alone else None
+
+    @property
+    def process(self) -> DebugServer | None:
+        """A step ends in its own process, whatever happens in others meanwhile."""
+        return self.thread.server if self.steps else None
 
 
 async def resume(call: Call, params: e.Continue) -> Struct:
@@ -55,7 +63,7 @@ async def resume(call: Call, params: e.Continue) -> Struct:
 async def step_over(call: Call, params: e.Step) -> Struct:
     moved = await _step(call, params, "step-over", "next")
     completed = await _until_stopped(call, moved, params.wait)
-    result = run.result(call.session, completed, moved.awaited)
+    result = run.result(call.session, completed, moved.awaited, moved.process)
     return await _with_report(call, result, params.snapshot)
 
 
@@ -63,7 +71,7 @@ async def step_into(call: Call, params: e.Step) -> Struct:
     session = call.session
     moved = await _step(call, params, "step-into", "stepIn")
     completed = await _until_stopped(call, moved, params.wait)
-    result = run.result(session, completed, moved.awaited)
+    result = run.result(session, completed, moved.awaited, moved.process)
     server = moved.thread.server
     if completed and result.stop_reason == "step" and server.has_probe:
         try:
@@ -79,7 +87,7 @@ async def step_out(call: Call, params: e.Step) -> Struct:
     session = call.session
     moved = await _step(call, params, "step-out", "stepOut")
     completed = await _until_stopped(call, moved, params.wait)
-    result = run.result(session, completed, moved.awaited)
+    result = run.result(session, completed, moved.awaited, moved.process)
     try:
         if completed and session.state is State.PAUSED:
             result.return_value = await viewing.return_value(session, moved.thread.id)
@@ -150,7 +158,7 @@ async def _step(call: Call, params: e.Step, operation: str, command: str) -> Mov
             await session.asking.keep_returns(True)
         elif command == "stepIn" and thread.server.has_probe:
             await session.asking.ask(thread.server, "watch_calls", thread=thread.dap_id)
-        moved = Moved(session.stop_id, thread, alone)
+        moved = Moved(session.stop_id, thread, alone, steps=True)
         await _move(session, moved, command, [thread.id])
         return moved
 
@@ -163,6 +171,8 @@ async def _move(session: Session, moved: Moved, command: str, standing: list[int
     elif not session.params.config.stop_all and moved.thread.server.has_probe:
         threads = [session.hub.thread(id) for id in standing if session.hub.knows(id)]
         await run.move_alone(session, threads, command)
+    elif command == "continue":
+        run.go_on(session)
     else:
         run.move(session, moved.thread, command)
 
@@ -170,7 +180,9 @@ async def _move(session: Session, moved: Moved, command: str, standing: list[int
 async def _until_stopped(call: Call, moved: Moved, wait: float) -> bool:
     session = call.session
     return await session.until(
-        lambda: run.has_stopped(session, moved.before, moved.awaited), wait, call.abandoned
+        lambda: run.has_stopped(session, moved.before, moved.awaited, moved.process),
+        wait,
+        call.abandoned,
     )
 
 

@@ -326,8 +326,10 @@ async def evaluate(call: Call, params: i.Evaluate) -> Struct:
 async def patch_session(call: Call, params: s.PatchSession) -> Struct:
     changes.apply(call.session, params)
     if params.stop_all is not msgspec.UNSET:
-        for server in list(call.session.hub.servers):
-            await changes.send_stop_all(call.session, server)
+        session = call.session
+        await session.hub.each(
+            session.hub.servers, lambda server: changes.send_stop_all(session, server)
+        )
     await changes.bring_breakpoints(call.session, params)
     await call.session.find_interpreter()
     return call.session.public()

@@ -61,4 +61,4 @@ async def run_on(session: Session) -> None:
             "breakpoints are suspended until one is set or changed",
         }
         session.journal("session", body)
-        run.move(session, session.hub.thread(session.stop.thread_id), "continue")
+        run.go_on(session)

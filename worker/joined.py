@@ -62,7 +62,6 @@ class JoinedProgram:
         assert params.port is not None
         self._port = params.port
         self._server: DebugServer | None = None
-        self._initialized = asyncio.Event()
         self._running = False
         self._leaving = False
         self._pid: int | None = None
@@ -123,7 +122,7 @@ class JoinedProgram:
                 {"localRoot": mapping.local, "remoteRoot": mapping.remote}
                 for mapping in self._params.path_mappings
             ]
-        await adapter.configure(server, self._initialized, self._prepare, options)
+        await adapter.configure(server, self._prepare, options)
         await self._speed_up(server)
         self._session.program = Program(
             attached=True, pid=self._pid, host=self._host, port=self._port
@@ -132,6 +131,7 @@ class JoinedProgram:
     async def _prepare(self) -> None:
         assert self._server is not None
         await self._session.breakpoints.judge_again()
+        self._session.breakpoints.new_run()
         await self._session.breakpoints.send_all(self._server)
         await self._session.exceptions.begin(self._server)
 
@@ -164,9 +164,7 @@ class JoinedProgram:
     # -- events
 
     def on_event(self, server: DebugServer, message: dap.Message) -> bool:
-        if message.event == "initialized":
-            self._initialized.set()
-        elif message.event == "process":
+        if message.event == "process":
             body = msgspec.json.decode(bytes(message.body), type=_ProcessBody)
             self._pid = body.system_process_id
         elif message.event in ("terminated", "exited"):

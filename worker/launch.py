@@ -17,6 +17,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.output import Category
 from debug_relay.protocol.state import State
 from debug_relay.worker import adapter, changes, sweep
+from debug_relay.worker.children import Children
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.input_watch import InputWatch
 from debug_relay.worker.launch_plan import Plan, syntax_error
@@ -52,13 +53,15 @@ class LaunchedProgram:
         self.shows: Final = "full"
         self._process: Process | None = None
         self._input: InputWatch | None = None
-        self._server: DebugServer | None = None
-        self._initialized = asyncio.Event()
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._word = -1  # the pipe on which bootstrap says how it goes
         self._running = False
         self._endings = 0  # under way: its end is told when what it has started is ended too
         self._adapter = adapter.Adapter(session.on_debug_event, self._lost)
+        self._children = Children(
+            session, self._adapter, lambda: self.pid or 0, self._introduce, _BOOTSTRAP
+        )
+        self._family = Path(session.params.session_dir) / "family.json"
 
     @property
     def pid(self) -> int | None:
@@ -154,33 +157,50 @@ class LaunchedProgram:
 
     def _setup_descriptor(self, word: int) -> int:
         """What bootstrap must know, where no other user can read it: not in the command line."""
-        setup = {
-            "kind": self._plan.kind,
-            "target": self._plan.target,
-            "args": self._plan.args,
+        family = {
             "port": self._adapter.port,
             "token": self._adapter.token,
             "debugpy_parent": os.path.dirname(self._session.params.debugpy_dir),
             "probe": _PROBE,
             "bytecode": writable_folder(self._session.params.bytecode_dir),
+            "bootstrap": _BOOTSTRAP,
+            "family": str(self._family),
+            "debug_subprocesses": self._plan.debug_subprocesses,
+        }
+        if self._plan.debug_subprocesses:
+            # In a directory of our own: children may close any descriptor that they inherit.
+            self._family.write_bytes(_encoded(family))
+            self._family.chmod(0o600)
+        setup = {
+            **family,
+            "kind": self._plan.kind,
+            "target": self._plan.target,
+            "args": self._plan.args,
             "word": word,
-            "debug_subprocesses": False,
-            "report_children": True,
             "stop_on_entry": self._plan.stop_on_entry,
         }
         fd = os.memfd_create("debug-relay-setup")
-        os.write(fd, json.dumps(setup).encode("utf-8", "surrogateescape"))
+        os.write(fd, _encoded(setup))
         os.lseek(fd, 0, os.SEEK_SET)
         return fd
 
     async def _connect(self) -> None:
         assert self._process is not None
-        server = self._server = await self._adapter.accept()
-        self._session.hub.add(server)
+        server = await self._adapter.accept(stay_open=self._plan.debug_subprocesses)
+        self._session.hub.add(server, root=True)
         await adapter.configure(
             server,
-            self._initialized,
             lambda: prepare(self._session, server),
+            adapter.attach_options(self._plan.just_my_code),
+        )
+        if self._plan.debug_subprocesses:
+            self._children.open()
+
+    async def _introduce(self, server: DebugServer) -> None:
+        """One that has come later: a child, or what the program has executed in its place."""
+        await adapter.configure(
+            server,
+            lambda: introduce(self._session, server),
             adapter.attach_options(self._plan.just_my_code),
         )
 
@@ -231,9 +251,6 @@ class LaunchedProgram:
     # -- events
 
     def on_event(self, server: DebugServer, message: dap.Message) -> bool:
-        if message.event == "initialized":
-            self._initialized.set()
-            return True
         if message.event == "stopped" and not self._started.done():
             # A package that is imported on the way to its module is the program's as well.
             self._started.set_result(None)
@@ -251,7 +268,7 @@ class LaunchedProgram:
         )
 
     def _lost(self, server: DebugServer, why: str) -> None:
-        if server is not self._server:
+        if server not in self._session.hub.servers:
             return
         if self._endings and self._process is not None and self._process.exit is not None:
             return  # it has not run on without its debugger: its end is told in a moment
@@ -266,14 +283,15 @@ class LaunchedProgram:
         ran = self._started.done() and self._started.exception() is None
         if self._running or ran:
             self._session.program_ended(exit.code, exit.signal_name, "target_exited", swept)
-        if self._server is not None and self._server.lost:
-            self._session.server_lost(self._server, "the program has ended")
+        for server in [one for one in self._session.hub.servers if one.lost]:
+            self._session.server_lost(server, "the program has ended")
 
     # -- living with it
 
     def wake(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGURG)
+        self._children.wake()
 
     def flush_output(self) -> None:
         if self._process is not None:
@@ -345,22 +363,30 @@ class LaunchedProgram:
         return None
 
     async def release(self) -> None:
+        await self._children.close()
         self._adapter.close()
         self._close_word()
-        if self._server is not None:
-            self._server.close()
+        self._session.hub.close()
+        self._family.unlink(missing_ok=True)
         if self._process is not None:
             self._process.release()
 
 
 async def prepare(session: Session, server: DebugServer) -> None:
-    """What a debug server must know before its program goes on."""
+    """What the debug server of a program must know before that goes on."""
+    await session.breakpoints.judge_again()
+    session.breakpoints.new_run()
+    await introduce(session, server)
+
+
+async def introduce(session: Session, server: DebugServer) -> None:
+    """The same for any of its processes."""
     await session.asking.find_probe(server)
     if server.has_probe and session.target is not None and session.target.shows == "safe":
         await session.asking.ask(server, "show", mode="safe")
-    await session.breakpoints.judge_again()
     await session.breakpoints.send_all(server)
-    await session.watches.send()
+    if server.has_probe:
+        await session.watches.begin(server)
     await session.exceptions.begin(server)
     if not session.params.config.stop_all:
         await changes.send_stop_all(session, server)
@@ -372,6 +398,10 @@ def writable_folder(path: str) -> str | None:
     except OSError:
         return None  # a full or read-only disk: it starts slower
     return path
+
+
+def _encoded(setup: dict[str, Any]) -> bytes:
+    return json.dumps(setup).encode("utf-8", "surrogateescape")
 
 
 def _spell(exit: Exit) -> str:

@@ -40,12 +40,12 @@ class Plan(Struct):
     just_my_code: bool
     terminal: TerminalSize | None
     keep_children: bool
+    debug_subprocesses: bool
     program: Program
 
 
 async def plan(session: Session, params: Launch) -> Plan:
     kind = next(name for name in _KINDS if getattr(params, name) is not None)
-    _refuse_later_fields(params)
     python_args.check(params.python_args)
     config = session.params.config
     target = getattr(params, kind)
@@ -82,6 +82,7 @@ async def plan(session: Session, params: Launch) -> Plan:
         just_my_code=_given(params.just_my_code, config.just_my_code),
         terminal=terminal(params),
         keep_children=params.keep_children,
+        debug_subprocesses=params.debug_subprocesses,
         program=Program(
             script=target if kind == "script" else None,
             module=target if kind == "module" else None,
@@ -96,20 +97,6 @@ async def plan(session: Session, params: Launch) -> Plan:
 
 def _given(value: bool | None, otherwise: bool) -> bool:
     return otherwise if value is None else value
-
-
-def _refuse_later_fields(params: Launch) -> None:
-    later = {
-        "debug_subprocesses": params.debug_subprocesses,
-    }
-    for field, wanted in later.items():
-        if wanted:
-            raise RelayError(
-                Code.NOT_IMPLEMENTED,
-                f"Launching with {field} is not there yet in this version",
-                f"Leave {field} out.",
-                field=field,
-            )
 
 
 def _directory(session: Session, params: Launch) -> str:

@@ -124,11 +124,16 @@ def _all_children() -> Callable[[int, int], list[int]]:
 
 def command(pid: int) -> str:
     """Its command line; empty when it has none, or is gone."""
+    return " ".join(words(pid)).strip()
+
+
+def words(pid: int) -> list[str]:
+    """The same, word by word."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
-            return file.read(4096).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+            return file.read(4096).decode("utf-8", "replace").rstrip("\0").split("\0")
     except OSError:
-        return ""
+        return []
 
 
 def proportional_bytes(row: Row) -> int:

@@ -10,6 +10,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import ExceptionStop
 from debug_relay.protocol.state import State
 from debug_relay.worker import whereabouts
+from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.dap_client import KnownThread
 
 if TYPE_CHECKING:
@@ -82,16 +83,29 @@ def move(session: Session, thread: KnownThread, command: str) -> None:
     server = thread.server
     if server.lost:
         session.hub.main_server()  # raises, in words
-    session.resumed(None)
+    session.resumed(server)
     server.post(command, arguments)
+
+
+def go_on(session: Session) -> None:
+    """Every process of which a thread stands, with all its threads."""
+    moved: set[DebugServer] = set()
+    for thread_id in session.standing_threads():
+        thread = session.hub.thread(thread_id)
+        if thread.server not in moved:
+            moved.add(thread.server)
+            move(session, thread, "continue")
 
 
 async def move_alone(session: Session, threads: list[KnownThread], command: str) -> None:
     """The others stay as they are."""
     for server in list(session.hub.servers):
         numbers = [thread.dap_id for thread in threads if thread.server is server]
+        if not numbers:
+            continue
         for thread in threads:
-            session.resumed(thread.id)
+            if thread.server is server:
+                session.resumed(server, thread.id)
         await session.asking.ask(server, "alone", threads=numbers, how=command)
     await _look_around(session)
 
@@ -163,10 +177,15 @@ async def until_paused(
     return await session.until(at_rest, timeout, abandoned)
 
 
-def has_stopped(session: Session, before: int, thread_id: int | None) -> bool:
-    """Whether the program has stopped anew or ended; or just this thread."""
+def has_stopped(
+    session: Session, before: int, thread_id: int | None, process: DebugServer | None = None
+) -> bool:
+    """Whether the program has stopped anew or ended; or just this process of it, or thread."""
     if session.state not in (State.RUNNING, State.LAUNCHING, State.PAUSED):
         return True
+    if process is not None and thread_id is None:
+        stop = session.standing.latest(process)
+        return process.lost or (stop is not None and stop.stop_id > before)
     if thread_id is None:
         return session.state is State.PAUSED and session.stop_id > before
     return thread_id in session.standing or not session.hub.knows(thread_id)
@@ -185,11 +204,19 @@ async def let_go(session: Session, target: Target) -> None:
     session.let_go()
 
 
-def result(session: Session, completed: bool, thread_id: int | None = None) -> e.Execution:
-    """Where the program is, after an execution call; where this thread is, if it stands."""
+def result(
+    session: Session,
+    completed: bool,
+    thread_id: int | None = None,
+    process: DebugServer | None = None,
+) -> e.Execution:
+    """Where the program is, after an execution call; where this thread or process is, if it
+    stands."""
     stop = session.stop
     if stop is not None and thread_id is not None:
         stop = session.standing.of(thread_id) or stop
+    elif stop is not None and process is not None:
+        stop = session.standing.latest(process) or stop
     return e.Execution(
         session_id=session.id,
         status=session.state,
@@ -197,6 +224,7 @@ def result(session: Session, completed: bool, thread_id: int | None = None) -> e
         stop_reason=stop.reason if stop else None,
         stop_id=stop.stop_id if stop else session.stop_id,
         thread_id=stop.thread_id if stop else None,
+        child_pid=stop.pid if stop and stop.is_child else None,
         current_location=stop.location if stop else None,
         exit_code=session.exit_code,
         signal=session.signal,

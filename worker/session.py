@@ -33,7 +33,7 @@ from debug_relay.worker.asking import Asking
 from debug_relay.worker.breakpoints import Breakpoints
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.dap_client import Hub
-from debug_relay.worker.debug_events import EVENTS
+from debug_relay.worker.debug_events import EVENTS, LASTING
 from debug_relay.worker.disk import Disk
 from debug_relay.worker.exception_points import ExceptionPoints
 from debug_relay.worker.held import Held
@@ -43,6 +43,7 @@ from debug_relay.worker.interpreters import resolve
 from debug_relay.worker.journal import EventLog, OutputEvents, OutputLog
 from debug_relay.worker.lease import Lease
 from debug_relay.worker.limits import LimitWatch
+from debug_relay.worker.program import Exit
 from debug_relay.worker.record import Record
 from debug_relay.worker.run_to import Goal
 from debug_relay.worker.saved_breakpoints import SavedBreakpoints
@@ -80,7 +81,7 @@ class Session:
         self.restarting = False  # the program ends because another run of it is to follow
         self.stop: Stop | None = None  # of the threads that stand, the one that is looked at
         self.stop_id = 0
-        self.standing = Standing()
+        self.standing = Standing(self.hub.process_of)
         self.actors = Actors()
         self.lease = Lease(self)
         self.limits = LimitWatch(self)
@@ -335,7 +336,7 @@ class Session:
         while True:
             server, message = await self._queue.get()
             handle = EVENTS.get(message.event)
-            if handle is None or server.lost:
+            if handle is None or (server.lost and message.event not in LASTING):
                 continue
             try:
                 await handle(self, server, bytes(message.body))
@@ -351,18 +352,27 @@ class Session:
                     extra={"fields": {"event": message.event, "error": str(error)}},
                 )
 
-    def resumed(self, thread_id: int | None) -> None:
-        """All threads run again, or this one: what was read at the stop is of the past."""
+    def resumed(self, server: DebugServer, thread_id: int | None = None) -> None:
+        """All threads of a process run again, or this one: what was read there is of the past."""
         if self.stop is None:
             return
-        self.hub.forget_stop(thread_id)
         if thread_id is None:
-            self.standing.clear()
+            self.hub.forget_stop(server)
+            self.standing.process_goes_on(server)
         else:
+            self.hub.forget_stop(thread_id)
             self.standing.go_on(thread_id)
-        self._look_at_who_stands(thread_id)
+        self._look_at_who_stands()
+        self._tell_resumed(server, thread_id)
+
+    def _tell_resumed(self, server: DebugServer, thread_id: int | None) -> None:
         self.journal(
-            "continued", {"thread_id": thread_id, "all_threads_continued": thread_id is None}
+            "continued",
+            {
+                "thread_id": thread_id,
+                "all_threads_continued": thread_id is None,
+                "pid": server.pid or None,
+            },
         )
 
     def standing_threads(self) -> list[int]:
@@ -373,10 +383,10 @@ class Session:
         thread_id = self.hub.thread_ended(server, dap_id)
         if thread_id is not None and self.stop is not None:
             self.standing.ended(thread_id)
-            self._look_at_who_stands(thread_id)
+            self._look_at_who_stands()
         return thread_id
 
-    def _look_at_who_stands(self, gone: int | None) -> None:
+    def _look_at_who_stands(self) -> None:
         assert self.stop is not None
         left = self.standing_threads()
         if not left:
@@ -385,12 +395,17 @@ class Session:
             self.stop = None
             self.advance(Event.RESUMED)
             return
-        if self.stop.thread_id == gone:
-            # One that only another's stop has halted: where, `run.look_around` finds out.
-            halted = Stop(left[0], "pause", None, None, [], self.stop_id)
-            self.stop = self.standing.latest() or halted
+        if self.stop.thread_id not in self.standing:
+            self.stop = self.standing.latest() or self._halted(left[0])
             self.reports.turn_to(self.stop, self.hub.thread(self.stop.thread_id).server)
         self.changed()
+
+    def _halted(self, thread_id: int) -> Stop:
+        """One that only another's stop has halted: where, `run.look_around` finds out."""
+        server = self.hub.thread(thread_id).server
+        return Stop(
+            thread_id, "pause", None, None, [], self.stop_id, server.pid or None, server.is_child
+        )
 
     # -- the end of the program
 
@@ -440,18 +455,41 @@ class Session:
         self.target = self.program = self.stop = self.goal = None
         self.standing.clear()
         self.reports.over()
-        self.hub.forget_stop()
+        self.hub.forget_stops()
         self.advance(Event.DETACHED)
         self.record.save()
 
     def server_lost(self, server: DebugServer, why: str) -> None:
         """The debugger's connection is gone; whether the program is, the kernel tells."""
+        stood = any(self.hub.process_of(id) is server for id in self.standing_threads())
         self.hub.forget(server)
         self.asking.server_gone(server)
         self.breakpoints.server_gone(server)
-        if self.state is State.PAUSED and not self.hub.servers:
-            self.resumed(None)
+        self.standing.process_goes_on(server)
+        if stood and self.stop is not None:
+            self._look_at_who_stands()
+            self._tell_resumed(server, None)
         self.changed()
+
+    def child_attached(self, pid: int, parent: int | None, command: list[str]) -> None:
+        """A process of the program's comes under the debugger, also one of which no start was
+        told: of a fork server's, or the program itself, having executed another in its place."""
+        self.journal(
+            "subprocess",
+            {"reason": "attached", "pid": pid, "parent_pid": parent, "command": command},
+        )
+
+    def child_ended(self, pid: int, exit: Exit | None) -> None:
+        """A process that the program has started; with `exit` where the kernel tells how."""
+        self.journal(
+            "subprocess",
+            {
+                "reason": "exited",
+                "pid": pid,
+                "exit_code": exit.code if exit else None,
+                "signal": exit.signal_name if exit else None,
+            },
+        )
 
     async def close(self) -> None:
         """Give everything back; the program must have ended or been let go."""

@@ -17,3 +17,5 @@ class Stop(Struct):
     exception: ExceptionInfo | None
     hit_breakpoints: list[str]
     stop_id: int = 0
+    pid: int | None = None
+    is_child: bool = False  # of the program, and not the program itself

@@ -48,7 +48,9 @@ def composed(
         stop_id=kept.stop_id,
         stop_reason=stop.reason,
         timestamp=kept.at,
-        thread=StoppedThread(id=stop.thread_id, name=told.get("name")),
+        thread=StoppedThread(
+            id=stop.thread_id, name=told.get("name"), pid=stop.pid, is_child=stop.is_child
+        ),
         current_location=stop.location,
         source=_source(kept, told, bounds.source_lines),
         frames=[

@@ -75,7 +75,10 @@ class Tracing:
         )
         if stop is not None:
             thread = run.thread_to_move(session, stop.thread_id)
-            run.move(session, thread, "stepOut" if self._steps_out else "continue")
+            if self._steps_out:
+                run.move(session, thread, "stepOut")
+            else:
+                run.go_on(session)
         self._conducting = asyncio.create_task(self._conduct(), name="trace")
 
     async def done(self, abandoned: asyncio.Event) -> None:

@@ -59,7 +59,8 @@ def thread(session: Session, known: KnownThread, now: Whereabouts | None) -> i.T
         is_current=session.stop is not None and session.stop.thread_id == known.id,
         current_location=now.place if now is not None else None,
         pause_pending=now is not None and now.held and not now.stands,
-        pid=known.server.pid,
+        pid=known.server.pid or None,
+        is_child=known.server.is_child,
     )
 
 
@@ -68,6 +69,9 @@ async def stack(session: Session, thread_id: int | None, start: int, levels: int
     found = await live_stack(session, chosen, start, levels)
     if found is None:
         found = await _stack_by_dap(session, chosen, start, levels)
+    server = session.hub.process_of(chosen)
+    if server is not None and server.is_child:
+        found.child_pid = server.pid
     outdated = await session.breakpoints.outdated({frame.source.path for frame in found.frames})
     for shown in found.frames:
         if shown.source.path in outdated:

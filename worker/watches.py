@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.inspection import Watch
+from debug_relay.worker.connection import DebugServer
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
@@ -64,9 +65,11 @@ class Watches:
 
     async def send(self) -> None:
         """To all probes: at the next stop they evaluate these."""
+        await self._session.hub.each(self._session.asking.probed(), self.begin)
+
+    async def begin(self, server: DebugServer) -> None:
         rows = list(self.texts().items())
-        for server in self._session.asking.probed():
-            await self._session.asking.ask(server, "watches", watches=rows)
+        await self._session.asking.ask(server, "watches", watches=rows)
 
     def seen(self, stop_id: int, rows: Iterable[dict[str, Any]]) -> None:
         """What they were at a stop; a change is an event."""

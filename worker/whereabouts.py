@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from debug_relay.protocol.fields import Location
 from debug_relay.worker.asking import Asking
+from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.dap_client import KnownThread
 
 
@@ -23,8 +26,14 @@ class LiveFrames(Struct):
 async def of_threads(asking: Asking, timeout: float | None = None) -> dict[int, Whereabouts]:
     """Of each thread by its id; of programs without the probe, nothing."""
     found: dict[int, Whereabouts] = {}
-    for server in asking.probed():
-        for dap_id, stands, held, top in await asking.ask(server, "threads", timeout):
+
+    async def ask(server: DebugServer) -> tuple[DebugServer, list[Any]]:
+        return server, await asking.ask(server, "threads", timeout)
+
+    for server, rows in await asking.hub.each(asking.probed(), ask):
+        if server.lost:
+            continue
+        for dap_id, stands, held, top in rows:
             place = None
             if top is not None:
                 place = Location(path=top[1], line=top[2], column=1, function=top[0])

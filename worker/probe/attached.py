@@ -275,7 +275,7 @@ class Attachment(object):
         self.held[0] = None
         self.reason = "fork"
         report = leaving.Report()
-        self.probe.children.in_child()
+        self.probe.children.let_go()
         patches.restore(self.before, report.attempt)
 
     # -- interrupting what pydevd does for us in the program's threads

@@ -1,4 +1,6 @@
-"""Child processes: told of, and never touched; a forked one forgets its debugger.
+"""Child processes are told of; unless they have a `family`, they are never touched.
+
+A forked one forgets its debugger: it runs as without one, or connects anew (`family`).
 
 Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 """
@@ -17,10 +19,10 @@ class Children(object):
 
     def watch(self):
         """Children run as without a debugger; their start is told, nothing else is changed."""
-        os.register_at_fork(after_in_child=self.in_child)
+        os.register_at_fork(after_in_child=self.let_go)
         self.tell_starts()
 
-    def tell_starts(self):
+    def tell_starts(self, family=None):
         import _posixsubprocess
 
         places = [(_posixsubprocess, "fork_exec"), (os, "posix_spawn"), (os, "posix_spawnp")]
@@ -28,26 +30,35 @@ class Children(object):
         if "subprocess" in sys.modules:
             places.append((sys.modules["subprocess"], "_fork_exec"))
         for module, name in places:
-            original = getattr(module, name, None)
-            if original is not None:
-                setattr(module, name, self.telling(original, name))
-                self.probe.undo.append((module, name, original))
+            self.put(module, name, lambda original, name=name: self.telling(original, name, family))
 
-    def telling(self, original, name):
+    def put(self, module, name, around):
+        """A function of ours around one of the program's, until the probe is removed."""
+        original = getattr(module, name, None)
+        if original is None:
+            return
+        ours = around(original)
+        ours.__name__ = name
+        ours.__doc__ = original.__doc__
+        setattr(module, name, ours)
+        self.probe.undo.append((module, name, original))
+
+    def telling(self, original, name, family):
         def start(*args, **kwargs):
-            result = original(*args, **kwargs)
+            if family is None:
+                result, debugged = original(*args, **kwargs), False
+            else:
+                result, debugged = family.start(name, original, args, kwargs)
             if _getpid() == self.probe.pid:
                 try:
-                    self.tell_child(name, result, args)
+                    self.tell_child(name, result, args, debugged)
                 except Exception:  # noqa: S110  telling must never break what it tells of
                     pass
             return result
 
-        start.__name__ = name
-        start.__doc__ = original.__doc__
         return start
 
-    def tell_child(self, name, result, args):
+    def tell_child(self, name, result, args, debugged):
         pid = result[0] if isinstance(result, tuple) else result
         if not isinstance(pid, int) or pid <= 0:
             return
@@ -56,9 +67,9 @@ class Children(object):
         else:
             command = args[0] if "fork_exec" in name else args[1]
             command = [os.fsdecode(part) for part in command]
-        self.probe.emit("relaySubprocess", {"pid": pid, "command": command})
+        self.probe.emit("relaySubprocess", {"pid": pid, "command": command, "debugged": debugged})
 
-    def in_child(self):
+    def let_go(self):
         """After fork(), in the child, in the only thread there is; takes no lock of another."""
         self.probe.points.table.clear()
         db = self.probe.db

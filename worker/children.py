@@ -1,0 +1,173 @@
+"""The processes that a launched program has started, as far as they are debugged with it.
+
+They come to the same listener as the program, with the same token, at any time: each has a debug
+server of its own, and its process is known by a pidfd. Who waits for us is served at once and
+within a bound; whom we cannot serve is shown out and runs on without a debugger. Children that are
+there when the program ends run on as well, and end with the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import struct
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from debug_relay.protocol.errors import RelayError
+from debug_relay.worker import process_tree
+from debug_relay.worker.adapter import Adapter
+from debug_relay.worker.connection import DebugServer
+from debug_relay.worker.program import Exit
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session import Session
+
+log = logging.getLogger("debug_relay.worker")
+
+# The kernel's word on a process that has ended (Linux 6.15 and later): what its parent was told.
+_PIDFD_GET_INFO: Final = 0xC040FF0B
+_PIDFD_INFO_EXIT: Final = 1 << 3
+_INFO_BYTES: Final = 64
+
+
+class Child(Struct):
+    server: DebugServer
+    pidfd: int
+
+
+class Children:
+    def __init__(
+        self,
+        session: Session,
+        adapter: Adapter,
+        root: Callable[[], int],
+        introduce: Callable[[DebugServer], Awaitable[None]],
+        bootstrap: str,
+    ) -> None:
+        """`root` tells the program's own pid; `introduce` goes through the handshake; `bootstrap`
+        is what starts them all."""
+        self._session = session
+        self._adapter = adapter
+        self._root = root
+        self._introduce = introduce
+        self._bootstrap = bootstrap
+        self._children: dict[int, Child] = {}
+        self._accepting: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """From now on they may come."""
+        self._accepting = asyncio.create_task(
+            self._adapter.welcome_all(self._arrived), name="children"
+        )
+
+    async def close(self) -> None:
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.gather(self._accepting, return_exceptions=True)
+        for pid in list(self._children):
+            self._forget(pid)
+
+    # -- coming and going
+
+    async def _arrived(self, server: DebugServer) -> None:
+        pid = server.pid
+        is_root = pid == self._root()
+        for former in [one for one in self._session.hub.servers if one.pid == pid]:
+            # It has executed another program in its place.
+            former.close("replaced by another program")
+        if not is_root and not self._watch(server):
+            server.close("it has ended already")
+            return
+        self._session.hub.add(server, root=is_root)
+        row = process_tree.read(pid)
+        parent = row.parent if row is not None else None
+        self._session.child_attached(pid, parent, self._command_of(pid))
+        try:
+            await self._introduce(server)
+        except (RelayError, OSError) as error:
+            # It has ended meanwhile, or is stopped: its own bound is not longer than ours.
+            log.info("child.lost", extra={"fields": {"pid": pid, "error": str(error)}})
+            server.close("the handshake failed")
+
+    def _command_of(self, pid: int) -> list[str]:
+        """As the program has written it, without what was put before its words."""
+        words = process_tree.words(pid)
+        if self._bootstrap in words:
+            own = words[words.index(self._bootstrap) + 2 :]
+            return [words[0], *(own or ["(fork)"])]
+        return words
+
+    def _watch(self, server: DebugServer) -> bool:
+        try:
+            pidfd = os.pidfd_open(server.pid)
+        except OSError:
+            return False
+        self._forget(server.pid)
+        self._children[server.pid] = Child(server, pidfd)
+        asyncio.get_running_loop().add_reader(pidfd, self._ended, server.pid)
+        return True
+
+    def _ended(self, pid: int) -> None:
+        child = self._children[pid]
+        exit = _exit_of(pid, child.pidfd)
+        self._forget(pid)
+        self._session.child_ended(pid, exit)
+        child.server.close("its process has ended")
+
+    def _forget(self, pid: int) -> None:
+        child = self._children.pop(pid, None)
+        if child is not None:
+            asyncio.get_running_loop().remove_reader(child.pidfd)
+            os.close(child.pidfd)
+
+    # -- living with them
+
+    def wake(self) -> None:
+        """Main threads that sleep in the kernel run a line, so that a pause reaches them."""
+        for child in self._children.values():
+            if not child.server.lost:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(child.pidfd, signal.SIGURG)
+
+
+def _exit_of(pid: int, pidfd: int) -> Exit | None:
+    """How it ended; None where its parent was quicker and the kernel does not tell."""
+    for look in (_told_by_kernel, _read_of_zombie, _told_by_kernel):
+        status = look(pid, pidfd)
+        if status is not None:
+            return Exit(os.waitstatus_to_exitcode(status))
+    return None
+
+
+def _told_by_kernel(pid: int, pidfd: int) -> int | None:
+    info = bytearray(_INFO_BYTES)
+    struct.pack_into("Q", info, 0, _PIDFD_INFO_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
+    except OSError:
+        return None
+    if not struct.unpack_from("Q", info)[0] & _PIDFD_INFO_EXIT:
+        return None
+    return int(struct.unpack_from("i", info, _INFO_BYTES - 4)[0])
+
+
+def _read_of_zombie(pid: int, pidfd: int) -> int | None:
+    """While its parent has not asked; one that was left to us is collected."""
+    with contextlib.suppress(ChildProcessError):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        return status if found else None
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        # Still there after the look: it was this process, and no other by the same number.
+        signal.pidfd_send_signal(pidfd, 0)
+    except OSError:
+        return None
+    return int(fields[49]) if fields[0] == b"Z" else None

@@ -1,0 +1,85 @@
+"""What a command line tells Python to run: its options, and where they end.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. Executed by `bootstrap` too, before
+anything else of ours; imports nothing of ours.
+"""
+
+import os
+import re
+
+_WITHOUT_VALUE = "bBdEIOPqRsSuv"
+_WITH_VALUE = "WX"
+_RUNS = {"c": "code", "m": "module"}
+_PYTHON = re.compile(r"python[0-9.]*[dt]*\Z")
+# multiprocessing's own processes, which run nothing of the program's.
+_TRACKERS = (
+    "from multiprocessing.resource_tracker import main;",
+    "from multiprocessing.semaphore_tracker import main;",
+)
+# It runs nothing of the program's either, but forks all that does.
+_FORK_SERVER = "from multiprocessing.forkserver import main;"
+
+
+class Parts(object):
+    """One command line."""
+
+    def __init__(self, options, kind, target, rest):
+        self.options = options
+        self.kind = kind  # script, module, code, stdin
+        self.target = target
+        self.rest = rest
+
+    @property
+    def is_tracker(self):
+        return self.kind == "code" and self.target.startswith(_TRACKERS)
+
+    @property
+    def is_fork_server(self):
+        return self.kind == "code" and self.target.startswith(_FORK_SERVER)
+
+
+def is_python(path):
+    return _PYTHON.match(os.path.basename(path)) is not None
+
+
+def parted(arguments):
+    """The parts of what follows the interpreter's name; None for what it does not run a program by:
+    `--version`, and options that would read our own file as the program's (`-i`, `-x`)."""
+    at = 0
+    while at < len(arguments):
+        word = arguments[at]
+        if word == "-":
+            return Parts(arguments[:at], "stdin", "-", arguments[at + 1 :])
+        if word == "--":
+            at += 1
+            break
+        if word == "--check-hash-based-pycs":
+            at += 2
+            continue
+        if not word.startswith("-"):
+            break
+        for place, letter in enumerate(word[1:], 1):
+            if letter in _WITHOUT_VALUE:
+                continue
+            value = word[place + 1 :]
+            after = at + 1
+            if letter in _WITH_VALUE or letter in _RUNS:
+                if not value:
+                    value = arguments[after] if after < len(arguments) else None
+                    after += 1
+                if value is None:
+                    return None
+            if letter in _RUNS:
+                options = arguments[:at] + ([word[:place]] if place > 1 else [])
+                return Parts(options, _RUNS[letter], value, arguments[after:])
+            if letter not in _WITH_VALUE:
+                return None
+            at = after - 1
+            break
+        at += 1
+    if at < len(arguments):
+        options = arguments[:at]
+        if options[-1:] == ["--"]:
+            del options[-1]
+        return Parts(options, "script", arguments[at], arguments[at + 1 :])
+    return Parts(arguments, "stdin", "", [])

@@ -1,0 +1,127 @@
+"""How a launched program gets its debugger; and, where that was asked for, its children theirs.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+Children come by two ways. One that is forked has all of this in its memory, and no thread that
+would serve it: it lets go of what it has inherited (`children`) and connects anew, before the
+program's next line. One that is another Python is started by `bootstrap` instead of by its own
+command line: `family` rewrites that on its way to the kernel.
+
+A child waits for the relay, but not for ever: whoever gets no answer runs on without a debugger.
+"""
+
+import os
+import socket
+import sys
+import threading
+import time
+
+from debug_relay.worker.probe import core, debugger
+from debug_relay.worker.probe.family import Family
+
+_END_SECONDS = 0.5  # what pydevd itself gives its threads at the program's end
+_ANSWER_SECONDS = 15.0  # many children that come at once are served one after the other
+_LOOK_SECONDS = 0.002
+
+
+class NoAnswer(Exception):
+    """The relay is gone, or too busy."""
+
+
+class Launched(object):
+    """One process of a launched program."""
+
+    def __init__(self, setup, pydevd, bytecode, hidden):
+        self.setup = setup
+        self.pydevd = pydevd
+        self.bytecode = bytecode
+        self.hidden = hidden
+        # Where it is off, as where this debugpy lacks a hook, the worker does with plain DAP.
+        self.wanted = os.environ.pop("DEBUG_RELAY_PROBE", "on") != "off"
+        self.probe = None
+        self.family = Family(self) if setup["debug_subprocesses"] else None
+        bytecode.leave()
+
+    def connect(self, waits=False):
+        """The probe of this process. With `waits` it fails in the end instead of waiting on, and
+        the process is as without a debugger then."""
+
+        def prepare(db, sock):
+            self.probe = core.start(db, self.wanted)
+            _end_at_once(db, sock)
+            if waits:
+                db.wait_for_ready_to_run = lambda: _wait_for_answer(db)
+
+        self.bytecode.watch(os.path.join(self.setup["debugpy_parent"], "debugpy"))
+        try:
+            debugger.connect(
+                self.pydevd,
+                prepare,
+                hidden=self.hidden,
+                port=self.setup["port"],
+                client_access_token=self.setup["token"],
+                patch_multiprocessing=False,
+            )
+        except Exception:
+            self.give_up()
+            raise
+        finally:
+            self.bytecode.leave()
+        self.probe.db.__dict__.pop("wait_for_ready_to_run", None)
+        if self.family is None:
+            self.probe.children.watch()
+        else:
+            self.family.joined(self.probe)
+        return self.probe
+
+    def give_up(self):
+        probe, self.probe = self.probe, None
+        if probe is None:
+            # Nobody listens any more: pydevd has made its debugger and nothing else.
+            sys.modules["_pydevd_bundle.pydevd_constants"].set_global_debugger(None)
+            return
+        _shut(probe.db)
+        probe.children.let_go()
+
+
+def _shut(db):
+    """Its reader wakes, and ends."""
+    try:
+        db._client_socket.shutdown(socket.SHUT_RDWR)
+    except (AttributeError, OSError):
+        pass  # the other end has gone already
+
+
+def _wait_for_answer(db):
+    """In place of pydevd's own, which has no end."""
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    while not db.ready_to_run:
+        if db.pydb_disposed or time.monotonic() > deadline:
+            raise NoAnswer
+        db.process_internal_commands()
+        db._py_db_command_thread_event.clear()
+        db._py_db_command_thread_event.wait(_LOOK_SECONDS)
+
+
+def _end_at_once(db, sock):
+    """Left alone, pydevd holds an ended program for 0.5 s: its reader sits in recv()."""
+    dispose = db.dispose_and_kill_all_pydevd_threads
+
+    def end(wait=True, timeout=_END_SECONDS):
+        if wait and threading.current_thread() not in db.created_pydb_daemon_threads:
+            deadline = time.monotonic() + timeout
+            others = [t for t in db.created_pydb_daemon_threads if t is not db.reader]
+            for thread in others:
+                thread.do_kill_pydev_thread()
+            # The writer ends when all that was to be told is sent: only then is the reader freed.
+            for thread in others:
+                thread.join(max(0, deadline - time.monotonic()))
+            db.reader.do_kill_pydev_thread()
+            try:
+                sock.shutdown(socket.SHUT_RD)
+            except OSError:
+                pass  # the peer has closed, which frees the reader as well
+            db.reader.join(max(0, deadline - time.monotonic()))
+        dispose(wait, timeout)
+
+    db.dispose_and_kill_all_pydevd_threads = end
