@@ -91,7 +91,7 @@ class Audit:
         if self._place is None:
             return f"there is no audit log: {self._path} cannot be written"
         lost = self._place.lost
-        return f"{lost} lines of the audit log {self._path} were lost" if lost else None
+        return f"{lost} lines of the audit log {self._path} could not be written" if lost else None
 
     def close(self) -> None:
         """Writes what waits, for a second at most."""

@@ -188,11 +188,11 @@ class Place(logging.Handler):
 
     @property
     def lost(self) -> int:
-        """Lines that were not written, and never will be."""
-        return self._refused + self._failed
+        """Lines that were not written, and of which none that was written tells."""
+        return self._refused + self._failed - self._told
 
     def _gap(self) -> bytes:
-        lost = self._refused + self._failed - self._told
+        lost = self.lost
         if not lost:
             return b""
         self._told += lost

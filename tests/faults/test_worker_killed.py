@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import subprocess
+import termios
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 
+from debug_relay.protocol.version import MARK
 from tests.kit.client import Client, Session
 from tests.kit.relay import Relay, eventually, marked
 from tests.kit.source import Source
@@ -153,3 +158,33 @@ def test_no_dead_children_are_left_unreaped(
         eventually(lambda one=session: one.status()["status"] == "failed")
         session.delete().ok()
     eventually(lambda: relay.below() == [])
+
+
+def test_by_its_mark_alone_nothing_ends_that_has_a_terminal(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    """As a window that a debugged test has opened in its user's tmux: no descendant of ours."""
+    relay = own_relay()
+    session = family(relay.client, source)
+    marked_too = {**os.environ, MARK: session.id}
+    terminal, slave = os.openpty()
+    inside = subprocess.Popen(
+        ["sleep", "600"],
+        env=marked_too,
+        stdin=slave,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    outside = subprocess.Popen(["sleep", "600"], env=marked_too, start_new_session=True)
+    try:
+        kill(relay.worker(session.id))
+        eventually(lambda: outside.poll() is not None)
+        eventually(lambda: [process.pid for process in marked(session.id)] == [inside.pid])
+        assert inside.poll() is None
+    finally:
+        inside.kill()
+        inside.wait()
+        outside.kill()
+        outside.wait()
+        os.close(terminal)
+        os.close(slave)
