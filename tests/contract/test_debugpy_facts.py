@@ -139,6 +139,14 @@ NAMES = {
         "_pydevd_bundle.pydevd_comm_constants:CMD_SET_BREAK",
         "_pydevd_bundle.pydevd_breakpoints:LineBreakpoint.has_condition",
     ],
+    "tracing again after a stack overflow": [
+        "db:enable_tracing",
+        "db:disable_tracing",
+        "db:process_internal_commands",
+        "db:set_trace_for_frame_and_parents",
+        "pydevd_tracing:TracingFunctionHolder._original_tracing",
+        "pydevd_tracing:set_trace_to_threads",
+    ],
     "the probe's messages": [
         "_pydevd_bundle.pydevd_net_command:NetCommand",
         "_pydevd_bundle._debug_adapter.pydevd_base_schema:BaseSchema._translate_id_from_dap",
@@ -203,6 +211,7 @@ NAMES = {
 TRACING_PLAINLY = [
     "_pydevd_bundle.pydevd_trace_dispatch_regular:PyDBFrame.trace_dispatch",
     "_pydevd_bundle.pydevd_trace_dispatch_regular:PyDBFrame.exc_info",
+    "_pydevd_bundle.pydevd_trace_dispatch_regular:ThreadTracer",
 ]
 MONITORING = [
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:enable_code_tracing",

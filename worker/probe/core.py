@@ -33,6 +33,7 @@ from debug_relay.worker.probe.passing import shorten
 from debug_relay.worker.probe.points import Points
 from debug_relay.worker.probe.raised import Raised
 from debug_relay.worker.probe.reads import Reads
+from debug_relay.worker.probe.rearming import Rearming
 from debug_relay.worker.probe.report import Reports
 from debug_relay.worker.probe.texts import Texts
 from debug_relay.worker.probe.threads import Threads
@@ -89,6 +90,7 @@ class Probe(object):
         self.children = Children(self)
         self.turns = Turns(self)
         self.greenlets = Greenlets(self)
+        self.rearming = Rearming(self)
 
     def __call__(self, text):
         request = _decode(text)
@@ -117,6 +119,7 @@ class Probe(object):
         self.tracer.hook_entry()
         self.greenlets.hook()
         shorten(self)
+        self.rearming.hook()
 
     def replace(self, name, function):
         setattr(self.db, name, function)

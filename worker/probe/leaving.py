@@ -48,6 +48,8 @@ def free_program(db, probe, before, report, waiting=()):
     attempt("exceptions", api.remove_all_exception_breakpoints, db)
     # A thread that is just inside pydevd's first event would arm itself again.
     db.enable_tracing = lambda *args, **kwargs: None
+    if probe is not None:
+        attempt("rearming", probe.rearming.stop)
     attempt("silence", tracing.silence)
     report.stuck = _let_out(db, probe, report, waiting)
     attempt("tracing", tracing.stop_everywhere)

@@ -11,6 +11,18 @@ to pydevd itself.
 import sys
 
 RUNNING = 1  # pydevd's word for a thread that is not to stand still
+_ROOM = 40  # frames that pydevd, and what is asked at a breakpoint, may need
+
+
+def _nested():
+    value = ()
+    for _ in range(_ROOM):
+        value = (value,)
+    return value
+
+
+# Comparing them needs that much room on the stack, and hardly any time.
+_DEEP, _AS_DEEP = _nested(), _nested()
 
 
 def shorten(probe):
@@ -21,7 +33,27 @@ def shorten(probe):
         return
     reason = sys.modules["_pydevd_bundle.pydevd_comm_constants"].CMD_SET_BREAK
     probe.undo.append((plain, "PyDBFrame", plain.PyDBFrame))
+    probe.undo.append((plain, "ThreadTracer", plain.ThreadTracer))
     plain.PyDBFrame = frame_of(plain.PyDBFrame, reason)
+    plain.ThreadTracer = thread_of(plain.ThreadTracer)
+
+
+def thread_of(whole_thread):
+    whole = whole_thread.__call__
+
+    class ThreadTracer(whole_thread):
+        __module__ = whole_thread.__module__
+
+        def __call__(self, frame, event, arg):
+            _, _, info, skips, _ = self._args
+            if event == "call" and info.pydev_step_cmd == -1 and frame.f_code in skips:
+                return None
+            # pydevd swallows the RecursionError that it runs into itself. The program would go on
+            # calling, and Python 3.8 ends it by SIGABRT when it has had no error in time.
+            _DEEP == _AS_DEEP  # noqa: B015
+            return whole(self, frame, event, arg)
+
+    return ThreadTracer
 
 
 def frame_of(whole_frame, reason):

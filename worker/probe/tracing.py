@@ -17,7 +17,7 @@ def monitors():
 def silence():
     """From here on nothing new can stop; threads may still be inside pydevd."""
     if not monitors():
-        sys.modules["pydevd_tracing"].restore_sys_set_trace_func()
+        _give_settrace_back()
         if is_pydevds(getattr(threading, "_trace_hook", None)):
             threading.settrace(None)
         return
@@ -60,13 +60,21 @@ def stop_in_child():
         _free_monitoring()
         return
     # pydevd's own settrace would print a warning on the child's stderr
-    sys.modules["pydevd_tracing"].restore_sys_set_trace_func()
+    _give_settrace_back()
     sys.settrace(None)
     threading.settrace(None)
     for frame in sys._current_frames().values():
         while frame is not None:
             frame.f_trace = None
             frame = frame.f_back
+
+
+def _give_settrace_back():
+    """The program's own, without what `rearming` has put around it."""
+    tracing = sys.modules["pydevd_tracing"]
+    kept = tracing.TracingFunctionHolder._original_tracing
+    tracing.TracingFunctionHolder._original_tracing = getattr(kept, "wrapped", kept)
+    tracing.restore_sys_set_trace_func()
 
 
 def _free_monitoring():

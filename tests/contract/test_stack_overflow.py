@@ -1,0 +1,90 @@
+"""A stack overflow that the program handles: its thread is debugged on, and that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.kit.client import Client
+from tests.kit.relay import eventually
+from tests.kit.source import Source
+
+Write = Callable[..., Source]
+
+OVERFLOWS = """
+    import os, sys, threading, time
+
+    def deep(n):
+        return deep(n + 1)  # @deep
+
+    def plain(n):
+        return plain(n + 1)
+
+    def after(name):
+        return name  # @after
+
+    def run(name):
+        for function in (deep, plain):
+            try:
+                function(0)
+            except RecursionError:
+                print("handled", flush=True)
+        while not os.path.exists(sys.argv[1] + name):
+            time.sleep(0.01)
+        after(name)
+
+    thread = threading.Thread(target=run, args=("thread",), name="second")
+    thread.start()
+    thread.join()
+    run("main")
+"""
+
+
+def test_breakpoints_stop_again_after_it(
+    relay: Client, source: Write, tmp_path: Path, python: str
+) -> None:
+    program = source(OVERFLOWS)
+    with relay.session(python_path=python) as session:
+        # A condition needs more of the stack than there is left at the end.
+        counted = session.break_at(program, program["deep"], condition="n < 0")["id"]
+        session.break_at(program, program["after"])
+        assert session.launch(program, args=[f"{tmp_path}/go-"], wait=0)["status"] == "running"
+        for name, thread, times in (("thread", "second", 2), ("main", "MainThread", 4)):
+            eventually(lambda n=times: session.printed("stdout").count("handled") == n)
+            if "3.8" in python or "3.11" in python:
+                # What it passed until then did not stop: so it is told.
+                told = f"A stack overflow in thread {thread} ended its tracing"
+                eventually(lambda told=told: told in session.printed("console"))
+            (tmp_path / f"go-{name}").touch()
+            eventually(lambda: session.status()["status"] == "paused")
+            assert session.value("name") == repr(name)
+            ended = session.resume(wait=20 if name == "main" else 0)
+        assert ended["exit_code"] == 0, session.printed()
+        assert session.get(f"/breakpoints/{counted}").ok()["hit_count"] == 0
+
+
+def test_a_tracer_of_the_programs_own_is_left_alone(
+    relay: Client, source: Write, python: str
+) -> None:
+    program = source(
+        """
+        import sys, time
+        def mine(frame, event, arg):
+            return None
+        sys.settrace(mine)
+        end = time.monotonic() + 0.7
+        while time.monotonic() < end:
+            time.sleep(0.01)
+        print(sys.gettrace() is mine, flush=True)
+        sys.settrace(None)
+        end = time.monotonic() + 0.7
+        while time.monotonic() < end:
+            time.sleep(0.01)
+        print(sys.gettrace())
+        """
+    )
+    with relay.session(python_path=python) as session:
+        session.break_at(program, 3)
+        assert session.launch(program)["exit_code"] == 0
+        assert session.printed("stdout") == "True\nNone\n"
+        assert session.printed("console") == ""

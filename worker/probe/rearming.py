@@ -1,0 +1,104 @@
+"""Threads that a stack overflow has left without tracing: they are found and traced again.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+Up to 3.11 a tracer that finds no more room on the stack is taken from its thread, silently: no
+breakpoint there would stop any more, no step would end. Nobody is told, but the function that
+traced the thread has one holder less then. pydevd's command thread, which looks for work every
+0.2 s anyhow, looks at that too. What the thread has passed until then is lost, so it is told.
+"""
+
+import _thread
+import sys
+
+from debug_relay.worker.probe.tracing import monitors
+from debug_relay.worker.probe.values import clean
+
+# Who holds such a function besides the thread: `armed` and the copy of it, pydevd's two thread
+# locals, and the name and the argument by which it is counted.
+_OTHERS = 6
+TOLD = (
+    "A stack overflow in thread %s ended its tracing, as Python does up to 3.11. It is traced "
+    "again; breakpoints that it passed in between, for 0.2 s or so, did not stop.\n"
+)
+
+
+class Rearming(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.armed = {}  # thread ident → the function that traces it
+        self.lock = _thread.allocate_lock()  # while one is traced again; not taken in a fork
+
+    def hook(self):
+        if monitors():
+            return
+        db, armed = self.probe.db, self.armed
+        enable, disable, work = db.enable_tracing, db.disable_tracing, db.process_internal_commands
+
+        def enable_tracing(thread_trace_func=None, apply_to_all_threads=False):
+            self.mind_the_program()
+            enable(thread_trace_func, apply_to_all_threads)
+            if thread_trace_func is not None and not apply_to_all_threads:
+                armed[_thread.get_ident()] = thread_trace_func
+
+        def disable_tracing():
+            armed.pop(_thread.get_ident(), None)
+            disable()
+
+        def process_internal_commands(*arguments):
+            work(*arguments)
+            if arguments == (("*",),):
+                self.look()
+
+        self.probe.replace("enable_tracing", enable_tracing)
+        self.probe.replace("disable_tracing", disable_tracing)
+        self.probe.replace("process_internal_commands", process_internal_commands)
+
+    def mind_the_program(self):
+        """A thread that is given another tracer by the program itself, or none, is left alone."""
+        holder = sys.modules["pydevd_tracing"].TracingFunctionHolder
+        settrace = holder._original_tracing
+        if settrace is None or hasattr(settrace, "wrapped"):
+            return
+
+        def chosen(function):
+            self.armed.pop(_thread.get_ident(), None)
+            settrace(function)
+
+        chosen.wrapped = settrace
+        holder._original_tracing = chosen
+
+    def look(self):
+        for ident, tracer in list(self.armed.items()):
+            held = _OTHERS + (getattr(self.record(ident), "thread_tracer", None) is tracer)
+            if sys.getrefcount(tracer) <= held:
+                with self.lock:
+                    self.trace_again(ident, tracer, held)
+
+    def record(self, ident):
+        """What pydevd keeps of a thread; the plain tracer is held there as well."""
+        threads = sys.modules["threading"]._active
+        return getattr(threads.get(ident), "additional_info", None)
+
+    def trace_again(self, ident, tracer, held):
+        frame = sys._current_frames().get(ident)
+        if self.armed.get(ident) is not tracer:
+            return
+        if frame is None:
+            del self.armed[ident]  # it has ended
+            return
+        threads = [ident]
+        trace = sys.modules["pydevd_tracing"].set_trace_to_threads
+        trace(tracer, thread_idents=threads, create_dummy_thread=False)
+        if sys.getrefcount(tracer) <= held:
+            del self.armed[ident]  # it cannot be, or nothing was lost
+            return
+        self.probe.db.set_trace_for_frame_and_parents(ident, frame)
+        thread = sys.modules["threading"]._active.get(ident)
+        text = TOLD % clean(str(getattr(thread, "name", ident)))
+        self.probe.emit("output", {"category": "console", "output": text})
+
+    def stop(self):
+        """The program is let go: what is without tracing from now on is to stay so."""
+        with self.lock:
+            self.armed.clear()
