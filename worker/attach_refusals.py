@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker.injection import Injection
-
-
-def no_library(pid: int) -> RelayError:
-    return RelayError(
-        Code.ATTACH_UNSUPPORTED,
-        f"debugpy has no library for attaching on {os.uname().machine}",
-        "Start the program with python -m debugpy --listen PORT and attach by port.",
-        pid=pid,
-    )
 
 
 def of_the_program(pid: int, reason: str, words: str) -> RelayError:
@@ -65,6 +54,15 @@ def not_injected(pid: int, injection: Injection) -> RelayError:
         return RelayError(
             Code.ATTACH_NOT_PERMITTED,
             f"The kernel does not let this user trace process {pid}",
+            pid=pid,
+            debugger_output=said,
+        )
+    if "No symbol" in said:
+        return RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"The Python of process {pid} does not tell where its functions are: it was built "
+            "without symbols, or is none",
+            "Start the program with python -m debugpy --listen PORT and attach by port.",
             pid=pid,
             debugger_output=said,
         )

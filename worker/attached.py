@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
@@ -21,10 +21,10 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.processes import identity_of
 from debug_relay.protocol.program import Attach
 from debug_relay.protocol.sessions import Program
-from debug_relay.worker import adapter, process_tree
+from debug_relay.worker import adapter, at_rest, process_tree
 from debug_relay.worker import attach_refusals as refusals
 from debug_relay.worker.connection import DebugServer
-from debug_relay.worker.injection import Injection, helper
+from debug_relay.worker.injection import Injection
 from debug_relay.worker.launch import prepare, writable_folder
 from debug_relay.worker.lines import LineBook
 from debug_relay.worker.process_tree import Row
@@ -37,6 +37,7 @@ _PROBE: Final = str(Path(__file__).parent / "probe")
 _BEAT_SECONDS: Final = 1.5
 _SILENCE_SECONDS: Final = 10.0
 _LEAVE_SECONDS: Final = 8.0
+_NOTED_SECONDS: Final = 0.3
 _EXIT_SECONDS: Final = 1.0  # an end is seen as the connection's a moment before as the process's
 _TERM_SECONDS: Final = 0.1
 
@@ -133,31 +134,48 @@ class AttachedProgram:
             )
 
     async def _inject(self) -> None:
-        debugpy_dir = self._session.params.debugpy_dir
-        library = helper(debugpy_dir)
-        if library is None:
-            raise refusals.no_library(self._pid)
         self._adapter.listen()
         setup = {
             "port": self._adapter.port,
             "token": self._adapter.token,
-            "debugpy_parent": os.path.dirname(debugpy_dir),
+            "debugpy_parent": os.path.dirname(self._session.params.debugpy_dir),
             "probe": _PROBE,
             "bytecode": writable_folder(self._session.params.bytecode_dir),
             "silence": _SILENCE_SECONDS,
         }
-        self._injection = Injection(self._pid, library, setup)
-        self._server = await self._let_in(self._injection)
-
-    async def _let_in(self, injection: Injection) -> DebugServer:
-        """The program's debug server; failing that, the reason."""
         accepting = asyncio.ensure_future(self._adapter.accept())
         gone = asyncio.ensure_future(self._gone.wait())
+        try:
+            while self._server is None:
+                rest = await at_rest.resting_place(self._pid)
+                if self._injection is None or rest is not None:
+                    self._begin(Injection(self._pid, setup, rest))
+                self._server = await self._let_in(accepting, gone)
+        finally:
+            accepting.cancel()
+            gone.cancel()
+            await asyncio.gather(accepting, gone, return_exceptions=True)
+
+    def _begin(self, injection: Injection) -> None:
+        if self._injection is not None:
+            self._injection.release()
+        self._injection = injection
+
+    async def _let_in(
+        self, accepting: asyncio.Future[DebugServer], gone: asyncio.Future[Literal[True]]
+    ) -> DebugServer | None:
+        """The program's debug server; failing that, the reason. None when what was brought waits
+        for the main thread, which may have come to rest since: then there is another way in."""
+        injection = self._injection
+        assert injection is not None
         injected = asyncio.ensure_future(injection.ended.wait())
         waiting: set[asyncio.Future[Any]] = {accepting, gone, injected, self._refused}
         try:
             while True:
-                _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                patience = _NOTED_SECONDS if injection.noted else None
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                )
                 if self._refused.done():
                     said = self._refused.result()
                     raise refusals.of_the_program(self._pid, said.reason, said.words)
@@ -167,10 +185,11 @@ class AttachedProgram:
                     raise refusals.no_such(self._pid)
                 if injection.failed:
                     raise refusals.not_injected(self._pid, injection)
+                if not done:
+                    return None
         finally:
-            for task in (accepting, gone, injected):
-                task.cancel()
-            await asyncio.gather(accepting, gone, injected, return_exceptions=True)
+            injected.cancel()
+            await asyncio.gather(injected, return_exceptions=True)
 
     async def _set_up(self) -> None:
         server = self._server

@@ -1,8 +1,14 @@
 """Putting a first thread of ours into a running program, by gdb.
 
-The program's thread that gdb interrupts starts a thread and goes on; all else is done there. gdb is
-never signalled once it has begun: that would kill the program. It runs in a session of its own,
-writes to a file, and outlives us where it must; what it was told is on a descriptor, because
+The program's main thread, which gdb interrupts, may hold any lock of the C library's and of the
+interpreter's just then: whatever waits for such a lock in it would stand for ever, and the program
+with it. So it is only asked for some memory, where the text of what is to be run is put, and
+to note that text among what Python does when its main thread runs on (`Py_AddPendingCall`: made for
+signal handlers, waits for nothing). A main thread that rests in a system call holds none of those
+locks, and may rest for long: it runs the text there and then.
+
+gdb is never signalled once it has begun: that would kill the program. It runs in a session of its
+own, writes to a file, and outlives us where it must; what it was told is on descriptors, because
 command lines can be read by everybody.
 """
 
@@ -10,27 +16,34 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import re
 import shutil
 import subprocess
 import tempfile
 from typing import IO, Any, Final
 
+from debug_relay.worker.at_rest import Place
+
 _TAIL: Final = 4000
+_ROOM: Final = 32768  # for the text; the kernel gives what of it is used
 _under_way: set[int] = set()
 
-# Runs in the interrupted thread, with the program's own Python. `_socket` and `_thread` are what
-# nobody replaces; a program whose threads are greenlets would run ours in its own loop.
+# Runs in the program's main thread, between any two of its instructions: it takes no lock that
+# could be held there. `_socket` and `_thread` are what nobody replaces; a program whose threads are
+# greenlets would run ours in its own loop.
 _FIRST: Final = """
-import sys, threading
+import _thread, sys, threading
 setup = {setup!r}
+setup["text"] = page, {room}
 
 def tell(reason, words):
     import _socket, json
     body = {{"token": setup["token"], "reason": reason, "words": words[-4000:]}}
     text = json.dumps({{"seq": 1, "type": "event", "event": "relayRefused", "body": body}})
-    sock = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    try:
+        sock = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    except OSError:
+        return  # no descriptor is left
     sock.settimeout(5)
     try:
         sock.connect(("127.0.0.1", setup["port"]))
@@ -60,13 +73,23 @@ def come():
         reason = getattr(error, "reason", "failed")
         tell(reason, str(error) if reason != "failed" else traceback.format_exc())
 
+def start():
+    # Not in the main thread: it may stand within threading's own locks. `daemon` is given because
+    # threading would make an entry for this thread to ask it.
+    try:
+        thread = threading.Thread(target=come, name="debug relay arrives", daemon=True)
+        thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True
+        thread.start()
+    except BaseException as error:
+        tell("failed", "%s: %s" % (type(error).__name__, error))
+
 def begin():
-    start = getattr(threading, "_start_joinable_thread", None) or threading._start_new_thread
-    if getattr(start, "__module__", "").split(".")[0] in ("gevent", "eventlet"):
-        return tell("greenlets", start.__module__)
-    thread = threading.Thread(target=come, name="debug relay arrives")
-    thread.daemon = thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True
-    thread.start()
+    starts = (getattr(threading, "_start_joinable_thread", None), _thread.start_new_thread,
+              getattr(threading, "_start_new_thread", None))
+    for function in starts:
+        if getattr(function, "__module__", "").split(".")[0] in ("gevent", "eventlet"):
+            return tell("greenlets", function.__module__)
+    _thread.start_new_thread(start, ())
 
 try:
     begin()
@@ -74,17 +97,6 @@ except BaseException as error:
     ending = "interpreter shutdown" in str(error)
     tell("ending" if ending else "failed", "%s: %s" % (type(error).__name__, error))
 """
-_BUILTINS: Final = "__import__('builtins')"
-
-
-def helper(debugpy_dir: str) -> str | None:
-    """debugpy's library that runs a line of Python in a process, if there is one for us."""
-    name = {"x86_64": "attach_linux_amd64.so", "i686": "attach_linux_x86.so"}.get(
-        platform.machine()
-    )
-    folder = os.path.join(debugpy_dir, "_vendored", "pydevd", "pydevd_attach_to_process")
-    path = os.path.join(folder, name) if name else ""
-    return path if os.path.exists(path) else None
 
 
 def under_way() -> frozenset[int]:
@@ -93,27 +105,30 @@ def under_way() -> frozenset[int]:
 
 
 class Injection:
-    """One run of gdb."""
+    """One run of gdb. `rest` is where the program's main thread rests, if it does."""
 
-    def __init__(self, pid: int, library: str, setup: dict[str, Any]) -> None:
+    def __init__(self, pid: int, setup: dict[str, Any], rest: Place | None) -> None:
         self.ended = asyncio.Event()
         self.code: int | None = None
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by release
+        text = os.memfd_create("debug-relay-text")
         script = os.memfd_create("debug-relay-injection")
         try:
-            os.write(script, _script(library, _FIRST.format(setup=setup)).encode())
+            size = os.write(text, _call(_FIRST.format(setup=setup, room=_ROOM)))
+            os.write(script, _script(text, size, rest).encode())
             self._popen = subprocess.Popen(
                 [
                     shutil.which("gdb") or "gdb",
-                    *("--nw", "--nh", "--nx", "--batch"),
+                    *("--nw", "--nh", "--nx", "--batch", "--readnever"),
                     *("-iex", "set auto-solib-add off", "-iex", "set debuginfod enabled off"),
+                    *("-iex", "set auto-load off"),
                     *("--pid", str(pid), "-x", f"/proc/self/fd/{script}"),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=subprocess.STDOUT,
                 env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "HOME": "/"},
-                pass_fds=(script,),
+                pass_fds=(script, text),
                 cwd="/",
                 start_new_session=True,
             )
@@ -122,6 +137,7 @@ class Injection:
             raise
         finally:
             os.close(script)
+            os.close(text)
         self.pid = self._popen.pid
         _under_way.add(self.pid)
         self._pidfd = os.pidfd_open(self.pid)
@@ -137,12 +153,17 @@ class Injection:
 
     @property
     def failed(self) -> bool:
-        """It has ended and nothing of ours runs in the program."""
-        return self.ended.is_set() and (self.code != 0 or self.result() != 0)
+        """It has ended and nothing of ours will run in the program."""
+        return self.ended.is_set() and (self.code != 0 or self._result()[0] != 0)
 
-    def result(self) -> int | None:
-        found = re.search(r"^relay injected: (-?\d+)$", self.said(), re.MULTILINE)
-        return int(found.group(1)) if found else None
+    @property
+    def noted(self) -> bool:
+        """It has ended, and what it has brought runs as soon as the main thread does."""
+        return self.ended.is_set() and self._result() == (0, "noted")
+
+    def _result(self) -> tuple[int | None, str]:
+        found = re.search(r"^relay injected: (-?\d+) (\w+)$", self.said(), re.MULTILINE)
+        return (int(found.group(1)), found.group(2)) if found else (None, "")
 
     def said(self) -> str:
         if self._output.closed:
@@ -165,22 +186,40 @@ class Injection:
             self._pidfd = -1
 
 
-def _script(library: str, program: str) -> str:
-    """Only the C library's symbols are read: the program stands still meanwhile."""
-    call = f"{_BUILTINS}.exec({_BUILTINS}.bytes.fromhex('{program.encode().hex()}').decode(), {{}})"
-    name = os.path.splitext(os.path.basename(library))[0]
+_ENDING: Final = "%016lx})"  # the page's own address, put in by gdb: whoever runs it gives it back
+
+
+def _call(program: str) -> bytes:
+    """One line for PyRun_SimpleString, in which `_ENDING` is still missing."""
+    return f"__import__('builtins').exec({program!r}, {{'page': 0x".encode()
+
+
+def _script(text: int, size: int, rest: Place | None) -> str:
+    """No debug information and few symbols are read: the program stands still meanwhile."""
+    at_rest = "0"
+    if rest is not None:
+        at_rest = f"(unsigned long)$sp == {rest.stack:#x} && (unsigned long)$pc == {rest.code:#x}"
     return "\n".join(
         [
             # Otherwise a signal to the program ends gdb's call half-way through.
             "handle all nostop noprint pass",
-            "sharedlibrary libc",
-            "sharedlibrary libdl",
             "set scheduler-locking off",
-            f'call (void*)dlopen("{library}", 2)',
-            "call (char*)dlerror()",
-            f"sharedlibrary {name}",
-            f'set $relay = (int)DoAttach(0, "{call}", 0)',
-            'printf "relay injected: %d\\n", $relay',
+            r"sharedlibrary libc\.",
+            "sharedlibrary libpython",
+            "set $page = ((unsigned long (*)(unsigned long, unsigned long, int, int, int, long))"
+            f"mmap)(0, {_ROOM}, 3, 0x22, -1, 0)",
+            f"restore /proc/self/fd/{text} binary $page",
+            f'eval "set {{char[19]}}%lu = \\"{_ENDING}\\"", $page + {size}, $page',
+            f"if {at_rest}",
+            "set $lock = ((int (*)(void)) PyGILState_Ensure)()",
+            "set $relay = ((int (*)(unsigned long)) PyRun_SimpleString)($page)",
+            "call ((void (*)(int)) PyGILState_Release)($lock)",
+            'printf "relay injected: %d done\\n", $relay',
+            "else",
+            "set $relay = ((int (*)(void *, unsigned long)) Py_AddPendingCall)"
+            "((void *) PyRun_SimpleString, $page)",
+            'printf "relay injected: %d noted\\n", $relay',
+            "end",
             "",
         ]
     )

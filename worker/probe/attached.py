@@ -26,6 +26,7 @@ _HELD = "_relay_held"
 _GATE = "_relay_gate"
 _RDHUP = 0x2000
 _TICK = 0.25
+_SWITCH_SECONDS = 0.0001
 _GONE_SECONDS = 10.0  # an attachment that is being let go is waited for so long
 _EXIT_SECONDS = 3.0
 _TALKS_SECONDS = 5.0  # who was heard so short a time ago is alive
@@ -51,17 +52,32 @@ def arrive(setup, bytecode):
     before = patches.Before()
     _refuse_strange_debugger(sys.modules.get("debugpy"))
     bytecode.watch(os.path.join(setup["debugpy_parent"], "debugpy"))
+    interval = sys.getswitchinterval()
+    # Every file that is read gives the interpreter away: threads that never wait would keep it
+    # for 5 ms each time.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         pydevd = debugger.bring_in(setup["debugpy_parent"])
     finally:
+        sys.setswitchinterval(interval)
         bytecode.leave()
     _refuse_strange_debugger(sys.modules["debugpy"])
+    _give_back(*setup["text"])
     gate = vars(pydevd).setdefault(_GATE, _thread.allocate_lock())
     with gate:
         held = _held(pydevd)
+        if held[0] is not None and held[0].setup["token"] == setup["token"]:
+            return  # brought twice: the main thread was found at rest after all
         _end_former(pydevd, held, before)
         before.look_again()
         Attachment(held, before, setup).begin(pydevd)
+
+
+def _give_back(address, size):
+    """The memory in which the injection's text came: Python has compiled it."""
+    unmap = sys.modules["ctypes"].CDLL(None).munmap  # pydevd has imported it
+    unmap.argtypes = [sys.modules["ctypes"].c_size_t] * 2
+    unmap(address, size)
 
 
 def _refuse_strange_debugger(debugpy):
