@@ -26,6 +26,8 @@ from debug_relay.supervisor.process_facts import Facts
 _OLDEST: Final = (3, 8)
 _NEWEST: Final = (3, 14)
 _MACHINES: Final = ("x86_64", "i686")  # for these debugpy brings its library
+_SPARE_DESCRIPTORS: Final = 4  # a source, a directory, the connection
+_STRICT: Final = 1
 _HERE: Final = os.path.dirname(os.path.abspath(__file__))
 _BY_PORT: Final = "Start it with python -m debugpy --listen 5678, and attach by port."
 
@@ -41,7 +43,7 @@ class Surroundings(Struct):
 def refusal(facts: Facts, around: Surroundings) -> RelayError | None:
     """None when it can be attached to."""
     checks = (_ours, _debugged, _python, _permission, _traced, _stopped, _container, _version,
-              _machine, _readable, _debugger)  # fmt: skip
+              _machine, _readable, _descriptors, _confined, _debugger)  # fmt: skip
     for check in checks:
         found = check(facts, around)
         if found is not None:
@@ -257,6 +259,31 @@ def _closed_to_others(path: str) -> str | None:
         if os.stat(part).st_mode & (stat.S_IROTH | stat.S_IXOTH) < stat.S_IXOTH:
             return part
     return None
+
+
+def _descriptors(facts: Facts, around: Surroundings) -> RelayError | None:
+    counted = facts.descriptors()
+    if counted is None or counted[1] - counted[0] >= _SPARE_DESCRIPTORS:
+        return None
+    return _refuse(
+        Code.ATTACH_UNSUPPORTED,
+        facts,
+        f"Process {facts.pid} has {counted[0]} of at most {counted[1]} descriptors open; a "
+        f"debugger needs {_SPARE_DESCRIPTORS} for a moment",
+        f"prlimit --pid {facts.pid} --nofile={counted[0] + 64}: gives it more while it runs.",
+    )
+
+
+def _confined(facts: Facts, around: Surroundings) -> RelayError | None:
+    if facts.seccomp != _STRICT:
+        return None
+    return _refuse(
+        Code.ATTACH_UNSUPPORTED,
+        facts,
+        f"Process {facts.pid} has given up all system calls but read and write (seccomp): the "
+        "kernel would end it",
+        "Launch it under the debugger, and look before it confines itself.",
+    )
 
 
 def _debugger(facts: Facts, around: Surroundings) -> RelayError | None:

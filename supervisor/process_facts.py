@@ -37,6 +37,7 @@ class Facts(Struct):
     state: str  # the kernel's letter
     uid: int  # the effective one
     tracer: int
+    seccomp: int  # 1: few system calls are left to it
     inner_pids: list[int]  # as namespaces see it, the outermost first
     command: list[str]
     executable: str | None
@@ -79,6 +80,14 @@ class Facts(Struct):
             if found and os.path.isdir(f"{packages}/eventlet"):
                 return "eventlet"
         return None
+
+    def descriptors(self) -> tuple[int, int] | None:
+        """How many are open, and how many may be."""
+        with suppress(OSError, StopIteration, ValueError):
+            limits = Path(f"/proc/{self.pid}/limits").read_text().splitlines()
+            row = next(line for line in limits if line.startswith("Max open files"))
+            return len(os.listdir(f"/proc/{self.pid}/fd")), int(row.split()[3])
+        return None  # not ours to see, or unlimited
 
     def cwd(self) -> str | None:
         with suppress(OSError):
@@ -123,6 +132,7 @@ def look(pid: int, into_memory: bool = True) -> Facts | None:
         state=stat[0].decode(),
         uid=int(status["Uid"].split()[1]),
         tracer=int(status.get("TracerPid", 0)),
+        seccomp=int(status.get("Seccomp", 0)),
         inner_pids=[int(inner) for inner in status.get("NSpid", str(pid)).split()],
         command=[part.decode("utf-8", "replace") for part in command.rstrip(b"\0").split(b"\0")]
         if command

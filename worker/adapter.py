@@ -143,7 +143,7 @@ async def configure(
         async with asyncio.timeout(_HANDSHAKE_SECONDS):
             await server.request("initialize", _CLIENT, _Ready, _HANDSHAKE_SECONDS)
             attached = server.post("attach", options)
-            await server.initialized.wait()
+            await _until_initialized(server.initialized, attached)
             await prepare()
             await server.request("configurationDone", None, _Ready, _HANDSHAKE_SECONDS)
             await attached
@@ -155,6 +155,20 @@ async def configure(
         ) from None
 
 
+async def _until_initialized(initialized: asyncio.Event, attached: asyncio.Future[Message]) -> None:
+    """`attach` is answered before only where it has failed."""
+    waiting = asyncio.ensure_future(initialized.wait())
+    try:
+        await asyncio.wait((waiting, attached), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    if initialized.is_set():
+        return
+    error = attached.exception()
+    why = str(error) if error else attached.result().message
+    raise RelayError(Code.DEBUGPY_ERROR, f"The debugger inside the program could not begin: {why}")
+
+
 def attach_options(just_my_code: bool) -> dict[str, Any]:
     return {
         "justMyCode": just_my_code,
@@ -163,6 +177,8 @@ def attach_options(just_my_code: bool) -> dict[str, Any]:
         # Off: it would put a name of its own among the program's. `step-out` turns it on for once.
         "showReturnValue": False,
         "stopAllThreadsOnSuspend": True,
+        # Nothing is watched; by default pydevd asks for the working directory, which may be gone.
+        "autoReload": {"enable": False, "watchDirectories": ["/"]},
         "variablePresentation": {
             "all": "inline",
             "special": "hide",

@@ -42,6 +42,10 @@ _EXIT_SECONDS: Final = 1.0  # an end is seen as the connection's a moment before
 _TERM_SECONDS: Final = 0.1
 
 
+class _Begun(Struct):
+    token: str
+
+
 class _Refusal(Struct):
     token: str
     reason: str
@@ -68,6 +72,7 @@ class AttachedProgram:
         self._pidfd = -1
         self._server: DebugServer | None = None
         self._injection: Injection | None = None
+        self._begun = False  # what was brought into the program runs there
         self._refused: asyncio.Future[_Refusal] = asyncio.get_running_loop().create_future()
         self._gone = asyncio.Event()
         self._cut = asyncio.Event()
@@ -172,7 +177,7 @@ class AttachedProgram:
         waiting: set[asyncio.Future[Any]] = {accepting, gone, injected, self._refused}
         try:
             while True:
-                patience = _NOTED_SECONDS if injection.noted else None
+                patience = _NOTED_SECONDS if injection.noted and not self._begun else None
                 done, waiting = await asyncio.wait(
                     waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED
                 )
@@ -240,7 +245,10 @@ class AttachedProgram:
     # -- events
 
     def on_event(self, server: DebugServer, message: dap.Message) -> bool:
-        if message.event == "relayRefused":
+        if message.event == "relayBegun":
+            begun = msgspec.json.decode(bytes(message.body), type=_Begun)
+            self._begun = self._begun or begun.token == self._adapter.token
+        elif message.event == "relayRefused":
             refusal = msgspec.json.decode(bytes(message.body), type=_Refusal)
             if refusal.token == self._adapter.token and not self._refused.done():
                 self._refused.set_result(refusal)

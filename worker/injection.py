@@ -32,14 +32,14 @@ _under_way: set[int] = set()
 # could be held there. `_socket` and `_thread` are what nobody replaces; a program whose threads are
 # greenlets would run ours in its own loop.
 _FIRST: Final = """
-import _thread, sys, threading
+import _thread, sys
 setup = {setup!r}
 setup["text"] = page, {room}
 
-def tell(reason, words):
+def tell(event, **body):
     import _socket, json
-    body = {{"token": setup["token"], "reason": reason, "words": words[-4000:]}}
-    text = json.dumps({{"seq": 1, "type": "event", "event": "relayRefused", "body": body}})
+    body["token"] = setup["token"]
+    text = json.dumps({{"seq": 1, "type": "event", "event": event, "body": body}})
     try:
         sock = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     except OSError:
@@ -56,6 +56,9 @@ def tell(reason, words):
     finally:
         sock.close()
 
+def refuse(reason, words):
+    tell("relayRefused", reason=reason, words=words[-4000:])
+
 def executed(name):
     with open(setup["probe"] + "/" + name, "rb") as source:
         code = compile(source.read(), "<frozen relay probe>/" + name, "exec")
@@ -65,37 +68,50 @@ def executed(name):
 
 def come():
     try:
+        tell("relayBegun")
         bytecode = executed("bytecode.py")["Bytecode"](setup["bytecode"])
         bring = executed("loader.py")["loader"](setup["probe"], bytecode.compiled)
         bring("attached").arrive(setup, bytecode)
     except BaseException as error:
         import traceback
         reason = getattr(error, "reason", "failed")
-        tell(reason, str(error) if reason != "failed" else traceback.format_exc())
+        refuse(reason, str(error) if reason != "failed" else traceback.format_exc())
 
 def start():
-    # Not in the main thread: it may stand within threading's own locks. `daemon` is given because
-    # threading would make an entry for this thread to ask it.
+    # Not in the main thread, which may stand within threading's own locks.
     try:
+        for other in list(threading._active.values()):
+            arriving = getattr(other, "relay_arrives", None)
+            if arriving == setup["token"]:
+                return  # brought twice: the main thread was found at rest after all
+            if arriving:
+                other.join(10)
+        # `daemon` is given because threading would make an entry for this thread to ask it.
         thread = threading.Thread(target=come, name="debug relay arrives", daemon=True)
         thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True
+        thread.relay_arrives = setup["token"]
         thread.start()
     except BaseException as error:
-        tell("failed", "%s: %s" % (type(error).__name__, error))
+        refuse("failed", "%s: %s" % (type(error).__name__, error))
 
 def begin():
     starts = (getattr(threading, "_start_joinable_thread", None), _thread.start_new_thread,
               getattr(threading, "_start_new_thread", None))
     for function in starts:
         if getattr(function, "__module__", "").split(".")[0] in ("gevent", "eventlet"):
-            return tell("greenlets", function.__module__)
+            return refuse("greenlets", function.__module__)
     _thread.start_new_thread(start, ())
 
+limit = sys.getrecursionlimit()
 try:
+    sys.setrecursionlimit(limit + 500)  # it may stand deep down
+    import threading
     begin()
 except BaseException as error:
     ending = "interpreter shutdown" in str(error)
-    tell("ending" if ending else "failed", "%s: %s" % (type(error).__name__, error))
+    refuse("ending" if ending else "failed", "%s: %s" % (type(error).__name__, error))
+finally:
+    sys.setrecursionlimit(limit)
 """
 
 
@@ -114,8 +130,9 @@ class Injection:
         text = os.memfd_create("debug-relay-text")
         script = os.memfd_create("debug-relay-injection")
         try:
-            size = os.write(text, _call(_FIRST.format(setup=setup, room=_ROOM)))
-            os.write(script, _script(text, size, rest).encode())
+            call, gap = _call(_FIRST.format(setup=setup, room=_ROOM))
+            os.write(text, call)
+            os.write(script, _script(text, gap, rest).encode())
             self._popen = subprocess.Popen(
                 [
                     shutil.which("gdb") or "gdb",
@@ -186,15 +203,14 @@ class Injection:
             self._pidfd = -1
 
 
-_ENDING: Final = "%016lx})"  # the page's own address, put in by gdb: whoever runs it gives it back
+def _call(program: str) -> tuple[bytes, int]:
+    """For PyRun_SimpleString, and where in it the address of its own memory is to be put, which is
+    given back by whom it brings. What a pending call raises would be raised in the program."""
+    head = f"try: __import__('builtins').exec({program!r}, {{'page': 0x".encode()
+    return head + b"0" * 16 + b"})\nexcept BaseException: pass\n", len(head)
 
 
-def _call(program: str) -> bytes:
-    """One line for PyRun_SimpleString, in which `_ENDING` is still missing."""
-    return f"__import__('builtins').exec({program!r}, {{'page': 0x".encode()
-
-
-def _script(text: int, size: int, rest: Place | None) -> str:
+def _script(text: int, gap: int, rest: Place | None) -> str:
     """No debug information and few symbols are read: the program stands still meanwhile."""
     at_rest = "0"
     if rest is not None:
@@ -209,7 +225,8 @@ def _script(text: int, size: int, rest: Place | None) -> str:
             "set $page = ((unsigned long (*)(unsigned long, unsigned long, int, int, int, long))"
             f"mmap)(0, {_ROOM}, 3, 0x22, -1, 0)",
             f"restore /proc/self/fd/{text} binary $page",
-            f'eval "set {{char[19]}}%lu = \\"{_ENDING}\\"", $page + {size}, $page',
+            f'eval "set {{char[17]}}%lu = \\"%016lx\\"", $page + {gap}, $page',
+            f"set {{char}}($page + {gap + 16}) = '}}'",  # in place of the string's end
             f"if {at_rest}",
             "set $lock = ((int (*)(void)) PyGILState_Ensure)()",
             "set $relay = ((int (*)(unsigned long)) PyRun_SimpleString)($page)",

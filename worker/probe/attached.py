@@ -29,6 +29,7 @@ _TICK = 0.25
 _SWITCH_SECONDS = 0.0001
 _GONE_SECONDS = 10.0  # an attachment that is being let go is waited for so long
 _EXIT_SECONDS = 3.0
+_FORK_SECONDS = 2.0  # who forks may hold what the import waits for
 _TALKS_SECONDS = 5.0  # who was heard so short a time ago is alive
 _NEEDED = (
     ("pydevd", "settrace"),
@@ -51,26 +52,51 @@ def arrive(setup, bytecode):
     """Attach; runs in a thread of its own. Raises what goes wrong, and has undone all then."""
     before = patches.Before()
     _refuse_strange_debugger(sys.modules.get("debugpy"))
-    bytecode.watch(os.path.join(setup["debugpy_parent"], "debugpy"))
-    interval = sys.getswitchinterval()
-    # Every file that is read gives the interpreter away: threads that never wait would keep it
-    # for 5 ms each time.
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    try:
-        pydevd = debugger.bring_in(setup["debugpy_parent"])
-    finally:
-        sys.setswitchinterval(interval)
-        bytecode.leave()
+    pydevd = _bring_in(setup["debugpy_parent"], bytecode)
     _refuse_strange_debugger(sys.modules["debugpy"])
     _give_back(*setup["text"])
     gate = vars(pydevd).setdefault(_GATE, _thread.allocate_lock())
     with gate:
         held = _held(pydevd)
-        if held[0] is not None and held[0].setup["token"] == setup["token"]:
-            return  # brought twice: the main thread was found at rest after all
         _end_former(pydevd, held, before)
         before.look_again()
         Attachment(held, before, setup).begin(pydevd)
+
+
+def _bring_in(parent, bytecode):
+    importing = None if "pydevd" in sys.modules else _Importing()
+    bytecode.watch(os.path.join(parent, "debugpy"))
+    interval = sys.getswitchinterval()
+    # Every file that is read gives the interpreter away: threads that never wait would keep it
+    # for 5 ms each time.
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    try:
+        return debugger.bring_in(parent)
+    finally:
+        sys.setswitchinterval(interval)
+        bytecode.leave()
+        if importing is not None:
+            importing.over()
+
+
+class _Importing(object):
+    """A fork waits for the end of it: in the child the locks of half-imported modules would be
+    held for ever, by a thread that is not there. The hooks cannot be taken back."""
+
+    def __init__(self):
+        self.lock = _thread.allocate_lock()
+        self.lock.acquire()
+        os.register_at_fork(before=self.wait, after_in_child=self.over)
+
+    def wait(self):
+        lock = self.lock
+        if lock is not None and lock.acquire(True, _FORK_SECONDS):
+            lock.release()
+
+    def over(self):
+        lock, self.lock = self.lock, None
+        if lock is not None:
+            lock.release()
 
 
 def _give_back(address, size):
@@ -291,7 +317,12 @@ class Attachment(object):
         self.held[0] = None
         self.reason = "fork"
         report = leaving.Report()
-        self.probe.children.let_go()
+        if self.probe is None:  # the thread that was bringing it is not here
+            report.attempt("tracing", tracing.stop_in_child)
+            constants = sys.modules["_pydevd_bundle.pydevd_constants"]
+            report.attempt("debugger", constants.set_global_debugger, None)
+        else:
+            self.probe.children.let_go()
         patches.restore(self.before, report.attempt)
 
     # -- interrupting what pydevd does for us in the program's threads
