@@ -51,38 +51,49 @@ class Zygote:
         self._let_go()
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs, open(self._errors, "wb") as errors:
-                process = subprocess.Popen(
-                    [*WORKER_COMMAND, str(theirs.fileno()), _TITLE],
-                    stdin=subprocess.DEVNULL,
-                    stdout=errors,
-                    stderr=errors,
-                    pass_fds=(theirs.fileno(),),
-                    start_new_session=True,
-                    cwd="/",
-                )
+            with theirs:
+                pid = self._execute(theirs.fileno())
         except OSError as error:
             _log.warning("zygote.not_started", error=str(error))
             return
-        process.returncode = 0  # reaped by its pidfd, not by Popen
         ours.setblocking(False)
-        self._control, self._child = ours, Child(process.pid)
+        self._control, self._child = ours, Child(pid)
+
+    def _execute(self, control: int) -> int:
+        with open(self._errors, "wb") as errors:
+            process = subprocess.Popen(
+                [*WORKER_COMMAND, str(control), _TITLE],
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(control,),
+                start_new_session=True,
+                cwd="/",
+            )
+        process.returncode = 0  # reaped by its pidfd, not by Popen
+        return process.pid
 
     async def fork(self) -> tuple[Child, socket.socket] | None:
         """A new worker and the pipe to it; None when it must be executed instead."""
-        if not self._lives or self._control is None:
+        control, asked = self._control, self._child
+        if not self._lives or control is None:
             self.start()
             return None
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                socket.send_fds(self._control, [b"fork"], [theirs.fileno()])
+                socket.send_fds(control, [b"fork"], [theirs.fileno()])
             return Child(await _told_pid(ours)), ours
+        except BlockingIOError:
+            ours.close()
+            return None  # more are asked of it than its socket holds
         except (OSError, TimeoutError) as error:
             ours.close()
             _log.warning("zygote.failed", error=str(error) or type(error).__name__)
-            self._let_go()
-            self.start()
+            # Others may wait for the same one: who is told first replaces it.
+            if self._child is asked:
+                self._let_go()
+                self.start()
             return None
         except BaseException:
             ours.close()  # by which a worker that was born meanwhile knows that nobody wants it

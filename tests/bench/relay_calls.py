@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -95,7 +96,9 @@ class Debugged:
         return str(self.post("/breakpoints", body)["breakpoints"][0]["id"])
 
     def launch(self, program: Path, wait: float = 30) -> Any:
-        return self.post("/launch", {"script": str(program), "wait": wait})
+        # The interpreter that debugpy's side has; what `python3` means here may be a shell script.
+        body = {"script": str(program), "wait": wait, "python_path": sys.executable}
+        return self.post("/launch", body)
 
     def end(self) -> None:
         self._caller.call("DELETE", f"/sessions/{self.id}?force=true")

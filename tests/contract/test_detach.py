@@ -39,9 +39,10 @@ def detach(session: Session) -> None:
     assert detached["residue"] is None
 
 
-def test_while_it_runs_and_ten_times_over(relay: Client, witness: Witness) -> None:
+def test_while_it_runs_and_again_and_again(relay: Client, witness: Witness) -> None:
     with relay.session() as session:
-        for _ in range(10):
+        # What one attachment leaves hinders the second, what that one does to it, the third.
+        for _ in range(4):
             attach(session, witness)
             detach(session)
     witness.is_free()

@@ -135,3 +135,26 @@ def test_a_step_waits_for_an_evaluation(relay: Client, source: Callable[..., Sou
         assert stepped["stop_id"] == 2
         assert evaluated.result(10).ok()["result"] == "7"
         assert session.events("stopped", cursor=cursor)
+
+
+def test_what_only_pydevds_console_needs_is_not_loaded(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(
+        """
+        import gc, sys
+
+        absent = ["ssl", "email", "pydoc", "http.client", "http.server", "xmlrpc.client"]
+        print([name for name in absent if name in sys.modules])
+        print(gc.isenabled(), gc.get_freeze_count())  # @here
+        import http.server, ssl, xmlrpc.client, xmlrpc.server
+        print(http.server.BaseHTTPRequestHandler, xmlrpc.client.ServerProxy.__name__)
+        """
+    )
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        session.resume()
+        assert session.printed("stdout").splitlines() == [
+            "[]", "True 0", "<class 'http.server.BaseHTTPRequestHandler'> ServerProxy"
+        ]  # fmt: skip

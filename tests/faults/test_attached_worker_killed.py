@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.client import Session
+from tests.kit.client import Client, Session
 from tests.kit.relay import Relay, eventually
 from tests.kit.running import Witness
 
@@ -35,12 +35,11 @@ def attached(relay: Relay, witness: Witness, mark: str | None) -> Session:
 
 @pytest.mark.parametrize("mark", [None, "main", "other"])
 def test_the_worker_is_killed(
-    own_relay: Callable[..., Relay], witness: Witness, mark: str | None
+    relay: Client, shared_relay: Relay, witness: Witness, mark: str | None
 ) -> None:
-    relay = own_relay()
     for _ in range(2):
-        session = attached(relay, witness, mark)
-        relay.worker(session.id).kill()
+        session = attached(shared_relay, witness, mark)
+        shared_relay.worker(session.id).kill()
         eventually(lambda one=session: one.status()["status"] == "failed")
         assert session.status()["end_reason"] == "crashed"
         witness.is_free()
@@ -48,18 +47,17 @@ def test_the_worker_is_killed(
 
 
 def test_the_worker_is_killed_while_it_evaluates(
-    own_relay: Callable[..., Relay], witness: Witness
+    relay: Client, shared_relay: Relay, witness: Witness
 ) -> None:
-    relay = own_relay()
-    session = attached(relay, witness, "main")
+    session = attached(shared_relay, witness, "main")
     body = {"expression": ENDLESS, "timeout": 60}
     asked = threading.Thread(target=session.post, args=("/evaluate", body))
     asked.start()
-    eventually(lambda: relay.calls() >= 1)
-    relay.worker(session.id).kill()
+    eventually(lambda: shared_relay.calls() >= 1)
+    shared_relay.worker(session.id).kill()
     asked.join(20)
     witness.is_free()
-    again = attached(relay, witness, "main")
+    again = attached(shared_relay, witness, "main")
     again.post("/detach").ok()
     witness.is_free()
 
