@@ -117,18 +117,22 @@ class Arming:
                 self._table.put(entry)
 
     async def find_heirs(self, entries: Iterable[Entry]) -> None:
-        """Methods that are not found because their class has them from another: whose they are."""
+        """Methods that are not found because their class has them from another: where they are."""
         missed = {e.id: e for e in entries if function_points.is_missed_method(e)}
         if not missed:
             return
-        names = [[id, function_points.plain(entry)] for id, entry in missed.items()]
 
         async def ask(server: DebugServer) -> Any:
-            return await self._session.asking.ask(server, "inherited", names=names)
+            return await self._session.asking.ask(server, "inherited", ids=list(missed))
 
         for answer in await self._session.hub.each(self._session.asking.probed(), ask):
-            for id, owners in msgspec.convert(answer, dict[str, list[str]]).items():
-                function_points.tell_owner(missed[id], owners)
+            for id, found in msgspec.convert(answer, dict[str, FoundFunction]).items():
+                if found.places and id in self._table:
+                    entry = replace(self._table.one(id))
+                    function_points.place(entry, found)
+                    self._table.put(entry)
+                elif not found.places:
+                    function_points.tell_owner(missed[id], found.elsewhere)
 
     async def outdated(self, paths: Collection[str]) -> Set[str]:
         """In which of these files the programs run what is no more on disk."""

@@ -30,6 +30,7 @@ class FoundPlace(Struct):
     line: int
     name: str
     left_out: bool
+    inherited: bool = False  # it stops where it is called for the class that was asked for
 
 
 class FoundFunction(Struct):
@@ -114,14 +115,12 @@ def is_missed_method(entry: Entry) -> bool:
 
 
 def tell_owner(entry: Entry, owners: list[str]) -> None:
+    """Where it cannot stop there: nothing tells for which class a static method is called."""
     if not owners or entry.verified:
         return
     owner = entry.function.rpartition(".")[0] if entry.function else ""
     entry.message = f"{owner} has no such method of its own: it is {owners[0]}"
-    entry.suggestion = (
-        f"Set it at {owners[0]}, with a condition such as"
-        f" type(self).__name__ == {owner.rpartition('.')[2]!r} for that class alone."
-    )
+    entry.suggestion = f"A static method or one in C: set it at {owners[0]}, for all classes."
 
 
 def place(entry: Entry, found: FoundFunction) -> None:
@@ -134,6 +133,9 @@ def place(entry: Entry, found: FoundFunction) -> None:
         entry.verified = bool(reached)
         entry.message = None if reached else LEFT_OUT
         entry.suggestion = None if reached else LEAVE_IN
+        if first.inherited and reached:
+            owner = (entry.function or "").rpartition(".")[0]
+            entry.message = f"{owner} has it from {first.name}: stops where a {owner} calls it"
         reached = reached[1:]
     if entry.verified and reached:
         listed = ", ".join(f"{one.name} ({one.path}:{one.line})" for one in reached[:_SHOWN])

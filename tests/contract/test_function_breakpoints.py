@@ -332,32 +332,78 @@ def test_a_name_that_is_nobodys_says_whose_may_be_meant(relay: Client, source: W
         assert "K.loads" in answer["suggestion"]
 
 
-def test_a_method_that_is_only_inherited_says_whose_it_is(
+def test_a_method_that_is_inherited_stops_for_its_heirs_alone(
     relay: Client, source: Write, python: str
 ) -> None:
-    source("class K:\n    def m(self):\n        return 1  # @m\n", "base.py")
+    source(
+        """
+        class K:
+            def m(self):
+                return 1  # @m
+            @classmethod
+            def c(cls):
+                return cls  # @c
+            @staticmethod
+            def s():
+                return 3
+        """,
+        "base.py",
+    )
     program = source(
         """
         import base
+        base.K().m()
+        class Other(base.K):
+            pass
         class Sub(base.K):
             pass
-        Sub().m()  # @call
+        class Deeper(Sub):
+            def m(self):
+                return super().m()
+        for kind in (base.K, Other, Sub, Deeper):
+            kind().m()
+            kind.c()
+        stop = 1  # @stop
+        Made = type("Made", (Sub,), {})
+        there = 1  # @there
+        Made().m()
         """
     )
     with relay.session(python_path=python) as session:
-        early = set_function(session, "Sub.m")["id"]
-        session.break_at(program, program["call"])
-        session.launch(program)
-        late = set_function(session, "program.Sub.m")["id"]
-        for id in (early, late):
-            told = session.get(f"/breakpoints/{id}").ok()
-            assert told["verified"] is False
-            assert "base.K.m" in told["message"]
-            assert "base.K.m" in told["suggestion"]
-        condition = "type(self).__name__ == 'Sub'"
-        body = {"function": "base.K.m", "condition": condition}
-        assert session.post("/breakpoints", body).ok()["breakpoints"][0]["verified"] is True
-        assert session.resume()["current_location"]["function"] == "m"
+        early = [set_function(session, name)["id"] for name in ("Sub.m", "program.Sub.c")]
+        assert session.get(f"/breakpoints/{early[0]}").ok()["verified"] is False
+        session.break_at(program, program["stop"])
+        session.break_at(program, program["there"])
+        state = session.launch(program)
+        seen = []
+        while state["current_location"]["line"] != program["stop"]:
+            hit = session.events("stopped")[-1]["body"]["hit_breakpoint_ids"]
+            name = "type(self).__name__" if hit == early[:1] else "cls.__name__"
+            seen.append((hit, session.value(name)))
+            told = session.get(f"/breakpoints/{hit[0]}").ok()
+            assert (told["verified"], told["line"]) == (True, session.line()), told
+            assert "base.K." in told["message"]
+            state = session.resume()
+        assert seen == [
+            (early[:1], "'Sub'"),
+            (early[1:], "'Sub'"),
+            (early[:1], "'Deeper'"),
+            (early[1:], "'Deeper'"),
+        ]
+        late = set_function(session, "Other.m")
+        assert (late["verified"], late["line"]) == (True, 3), late
+        static = session.get(f"/breakpoints/{set_function(session, 'Sub.s')['id']}").ok()
+        assert static["verified"] is False
+        assert "base.K.s" in static["message"]
+        assert "base.K.s" in static["suggestion"]
+        # A class that no class statement makes is found when it is asked for.
+        made = set_function(session, "Made.m")["id"]
+        session.resume()
+        assert session.get(f"/breakpoints/{made}").ok()["verified"] is True
+        session.resume()
+        hit = session.events("stopped")[-1]["body"]["hit_breakpoint_ids"]
+        assert sorted(hit) == sorted([early[0], made])
+        assert session.resume()["exit_code"] == 0
 
 
 def test_code_without_a_file(relay: Client, python: str) -> None:

@@ -10,7 +10,7 @@ import types
 
 # What stands before the first line of a body, by versions of Python.
 _PROLOGUE = {"COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR", "RESUME", "GEN_START"}
-_FUNCTION = 0x1  # CO_OPTIMIZED: a class body has it not
+FUNCTION = 0x1  # CO_OPTIMIZED: a class body has it not
 _TRANSPARENT = "<generic parameters of "  # 3.12: stands between `def f[T]` and its function
 _HAS_NAMES = sys.version_info >= (3, 11)  # co_qualname
 
@@ -48,7 +48,7 @@ def inside(code, prefix):
                     pending.append((prefix, found))
                     continue
                 name = prefix + found.co_name
-                if found.co_flags & _FUNCTION:
+                if found.co_flags & FUNCTION:
                     yield name, found
                 pending.append((name + ".", found))
 

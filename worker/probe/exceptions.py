@@ -84,7 +84,8 @@ class Exceptions(object):
             which = told.tables[0]
             if which == "uncaught":
                 # At the end of its journey: once is enough, where it was raised.
-                return origin(trace) in self.journeys() or exclude(breakpoint, trace)
+                told_before = origin(trace) in self.journeys()
+                return told_before or debuggers(db, trace.tb_frame) or exclude(breakpoint, trace)
             del told.tables[0]
             begins = trace.tb_next is None
             if which == "user":
@@ -134,6 +135,7 @@ class Exceptions(object):
         if sys.gettrace() is not None or hasattr(sys, "monitoring") or not self.probe.hooked:
             return
         thread, db = threading.current_thread(), self.probe.db
+        self.probe.rearming.leave()  # what is run at the stop is not the program's
         stop = sys.modules["_pydevd_bundle.pydevd_breakpoints"].stop_on_unhandled_exception
         stop(db, thread, thread.additional_info, (type(error), error, error.__traceback__))
         db.enable_tracing()  # what the program does at its exit
@@ -200,6 +202,20 @@ def origin(trace):
     while trace.tb_next is not None:
         trace = trace.tb_next
     return id(trace), id(trace.tb_frame.f_code), trace.tb_lasti
+
+
+def debuggers(db, frame):
+    """Whether it is pydevd's, or a library's called by it: where a stack overflow may end."""
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith("<frozen relay>"):
+            return False  # the program is run from there
+        if "_pydevd_" in path or db.get_file_type(frame) == db.PYDEV_FILE:
+            return True
+        if not is_library(path):
+            return False
+        frame = frame.f_back
+    return False
 
 
 def unwinding():

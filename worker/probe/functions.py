@@ -12,8 +12,8 @@ import _thread
 import os
 import sys
 
-from debug_relay.worker.probe.codes import Body, alive, being_loaded, inside, plain
-from debug_relay.worker.probe.heirs import inherited
+from debug_relay.worker.probe.codes import FUNCTION, Body, alive, being_loaded, inside, plain
+from debug_relay.worker.probe.heirs import Heirs
 from debug_relay.worker.probe.libraries import is_library
 from debug_relay.worker.probe.places import TRAP
 from debug_relay.worker.probe.twins import keep_apart
@@ -53,6 +53,7 @@ class Door(object):
         self.code, self.file = code, file
         self.line, self.offset, self.loops = body.line, body.offset, body.loops
         self.ids = []
+        self.heirs = {}  # breakpoint id → this function's name: for calls with an heir alone
         self.frames = []  # calls that have begun: where loops come back to the beginning only
 
     def begins(self, frame):
@@ -86,7 +87,9 @@ class Functions(object):
         self.doors = {}  # (file name, first line, name) of a code object → [Door]
         self.told = {}  # breakpoint id → how many places were told
         self.files = {}  # file name of a code object → what it is
-        probe.commands.update(functions=self.find, inherited=inherited)
+        self.heirs = Heirs(self)
+        self.heads = frozenset(["<module>"])  # names of code that is looked at when it begins
+        probe.commands.update(functions=self.find, inherited=self.find_heirs)
 
     # -- asked by the relay, in pydevd's own thread
 
@@ -95,6 +98,8 @@ class Functions(object):
         for id, name, path in names:
             self.wanted[id] = Wanted(name, path)
             self.told[id] = 0
+            self.heirs.want(id, self.wanted[id])
+        self.heads = frozenset(self.heirs.heads() | {"<module>"})
         self.watch()
         fresh = dict((row[0], self.wanted[row[0]]) for row in names)
         found = dict((id, {"places": [], "elsewhere": []}) for id in fresh)
@@ -106,6 +111,16 @@ class Functions(object):
             modules = _modules(names_of_module, code)
             for name, nested in inside(code, ""):
                 self.look_at(name, nested, modules, fresh, found)
+        missed = [id for id, one in found.items() if not one["places"]]
+        for id, one in self.heirs.find(missed).items():
+            found[id]["places"] = one["places"]
+        if any(one["places"] for one in found.values()):
+            self.probe.db.on_breakpoints_changed()
+        return found
+
+    def find_heirs(self, ids):
+        """Classes that were made since they were asked for have methods from others, perhaps."""
+        found = self.heirs.find([id for id in ids if id in self.wanted])
         if any(one["places"] for one in found.values()):
             self.probe.db.on_breakpoints_changed()
         return found
@@ -135,10 +150,12 @@ class Functions(object):
         gone = [id for id in ids if self.wanted.pop(id, None) is not None]
         if not gone:
             return
+        self.heirs.forget(gone)
         for key, doors in list(self.doors.items()):
             for door in doors:
                 door.ids = [id for id in door.ids if id not in gone]
-            kept = [door for door in doors if door.ids]
+                door.heirs = dict(row for row in door.heirs.items() if row[0] not in gone)
+            kept = [door for door in doors if door.ids or door.heirs]
             if kept:
                 self.doors[key] = kept
             else:
@@ -157,6 +174,7 @@ class Functions(object):
     def clear(self):
         self.wanted.clear()
         self.doors.clear()
+        self.heirs.owners.clear()
 
     # -- code that appears, in the thread that loads it
 
@@ -169,15 +187,17 @@ class Functions(object):
         def get_file_type(frame, place=None):
             code, kinds = frame.f_code, twins.kinds
             kind = kinds.get(code.co_filename, _UNKNOWN)
-            if kind is not _UNKNOWN and code.co_name != "<module>":
+            if kind is not _UNKNOWN and code.co_name not in self.heads:
                 return kind  # asked at every call; pydevd's own table is by code, which is slow
             strange = not (apart or code.co_filename.startswith("<")) and kind is _UNKNOWN
             # ≤ 3.10: -1; later the instruction that starts a frame. Any later line is no news.
-            loads = self.wanted and code.co_name == "<module>" and frame.f_lasti <= 4
-            if strange or loads:
+            begins = self.wanted and code.co_name in self.heads and frame.f_lasti <= 4
+            if strange or begins:
                 try:
-                    if loads:
+                    if begins and code.co_name == "<module>":
                         self.loading(frame, apart)
+                    elif begins and not code.co_flags & FUNCTION:
+                        self.heirs.class_begins(code.co_name)
                     if strange:
                         twins.look(self.file_of(code)[1])
                 except KeyboardInterrupt:
@@ -224,8 +244,11 @@ class Functions(object):
 
     # -- traps
 
-    def put(self, id, code):
-        """A trap at its first line; where that is, and whether it is new to this breakpoint."""
+    def put(self, id, code, heir=None):
+        """A trap at its first line; where that is, and whether it is new to this breakpoint.
+
+        `heir`: the name of a method, where it is called for an heir of its class.
+        """
         key = (code.co_filename, code.co_firstlineno, code.co_name)
         path, file, _ = self.file_of(code)
         for door in self.doors.get(key, ()):
@@ -236,10 +259,14 @@ class Functions(object):
             self.doors[key] = self.doors.get(key, []) + [door]
             self.probe.points.places.trap(file, door.line, TRAP)
         fresh = id not in door.ids
-        if fresh:
+        if heir is not None:
+            door.heirs = dict(door.heirs, **{id: heir})
+        elif fresh:
             door.ids = door.ids + [id]
         out = bool(self.probe.points.places.left_out([(id, path)]))
-        return {"path": clean(path), "line": door.line, "left_out": out}, fresh
+        place = {"path": clean(path), "line": door.line, "left_out": out}
+        place["inherited"] = heir is not None
+        return place, fresh
 
     def file_of(self, code):
         """(its path, what pydevd calls it, whether it is the program's)."""
@@ -262,8 +289,21 @@ class Functions(object):
             return ()
         for door in doors:
             if door.begins(frame):
-                return door.ids
+                return door.ids + self.for_heirs(door, frame) if door.heirs else door.ids
         return ()
+
+    def for_heirs(self, door, frame):
+        called = []
+        for id, name in door.heirs.items():
+            if id in door.ids or not self.heirs.is_called(id, name, frame):
+                continue
+            called.append(id)
+            if not self.told.get(id):
+                self.told[id] = 1
+                place, _ = self.put(id, door.code, heir=name)
+                place["name"] = _full(name, _modules(frame.f_globals, door.code))
+                self.probe.emit("relayFunction", {"id": id, "places": [place], "elsewhere": []})
+        return called
 
 
 def _modules(names, code):

@@ -98,6 +98,11 @@ class Rearming(object):
         text = TOLD % clean(str(getattr(thread, "name", ident)))
         self.probe.emit("output", {"category": "console", "output": text})
 
+    def leave(self):
+        """This thread is to stay as it is."""
+        with self.lock:
+            self.armed.pop(_thread.get_ident(), None)
+
     def stop(self):
         """The program is let go: what is without tracing from now on is to stay so."""
         with self.lock:
