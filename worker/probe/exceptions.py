@@ -27,6 +27,7 @@ _subclasses = type.__dict__["__subclasses__"]
 _mro = type.__dict__["__mro__"].__get__
 qualname = type.__dict__["__qualname__"].__get__
 _MOST_TYPES = 100000
+_MOST_CALLERS = 100
 
 
 class Passed(Exception):
@@ -91,7 +92,7 @@ class Exceptions(object):
             if which == "user":
                 if begins and not told.tables:
                     self.forget(origin(trace))
-                return exclude(breakpoint, trace)
+                return thrown_in(trace) or exclude(breakpoint, trace)
             if not begins and origin(trace) in self.journeys():
                 return True
             if not (told.named or self.everywhere) and (
@@ -202,6 +203,21 @@ def origin(trace):
     while trace.tb_next is not None:
         trace = trace.tb_next
     return id(trace), id(trace.tb_frame.f_code), trace.tb_lasti
+
+
+def thrown_in(trace):
+    """Whether it came into a generator from outside, as from a `with`: it goes back there."""
+    if trace.tb_next is None:
+        return False
+    callers, frame = set(), trace.tb_frame.f_back
+    while frame is not None and len(callers) < _MOST_CALLERS:
+        callers.add(id(frame))
+        frame = frame.f_back
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+        if id(trace.tb_frame) in callers:
+            return True
+    return False
 
 
 def debuggers(db, frame):
