@@ -11,7 +11,7 @@ import time
 import traceback
 
 from debug_relay.worker.probe.shapes import name_of
-from debug_relay.worker.probe.signalled import give_back, hold
+from debug_relay.worker.probe.signalled import hold
 from debug_relay.worker.probe.values import Interrupted
 
 _ident = _thread.get_ident
@@ -132,7 +132,6 @@ class Answers(object):
             self.settle(ident, token)
         if answer is not None:
             self.probe.emit("relayStop" if id is None else "relayAnswer", answer)
-        give_back()
 
     def settle(self, ident, token):
         """No interrupt may reach the program. No lock here: one could strike while it is held."""

@@ -2,14 +2,16 @@
 
 Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
-Only the main thread gets signals, so there is one of this. Given back at once it would be raised
-in what we do next, and end that instead of the program.
+Only the main thread gets signals, so there is one of this. It is raised when the thread runs on:
+at once it would be raised in what we do next, and end that instead of the program.
 """
 
 import _thread
 import opcode
+import threading
 
 _RAISE = opcode.opmap["RAISE_VARARGS"]
+_main = threading.main_thread().ident
 _held = []
 
 
@@ -25,6 +27,7 @@ def hold(error):
 
 
 def give_back():
-    if _held:
+    """In the thread that runs on; others have nothing to do with it."""
+    if _held and _thread.get_ident() == _main:
         del _held[:]
         _thread.interrupt_main()
