@@ -222,6 +222,58 @@ NATIVE = """
 """
 
 
+CLASSES = """
+    import collections
+    from functools import partial
+
+    class Own(dict):
+        pass
+
+    class Written:
+        def __init__(self):
+            self.x = 1
+
+    class Called:
+        def __int__(self):
+            return 1  # @int
+
+    texts = ["5"]
+    a = dict(x=1)  # @dict
+    a = int(texts[0])  # @number
+    a = collections.deque([1])  # @deque
+    a = list(  # @list
+        map(str, [1]))
+    a = Own() if texts else len(texts)  # @own
+    if partial(len, texts)():  # @partial
+        a = ValueError("x")  # @error
+    a = int if texts else None  # @none
+    a = int(Called())  # @runs
+    a = Written()  # @written
+"""
+
+
+def test_a_step_into_a_class_in_c_names_the_class(
+    relay: Client, source: Write, python: str
+) -> None:
+    program = source(CLASSES)
+    into = (
+        ("dict", "dict"), ("number", "int"), ("deque", "collections.deque"),
+        ("list", "map"), ("partial", "functools.partial"), ("error", "ValueError"),
+        ("none", None), ("runs", None), ("written", None),
+    )  # fmt: skip
+    with relay.session(python_path=python) as session:
+        stopped_at(session, program, "dict")
+        for place, callee in into:
+            if session.line() != program[place]:
+                run_to(session, program[place])
+            answer = session.step("into")
+            told = (answer["native_frame"], answer["native_callee"])
+            assert told == ((True, callee) if callee else (None, None)), place
+            if place == "runs":
+                assert answer["current_location"]["line"] == program["int"]
+        assert answer["current_location"]["function"] == "__init__"
+
+
 def test_a_step_into_c_is_over_and_says_what_it_went_into(
     relay: Client, source: Write, python: str
 ) -> None:

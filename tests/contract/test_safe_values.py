@@ -32,6 +32,8 @@ PROGRAM = """
         __repr__ = telling("meta repr")
         __getattribute__ = lambda cls, name: (
             ran.append("meta get " + name) if armed else None, type.__getattribute__(cls, name))[1]
+        __hash__ = lambda cls: (ran.append("meta hash") if armed else None, type.__hash__(cls))[1]
+        __eq__ = lambda cls, it: ran.append("meta eq") if armed else cls is it
         __instancecheck__ = lambda cls, it: ran.append("instancecheck") if armed else False
         __subclasscheck__ = lambda cls, it: ran.append("subclasscheck") if armed else False
 

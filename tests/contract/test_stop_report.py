@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -252,23 +254,45 @@ def test_lines_as_they_were_at_the_stop(relay: Client, source: Callable[..., Sou
         assert older["source"]["lines"][3]["text"].strip().startswith('seen["x"]')
 
 
-def test_generated_code_has_its_lines(relay: Client, source: Callable[..., Source]) -> None:
+def test_code_that_is_in_no_file_has_its_lines(
+    relay: Client, source: Callable[..., Source], python: str, tmp_path: Path
+) -> None:
     program = source("""
         import linecache
 
-        text = "def made(x):\\n    y = x + 1\\n    return y\\n"
+        text = "def made(x):\\n    y = x + 1\\n    breakpoint()\\n    z = y + 1\\n"
         linecache.cache["<made>"] = (len(text), None, text.splitlines(True), "<made>")
         names = {}
         exec(compile(text, "<made>", "exec"), names)
-        names["made"](1)  # @call
+        names["made"](1)
     """)
-    with relay.session() as session:
-        session.break_at(program, program["call"])
-        session.launch(program)
-        report = session.step("into", snapshot=True)["stop"]
-        if report["current_location"]["function"] == "made":
-            lines = [line["text"] for line in report["source"]["lines"] if line["current"]]
-            assert lines == ["    y = x + 1"]
+    archive = tmp_path / "library.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("packed.py", "def inside():\n    breakpoint()\n    return 7\n")
+    wanted = ["    z = y + 1", "    return 7", "made = 1 / 0"]
+    with relay.session(python_path=python) as session:
+        stop = session.launch(program, snapshot=True)["stop"]
+        assert current(stop) == (wanted[0], 4)
+        assert stop["current_location"]["function"] == "made"
+        assert session.get("/source", frame_id=0).ok()["lines"][3] == wanted[0]
+    with relay.session(python_path=python) as session:
+        code = "import packed\npacked.inside()\nexec('breakpoint()\\nx = 5')\nmade = 1 / 0\n"
+        stop = session.launch(code=code, pythonpath=[str(archive)], snapshot=True)["stop"]
+        assert current(stop) == (wanted[1], 3)
+        assert session.get("/source", frame_id=0).ok()["lines"][2] == wanted[1]
+        assert session.get("/source", frame_id=1).ok()["lines"] == code.splitlines()
+        # Of the same file name, and not the text that was launched.
+        stop = session.resume(snapshot=True)["stop"]
+        assert (stop["current_location"]["line"], stop["source"]) == (2, None)
+        stop = session.resume(snapshot=True)["stop"]
+        assert current(stop) == (wanted[2], 4)
+        assert wanted[2] in session.get("/exception").ok()["traceback"]
+
+
+def current(stop: Any) -> tuple[str, int]:
+    """The line at which the report's source stands, and how many there are."""
+    (line,) = (line["text"] for line in stop["source"]["lines"] if line["current"])
+    return line, stop["source"]["total_lines"]
 
 
 def test_the_same_report_by_plain_dap(relay: Client, source: Callable[..., Source]) -> None:

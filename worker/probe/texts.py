@@ -24,7 +24,7 @@ class Texts(object):
 
     def keep(self, code, text):
         """Of the program itself, which was launched as text."""
-        self.launched = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self.launched = split(text)
         pending = [code]
         while pending:
             code = pending.pop()
@@ -69,7 +69,13 @@ def archived(loader, name):
         text = loader.get_source(name)
     except (ImportError, OSError, ValueError):
         return None
-    return None if text is None else text.split("\n")
+    return None if text is None else split(text)
+
+
+def split(text):
+    """As Python counts them: a form feed ends no line."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def cut(lines):
