@@ -80,6 +80,8 @@ def rows() -> dict[str, Row]:
     return {
         "step": Row("step over, reply at the stop", 3, 0.1),
         "report": Row("step with its stop report", 3),
+        "wide": Row("  the same with 500 locals", 8),
+        "deep": Row("  the same, 3,000 frames deep", 8),
         "evaluate": Row("evaluate", 2),
         "look": Row("stack + scopes + variables"),
         "locals": Row("scope of 50 locals", 10),

@@ -23,8 +23,16 @@ _BURST: Final = 5  # calls of one side in a row, so that none is always the firs
 _LOCALS: Final = 50
 _TICK_SECONDS: Final = 0.03
 
+_WIDE: Final = 500
+_DEEP: Final = 3000
+_SHOWN: Final = 20  # frames of a report
+
 _LOOP: Final = """
-def loop():
+import sys
+sys.setrecursionlimit(100000)
+def loop(depth={depth}):
+    if depth:
+        return loop(depth - 1)
 {locals}
     while True:
         v0 += 1  # @hit
@@ -87,8 +95,11 @@ class Bench:
         self._rounds = rounds
         self._folder = folder
         self._rows = rows()
-        lines = "\n".join(f"    v{i} = {i}" for i in range(_LOCALS))
-        self._loop = Source(folder / "loop.py", _LOOP.format(locals=lines))
+        self._loop = self._looping("loop", _LOCALS, 0)
+        self._larger = {
+            "wide": self._looping("wide", _WIDE, 0),
+            "deep": self._looping("deep", _LOCALS, _DEEP),
+        }
         ticker = _TICKER.format(ticks=2 * rounds + 2, pause=_TICK_SECONDS)
         self._ticker = Source(folder / "ticker.py", ticker)
         # A frame that stays, and a new one for each hit, which pydevd has to look at first.
@@ -99,11 +110,17 @@ class Bench:
         self._kept = Caller(relay.url, keep_alive=True)
         self._fresh = Caller(relay.url, keep_alive=False)
 
+    def _looping(self, name: str, count: int, depth: int) -> Source:
+        lines = "\n".join(f"    v{i} = {i}" for i in range(count))
+        return Source(self._folder / f"{name}.py", _LOOP.format(locals=lines, depth=depth))
+
     def run(self) -> dict[str, Row]:
         try:
             for _ in range(self._rounds):
                 self._starts()
             self._at_a_stop()
+            for row in self._larger:
+                self._at_a_larger_stop(row)
             self._traced()
             for row, program in self._passed.items():
                 self._relay_hits(row, program)
@@ -165,6 +182,29 @@ class Bench:
             adapter.close()
             session.end()
 
+    def _at_a_larger_stop(self, row: str) -> None:
+        """Many locals, or many frames: a step and its report."""
+        program = self._larger[row]
+        session = Debugged(self._kept)
+        adapter = Adapter()
+        try:
+            session.set_breakpoint(program.path, program["hit"])
+            session.launch(program.path)
+            adapter.launch(program.path, program["hit"])
+            thread = adapter.stopped()
+            sides = {
+                "relay": self._relay_calls(session)["report"],
+                "relay, new connection": self._relay_calls(session.by(self._fresh))["report"],
+                "debugpy": self._debugpy_calls(adapter, thread)["report"],
+            }
+            for _ in range(self._rounds):
+                for side, step in sides.items():
+                    with self._timed(row, side):
+                        step()
+        finally:
+            adapter.close()
+            session.end()
+
     def _relay_calls(self, session: Debugged) -> dict[str, Callable[[], object]]:
         def look() -> None:
             session.get("/stacktrace")
@@ -187,7 +227,8 @@ class Bench:
 
     def _debugpy_calls(self, adapter: Adapter, thread: int) -> dict[str, Callable[[], object]]:
         def frame() -> int:
-            return int(adapter.request("stackTrace", threadId=thread)["stackFrames"][0]["id"])
+            shown = adapter.request("stackTrace", threadId=thread, levels=_SHOWN)
+            return int(shown["stackFrames"][0]["id"])
 
         def scope() -> int:
             return int(

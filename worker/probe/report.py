@@ -44,6 +44,7 @@ class Reports(object):
         self.due = {}  # thread id → the number of its stop
         self.known = {}  # thread id → [(run of a function, its locals)], the latest last
         self.before = {}  # thread id → those of its frame at its last stop, if that is known
+        self.rows = {}  # (name, width) → (a value that never changes, how it reads)
         self.slow = set()  # classes whose repr took too long: nobody asked for it, never again
         probe.commands.update(report=self.ask, watches=self.watch)
 
@@ -149,7 +150,7 @@ class Reports(object):
         names = self.ordered(frame, values)
         # As many as are told unasked in any case: what they were is compared by their words.
         chosen = names[: max(most, LOCALS)]
-        rows = [self.variable(name, values[name], tracker, frame, view) for name in chosen]
+        rows = [self.row(name, values[name], tracker, frame, view) for name in chosen]
         texts = {name: row["value"] for name, row in zip(names[:LOCALS], rows)}
         marks = self.marks(names[:REMEMBERED], values, texts)
         if remember:
@@ -168,6 +169,18 @@ class Reports(object):
         if frame.f_code.co_name != "<module>":
             return names
         return sorted(names, key=lambda name: name_of(type(values[name])) in NAMED_LAST)
+
+    def row(self, name, value, tracker, frame, view):
+        """What never changes reads as it did at the stop before."""
+        if type(value) not in ATOMS:
+            return self.variable(name, value, tracker, frame, view)
+        known = self.rows.get((name, view.width))
+        if known is None or known[0] is not value:
+            if len(self.rows) >= REMEMBERED:
+                self.rows.clear()
+            known = value, self.variable(name, value, tracker, frame, view)
+            self.rows[name, view.width] = known
+        return known[1]
 
     def variable(self, name, value, tracker, frame, view):
         return self.probe.pages.told(tracker, frame, name, value, view)
