@@ -60,6 +60,8 @@ def _execution(result: e.Execution) -> Iterator[Line]:
         yield f"in child process {result.child_pid}, thread {result.thread_id}"
     if not result.completed and result.status == "running":
         yield "not stopped yet: wait with GET …/events?timeout=30&types=stopped,terminated"
+    elif not result.completed and result.status == "paused":
+        yield "the thread that was moved still runs; this is where another one stands:"
     if result.pause_pending:
         yield "pause pending: a thread is in C code and stops as soon as it returns"
     if result.live_stack is not None:
@@ -273,6 +275,8 @@ def _output(page: o.OutputPage) -> Iterator[Line]:
         lines += [short(line, 2000) for line in entry.output.splitlines()]
     if lines:
         yield Code(tuple(lines))
+    if not page.entries:
+        yield "no output"
     yield f"next: ?cursor={page.next_cursor}" + (" (there is more)" if page.has_more else "")
 
 

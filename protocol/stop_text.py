@@ -54,8 +54,9 @@ def stop(report: stops.Stop, headline: bool = True) -> Iterator[Line]:
 def _place(report: stops.Stop) -> str:
     thread = report.thread
     name = f" {short(thread.name, 60)}" if thread.name else ""
-    # Most programs have one thread.
-    where = f", thread {thread.id}{name}" if thread.id != 1 else ""
+    # Most programs have one thread that matters.
+    is_main = thread.id == 1 or thread.name == "MainThread"
+    where = "" if is_main and not thread.is_child else f", thread {thread.id}{name}"
     if thread.is_child:
         where += f" of child process {thread.pid}"
     return at(report.current_location) + where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +19,7 @@ from debug_relay.worker.connection import DebugServer
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
 
+LAUNCHED: Final = "<string>"  # text that was launched, or that the program has compiled
 # Real path → line → which of the spots are there.
 Lines = dict[str, dict[int, list[int]]]
 
@@ -129,7 +130,8 @@ def _real(path: str) -> str:
 
 
 def _is_file(path: str) -> bool:
-    return os.path.isfile(path)
+    """Or what stands for one: text that was launched, where it is told by its code alone."""
+    return path == LAUNCHED or os.path.isfile(path)
 
 
 # -- expressions
