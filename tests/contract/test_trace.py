@@ -504,3 +504,19 @@ def test_a_cursor_of_another_trace_is_refused(relay: Client, source: Write) -> N
         error = session.get("/trace", cursor=old).refused("INVALID_PARAMETER", 400)
         assert "earlier trace" in error["message"]
         session.get("/trace", cursor="abc").refused("INVALID_PARAMETER", 400)
+
+
+def test_text_that_was_launched_has_lines_to_trace_and_to_show(relay: Client, python: str) -> None:
+    code = "def f(n):\n    for i in range(n):\n        x = i * i\n    return x\n\nf(2)\nlast = 1\n"
+    trace = {"step": "function"}
+    ran = relay.post("/run", {"code": code, "trace": trace, "python_path": python}).ok()
+    assert [row["line"] for row in ran["trace"]["rows"]] == [1, 6, 7]
+    with relay.session(python_path=python) as session:
+        session.launch(code=code, stop_on_entry=True)
+        session.step()
+        inside = session.step("into", snapshot=True)["stop"]
+        (shown,) = [line["text"] for line in inside["source"]["lines"] if line["current"]]
+        assert shown == "    for i in range(n):"
+        traced = session.post("/trace", trace).ok()
+        assert [row["line"] for row in traced["rows"]] == [3, 2, 3, 2, 4]
+        assert traced["ended"] == "returned"
