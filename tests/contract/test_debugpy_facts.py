@@ -218,6 +218,7 @@ MONITORING = [
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:_code_to_func_code_info_cache",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:_get_unhandled_exception_frame",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:_unwind_event",
+    "_pydevd_sys_monitoring._pydevd_sys_monitoring:FuncCodeInfo.get_line_of_offset",
 ]
 
 

@@ -408,3 +408,20 @@ def test_who_leaves_a_long_wait_cancels_nothing(relay: Client, source: Write) ->
         assert session.events("stopped", cursor=cursor, timeout=10)
         assert session.line() == program["after"]
         assert session.step("over")["status"] == "terminated"
+
+
+def test_a_step_passes_a_comprehension_at_once(relay: Client, source: Write, python: str) -> None:
+    program = source("""
+        def main():
+            x = list(range(300))  # @begin
+            a = [n for n in x]
+            b = {n: [m for m in a[:3] if m] for n in x}
+            c = {n for n in b}
+            return c  # @end
+
+        main()
+    """)
+    with relay.session(python_path=python) as session:
+        walking(session, program, "begin")
+        passed = [session.step()["current_location"]["line"] for _ in range(4)]
+        assert passed == list(range(program["begin"] + 1, program["end"] + 1))

@@ -19,6 +19,7 @@ import os
 import sys
 import threading
 
+from debug_relay.worker.probe import inlined
 from debug_relay.worker.probe.answers import Answers
 from debug_relay.worker.probe.assigning import Assigning
 from debug_relay.worker.probe.children import Children
@@ -115,6 +116,7 @@ class Probe(object):
         self.native.hook()
         self.unwinding.hook()
         self.deep.hook()
+        inlined.hook(self.undo)
         self.reports.hook()
         self.tracer.hook_entry()
         self.greenlets.hook()
