@@ -264,14 +264,15 @@ def _sessions(page: s.SessionList) -> Iterator[Line]:
 def _output(page: o.OutputPage) -> Iterator[Line]:
     if page.dropped:
         yield f"({page.dropped} entries before these are gone)"
-    category = ""
+    writer = ""
     lines: list[str] = []
     for entry in page.entries:
-        if entry.category != category:
+        whose = f" of child process {entry.pid}" if entry.pid is not None else ""
+        if entry.category + whose != writer:
             if lines:
                 yield Code(tuple(lines))
-            category, lines = entry.category, []
-            yield f"{category}:"
+            writer, lines = entry.category + whose, []
+            yield f"{writer}:"
         lines += [short(line, 2000) for line in entry.output.splitlines()]
     if lines:
         yield Code(tuple(lines))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import logging
 import os
 import signal
 import struct
@@ -28,8 +27,6 @@ from debug_relay.worker.program import Exit
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
-
-log = logging.getLogger("debug_relay.worker")
 
 # The kernel's word on a process that has ended (Linux 6.15 and later): what its parent was told.
 _PIDFD_GET_INFO: Final = 0xC040FF0B
@@ -92,9 +89,10 @@ class Children:
         try:
             await self._introduce(server)
         except (RelayError, OSError) as error:
-            # It has ended meanwhile, or is stopped: its own bound is not longer than ours.
-            log.info("child.lost", extra={"fields": {"pid": pid, "error": str(error)}})
+            # It has ended meanwhile, or is too slow: its own bound is not longer than ours.
             server.close("the handshake failed")
+            if pid in self._children:
+                self._session.child_released(pid, str(error))
 
     def _command_of(self, pid: int) -> list[str]:
         """As the program has written it, without what was put before its words."""

@@ -33,6 +33,8 @@ _EVENTS_LEAST: Final = 4 << 20
 _EVENTS_MOST: Final = 16 << 20
 OUTPUT_EVENT_BYTES: Final = 64 * 1024
 OUTPUT_EVENT_INTERVAL: Final = 0.1
+_MOST_WRITERS: Final = 64
+_Writer = tuple[Category, int | None]  # the kind of output, and of which child process
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -46,7 +48,7 @@ class OutputLog:
         self._piece = min(_RECORD_BYTES, self._ring.capacity // 4)
         self._meta_most = min(self._ring.capacity // 8, 0xFFFF)
         # Per category the beginning of a character whose rest has not been read yet.
-        self._held: dict[Category, bytes] = {}
+        self._held: dict[_Writer, bytes] = {}
 
     @property
     def end(self) -> int:
@@ -68,16 +70,19 @@ class OutputLog:
         return pack_cursor(self._owner, self.place)
 
     def write(self, category: Category, data: bytes, meta: dict[str, Any] | None = None) -> None:
-        data = self._held.pop(category, b"") + data
+        writer = category, meta.get("pid") if meta else None
+        data = self._held.pop(writer, b"") + data
         whole = whole_characters(data)
         if whole < len(data):
-            self._held[category] = data[whole:]
+            self._held[writer] = data[whole:]
             data = data[:whole]
         self._append(category, data, meta)
 
     def flush(self, category: Category) -> None:
         """Nothing more will come: write what was held back, as it is."""
-        self._append(category, self._held.pop(category, b""), None)
+        for writer in [one for one in self._held if one[0] == category]:
+            pid = writer[1]
+            self._append(category, self._held.pop(writer), None if pid is None else {"pid": pid})
 
     def clear(self) -> None:
         """Forget what was printed. The mark tells readers that this is no loss."""
@@ -219,15 +224,19 @@ class OutputEvents:
         self._log = log
         self._schedule = schedule
         self._now = now
-        self._pending: dict[Category, _Pending] = {}
+        self._pending: dict[_Writer, _Pending] = {}
         self._timer: Timer | None = None
 
-    def add(self, category: Category, data: bytes) -> None:
-        pending = self._pending.setdefault(category, _Pending())
+    def add(self, category: Category, data: bytes, pid: int | None = None) -> None:
+        """`pid` is that of a child process."""
+        writer = category, pid
+        if len(self._pending) > _MOST_WRITERS:
+            self._forget_old()
+        pending = self._pending.setdefault(writer, _Pending())
         pending.add(data)
         wait = pending.last + OUTPUT_EVENT_INTERVAL - self._now()
         if wait <= 0:
-            self._emit(category, final=False)
+            self._emit(writer, final=False)
         elif self._timer is None:
             self._timer = self._schedule(wait, self._emit_due)
 
@@ -236,8 +245,8 @@ class OutputEvents:
 
         The beginning of a character waits for its rest, unless this is `final`.
         """
-        for category in self._pending:
-            self._emit(category, final)
+        for writer in self._pending:
+            self._emit(writer, final)
         self._cancel()
 
     def close(self) -> None:
@@ -248,30 +257,39 @@ class OutputEvents:
         self._timer = None
         now = self._now()
         waits = []
-        for category, pending in self._pending.items():
+        for writer, pending in self._pending.items():
             if not pending.data:
                 continue
             wait = pending.last + OUTPUT_EVENT_INTERVAL - now
             if wait > 0:
                 waits.append(wait)
             else:
-                self._emit(category, final=False)
+                self._emit(writer, final=False)
         if waits:
             self._timer = self._schedule(min(waits), self._emit_due)
 
-    def _emit(self, category: Category, final: bool) -> None:
-        pending = self._pending[category]
+    def _forget_old(self) -> None:
+        """Most of many children have ended."""
+        late = self._now() - OUTPUT_EVENT_INTERVAL
+        for writer, pending in list(self._pending.items()):
+            if not pending.data and pending.last < late:
+                del self._pending[writer]
+
+    def _emit(self, writer: _Writer, final: bool) -> None:
+        pending = self._pending[writer]
         text, cut = pending.take(final)
         if not text:
             return
         pending.last = self._now()
         body: dict[str, Any] = {
-            "category": category,
+            "category": writer[0],
             "output": text,
             "source": None,
             "line": None,
             "column": None,
         }
+        if writer[1] is not None:
+            body["pid"] = writer[1]
         if cut:
             body["truncated"] = True
         self._log.append("output", body)

@@ -17,6 +17,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.output import Category
 from debug_relay.protocol.state import State
 from debug_relay.worker import adapter, changes, sweep
+from debug_relay.worker.child_output import ChildOutput
 from debug_relay.worker.children import Children
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.input_watch import InputWatch
@@ -61,6 +62,7 @@ class LaunchedProgram:
         self._children = Children(
             session, self._adapter, lambda: self.pid or 0, self._introduce, _BOOTSTRAP
         )
+        self._child_output = ChildOutput(self._child_printed)
         self._family = Path(session.params.session_dir) / "family.json"
 
     @property
@@ -121,9 +123,15 @@ class LaunchedProgram:
         self._session.program = msgspec.structs.replace(self._plan.program, pid=self._process.pid)
 
     def _printed(self, name: Category, data: bytes) -> None:
+        self._child_output.flush()
         self._session.take_output(name, data)
         if self._input is not None:
             self._input.printed(data)
+
+    def _child_printed(self, name: Category, data: bytes, pid: int) -> None:
+        if self._process is not None:
+            self._process.flush_lines()
+        self._session.take_output(name, data, {"pid": pid})
 
     def _read_word(self) -> None:
         """A pipe and no DAP event: it is written at once, also by a program that ends at once."""
@@ -200,9 +208,14 @@ class LaunchedProgram:
         """One that has come later: a child, or what the program has executed in its place."""
         await adapter.configure(
             server,
-            lambda: introduce(self._session, server),
+            lambda: self._prepare_child(server),
             adapter.attach_options(self._plan.just_my_code),
         )
+
+    async def _prepare_child(self, server: DebugServer) -> None:
+        await introduce(self._session, server)
+        if server.has_probe and server.is_child and self._process is not None:
+            await self._child_output.take_over(server, self._session.asking, self._process.pipes())
 
     async def _until_started(self) -> None:
         """Until the program's own news that it runs; failing that, the reason.
@@ -276,6 +289,7 @@ class LaunchedProgram:
 
     def _exited(self, exit: Exit) -> None:
         self._read_word()
+        self._child_output.drain()
         if not self._endings:
             self._tell_end(exit, [])
 
@@ -295,6 +309,7 @@ class LaunchedProgram:
 
     def flush_output(self) -> None:
         if self._process is not None:
+            self._child_output.drain()
             self._process.flush()
 
     def state_changed(self) -> None:
@@ -364,6 +379,7 @@ class LaunchedProgram:
 
     async def release(self) -> None:
         await self._children.close()
+        self._child_output.close()
         self._adapter.close()
         self._close_word()
         self._session.hub.close()

@@ -52,16 +52,26 @@ class Exit(Struct):
 class Pump:
     """Reads one pipe until its end."""
 
-    def __init__(self, fd: int, deliver: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        fd: int,
+        deliver: Callable[[bytes], None],
+        on_end: Callable[[], object] = lambda: None,
+        roomy: bool = True,
+    ) -> None:
+        """`roomy`: who writes much is seldom held up. All pipes of a user share some 64 MB."""
         self._fd = fd
         self._deliver = deliver
+        self._on_end = on_end
         self._held = b""
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+        self.inode = os.fstat(fd).st_ino
         self.ended = asyncio.Event()
         os.set_blocking(fd, False)
-        with contextlib.suppress(OSError):  # an unprivileged user may be at their pipe limit
-            fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_BYTES)
+        if roomy:
+            with contextlib.suppress(OSError):  # an unprivileged user may be at their pipe limit
+                fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_BYTES)
         self._loop.add_reader(fd, self._readable)
 
     def _readable(self) -> None:
@@ -121,6 +131,7 @@ class Pump:
         os.close(self._fd)
         self.flush()
         self.ended.set()
+        self._on_end()
 
 
 class Process:
@@ -174,7 +185,7 @@ class Process:
         self._on_exit = on_exit
         self.exit: Exit | None = None
         self._ended = asyncio.Event()
-        self._pumps: list[Pump] = []
+        self._pumps: dict[Category, Pump] = {}
         if self._terminal is not None:
             self.stdin = Stdin(os.dup(self._terminal.master), self._terminal)
             self._read("stdout", self._terminal.master, on_output)
@@ -195,7 +206,7 @@ class Process:
         return dict.fromkeys(("stdin", "stdout", "stderr"), self._terminal.slave)
 
     def _read(self, name: Category, fd: int, on_output: Callable[[Category, bytes], None]) -> None:
-        self._pumps.append(Pump(os.dup(fd), lambda data: on_output(name, data)))
+        self._pumps[name] = Pump(os.dup(fd), lambda data: on_output(name, data))
 
     def _exited(self) -> None:
         code = self._popen.poll()
@@ -209,9 +220,20 @@ class Process:
         self.stdin.close()
         self._on_exit(self.exit)
 
+    def pipes(self) -> dict[int, Category]:
+        """What its output pipes are, by their inodes; none for one with a terminal."""
+        if self._terminal is not None:
+            return {}
+        return {pump.inode: name for name, pump in self._pumps.items()}
+
+    def flush_lines(self) -> None:
+        """Lines that it has begun come before what others print now."""
+        for pump in self._pumps.values():
+            pump.flush()
+
     def flush(self) -> None:
         """All that was written so far is delivered."""
-        for pump in self._pumps:
+        for pump in self._pumps.values():
             pump.drain()
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -254,7 +276,7 @@ class Process:
     def release(self) -> None:
         """Give all descriptors back; the process must have ended."""
         self.stdin.close()
-        for pump in self._pumps:
+        for pump in self._pumps.values():
             pump.close()
         if self._pidfd >= 0:
             asyncio.get_running_loop().remove_reader(self._pidfd)

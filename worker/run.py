@@ -185,7 +185,10 @@ def has_stopped(
         return True
     if process is not None and thread_id is None:
         stop = session.standing.latest(process)
-        return process.lost or (stop is not None and stop.stop_id > before)
+        if stop is not None and stop.stop_id > before:
+            return True
+        # Of the program itself the kernel tells: then the state says so.
+        return process.is_child and process.lost
     if thread_id is None:
         return session.state is State.PAUSED and session.stop_id > before
     return thread_id in session.standing or not session.hub.knows(thread_id)

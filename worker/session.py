@@ -294,7 +294,7 @@ class Session:
         if category != "console":
             self.printed_bytes += len(data)
         self.output.write(category, data, origin)
-        self.output_events.add(category, data)
+        self.output_events.add(category, data, origin.get("pid") if origin else None)
         self.reports.printed(category, data)
         self._note_losses()
 
@@ -478,6 +478,11 @@ class Session:
             "subprocess",
             {"reason": "attached", "pid": pid, "parent_pid": parent, "command": command},
         )
+
+    def child_released(self, pid: int, why: str) -> None:
+        """It runs on undebugged."""
+        log.warning("child.released", extra={"fields": {"pid": pid, "why": why}})
+        self.journal("subprocess", {"reason": "released", "pid": pid, "why": why})
 
     def child_ended(self, pid: int, exit: Exit | None) -> None:
         """A process that the program has started; with `exit` where the kernel tells how."""

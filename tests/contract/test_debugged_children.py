@@ -34,7 +34,9 @@ def test_a_child_that_is_started_is_debugged(relay: Client, source: Write, pytho
     with relay.session(python_path=python) as session:
         session.break_at(child, child["work"], condition="n == 21")
         stopped = session.launch(program, debug_subprocesses=True)
-        assert (stopped["status"], stopped["stop_reason"]) == ("paused", "breakpoint")
+        assert (stopped["status"], stopped["stop_reason"]) == ("paused", "breakpoint"), (
+            session.events()
+        )
         pid = stopped["child_pid"]
         assert pid not in (None, stopped["pid"])
         listed = {row["pid"]: row for row in session.get("/threads").ok()["threads"]}
@@ -55,6 +57,8 @@ def test_a_child_that_is_started_is_debugged(relay: Client, source: Write, pytho
         ended = session.resume()
         assert (ended["status"], ended["exit_code"]) == ("terminated", 0)
         assert session.printed("stdout") == "child 8 ['a b']\ncode 7\n"
+        printed = session.get("/output").ok()["entries"]
+        assert [entry["pid"] for entry in printed] == [pid, None]
         told = [event["body"] for event in session.events("subprocess")]
         assert [body["reason"] for body in told] == ["started", "attached", "exited"]
         assert {body["pid"] for body in told} == {pid}

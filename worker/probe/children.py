@@ -8,6 +8,7 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 import os
 import sys
 
+from debug_relay.worker.probe import streams
 from debug_relay.worker.probe.tracing import stop_in_child
 
 _getpid = os.getpid
@@ -16,6 +17,7 @@ _getpid = os.getpid
 class Children(object):
     def __init__(self, probe):
         self.probe = probe
+        probe.commands["streams"] = streams.move
 
     def watch(self):
         """Children run as without a debugger; their start is told, nothing else is changed."""
