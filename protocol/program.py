@@ -121,7 +121,10 @@ class Attach(SessionParams, kw_only=True):
     ] = "safe"
     tracing: Annotated[
         Literal["auto", "settrace"],
-        Meta(description="`settrace` also reaches coroutines that already run; it costs speed."),
+        Meta(
+            description="`auto` is what its Python does best, and reaches coroutines that already "
+            "run; `settrace` is what it is up to 3.11, and refused on later ones."
+        ),
     ] = "auto"
     tree: Annotated[
         bool, Meta(description="All processes of a prefork server, those born later too.")

@@ -25,6 +25,7 @@ from debug_relay.supervisor.process_facts import Facts
 
 _OLDEST: Final = (3, 8)
 _NEWEST: Final = (3, 14)
+_MONITORING: Final = (3, 12)  # from here on debugpy works by sys.monitoring
 _MACHINES: Final = ("x86_64", "i686")  # for these debugpy brings its library
 _SPARE_DESCRIPTORS: Final = 4  # a source, a directory, the connection
 _STRICT: Final = 1
@@ -200,8 +201,7 @@ def _version(facts: Facts, around: Surroundings) -> RelayError | None:
     if minor is None:
         what = "of a version that its files do not tell"
     else:
-        numbers = tuple(int(part) for part in minor[0].split("."))
-        if _OLDEST <= numbers <= _NEWEST and not minor[1]:
+        if _OLDEST <= _numbers(facts) <= _NEWEST and not minor[1]:
             return None
         what = minor[0] + (" without the interpreter's lock" if minor[1] else "")
     return _refuse(
@@ -259,6 +259,25 @@ def _closed_to_others(path: str) -> str | None:
         if os.stat(part).st_mode & (stat.S_IROTH | stat.S_IXOTH) < stat.S_IXOTH:
             return part
     return None
+
+
+def untraceable(facts: Facts) -> RelayError | None:
+    """`settrace` is what 3.11 and older do in any case. On later ones debugpy cannot bring it into
+    threads that run already, and `auto` reaches even coroutines that do."""
+    if _numbers(facts) < _MONITORING:
+        return None
+    return _refuse(
+        Code.ATTACH_UNSUPPORTED,
+        facts,
+        f"Process {facts.pid} runs Python {facts.version()}, where settrace does not reach threads "
+        "that run already",
+        'Attach with tracing "auto": breakpoints in coroutines that run already are hit as well.',
+    )
+
+
+def _numbers(facts: Facts) -> tuple[int, ...]:
+    minor = facts.minor()
+    return tuple(int(part) for part in minor[0].split(".")) if minor else ()
 
 
 def _descriptors(facts: Facts, around: Surroundings) -> RelayError | None:

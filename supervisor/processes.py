@@ -99,6 +99,8 @@ class Processes:
         refusal = await asyncio.to_thread(attachable.refusal, facts, self._around())
         if refusal is not None:
             raise refusal
+        if params.tracing == "settrace" and (refusal := attachable.untraceable(facts)):
+            raise refusal
         params.identity = facts.identity
 
     async def _find(self, params: Attach) -> int:

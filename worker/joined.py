@@ -37,15 +37,21 @@ class _ProcessBody(msgspec.Struct, rename="camel"):
 
 
 def check(params: Attach) -> None:
-    """Refuse what is not there yet."""
-    for field, wanted in (("tree", params.tree), ("tracing", params.tracing != "auto")):
-        if wanted:
-            raise RelayError(
-                Code.NOT_IMPLEMENTED,
-                f"Attaching with {field} is not there yet in this version",
-                f"Leave {field} out.",
-                field=field,
-            )
+    """Refuse what is not there yet, and what another's adapter cannot do."""
+    if params.tree:
+        raise RelayError(
+            Code.NOT_IMPLEMENTED,
+            "Attaching with tree is not there yet in this version",
+            "Leave tree out.",
+            field="tree",
+        )
+    if params.port is not None and params.tracing != "auto":
+        raise RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"How the program behind port {params.port} is traced was settled when it started",
+            "Leave tracing out; PYDEVD_USE_SYS_MONITORING=0 in its environment makes it settrace.",
+            field="tracing",
+        )
 
 
 class JoinedProgram:

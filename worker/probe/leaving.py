@@ -50,7 +50,6 @@ def free_program(db, probe, before, report, waiting=()):
     db.enable_tracing = lambda *args, **kwargs: None
     if probe is not None:
         attempt("rearming", probe.rearming.stop)
-    attempt("silence", tracing.silence)
     report.stuck = _let_out(db, probe, report, waiting)
     attempt("tracing", tracing.stop_everywhere)
     if probe is not None:
@@ -64,6 +63,8 @@ def _let_out(db, probe, report, waiting):
     pause = threading.Event().wait
     inside = []
     for turn in range(int(_OUT_SECONDS / _LOOK_SECONDS)):
+        # Each time: a thread that was about to stop turns pydevd's events on again.
+        report.attempt("silence", tracing.silence)
         for thread in list(threading._active.values()):
             info = getattr(thread, "additional_info", None)
             if info is not None and not is_debuggers(thread):

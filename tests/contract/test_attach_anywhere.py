@@ -1,0 +1,206 @@
+"""Attaching to programs that are interrupted where it hurts: none may stand still for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.kit.client import Client, Session
+from tests.kit.relay import eventually
+from tests.kit.running import Running
+from tests.kit.source import Source
+
+# Its main thread is mostly on its way into the interpreter.
+BUSY_THREADS = """
+    import threading
+
+    def work(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    def run():
+        n = 0
+        while True:
+            n = work(n) % 1000
+
+    print("up", flush=True)
+    threading.Thread(target=run, daemon=True).start()
+    run()
+"""
+# Its main thread is mostly inside malloc.
+ALLOCATES = """
+    def work(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    print("up", flush=True)
+    n = 0
+    while True:
+        n = work(n) % 1000
+        blocks = [bytearray(n * 37 % 5000 + 600) for n in range(2000)]
+"""
+# Its main thread rests in a call that nothing ends.
+JOINS = """
+    import threading, time
+
+    def work(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    def run():
+        n = 0
+        while True:
+            n = work(n) % 1000
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    print("up", flush=True)
+    thread.join()
+"""
+FORKS = """
+    import os
+
+    def work(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    print("up", flush=True)
+    while True:
+        child = os.fork()
+        if child == 0:
+            import bisect, fractions
+            os._exit(work(3) + 1)
+        assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 7
+        work(1)
+"""
+DEEP = """
+    import sys, time
+
+    def work(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    def deeper(n):
+        if n:
+            return deeper(n - 1)
+        print("up", flush=True)
+        while True:
+            work(1)
+            time.sleep(0.01)
+
+    deeper(sys.getrecursionlimit() - 40)
+"""
+NOWHERE = """
+    import os, tempfile, time
+
+    def work(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    folder = tempfile.mkdtemp()
+    os.chdir(folder)
+    os.rmdir(folder)
+    print("up", flush=True)
+    os.close(0), os.close(1)
+    while True:
+        work(1)
+        time.sleep(0.01)
+"""
+CROWDED = """
+    import os, resource, time
+    held = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (held, 1000))
+    print("up", flush=True)
+    while True:
+        time.sleep(0.01)
+"""
+Start = Callable[[str, str], Running]
+
+
+@pytest.fixture
+def start(source: Callable[..., Source]) -> Iterator[Start]:
+    started: list[Running] = []
+
+    def run(text: str, python: str = sys.executable) -> Running:
+        one = Running(source(text, "program.py"), python)
+        started.append(one)
+        assert one.line() == "up"
+        return one
+
+    yield run
+    for one in started:
+        one.end()
+
+
+def hit_and_leave(session: Session, one: Running) -> None:
+    session.post("/attach", {"pid": one.pid, "connect_timeout": 60}).ok()
+    session.break_at(one.program, one.program["line"])
+    eventually(lambda: session.status()["status"] == "paused", timeout=30)
+    assert session.line() == one.program["line"]
+    assert session.post("/detach").ok()["residue"] is None
+    session.delete("/breakpoints").ok()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [BUSY_THREADS, ALLOCATES, JOINS, FORKS, DEEP, NOWHERE],
+    ids=["busy-threads", "allocates", "joins", "forks", "deep", "nowhere"],
+)
+def test_it_never_stands_still(relay: Client, start: Start, python: str, text: str) -> None:
+    one = start(text, python)
+    with relay.session() as session:
+        for _ in range(3):
+            hit_and_leave(session, one)
+    assert one.alive
+    # 3.12 and later warn of every fork beside other threads, and ours are there for a while.
+    assert text is FORKS or one.stderr() == ""
+
+
+def test_its_memory_is_given_back(relay: Client, start: Start, python: str) -> None:
+    one = start(JOINS, python)
+
+    def texts() -> int:
+        found = 0
+        with open(f"/proc/{one.pid}/maps") as maps, open(f"/proc/{one.pid}/mem", "rb") as memory:
+            for line in maps:
+                first, last = (int(part, 16) for part in line.split()[0].split("-"))
+                if line.split()[1] == "rw-p" and last - first == 32768:
+                    memory.seek(first)
+                    found += memory.read(32).startswith(b"try: __import__('builtins').exec(")
+        return found
+
+    with relay.session() as session:
+        for _ in range(2):
+            session.post("/attach", {"pid": one.pid, "connect_timeout": 60}).ok()
+            assert texts() == 0
+            session.post("/detach").ok()
+
+
+def test_one_without_room_is_refused_at_once(relay: Client, start: Start) -> None:
+    one = start(CROWDED, sys.executable)
+    with relay.session() as session:
+        error = session.post("/attach", {"pid": one.pid}).refused("ATTACH_UNSUPPORTED", 400)
+        assert f"prlimit --pid {one.pid} --nofile=" in error["details"]["suggestion"]
+    shown = relay.get(f"/processes/{one.pid}").ok()
+    assert (shown["attachable"], shown["code"]) == (False, "ATTACH_UNSUPPORTED")
+
+
+def test_how_it_is_traced(relay: Client, start: Start, python: str) -> None:
+    one = start(JOINS, python)
+    with relay.session() as session:
+        answer = session.post(
+            "/attach", {"pid": one.pid, "tracing": "settrace", "connect_timeout": 60}
+        )
+        version = tuple(
+            int(part)
+            for part in str(relay.get(f"/processes/{one.pid}").ok()["python_version"]).split(".")[
+                :2
+            ]
+        )
+        if version < (3, 12):
+            answer.ok()
+        else:
+            answer.refused("ATTACH_UNSUPPORTED", 400)
