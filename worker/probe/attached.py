@@ -19,7 +19,7 @@ import sys
 import termios
 import threading
 
-from debug_relay.worker.probe import core, debugger, leaving, patches, tracing
+from debug_relay.worker.probe import core, debugger, leaving, other_debugpy, patches, tracing
 from debug_relay.worker.probe.answers import Interrupted, begun
 
 _HELD = "_relay_held"
@@ -51,16 +51,23 @@ class Refused(Exception):
 def arrive(setup, bytecode):
     """Attach; runs in a thread of its own. Raises what goes wrong, and has undone all then."""
     before = patches.Before()
-    _refuse_strange_debugger(sys.modules.get("debugpy"))
-    pydevd = _bring_in(setup["debugpy_parent"], bytecode)
-    _refuse_strange_debugger(sys.modules["debugpy"])
-    _give_back(*setup["text"])
-    gate = vars(pydevd).setdefault(_GATE, _thread.allocate_lock())
-    with gate:
-        held = _held(pydevd)
-        _end_former(pydevd, held, before)
-        before.look_again()
-        Attachment(held, before, setup).begin(pydevd)
+    bring_back = other_debugpy.set_aside(setup["debugpy_parent"])
+    try:
+        _refuse_strange_debugger(sys.modules.get("debugpy"))
+        pydevd = _bring_in(setup["debugpy_parent"], bytecode)
+        _refuse_strange_debugger(sys.modules["debugpy"])
+        _give_back(*setup["text"])
+        gate = vars(pydevd).setdefault(_GATE, _thread.allocate_lock())
+        with gate:
+            held = _held(pydevd)
+            _end_former(pydevd, held, before)
+            before.look_again()
+            attachment = Attachment(held, before, setup, bring_back)
+            bring_back = None  # from here on it is the attachment's to do
+            attachment.begin(pydevd)
+    finally:
+        if bring_back is not None:
+            bring_back()
 
 
 def _bring_in(parent, bytecode):
@@ -187,9 +194,10 @@ def _clear(pydevd, db, before):
 class Attachment(object):
     """One session's stay in the program."""
 
-    def __init__(self, held, before, setup):
+    def __init__(self, held, before, setup, bring_back):
         self.held = held
         self.before = before
+        self.bring_back = bring_back  # the program's own debugpy, if it has one
         self.setup = setup
         self.pid = os.getpid()
         self.db = self.sock = self.probe = None
@@ -221,6 +229,7 @@ class Attachment(object):
                 self.held[0] = None
                 sys.modules["_pydevd_bundle.pydevd_constants"].set_global_debugger(None)
                 patches.restore(self.before, leaving.Report().attempt)
+                self.bring_back()
             raise
 
     def prepare(self, db, sock):
@@ -310,7 +319,7 @@ class Attachment(object):
             if self in self.db._dap_messages_listeners:
                 self.db._dap_messages_listeners.remove(self)
             self.held[0] = None
-            leaving.end_debugger(self.db, self.sock, report, tell)
+            leaving.end_debugger(self.db, self.sock, report, tell, self.bring_back)
 
     def in_child(self):
         """After fork(), in the child, in the only thread there is; takes no lock of another."""
@@ -324,6 +333,7 @@ class Attachment(object):
         else:
             self.probe.children.let_go()
         patches.restore(self.before, report.attempt)
+        self.bring_back()
 
     # -- interrupting what pydevd does for us in the program's threads
 

@@ -105,8 +105,9 @@ def is_debuggers(thread):
     return getattr(thread, "is_pydev_daemon_thread", False)
 
 
-def end_debugger(db, sock, report, tell):
-    """Threads and socket; in a thread of our own. `tell` is what goes out before the end."""
+def end_debugger(db, sock, report, tell, last=None):
+    """Threads and socket; in a thread of our own. `tell` is what goes out before the end, `last`
+    what is done when nothing but the socket is left."""
     attempt = report.attempt
     if tell is not None:
         attempt("telling", tell)
@@ -130,6 +131,8 @@ def end_debugger(db, sock, report, tell):
     if not threads_inside():
         for thread in list(threading._active.values()):
             thread.__dict__.pop("additional_info", None)
+    if last is not None:
+        attempt("other debugger", last)
     _shut(sock, socket.SHUT_RDWR)
     sock.close()
 

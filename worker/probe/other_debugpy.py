@@ -1,0 +1,47 @@
+"""A debugpy that the program has loaded and does not use: set aside as long as ours is attached.
+
+A Jupyter kernel loads its own at its start. That one is compiled, or of another version: the probe
+would find other insides than those it is written for.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `attached`.
+"""
+
+import os
+import sys
+
+_PREFIXES = ("debugpy", "pydevd", "_pydev", "pydev")
+_OURS = "_relay_own"  # where ours waits in theirs until the next time
+
+
+def set_aside(parent):
+    """Make room for the debugpy in `parent`; returns the function that undoes it."""
+    theirs = sys.modules.get("debugpy")
+    if theirs is None or _lies_in(theirs, parent) or _is_in_use():
+        return _nothing
+    others = _take_out()
+    sys.modules.update(vars(theirs).get(_OURS, {}))
+
+    def bring_back():
+        vars(theirs)[_OURS] = _take_out()
+        sys.modules.update(others)
+
+    return bring_back
+
+
+def _nothing():
+    """There was no other one."""
+
+
+def _lies_in(module, parent):
+    path = getattr(module, "__file__", None) or ""
+    return os.path.realpath(path).startswith(os.path.join(os.path.realpath(parent), ""))
+
+
+def _is_in_use():
+    constants = sys.modules.get("_pydevd_bundle.pydevd_constants")
+    return constants is not None and constants.get_global_debugger() is not None
+
+
+def _take_out():
+    names = [name for name in list(sys.modules) if name.startswith(_PREFIXES)]
+    return {name: sys.modules.pop(name) for name in names}
