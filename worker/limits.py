@@ -77,21 +77,23 @@ class LimitWatch:
 
     def follow(self, event: Event) -> None:
         """The session's state has changed by this."""
+        lives = self._session.state in LIVE
         if event is Event.STARTING:
+            self.passed, self.meter, self._lasts = None, None, False
+        elif lives and not self._lasts:
             self._begin()
-        elif event is Event.READY:
-            self._news.set()
-        elif self._session.state not in LIVE:
+        elif not lives:
             # Its watch is not cancelled: it may be what has just ended the program. What a program
             # of ours leaves running is watched on.
             self._warned = {}
-            self._lasts = self._session.state is State.TERMINATED
+            self._lasts = self._lasts and self._session.state is State.TERMINATED
             self._news.set()
 
     def _begin(self) -> None:
+        """The program itself runs; how long it took to come under the debugger is not its time."""
         target = self._session.target
         assert target is not None
-        self.passed, self._warned, self._seen, self._lasts = None, {}, ({}, 0.0), True
+        self._warned, self._seen, self._lasts = {}, ({}, 0.0), True
         if target.attached:
             self.of_run = self._session.params.config.limits
         self.meter = Meter(
