@@ -84,12 +84,13 @@ class Meter:
         if not allowed or plain < allowed * NEAR:
             self._memory = plain
         elif time.monotonic() >= self._exact_after:
-            began = time.monotonic()
-            self._memory = await asyncio.to_thread(exact_bytes, living)
-            ended = time.monotonic()
-            self._exact_after = ended + _REST * (ended - began)
+            self._memory, took = await asyncio.to_thread(_exact_bytes, living)
+            self._exact_after = time.monotonic() + _REST * took
         return self._memory
 
 
-def exact_bytes(rows: list[Row]) -> int:
-    return sum(process_tree.proportional_bytes(row) for row in rows)
+def _exact_bytes(rows: list[Row]) -> tuple[int, float]:
+    """And for how long a processor was busy with it: to wait for one on a busy machine is free."""
+    began = time.thread_time()
+    found = sum(process_tree.proportional_bytes(row) for row in rows)
+    return found, time.thread_time() - began
