@@ -79,7 +79,7 @@ def test_against_a_relay(example: Example, relay: Client, tmp_path: Path):
 @pytest.mark.parametrize("example", marked(COPY), ids=str)
 def test_in_a_copy_of_the_repository(example: Example, tmp_path: Path):
     copy = tmp_path / "copy"
-    unwanted = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__")
+    unwanted = shutil.ignore_patterns(".*", "build", "*.egg-info")
     shutil.copytree(ROOT, copy, symlinks=True, ignore=unwanted)
     (copy / ".venv").symlink_to(sys.prefix)
     check_shown(example, shell(example.script, copy))
