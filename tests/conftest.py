@@ -38,6 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
             compileall.compile_dir(root / folder, quiet=2, force=False)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One folder for all processes of this run."""
+    Relay.compiled = tmp_path_factory.getbasetemp().parent / "compiled-debugger"
+    Relay.compiled.mkdir(exist_ok=True)
+
+
 @pytest.fixture(scope="session")
 def shared_relay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
     """One relay for all tests that do not harm it."""

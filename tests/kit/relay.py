@@ -26,6 +26,9 @@ ZYGOTE = "zygote".ljust(len("sess_00000000"))  # as `ps` shows it
 class Relay:
     """`debug-relay serve` with a data directory of its own."""
 
+    # The debugger's byte code for all relays of a run: each would compile it anew for each Python.
+    compiled: Path | None = None
+
     def __init__(self, data_dir: Path, *flags: str, env: dict[str, str] | None = None) -> None:
         self.data_dir = data_dir
         self.flags = flags
@@ -48,6 +51,11 @@ class Relay:
         return Client(self.url)
 
     def start(self, *flags: str, port: int = 0) -> Relay:
+        if self.compiled is not None and not self.data_dir.exists():
+            folder = self.data_dir / "bytecode"
+            for made in (self.data_dir, folder):
+                made.mkdir(0o700)
+            link_all(self.compiled, folder)
         with open(self.log, "ab") as err:
             self.process = subprocess.Popen(
                 [
@@ -102,6 +110,8 @@ class Relay:
 
     def stop(self) -> int:
         """As a user would."""
+        if self.compiled is not None:
+            link_all(self.data_dir / "bytecode", self.compiled)
         if self.process is None or self.process.poll() is not None:
             return self.process.returncode if self.process else 0
         self.signal(signal.SIGTERM)
@@ -150,6 +160,13 @@ class Relay:
                 if any(str(file.path).startswith(run_dir) for file in process.open_files()):
                     found.append(process)
         return found
+
+
+def link_all(source: Path, target: Path) -> None:
+    """What is compiled in one folder is there in the other as well; nobody writes into a file."""
+    for path in source.glob("*.opt-[0-2]"):
+        with suppress(FileExistsError):
+            (target / path.name).hardlink_to(path)
 
 
 def children(pid: int) -> list[int]:

@@ -26,14 +26,13 @@ class Bytecode(object):
 
     def compiled(self, path, shown):
         """The code of the source at `path`, called `shown` in stacks."""
-        with open(path, "rb") as source:
-            text = source.read()
-            facts = os.fstat(source.fileno())
+        facts = os.stat(path)
         kept = self.folder and os.path.join(self.folder, _name(path, shown))
         stamp = (MAGIC_NUMBER, facts.st_mtime_ns, facts.st_size)
         code = kept and _read(kept, stamp)
         if not code:
-            code = compile(text, shown, "exec", dont_inherit=True)
+            with open(path, "rb") as source:
+                code = compile(source.read(), shown, "exec", dont_inherit=True)
             if kept:
                 _write(kept, stamp, code)
         return code
