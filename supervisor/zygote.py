@@ -21,7 +21,8 @@ from debug_relay.supervisor.log import Log
 
 _log: Final = Log(__name__)
 _PID: Final = struct.Struct("i")
-_BORN_SECONDS: Final = 5.0  # the first waits until the zygote has imported everything
+_BORN_SECONDS: Final = 5.0
+_FIRST_BORN_SECONDS: Final = 15.0  # it waits until the zygote has imported everything
 _END_SECONDS: Final = 1.0
 # -P and -E: neither the working directory nor the user's PYTHONPATH may shadow our
 # modules. The environment itself is passed on: it is what launched programs get.
@@ -35,6 +36,7 @@ class Zygote:
         self._errors = errors  # what it writes to standard error
         self._child: Child | None = None
         self._control: socket.socket | None = None
+        self._has_borne = False
 
     @property
     def pid(self) -> int | None:
@@ -57,7 +59,7 @@ class Zygote:
             _log.warning("zygote.not_started", error=str(error))
             return
         ours.setblocking(False)
-        self._control, self._child = ours, Child(pid)
+        self._control, self._child, self._has_borne = ours, Child(pid), False
 
     def _execute(self, control: int) -> int:
         with open(self._errors, "wb") as errors:
@@ -83,7 +85,10 @@ class Zygote:
         try:
             with theirs:
                 socket.send_fds(control, [b"fork"], [theirs.fileno()])
-            return Child(await _told_pid(ours)), ours
+            seconds = _BORN_SECONDS if self._has_borne else _FIRST_BORN_SECONDS
+            pid = await _told_pid(ours, seconds)
+            self._has_borne = True
+            return Child(pid), ours
         except BlockingIOError:
             ours.close()
             return None  # more are asked of it than its socket holds
@@ -117,10 +122,10 @@ class Zygote:
             await child.wait(_END_SECONDS)
 
 
-async def _told_pid(pipe: socket.socket) -> int:
+async def _told_pid(pipe: socket.socket, seconds: float) -> int:
     """Told when the worker is our child."""
     pipe.setblocking(False)
-    async with asyncio.timeout(_BORN_SECONDS):
+    async with asyncio.timeout(seconds):
         said = await asyncio.get_running_loop().sock_recv(pipe, _PID.size)
     if len(said) != _PID.size:
         raise ConnectionError("it could not fork")
