@@ -94,6 +94,7 @@ NAMES = {
         "db:breakpoints",
         "_pydevd_bundle.pydevd_api:resume_threads",
         "_pydevd_bundle.pydevd_comm:resume_threads",
+        "_pydevd_bundle.pydevd_frame:should_stop_on_exception",
         "_pydevd_bundle.pydevd_thread_lifecycle:mark_thread_suspended",
         "_pydevd_bundle.pydevd_comm_constants:CMD_STEP_CAUGHT_EXCEPTION",
         "_pydevd_bundle.pydevd_comm_constants:CMD_ADD_EXCEPTION_BREAK",
@@ -219,6 +220,7 @@ MONITORING = [
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:_get_unhandled_exception_frame",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:_unwind_event",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:FuncCodeInfo.get_line_of_offset",
+    "_pydevd_sys_monitoring._pydevd_sys_monitoring:should_stop_on_exception",
 ]
 
 

@@ -426,20 +426,35 @@ UNITTEST = """
         except kind:
             pass
 
+    @contextlib.contextmanager
+    def opened(value):
+        held = [value]
+        try:
+            yield held
+        finally:
+            held.clear()
+
     class Shop(unittest.TestCase):
         def test_expected(self):
             with self.assertRaises(KeyError):
+                {}["price"]
+            with self.assertRaises(KeyError), opened(1):
                 {}["price"]
 
         def test_suppressed(self):
             with contextlib.suppress(KeyError):
                 {}["price"]
-            with passing(KeyError):
+            with passing(KeyError), opened(1):
                 {}["price"]
+
+        def test_within(self):
+            price = -4
+            with opened(3) as held, opened(4):
+                raise ValueError(held)  # @within
 
         def test_wrong(self):
             price = -3
-            raise ValueError(price)
+            raise ValueError(price)  # @wrong
 
     unittest.main()
 """
@@ -448,12 +463,15 @@ UNITTEST = """
 def test_what_a_with_statement_handles_is_no_failure(
     relay: Client, source: Write, python: str
 ) -> None:
+    """And where one of the program's own lets it through, the test's line is where it stops."""
     program = source(UNITTEST)
     with relay.session(python_path=python) as session:
         ask(session, filters=["user_unhandled"])
         state = session.launch(program)
-        assert state["stop_reason"] == "exception", session.printed()
-        assert session.value("price") == "-3"
-        ended = session.resume()
-        assert (ended["status"], ended["exit_code"]) == ("terminated", 1)
-        assert "errors=1" in session.printed()
+        for mark, price in (("within", "-4"), ("wrong", "-3")):
+            assert state["stop_reason"] == "exception", session.printed()
+            assert session.line() == program[mark]
+            assert session.value("price") == price
+            state = session.resume()
+        assert (state["status"], state["exit_code"]) == ("terminated", 1)
+        assert "errors=2" in session.printed()

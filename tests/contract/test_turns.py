@@ -74,3 +74,33 @@ def test_threads_that_fail_at_once_are_never_shown_twice(
         # pydevd passes over what a thread raises that another one's stop has just halted.
         assert len(seen) == len(set(seen)) >= 1
         assert session.status()["exit_code"] == 0
+
+
+def test_exceptions_in_threads_that_are_just_halted_are_all_told(
+    relay: Client, source: Write, python: str
+) -> None:
+    program = source(
+        """
+        import threading
+        together = threading.Barrier(4)
+        def fail(n):
+            together.wait()
+            for i in range(3):
+                try:
+                    raise ValueError(n, i)
+                except ValueError:
+                    pass
+        threads = [threading.Thread(target=fail, args=(n,)) for n in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        """
+    )
+    with relay.session(python_path=python) as session:
+        session.post("/exception-breakpoints", {"filters": ["raised"]}).ok()
+        state, seen = session.launch(program), []
+        while state["status"] == "paused":
+            assert state["stop_reason"] == "exception"
+            seen.append(session.value("(n, i)"))
+            state = session.resume()
+        assert sorted(seen) == [f"({n}, {i})" for n in range(4) for i in range(3)]
+        assert state["exit_code"] == 0

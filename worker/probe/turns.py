@@ -13,6 +13,13 @@ import sys
 from debug_relay.worker.probe.places import number_of
 from debug_relay.worker.probe.points import SUSPENDED
 
+# Where pydevd decides on exceptions: monitored, traced and compiled.
+_ASKS = (
+    "_pydevd_sys_monitoring._pydevd_sys_monitoring",
+    "_pydevd_bundle.pydevd_frame",
+    "_pydevd_bundle.pydevd_cython",
+)
+
 
 class Turns(object):
     def __init__(self, probe):
@@ -34,6 +41,12 @@ class Turns(object):
             module = sys.modules[name]
             self.probe.undo.append((module, "resume_threads", module.resume_threads))
             module.resume_threads = self.gated(module.resume_threads)
+        for name in _ASKS:
+            module = sys.modules.get(name)
+            if module is not None:
+                ask = module.should_stop_on_exception
+                self.probe.undo.append((module, "should_stop_on_exception", ask))
+                module.should_stop_on_exception = self.when_they_go_on(ask)
 
     def another_holds(self, thread):
         holder = self.holder
@@ -77,7 +90,11 @@ class Turns(object):
             passing = thread.stop_reason == self.halted and event == "line" and not self.pausing
             if told.pop("asked", False):
                 passing = False
-            self.wait(thread, frame, event, arg, exception_type)
+            self.probe.told.stands = True
+            try:
+                self.wait(thread, frame, event, arg, exception_type)
+            finally:
+                self.probe.told.stands = False
             if info.pydev_step_cmd != -1:
                 return
             if put_off:
@@ -86,6 +103,18 @@ class Turns(object):
                 self.set_suspend(thread, self.at_breakpoint, suspend_other_threads=True)
             if info.pydev_state != SUSPENDED:
                 return
+
+    def when_they_go_on(self, ask):
+        """pydevd passes over what is raised in a thread that another one's stop is just halting."""
+        told = self.probe.told
+
+        def should_stop_on_exception(db, info, frame, thread, *rest, **more):
+            if info.pydev_state == SUSPENDED and not getattr(told, "stands", False):
+                told.asked = True  # its line's breakpoint
+                db.do_wait_suspend(thread, frame, "line", None)
+            return ask(db, info, frame, thread, *rest, **more)
+
+        return should_stop_on_exception
 
     def free(self):
         """A thread goes on alone: whoever comes to a stop next is told."""
