@@ -77,7 +77,7 @@ def test_threads_that_fail_at_once_are_never_shown_twice(
 
 
 def test_exceptions_in_threads_that_are_just_halted_are_all_told(
-    relay: Client, source: Write, python: str
+    relay: Client, source: Callable[..., Source], python: str
 ) -> None:
     program = source(
         """
