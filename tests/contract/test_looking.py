@@ -208,3 +208,58 @@ def test_hover_takes_no_statements(relay: Client, source: Callable[..., Source])
         stopped(session, program)
         assert session.post("/hover", {"expression": "items"}).ok()["result"] == "[1, 2, 3]"
         session.post("/hover", {"expression": "x = 1"}).refused("EVALUATE_ERROR", 400)
+
+
+UNWILLING = """
+    import time
+
+    class Slow:
+        def __init__(self):
+            self.seen = 1
+        def __dir__(self):
+            time.sleep(60)
+
+    class Odd:
+        def __dir__(self):
+            return ["\\ud800", "a b", "offered"]
+
+    class Refuses:
+        own = 1
+        def __dir__(self):
+            raise ValueError
+        def __getattribute__(self, name):
+            raise ValueError(name)
+
+    slow, odd, refuses, items, told = Slow(), Odd(), Refuses(), [[1]], []
+
+    def calls():
+        told.append(1)
+        return items
+
+    print()  # @stop
+"""
+
+
+def test_completions_of_objects_that_will_not_tell(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(UNWILLING)
+
+    def labels(text: str, **more: Any) -> list[str]:
+        found = session.post("/completions", {"text": text, **more}).ok()["items"]
+        return [item["label"] for item in found]
+
+    with relay.session(python_path=python) as session:
+        stopped(session, program)
+        assert labels("slow.se") == ["seen"]
+        assert session.value("slow.seen") == "1", "nothing hangs behind it"
+        assert labels("odd.") == ["offered"]
+        assert labels("refuses.ow") == ["own"]
+        assert labels("items[0].app") == ["append"]
+        assert labels("f(items.app)", column=12) == ["append"]
+        assert labels("'x'.jo") == ["join"]
+        assert labels("whil") == ["while"]
+        assert labels("calls().ap") == []
+        assert session.value("told") == "[]"
+        (item,) = session.post("/completions", {"text": "x = items.app"}).ok()["items"]
+        assert item == {"label": "append", "type": "function", "start": 10, "length": 3}

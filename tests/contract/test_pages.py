@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.kit.client import Client
 from tests.kit.source import Source
 
@@ -167,41 +165,3 @@ def test_what_else_can_be_opened(relay: Client, source: Callable[..., Source], p
             body = {"name": key, "value": value}
             assert session.post(f"/variables/{reference}/set", body).ok()["value"] == value
             assert inside(name)[key] == value
-
-
-NUMERIC = """
-    import numpy, pandas
-
-    def main():
-        line, grid = numpy.arange(1_000_000), numpy.zeros((3, 4))
-        number, zero = numpy.float64(1.5), numpy.array(5)
-        frame = pandas.DataFrame({"n": range(1000), "name": ["x"] * 1000})
-        column = frame["n"]
-        return line  # @here
-
-    main()
-"""
-
-
-def test_arrays_and_frames_by_shape_and_head(relay: Client, source: Callable[..., Source]) -> None:
-    for library in ("numpy", "pandas"):
-        pytest.importorskip(library, reason=f"{library} is not installed beside the tests")
-    program = source(NUMERIC)
-    with relay.session() as session:
-        session.break_at(program, program["here"])
-        session.launch(program)
-        rows = {row["name"]: row for row in session.get("/frames/0/variables").ok()["variables"]}
-        shown = {name: row["value"] for name, row in rows.items()}
-        assert shown["line"] == "ndarray shape=(1000000,) dtype=int64 [0, 1, 2, 3, 4, …]"
-        assert shown["grid"].startswith("ndarray shape=(3, 4) dtype=float64 [0.0, 0.0")
-        assert "1.5" in shown["number"]
-        assert shown["zero"] == "ndarray shape=() dtype=int64 [5]"
-        assert shown["frame"].startswith("DataFrame shape=(1000, 2) ['n': int64, 'name': ")
-        assert shown["frame"].endswith("[0, 'x'] [1, 'x'] [2, 'x'] …")
-        assert shown["column"] == "Series shape=(1000,) dtype=int64 [0, 1, 2, 3, 4, …]"
-        assert rows["line"]["length"] == 1_000_000
-        path = f"/variables/{rows['line']['variables_reference']}"
-        (last,) = session.get(path, start=999_999, filter="indexed").ok()["variables"]
-        assert (last["name"], "999999" in last["value"]) == ("999999", True)
-        named = session.get(path, filter="named").ok()["variables"]
-        assert [row["name"] for row in named] == ["shape", "dtype", "nbytes"]
