@@ -57,7 +57,8 @@ def test_one_reply_tells_all(relay: Client, source: Callable[..., Source], pytho
     with relay.session(python_path=python) as session:
         report = at_call(session, program)
         assert (report["stop_id"], report["stop_reason"]) == (1, "breakpoint")
-        assert report["thread"] == {"id": 1, "name": "MainThread"}
+        thread = report["thread"]
+        assert (thread["id"], thread["name"], thread["is_child"]) == (1, "MainThread", False)
         assert report["current_location"]["line"] == program["call"]
         assert report["hit_breakpoints"] == ["bp_1"]
         assert report["output"] == [{"category": "stdout", "text": "round 0\n"}]
