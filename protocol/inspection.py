@@ -338,8 +338,9 @@ class ExceptionReport(Raised, kw_only=True):
 
 
 class Modules(SessionParams, kw_only=True):
-    """The modules that the program has loaded."""
+    """The modules that the program has loaded; with `thread_id` the process of that thread."""
 
+    thread_id: ThreadId | None = None
     offset: Offset = 0
     limit: Limit = 100
 
@@ -377,7 +378,9 @@ class SourceText(Result, kw_only=True):
 
 
 class Tasks(SessionParams, kw_only=True):
-    """The asyncio tasks of the program."""
+    """The asyncio tasks of the program; with `thread_id` of the process of that thread."""
+
+    thread_id: ThreadId | None = None
 
 
 class TaskFrame(Result, kw_only=True):

@@ -507,14 +507,20 @@ _INSPECTION_ROWS: Final = (
         "exception", "GET", "/exception", i.GetException, i.ExceptionReport,
         errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
     ),
-    _inspect("modules", "GET", "/modules", i.Modules, i.ModuleList, states=LIVE),
+    _inspect(
+        "modules", "GET", "/modules", i.Modules, i.ModuleList, states=LIVE,
+        errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
+    ),
     _inspect(
         "source", "GET", "/source", i.GetSource, i.SourceText, states=ANY,
         scope="artifacts:read", errors=_DEBUGGER | _FRAME,
     ),
     _inspect("snapshot", "GET", "/snapshot", st.Snapshot, st.StopReport),
     _inspect("history", "GET", "/history", st.History, st.HistoryPage, states=ANY),
-    _inspect("tasks", "GET", "/tasks", i.Tasks, i.TaskList, states=LIVE),
+    _inspect(
+        "tasks", "GET", "/tasks", i.Tasks, i.TaskList, states=LIVE,
+        errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
+    ),
 )  # fmt: skip
 
 

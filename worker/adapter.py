@@ -137,20 +137,21 @@ async def configure(
     server: DebugServer,
     prepare: Callable[[], Awaitable[None]],
     options: dict[str, Any],
+    seconds: float = _HANDSHAKE_SECONDS,
 ) -> None:
     """From `initialize` to a program that runs; `prepare` sets breakpoints in between."""
     try:
-        async with asyncio.timeout(_HANDSHAKE_SECONDS):
-            await server.request("initialize", _CLIENT, _Ready, _HANDSHAKE_SECONDS)
+        async with asyncio.timeout(seconds):
+            await server.request("initialize", _CLIENT, _Ready, seconds)
             attached = server.post("attach", options)
             await _until_initialized(server.initialized, attached)
             await prepare()
-            await server.request("configurationDone", None, _Ready, _HANDSHAKE_SECONDS)
+            await server.request("configurationDone", None, _Ready, seconds)
             await attached
     except TimeoutError:
         raise RelayError(
             Code.LAUNCH_FAILED,
-            f"The debug server did not finish its handshake within {_HANDSHAKE_SECONDS:g} s",
+            f"The debug server did not finish its handshake within {seconds:g} s",
             "Launch again; if it lasts, read GET …/output for what the program printed.",
         ) from None
 

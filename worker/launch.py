@@ -210,6 +210,7 @@ class LaunchedProgram:
             server,
             lambda: self._prepare_child(server),
             adapter.attach_options(self._plan.just_my_code),
+            self._session.params.launch_timeout,
         )
 
     async def _prepare_child(self, server: DebugServer) -> None:

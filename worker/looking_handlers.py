@@ -137,7 +137,7 @@ async def completions(call: Call, params: i.Completions) -> Struct:
 async def modules(call: Call, params: i.Modules) -> Struct:
     session = call.session
     session.require("modules", OPERATIONS["modules"].states)
-    server = session.hub.main_server()
+    server = _process(session, params.thread_id)
     if server.has_probe:
         told = await session.asking.ask(server, "modules", start=params.offset, count=params.limit)
         rows, total = told["rows"], told["total"]
@@ -161,6 +161,15 @@ async def modules(call: Call, params: i.Modules) -> Struct:
     )
 
 
+def _process(session: Session, thread_id: int | None) -> DebugServer:
+    """Of the thread that was named, or is looked at; otherwise the program itself."""
+    if thread_id is None and session.stop is not None:
+        thread_id = session.stop.thread_id
+    if thread_id is None:
+        return session.hub.main_server()
+    return session.hub.thread(thread_id).server
+
+
 async def _met_modules(session: Session, server: DebugServer) -> list[tuple[str, str | None]]:
     """Without the probe: those that the debugger has met."""
     answer = await server.request("modules", {}, dap.Modules, session.params.request_timeout)
@@ -170,7 +179,7 @@ async def _met_modules(session: Session, server: DebugServer) -> list[tuple[str,
 async def tasks(call: Call, params: i.Tasks) -> Struct:
     session = call.session
     session.require("tasks", OPERATIONS["tasks"].states)
-    server = session.hub.main_server()
+    server = _process(session, params.thread_id)
     if not server.has_probe:
         raise RelayError(
             Code.DEBUGPY_ERROR,

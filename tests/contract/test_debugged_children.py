@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-from tests.contract.test_children import WAYS
-from tests.kit.client import Client
-from tests.kit.relay import Relay
+import pytest
+
+from tests.contract.test_children import WAYS, alive
+from tests.kit.client import Client, Session
+from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 
 Write = Callable[..., Source]
@@ -34,9 +40,9 @@ def test_a_child_that_is_started_is_debugged(relay: Client, source: Write, pytho
     with relay.session(python_path=python) as session:
         session.break_at(child, child["work"], condition="n == 21")
         stopped = session.launch(program, debug_subprocesses=True)
-        assert (stopped["status"], stopped["stop_reason"]) == ("paused", "breakpoint"), (
-            session.events()
-        )
+        assert (stopped["status"], stopped["stop_reason"]) == ("paused", "breakpoint"), [
+            (event["timestamp"], event["body"]) for event in session.events("subprocess")
+        ]
         pid = stopped["child_pid"]
         assert pid not in (None, stopped["pid"])
         listed = {row["pid"]: row for row in session.get("/threads").ok()["threads"]}
@@ -59,12 +65,12 @@ def test_a_child_that_is_started_is_debugged(relay: Client, source: Write, pytho
         assert session.printed("stdout") == "child 8 ['a b']\ncode 7\n"
         printed = session.get("/output").ok()["entries"]
         assert [entry["pid"] for entry in printed] == [pid, None]
-        told = [event["body"] for event in session.events("subprocess")]
-        assert [body["reason"] for body in told] == ["started", "attached", "exited"]
-        assert {body["pid"] for body in told} == {pid}
-        assert told[0]["command"] == told[1]["command"]
-        assert told[0]["debugged"] is True
-        assert told[2]["exit_code"] == 7
+        started, came, gone = told(session)
+        assert [one["reason"] for one in (started, came, gone)] == ["started", "attached", "exited"]
+        assert started["pid"] == came["pid"] == gone["pid"] == pid
+        assert started["command"] == came["command"]
+        assert started["debugged"] is True
+        assert gone["exit_code"] == 7
 
 
 def test_every_way_to_start_one(
@@ -82,9 +88,9 @@ def test_every_way_to_start_one(
     )
     with relay.session(python_path=python) as session:
         point = session.break_at(program, program["inside"], log_message="in {n}")
-        ended = session.launch(
-            program, wait=120, debug_subprocesses=True, stop_on_exception="uncaught"
-        )
+        session.launch(program, wait=0, debug_subprocesses=True, stop_on_exception="uncaught")
+        eventually(lambda: session.status()["status"] == "terminated", timeout=150)
+        ended = session.status()
         assert (ended["status"], ended["exit_code"]) == ("terminated", 0)
         assert session.printed("stdout") == plain.stdout
         assert session.printed("stderr") == plain.stderr
@@ -99,3 +105,120 @@ def _calls_of_work(stdout: str) -> int:
     lines = stdout.splitlines()
     pools = sum(line.endswith("[0, 2, 4, 6]") for line in lines)
     return 4 * pools + sum(line.startswith(("forked", "process ")) for line in lines)
+
+
+FAMILY = """
+    import os, sys, threading, time
+    from multiprocessing import get_context
+
+    def grandchild(path):
+        while not os.path.exists(path):
+            time.sleep(0.01)  # @grand
+
+    def child(path):
+        if os.fork() == 0:
+            grandchild(path)
+            os._exit(3)
+        while not os.path.exists(path):
+            time.sleep(0.01)  # @child
+        os._exit(os.WEXITSTATUS(os.wait()[1]))
+
+    if __name__ == "__main__":
+        process = get_context(sys.argv[1]).Process(target=child, args=(sys.argv[2],))
+        process.start()
+        while not os.path.exists(sys.argv[2]):
+            time.sleep(0.01)  # @root
+        process.join()
+        print(process.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_processes_stop_and_go_on_each_by_itself(
+    relay: Client, source: Write, python: str, tmp_path: Path, method: str
+) -> None:
+    program = source(FAMILY)
+    flag = tmp_path / "go"
+    with relay.session(python_path=python) as session:
+        launched = session.launch(
+            program, wait=0, debug_subprocesses=True, args=[method, str(flag)]
+        )
+        root = launched["pid"]
+        eventually(lambda: len(attached(session)) == 2, timeout=60)
+        session.break_at(program, program["child"])
+        eventually(lambda: session.status()["status"] == "paused", timeout=30)
+        first = session.get("/snapshot").ok()["stop"]["thread"]
+        assert first["is_child"]
+        assert session.line() == program["child"]
+        assert pids_of_threads(session, "paused") == {first["pid"]}
+        # A step moves its own process, and the next stop is there.
+        assert session.step()["child_pid"] == first["pid"]
+        session.delete("/breakpoints").ok()
+        # The others are paused too, and one call sends all of them on.
+        session.post("/pause", {"wait": 10}).ok()
+        eventually(lambda: len(pids_of_threads(session, "paused")) == 3, timeout=30)
+        everyone = pids_of_threads(session, "paused")
+        assert {root, first["pid"]} < everyone
+        for thread in session.get("/threads").ok()["threads"]:
+            value = session.value("__import__('os').getpid()", thread_id=thread["id"])
+            assert value == str(thread["pid"])
+        flag.touch()
+        session.resume(wait=0)
+        eventually(lambda: session.status()["status"] == "terminated", timeout=30)
+        assert session.printed("stdout") == "3\n"
+        ends = {e["pid"]: e["exit_code"] for e in told(session) if e["reason"] == "exited"}
+        assert ends == dict.fromkeys(everyone - {root}, 3)
+
+
+def test_what_goes_wrong_around_children(
+    relay: Client, source: Write, python: str, tmp_path: Path
+) -> None:
+    """A child is killed while it stands, another is there at the end."""
+    program = source(
+        """
+        import os, signal, subprocess, sys, time
+        me = [sys.executable, __file__]
+        if len(sys.argv) == 1:
+            first = subprocess.Popen([*me, "stand"])
+            assert first.wait() == -signal.SIGKILL
+            subprocess.run([sys.executable, "-c", "1 +"], check=False)
+            subprocess.run([sys.executable, "no such file"], check=False)
+            subprocess.run([sys.executable, "-IS", "-c", "print(1)"], check=False)
+            subprocess.run([sys.executable, "-"], input=b"print(2)", check=False)
+            many = [subprocess.Popen([*me, "stay"]) for _ in range(4)]
+            print("go", flush=True)
+            os._exit(4)
+        print("stood")  # @stood
+        time.sleep(1000)
+        """
+    )
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["stood"])
+        session.launch(program, wait=0, debug_subprocesses=True)
+        eventually(lambda: session.status()["status"] == "paused", timeout=60)
+        stopped = session.get("/snapshot").ok()["stop"]["thread"]
+        os.kill(stopped["pid"], signal.SIGKILL)
+        eventually(lambda: session.status()["status"] == "terminated", timeout=60)
+        ended = session.status()
+        assert (ended["exit_code"], ended["stopped_threads"]) == (4, [])
+        killed = next(e for e in told(session) if e["reason"] == "exited")
+        assert (killed["pid"], killed["signal"]) == (stopped["pid"], "SIGKILL")
+        assert session.printed("stdout").endswith("1\n2\ngo\n")
+        assert "SyntaxError" in session.printed("stderr")
+        assert "no such file" in session.printed("stderr")
+        started = [e["pid"] for e in told(session) if e["reason"] == "started"]
+        session.delete().ok()
+        eventually(lambda: not any(alive(pid) for pid in started), what="children gone")
+
+
+def told(session: Session) -> list[Any]:
+    return [event["body"] for event in session.events("subprocess")]
+
+
+def attached(session: Session) -> set[int]:
+    return {body["pid"] for body in told(session) if body["reason"] == "attached"}
+
+
+def pids_of_threads(session: Session, status: str) -> set[int]:
+    threads = session.get("/threads").ok()["threads"]
+    return {thread["pid"] for thread in threads if thread["status"] == status}

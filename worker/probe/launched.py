@@ -20,7 +20,7 @@ from debug_relay.worker.probe import core, debugger
 from debug_relay.worker.probe.family import Family
 
 _END_SECONDS = 0.5  # what pydevd itself gives its threads at the program's end
-_ANSWER_SECONDS = 15.0  # many children that come at once are served one after the other
+_SILENCE_SECONDS = 15.0  # many children that come at once are served side by side
 _LOOK_SECONDS = 0.002
 
 
@@ -46,11 +46,14 @@ class Launched(object):
         """The probe of this process. With `waits` it fails in the end instead of waiting on, and
         the process is as without a debugger then."""
 
+        ear = _Ear()
+
         def prepare(db, sock):
             self.probe = core.start(db, self.wanted)
             _end_at_once(db, sock)
             if waits:
-                db.wait_for_ready_to_run = lambda: _wait_for_answer(db)
+                db._dap_messages_listeners.append(ear)
+                db.wait_for_ready_to_run = lambda: _wait_for_answer(db, ear)
 
         self.bytecode.watch(os.path.join(self.setup["debugpy_parent"], "debugpy"))
         try:
@@ -67,7 +70,10 @@ class Launched(object):
             raise
         finally:
             self.bytecode.leave()
-        self.probe.db.__dict__.pop("wait_for_ready_to_run", None)
+        db = self.probe.db
+        if waits:
+            del db.wait_for_ready_to_run
+            db._dap_messages_listeners.remove(ear)
         if self.family is None:
             self.probe.children.watch()
         else:
@@ -92,11 +98,23 @@ def _shut(db):
         pass  # the other end has gone already
 
 
-def _wait_for_answer(db):
+class _Ear(object):
+    """When the relay was last heard."""
+
+    def __init__(self):
+        self.heard = time.monotonic()
+
+    def before_send(self, message):
+        """pydevd asks its listeners before it sends and after it has received."""
+
+    def after_receive(self, message):
+        self.heard = time.monotonic()
+
+
+def _wait_for_answer(db, ear):
     """In place of pydevd's own, which has no end."""
-    deadline = time.monotonic() + _ANSWER_SECONDS
     while not db.ready_to_run:
-        if db.pydb_disposed or time.monotonic() > deadline:
+        if db.pydb_disposed or time.monotonic() - ear.heard > _SILENCE_SECONDS:
             raise NoAnswer
         db.process_internal_commands()
         db._py_db_command_thread_event.clear()
