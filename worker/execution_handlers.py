@@ -131,6 +131,8 @@ async def pause(call: Call, params: e.Pause) -> Struct:
         else:
             run.request_halt(session, thread)
     completed = await run.until_paused(session, before, params.wait, call.abandoned, awaited)
+    if completed and awaited is None:
+        await run.until_others_stand(session, call.abandoned)
     result = run.result(session, completed, awaited)
     if not completed or awaited is not None:
         result.live_stack = await _not_yet(session, awaited)

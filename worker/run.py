@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _WAKE_AFTER: Final = 0.05
 _WAKE_AGAIN: Final = 0.5
 _LOOK_SECONDS: Final = 1.0
+_OTHERS_SECONDS: Final = 0.3
 _GOING: Final = frozenset({State.RUNNING})
 _ALIVE: Final = frozenset({State.LAUNCHING, State.RUNNING, State.PAUSED})
 
@@ -175,6 +176,18 @@ async def until_paused(
         # It does not come; the others are halted, and that is to be told.
         await request_pause(session)
     return await session.until(at_rest, timeout, abandoned)
+
+
+async def until_others_stand(session: Session, abandoned: asyncio.Event) -> None:
+    """A pause is one of all processes: who comes to stand soon is awaited, or a `continue` that
+    follows at once would miss it."""
+    servers = session.hub.servers
+    if len(servers) > 1:
+        await session.until(
+            lambda: all(session.standing.latest(server) is not None for server in servers),
+            _OTHERS_SECONDS,
+            abandoned,
+        )
 
 
 def has_stopped(
