@@ -168,25 +168,39 @@ def _mapped(pid: int) -> list[str]:
     return [path.decode("utf-8", "replace") for path in found]
 
 
-def listening_ports(pid: int) -> list[int]:
-    """The TCP ports that its sockets listen on."""
-    inodes = set()
-    with suppress(OSError):
-        for descriptor in os.scandir(f"/proc/{pid}/fd"):
-            with suppress(OSError):
-                target = os.readlink(descriptor.path)
-                if target.startswith("socket:["):
-                    inodes.add(target[8:-1])
-    if not inodes:
-        return []
-    ports = set()
-    for table in ("tcp", "tcp6"):
+class Listeners:
+    """The TCP ports that processes listen on. The kernel's tables are read once for all of them."""
+
+    def __init__(self) -> None:
+        self._ports: dict[str, dict[str, int]] = {}  # network → inode of the socket → port
+
+    def of(self, pid: int) -> list[int]:
+        inodes = set()
         with suppress(OSError):
-            for row in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
-                fields = row.split()
-                if fields[3] == _LISTENING and fields[9] in inodes:
-                    ports.add(int(fields[1].rpartition(":")[2], 16))
-    return sorted(ports)
+            for descriptor in os.scandir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    target = os.readlink(descriptor.path)
+                    if target.startswith("socket:["):
+                        inodes.add(target[8:-1])
+        if not inodes:
+            return []
+        ports = self._listened_on(pid)
+        return sorted({ports[inode] for inode in inodes & ports.keys()})
+
+    def _listened_on(self, pid: int) -> dict[str, int]:
+        try:
+            network = os.readlink(f"/proc/{pid}/ns/net")
+        except OSError:
+            return {}  # gone, or not ours to see
+        if network not in self._ports:
+            found = self._ports[network] = {}
+            for table in ("tcp", "tcp6"):
+                with suppress(OSError):
+                    for row in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+                        fields = row.split()
+                        if fields[3] == _LISTENING:
+                            found[fields[9]] = int(fields[1].rpartition(":")[2], 16)
+        return self._ports[network]
 
 
 @cache

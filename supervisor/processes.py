@@ -104,10 +104,10 @@ class Processes:
         params.identity = facts.identity
 
     async def _find(self, params: Attach) -> int:
-        fits, words = _criterion(params)
         deadline = time.monotonic() + params.wait_seconds
         own = self._around().own
         while True:
+            fits, words = _criterion(params)
             found = [
                 facts for facts in await asyncio.to_thread(_those, fits) if facts.pid not in own
             ]
@@ -128,7 +128,8 @@ class Processes:
 def _criterion(params: Attach) -> tuple[Callable[[Facts], bool], str]:
     port = params.listening_on
     if port is not None:
-        return lambda facts: port in process_facts.listening_ports(facts.pid), f"listens on {port}"
+        listeners = process_facts.Listeners()  # as they are at this look
+        return lambda facts: port in listeners.of(facts.pid), f"listens on {port}"
     assert params.match is not None
     try:
         pattern = re.compile(params.match)
@@ -170,9 +171,10 @@ def _page(params: ListProcesses, around: Surroundings) -> ProcessList:
         if params.match is None or params.match in " ".join(facts.command)
     ]
     wanted.sort(key=lambda facts: facts.pid)
+    listeners = process_facts.Listeners()
     page = wanted[params.offset : params.offset + params.limit]
     return ProcessList(
-        items=[_shown(facts, around) for facts in page],
+        items=[_shown(facts, around, listeners) for facts in page],
         total=len(wanted),
         offset=params.offset,
         limit=params.limit,
@@ -184,10 +186,10 @@ def _one(pid: int, around: Surroundings) -> Process:
     facts = process_facts.look(pid)
     if facts is None:
         raise attachable.no_such_process(pid)
-    return _shown(facts, around)
+    return _shown(facts, around, process_facts.Listeners())
 
 
-def _shown(facts: Facts, around: Surroundings) -> Process:
+def _shown(facts: Facts, around: Surroundings, listeners: process_facts.Listeners) -> Process:
     refusal = attachable.refusal(facts, around)
     return Process(
         pid=facts.pid,
@@ -200,7 +202,7 @@ def _shown(facts: Facts, around: Surroundings) -> Process:
         executable=facts.executable,
         python_version=facts.version(),
         venv=facts.venv(),
-        listening_ports=process_facts.listening_ports(facts.pid),
+        listening_ports=listeners.of(facts.pid),
         debugged_by=around.sessions.get(facts.pid),
         greenlets=facts.greenlets(),
         attachable=refusal is None,

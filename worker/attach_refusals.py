@@ -10,6 +10,15 @@ def of_the_program(pid: int, reason: str, words: str) -> RelayError:
     if reason == "busy":
         return RelayError(
             Code.ATTACH_ALREADY_ATTACHED,
+            f"Session {words} debugs process {pid} already",
+            f"Use that session, or let it detach: POST /api/v1/sessions/{words}/detach, on the "
+            "relay that has it.",
+            pid=pid,
+            session_id=words,
+        )
+    if reason == "strangers":
+        return RelayError(
+            Code.ATTACH_ALREADY_ATTACHED,
             f"Process {pid} is debugged already: {words}",
             "Let the other debugger disconnect first, or join it by its port.",
             pid=pid,

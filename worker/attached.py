@@ -38,6 +38,7 @@ _BEAT_SECONDS: Final = 1.5
 _SILENCE_SECONDS: Final = 10.0
 _LEAVE_SECONDS: Final = 8.0
 _NOTED_SECONDS: Final = 0.3
+_TRIES: Final = 5
 _EXIT_SECONDS: Final = 1.0  # an end is seen as the connection's a moment before as the process's
 _TERM_SECONDS: Final = 0.1
 
@@ -147,15 +148,22 @@ class AttachedProgram:
             "probe": _PROBE,
             "bytecode": writable_folder(self._session.params.bytecode_dir),
             "silence": _SILENCE_SECONDS,
+            "session": self._session.id,
         }
         accepting = asyncio.ensure_future(self._adapter.accept())
         gone = asyncio.ensure_future(self._gone.wait())
         try:
+            tries = _TRIES
             while self._server is None:
+                injection = self._injection
+                if injection is not None and injection.found_another:
+                    # Another session comes in just now: soon the program tells which.
+                    await asyncio.sleep(_NOTED_SECONDS)
+                    tries -= 1
                 rest = await at_rest.resting_place(self._pid)
-                if self._injection is None or rest is not None:
+                if injection is None or injection.failed or rest is not None:
                     self._begin(Injection(self._pid, setup, rest))
-                self._server = await self._let_in(accepting, gone)
+                self._server = await self._let_in(accepting, gone, tries)
         finally:
             accepting.cancel()
             gone.cancel()
@@ -167,7 +175,10 @@ class AttachedProgram:
         self._injection = injection
 
     async def _let_in(
-        self, accepting: asyncio.Future[DebugServer], gone: asyncio.Future[Literal[True]]
+        self,
+        accepting: asyncio.Future[DebugServer],
+        gone: asyncio.Future[Literal[True]],
+        tries: int,
     ) -> DebugServer | None:
         """The program's debug server; failing that, the reason. None when what was brought waits
         for the main thread, which may have come to rest since: then there is another way in."""
@@ -188,6 +199,8 @@ class AttachedProgram:
                     return accepting.result()
                 if self._gone.is_set():
                     raise refusals.no_such(self._pid)
+                if injection.found_another and tries:
+                    return None
                 if injection.failed:
                     raise refusals.not_injected(self._pid, injection)
                 if not done:

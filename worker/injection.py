@@ -68,7 +68,6 @@ def executed(name):
 
 def come():
     try:
-        tell("relayBegun")
         bytecode = executed("bytecode.py")["Bytecode"](setup["bytecode"])
         bring = executed("loader.py")["loader"](setup["probe"], bytecode.compiled)
         bring("attached").arrive(setup, bytecode)
@@ -80,6 +79,7 @@ def come():
 def start():
     # Not in the main thread, which may stand within threading's own locks.
     try:
+        tell("relayBegun")
         for other in list(threading._active.values()):
             arriving = getattr(other, "relay_arrives", None)
             if arriving == setup["token"]:
@@ -172,6 +172,11 @@ class Injection:
     def failed(self) -> bool:
         """It has ended and nothing of ours will run in the program."""
         return self.ended.is_set() and (self.code != 0 or self._result()[0] != 0)
+
+    @property
+    def found_another(self) -> bool:
+        """Somebody traces the program: the kernel lets only one."""
+        return self.failed and "already traced by" in self.said()
 
     @property
     def noted(self) -> bool:

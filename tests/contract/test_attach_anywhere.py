@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -117,7 +118,7 @@ CROWDED = """
     while True:
         time.sleep(0.01)
 """
-Start = Callable[[str, str], Running]
+Start = Callable[..., Running]
 
 
 @pytest.fixture
@@ -186,6 +187,20 @@ def test_one_without_room_is_refused_at_once(relay: Client, start: Start) -> Non
         assert f"prlimit --pid {one.pid} --nofile=" in error["details"]["suggestion"]
     shown = relay.get(f"/processes/{one.pid}").ok()
     assert (shown["attachable"], shown["code"]) == (False, "ATTACH_UNSUPPORTED")
+
+
+def test_two_at_once(relay: Client, start: Start) -> None:
+    one = start(JOINS)
+    with relay.session() as first, relay.session() as second:
+        body = {"pid": one.pid, "connect_timeout": 60}
+        with ThreadPoolExecutor() as pool:
+            asked = {one.id: pool.submit(one.post, "/attach", body) for one in (first, second)}
+        answers = {id: call.result() for id, call in asked.items()}
+        (winner,) = (id for id, answer in answers.items() if answer.status == 200)
+        (loser,) = (answer for id, answer in answers.items() if id != winner)
+        error = loser.refused("ATTACH_ALREADY_ATTACHED", 409)
+        assert error["details"]["session_id"] == winner
+    assert one.alive
 
 
 def test_how_it_is_traced(relay: Client, start: Start, python: str) -> None:

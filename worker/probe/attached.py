@@ -148,7 +148,7 @@ def _end_former(pydevd, held, before):
     former = held[0]
     if former is not None:
         if former.talks():
-            raise Refused("busy", "a relay's session is attached to it")
+            raise Refused("busy", former.setup["session"])
         former.leave("replaced")
         former.thread.join(_GONE_SECONDS)
     db = pydevd.get_global_debugger()
@@ -156,7 +156,7 @@ def _end_former(pydevd, held, before):
         tracing.silence()
         tracing.stop_everywhere()
     elif _is_connected(db):
-        raise Refused("busy", "another debugger is connected to it")
+        raise Refused("strangers", "another debugger is connected to it")
     else:
         _clear(pydevd, db, before)
     patches.restore_processes()
