@@ -29,7 +29,11 @@ class Kernel:
         self.log = folder / "kernel.log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [python, "-m", "ipykernel_launcher", "-f", str(connection)],
+                # Its history opens a file and a thread of its own, whenever it likes.
+                [
+                    *(python, "-m", "ipykernel_launcher", "-f", str(connection)),
+                    "--HistoryManager.enabled=False",
+                ],
                 env={**os.environ, "IPYTHONDIR": str(folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
