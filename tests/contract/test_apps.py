@@ -66,11 +66,25 @@ def test_launched(relay: Client, tmp_path: Path, name: str) -> None:
         assert "Traceback" not in session.printed()
 
 
-@pytest.mark.parametrize(
-    "name", ["flask --debug", "django with reload", "uvicorn --reload", "gunicorn"]
-)
+BY_A_CHILD = ["flask --debug", "django with reload", "uvicorn --reload", "gunicorn"]
+
+
+@pytest.mark.parametrize("name", BY_A_CHILD)
 def test_served_by_a_child(relay: Client, tmp_path: Path, name: str) -> None:
-    """What serves is another process than what was launched: attached to by the pid it is told."""
+    """What serves is another process than what was launched: debugged in the same session."""
+    served = Served(name, tmp_path)
+    with relay.session(**OWN) as session:
+        break_at_handler(session, served)
+        session.try_launch(wait=0, debug_subprocesses=True, **served.launch()).ok()
+        served.until_up()
+        stops_at_handler(session, served, 4)
+        assert session.post("/terminate", {"grace": 10}).ok()["exit_code"] in (0, -15)
+        assert "Traceback" not in session.printed()
+
+
+@pytest.mark.parametrize("name", ["django with reload", "gunicorn"])
+def test_a_child_that_serves_undebugged(relay: Client, tmp_path: Path, name: str) -> None:
+    """It can be attached to by the pid that is told, beside the session of its parent."""
     served = Served(name, tmp_path)
     with relay.session(**OWN) as session, relay.session() as other:
         session.try_launch(wait=0, **served.launch()).ok()
