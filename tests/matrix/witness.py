@@ -75,8 +75,10 @@ def begin():
     if quiet:
         return
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(os.path.join(FOLDER, f"{os.getpid()}.sock"))
+    path = os.path.join(FOLDER, f"{os.getpid()}.sock")
+    listener.bind(path + ".new")
     listener.listen(5)
+    os.rename(path + ".new", path)  # who sees it can connect
     threading.Thread(target=serve, args=(listener,), daemon=True).start()
 
 
