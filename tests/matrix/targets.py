@@ -57,8 +57,11 @@ def run():
         n += 1
         work(n)
         time.sleep(0.02)
-for _ in range(8):
-    threading.Thread(target=run).start()
+others = [threading.Thread(target=run) for _ in range(8)]
+for other in others:
+    other.start()
+for other in others:
+    other.join()
 """,
     "asyncio": """
 import asyncio
