@@ -312,3 +312,9 @@ def test_of_a_joined_program_only_the_time_is_watched(relay: Client, source: Wri
             assert target.process.poll() is None
     finally:
         target.end()
+
+
+def test_a_run_of_one_call_has_limits_too(relay: Client) -> None:
+    asked = {"code": "import time\ntime.sleep(600)", "limits": {"wall_seconds": 0.5}}
+    report = relay.post("/run", asked).ok()
+    assert (report["end_reason"], report["passed_limit"]["limit"]) == ("limit", "wall_seconds")
