@@ -172,7 +172,7 @@ class Reports(object):
 
     def row(self, name, value, tracker, frame, view):
         """What never changes reads as it did at the stop before."""
-        if type(value) not in ATOMS:
+        if key_of(type(value)) not in ATOMS:
             return self.variable(name, value, tracker, frame, view)
         known = self.rows.get((name, view.width))
         if known is None or known[0] is not value:
