@@ -189,7 +189,7 @@ NAMES = {
         "pydevd:install_breakpointhook",
         "pydevd:SetupHolder.setup",
         "pydevd:_set_trace_lock",
-        "pydevd_tracing:set_trace_to_threads",
+        "pydevd_tracing:_load_python_helper_lib",
         "_pydevd_bundle.pydevd_api:PyDevdAPI.remove_all_breakpoints",
         "_pydevd_bundle.pydevd_api:PyDevdAPI.remove_all_exception_breakpoints",
         "_pydevd_bundle.pydevd_api:PyDevdAPI.set_enable_thread_notifications",

@@ -297,7 +297,7 @@ class Attachment(object):
         """pydevd calls this at the end of the connection, and of the program."""
         self.leave("disposed")
         current = threading.current_thread()
-        if wait and current is not self.thread and not leaving.is_debuggers(current):
+        if wait and current is not self.thread and not tracing.is_debuggers(current):
             self.waiting.add(current.ident)
             try:
                 self.sock.shutdown(socket.SHUT_RD)  # wakes the watch
@@ -348,7 +348,7 @@ class Attachment(object):
 def tracked(answers, original):
     def do_it(self, db):
         thread = threading.current_thread()
-        if leaving.is_debuggers(thread):
+        if tracing.is_debuggers(thread):
             return original(self, db)
         ident = _thread.get_ident()
         token = answers.running[ident] = begun(0)

@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 
-from debug_relay.worker.probe import patches, tracing
+from debug_relay.worker.probe import patches, traced_count, tracing
+from debug_relay.worker.probe.tracing import is_debuggers
 
 _OUT_SECONDS = 3.0  # for threads that are inside the debugger to come out of it
 _LOOK_SECONDS = 0.05
@@ -101,10 +102,6 @@ def threads_inside():
     return found
 
 
-def is_debuggers(thread):
-    return getattr(thread, "is_pydev_daemon_thread", False)
-
-
 def end_debugger(db, sock, report, tell, last=None):
     """Threads and socket; in a thread of our own. `tell` is what goes out before the end, `last`
     what is done when nothing but the socket is left."""
@@ -128,6 +125,7 @@ def end_debugger(db, sock, report, tell, last=None):
     # Once more, for a thread that was inside pydevd's code the first time.
     attempt("tracing again", tracing.stop_everywhere)
     attempt("threads again", patches.restore_threads)
+    attempt("count", traced_count.set_right)
     if not threads_inside():
         for thread in list(threading._active.values()):
             thread.__dict__.pop("additional_info", None)

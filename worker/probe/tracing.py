@@ -3,6 +3,7 @@
 Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 """
 
+import ctypes
 import sys
 import threading
 import types
@@ -45,13 +46,34 @@ def stop_everywhere():
         if sys.gettrace() is stop:
             sys.settrace(None)
 
-    sys.modules["pydevd_tracing"].set_trace_to_threads(stop, create_dummy_thread=False)
+    _trace_all(stop)
     for frame in sys._current_frames().values():
         while frame is not None:
             if is_pydevds(frame.f_trace):
                 # A loop that calls nothing drops its tracing at its next line.
                 frame.f_trace = stop
             frame = frame.f_back
+
+
+def _trace_all(function):
+    """As pydevd does, but for the threads that it starts to have the count of `traced_count` up."""
+    library = sys.modules["pydevd_tracing"]._load_python_helper_lib()
+    if library is None:
+        raise OSError("debugpy's library for this Python cannot be loaded")
+    nothing = ctypes.py_object(None)
+    others = {t.ident for t in list(threading._active.values()) if is_debuggers(t)}
+    others.add(threading.get_ident())
+    for ident in sys._current_frames():
+        if ident not in others:
+            library.AttachDebuggerTracing(
+                ctypes.c_int(0),
+                ctypes.py_object(sys.settrace),
+                ctypes.py_object(function),
+                ctypes.c_uint(ident & 0xFFFFFFFF),
+                nothing,
+            )
+    if sys.gettrace() is not None:
+        sys.settrace(None)
 
 
 def stop_in_child():
@@ -93,6 +115,10 @@ def _free_monitoring():
             continue
     cache.clear()
     monitoring.free_tool_id(tool)
+
+
+def is_debuggers(thread):
+    return getattr(thread, "is_pydev_daemon_thread", False)
 
 
 def is_pydevds(function):
