@@ -215,6 +215,7 @@ def of_a_session(client: Checked, session: Session) -> None:
     assert client.get("/sessions", label="team=search", status="paused").ok()["total"] == 1
     session.post("/ping").ok()
     session.get("/ping").ok()
+    session.get("/resources").ok()
     session.get("/output").ok()
     assert session.events()
     session.get("/output", cursor="nonsense")

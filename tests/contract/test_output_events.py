@@ -266,11 +266,18 @@ def test_the_events_of_a_whole_session_in_order_and_without_gaps(
             "text": None,
             "all_threads_stopped": True,
             "hit_breakpoint_ids": ["bp_1"],
+            "pid": stopped["pid"],
             "stop_id": stopped["stop_id"],
             "current_location": stopped["current_location"],
         }
         assert bodies(session, "terminated") == [
-            {"exit_code": 0, "signal": None, "end_reason": "target_exited", "restart": False}
+            {
+                "exit_code": 0,
+                "signal": None,
+                "end_reason": "target_exited",
+                "restart": False,
+                "swept": [],
+            }
         ]
         assert bodies(session, "output")[0] == {
             "category": "stdout",
@@ -280,7 +287,7 @@ def test_the_events_of_a_whole_session_in_order_and_without_gaps(
             "column": None,
         }
         (continued,) = bodies(session, "continued")
-        assert set(continued) == {"thread_id", "all_threads_continued", "caller"}
+        assert set(continued) == {"pid", "thread_id", "all_threads_continued", "caller"}
         assert continued["all_threads_continued"] is True
 
 
@@ -294,6 +301,7 @@ def test_a_failed_end_says_how(relay: Client, source: Callable[..., Source]) -> 
                 "signal": "SIGTERM",
                 "end_reason": "target_exited",
                 "restart": False,
+                "swept": [],
                 "error": "Process exited with code -15 (SIGTERM)",
             }
         ]
