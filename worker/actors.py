@@ -46,6 +46,9 @@ class Actors:
             return self._moved_by if body["reason"] in _BROUGHT else None
         if type == "terminated":
             return self._moved_by if body["end_reason"] == "terminated" else None
+        if type == "session" and body["status"] == "running":
+            # A stop may come before the launch's own next line.
+            return self.present() or self._moved_by
         return self.present()
 
     def present(self) -> str | None:

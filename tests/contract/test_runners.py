@@ -221,10 +221,10 @@ def test_greenlets_that_nobody_expected_are_told_of(relay: Client, source: Write
     program = source("import hidden")
     with relay.session(**OWN) as session:
         session.launch(program, wait=0)
-        told = eventually(lambda: session.printed("console"))
+        told = eventually(lambda: session.printed("console"), 30)  # to import gevent takes long
         assert '/restart {"env": {"GEVENT_SUPPORT": "True"}}' in str(told)
         session.post("/restart", {"env": {"GEVENT_SUPPORT": "True"}, "wait": 0}).ok()
-        eventually(lambda: session.printed("stdout").endswith("up\n"))
+        eventually(lambda: session.printed("stdout").endswith("up\n"), 30)
         assert session.post("/pause", {"wait": 10}).ok()["status"] == "paused"
         assert session.printed("stderr") == ""
 
