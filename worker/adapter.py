@@ -27,7 +27,7 @@ from debug_relay.worker.connection import DebugServer
 log = logging.getLogger("debug_relay.worker")
 
 _HANDSHAKE_SECONDS: Final = 20.0
-_TOKEN_SECONDS: Final = 5.0
+_TOKEN_SECONDS: Final = 15.0  # as long as a child waits for us: on a busy machine both are slow
 _ACCEPT_AGAIN: Final = 0.1
 _BACKLOG: Final = 512  # a pool's children come all at once
 

@@ -8,7 +8,9 @@ caller's; whose thread or reference it is about, the hub knows.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import msgspec
@@ -32,8 +34,6 @@ class Asking:
         self.hub = hub
         self._questions: dict[int, Question] = {}
         self._next_question = 1
-        # One at a time; and while one runs, nothing moves the program away from under it.
-        self.evaluating = asyncio.Lock()
 
     # -- commands
 
@@ -77,19 +77,30 @@ class Asking:
     def probed(self) -> list[DebugServer]:
         return [server for server in self.hub.servers if server.has_probe]
 
+    @contextlib.asynccontextmanager
+    async def nobody_evaluates(self) -> AsyncIterator[None]:
+        """While this is held nothing is evaluated anywhere: threads may be moved.
+
+        Only who is driving takes more than one process' turn, so nobody waits in a circle.
+        """
+        async with contextlib.AsyncExitStack() as turns:
+            for server in list(self.hub.servers):
+                await turns.enter_async_context(server.evaluating)
+            yield
+
     # -- questions
 
     async def evaluate(
         self, thread_id: int, frame: dap.StackFrame, text: str, statements: bool, timeout: float
     ) -> dict[str, Any]:
-        """Evaluate in a stopped frame, one at a time, interrupted at the deadline.
+        """Evaluate in a stopped frame, one at a time a process, interrupted at the deadline.
 
         debugpy answers many evaluates at once far slower than one after the other.
         """
         server = self.hub.thread(thread_id).server
         try:
             async with asyncio.timeout(timeout):
-                await self.evaluating.acquire()
+                await server.evaluating.acquire()
         except TimeoutError:
             raise _evaluate_timeout(text, timeout, still_running=True) from None
         try:
@@ -99,7 +110,7 @@ class Asking:
                 server, text, timeout, "evaluate", frame=frame.id, text=text, statements=statements
             )
         finally:
-            self.evaluating.release()
+            server.evaluating.release()
 
     async def scope_sizes(self, thread_id: int, index: int, timeout: float) -> dict[str, int]:
         """How many variables the frame's scopes have, by their names; nothing where unknown."""
@@ -107,7 +118,7 @@ class Asking:
         if not server.has_probe:
             return {}
         frame = await self.hub.frame(thread_id, index)
-        async with self.evaluating:
+        async with server.evaluating:
             answer = await self._ask_thread(
                 server, "the scopes' sizes", timeout, "sizes", frame=frame.id
             )
@@ -118,7 +129,7 @@ class Asking:
         entry = self.hub.resolve(reference)
         if not entry.server.has_probe:
             return None
-        async with self.evaluating:
+        async with entry.server.evaluating:
             answer = await self._ask_thread(
                 entry.server,
                 "a page of variables",
@@ -137,7 +148,7 @@ class Asking:
     ) -> dict[str, Any]:
         """The stop report of a stopped thread, by itself, as it is now."""
         thread = self.hub.thread(thread_id)
-        async with self.evaluating:
+        async with thread.server.evaluating:
             return await self._ask_thread(
                 thread.server,
                 "the stop report",
@@ -153,7 +164,7 @@ class Asking:
     async def raised(self, thread_id: int, timeout: float) -> dict[str, Any] | None:
         """The exception at which a thread stands; what of it takes too long is left out."""
         thread = self.hub.thread(thread_id)
-        async with self.evaluating:
+        async with thread.server.evaluating:
             answer = await self._ask_thread(
                 thread.server,
                 "the exception",
@@ -171,7 +182,7 @@ class Asking:
         entry = self.hub.resolve(reference)
         if not entry.server.has_probe:
             return None
-        async with self.evaluating:
+        async with entry.server.evaluating:
             return await self._ask_thread(
                 entry.server,
                 text,
@@ -187,9 +198,10 @@ class Asking:
         self, thread_id: int, frame: dap.StackFrame, text: str, timeout: float
     ) -> dict[str, Any]:
         """What could stand at the end of the text; the program's own code has a moment for it."""
-        async with self.evaluating:
+        server = self.hub.thread(thread_id).server
+        async with server.evaluating:
             return await self._ask_thread(
-                self.hub.thread(thread_id).server,
+                server,
                 "what could stand there",
                 timeout,
                 "complete",
@@ -208,7 +220,7 @@ class Asking:
         """What was returned into a stopped frame."""
         if not server.has_probe:
             return None
-        async with self.evaluating:
+        async with server.evaluating:
             answer = await self._ask_thread(
                 server, "the returned value", timeout, "returned", frame=frame.id
             )

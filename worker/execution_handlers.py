@@ -48,7 +48,7 @@ class Moved(Struct):
 
 async def resume(call: Call, params: e.Continue) -> Struct:
     session = call.session
-    async with session.driving, session.asking.evaluating:
+    async with session.driving, session.asking.nobody_evaluates():
         session.require("continue", OPERATIONS["continue"].states)
         thread = run.thread_to_move(session, params.thread_id)
         alone = params.thread_id is not None and run.is_alone(session, thread, named=True)
@@ -101,7 +101,7 @@ async def step_out(call: Call, params: e.Step) -> Struct:
 
 async def run_to_line(call: Call, params: e.RunTo) -> Struct:
     session = call.session
-    async with session.driving, session.asking.evaluating:
+    async with session.driving, session.asking.nobody_evaluates():
         session.require("run-to", OPERATIONS["run-to"].states)
         thread = run.thread_to_move(session, params.thread_id)
         alone = params.thread_id is not None and run.is_alone(session, thread, named=True)
@@ -152,7 +152,7 @@ async def _not_yet(session: Session, thread_id: int | None) -> Stack | None:
 
 async def _step(call: Call, params: e.Step, operation: str, command: str) -> Moved:
     session = call.session
-    async with session.driving, session.asking.evaluating:
+    async with session.driving, session.asking.nobody_evaluates():
         session.require(operation, OPERATIONS[operation].states)
         thread = run.thread_to_move(session, params.thread_id)
         alone = run.is_alone(session, thread, named=params.thread_id is not None)

@@ -48,7 +48,7 @@ def is_too_long(session: Session) -> bool:
 
 async def run_on(session: Session) -> None:
     """Nobody looks at it any more: its owner waits for it."""
-    async with session.driving, session.asking.evaluating:
+    async with session.driving, session.asking.nobody_evaluates():
         if not is_too_long(session) or session.stop is None:
             return
         await session.breakpoints.suspend(True)

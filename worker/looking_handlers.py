@@ -119,7 +119,7 @@ async def completions(call: Call, params: i.Completions) -> Struct:
                 for label, sort in told["rows"]
             ]
         )
-    async with session.asking.evaluating:
+    async with server.evaluating:
         answer = await server.request(
             "completions",
             {"frameId": frame.id, "text": params.text, "column": column},

@@ -22,7 +22,7 @@ _REPORT_BYTES: Final = 16_384
 
 async def trace(call: Call, params: Trace) -> TraceRows:
     session = call.session
-    async with session.driving, session.asking.evaluating:
+    async with session.driving, session.asking.nobody_evaluates():
         session.require("trace", OPERATIONS["trace"].states)
         tracing = await session.traces.begin(params)
     await tracing.done(call.abandoned)

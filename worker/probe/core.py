@@ -14,6 +14,7 @@ Out: DAP events `relayAnswer`, `relayError`, `relayFunction`, `relayGreenlets`, 
      `relayPlace`, `relayStop`, `relaySubprocess`, `relayTrace`.
 """
 
+import _thread
 import json
 import os
 import sys
@@ -42,6 +43,8 @@ from debug_relay.worker.probe.trace import Tracer
 from debug_relay.worker.probe.turns import Turns
 from debug_relay.worker.probe.unwinding import Unwinding
 
+_allocate_lock = _thread.allocate_lock
+_SENDING_SECONDS = 0.05  # it takes a tenth of a millisecond, on a busy machine some
 _encode = json.JSONEncoder(ensure_ascii=True, default=lambda o: "?").encode
 _decode = json.JSONDecoder().decode
 HOOKS = (
@@ -97,12 +100,21 @@ class Probe(object):
         request = _decode(text)
         return _encode(self.commands[request.pop("do")](**request))
 
-    def emit(self, event, body):
+    def emit(self, event, body, until_sent=False):
+        """`until_sent` waits, within a bound, until the kernel has it."""
         command = sys.modules["_pydevd_bundle.pydevd_net_command"].NetCommand
         message = {"type": "event", "event": event, "body": body}
         writer = self.db.writer
         if writer is not None:
-            writer.add_command(command(0, 0, message, is_json=True))
+            told = command(0, 0, message, is_json=True)
+            until_sent = until_sent and writer.is_alive()
+            if until_sent:
+                sent = _allocate_lock()
+                sent.acquire()
+                told.call_after_send(lambda _: sent.release())
+            writer.add_command(told)
+            if until_sent:
+                sent.acquire(True, _SENDING_SECONDS)
 
     def missing(self):
         """The hooks that this debugpy has not."""

@@ -140,6 +140,9 @@ def _end_at_once(db, sock):
             except OSError:
                 pass  # the peer has closed, which frees the reader as well
             db.reader.join(max(0, deadline - time.monotonic()))
-        dispose(wait, timeout)
+        try:
+            dispose(wait, timeout)
+        except OSError:
+            pass  # the program has closed every descriptor, this connection's too
 
     db.dispose_and_kill_all_pydevd_threads = end

@@ -106,7 +106,8 @@ class Point(object):
         skipped, self.skipped = self.skipped, 0
         row = {"id": self.id, "text": text, "skipped": skipped}
         row["path"], row["line"] = frame.f_code.co_filename, frame.f_lineno
-        self.probe.emit("relayLog", row)
+        # What ends the program next, a SIGKILL too, does not take the line with it.
+        self.probe.emit("relayLog", row, until_sent=True)
 
     def tell(self, frame, error):
         """The first error in words, later ones not: a hot loop would flood."""
