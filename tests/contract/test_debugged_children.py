@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -222,3 +223,51 @@ def attached(session: Session) -> set[int]:
 def pids_of_threads(session: Session, status: str) -> set[int]:
     threads = session.get("/threads").ok()["threads"]
     return {thread["pid"] for thread in threads if thread["status"] == status}
+
+
+def test_a_line_outlives_a_kill_and_processes_are_asked_side_by_side(
+    relay: Client, source: Write, python: str
+) -> None:
+    program = source(
+        """
+        import os, signal
+        for number in range(4):
+            pid = os.fork()
+            if pid == 0:
+                number += 0  # @logs
+                os.kill(os.getpid(), signal.SIGKILL)
+            os.wait()
+        for number in range(2):
+            if os.fork() == 0:
+                os._exit(number)  # @stands
+        os.wait()
+        os.wait()
+        """
+    )
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["logs"], log_message="number {number}")
+        session.break_at(program, program["stands"])
+        session.launch(program, wait=0, debug_subprocesses=True)
+        eventually(lambda: len(session.status()["stopped_threads"]) == 2, timeout=60)
+        assert [f"number {number}" in session.printed("console") for number in range(4)] == [
+            True
+        ] * 4
+        busy, other = session.status()["stopped_threads"]
+        # One blocks in its process for as long as the other one is asked.
+        held, release = os.pipe()
+        blocking = f"open('/proc/{os.getpid()}/fd/{held}', 'rb').read(1)"
+        answers: list[Any] = []
+        asking = threading.Thread(
+            target=lambda: answers.append(session.value(blocking, thread_id=busy, timeout=50))
+        )
+        asking.start()
+        try:
+            assert session.value("number", thread_id=other) in ("0", "1")
+            assert answers == []
+        finally:
+            os.write(release, b".")
+            asking.join()
+            os.close(held)
+            os.close(release)
+        assert answers == ["b'.'"]
+        assert session.resume()["exit_code"] == 0
