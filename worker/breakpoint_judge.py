@@ -19,7 +19,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker import function_points
 from debug_relay.worker.breakpoint_requests import (
     bad_condition,
-    check_template,
+    bad_template,
     incomplete,
     text_mismatch,
 )
@@ -142,7 +142,9 @@ class Batch:
                 raise bad_condition(condition, problem)
             self._sound.add(condition)
         if entry.log_message is not None:
-            check_template(entry.log_message)
+            flaw = await self._book.check_template(entry.log_message)
+            if flaw is not None:
+                raise bad_template(entry.log_message, flaw)
 
     async def _judge_line(self, entry: Entry, must_exist: bool) -> None:
         entry.verified = entry.pending = False

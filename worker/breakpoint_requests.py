@@ -13,7 +13,6 @@ from debug_relay.protocol.breakpoints import BreakpointSpec, SetBreakpoints
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import Problem
 from debug_relay.worker.lines import SyntaxProblem
-from debug_relay.worker.probe.expressions import Template
 
 
 def specs_of(params: SetBreakpoints) -> list[BreakpointSpec]:
@@ -94,17 +93,14 @@ def bad_condition(condition: str, problem: SyntaxProblem) -> RelayError:
     )
 
 
-def check_template(text: str) -> None:
-    try:
-        Template(text)  # type: ignore[no-untyped-call]  # Python 3.8, for the program
-    except SyntaxError as error:
-        raise RelayError(
-            Code.BREAKPOINT_INVALID_CONDITION,
-            f"The log message {text!r} does not compile: {error.msg}",
-            "Write it as the inside of an f-string: {name}, {value!r:>10}, {{ and }} for braces.",
-            log_message=text,
-            error_message=error.msg,
-        ) from None
+def bad_template(text: str, problem: str) -> RelayError:
+    return RelayError(
+        Code.BREAKPOINT_INVALID_CONDITION,
+        f"The log message {text!r} does not compile: {problem}",
+        "Write it as the inside of an f-string: {name}, {value!r:>10}, {{ and }} for braces.",
+        log_message=text,
+        error_message=problem,
+    )
 
 
 def spec_of(kept: dict[str, Any]) -> BreakpointSpec:

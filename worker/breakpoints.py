@@ -206,9 +206,8 @@ class Breakpoints:
         if self.show(entry) != before:
             self._tell("changed", [entry])
 
-    def failed(self, id: str, error: str) -> None:
-        """A condition raised in the program; told once, however many processes it is in."""
-        message = f"condition raised {error}"
+    def failed(self, id: str, message: str) -> None:
+        """What it evaluates failed in the program; told once, however many processes it is in."""
         if id in self._table and self._table.one(id).message != message:
             entry = self._table.one(id)
             entry.message = message

@@ -25,6 +25,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker import line_reader
 from debug_relay.worker.brief_runs import run_briefly
 from debug_relay.worker.interpreters import Interpreter, own_interpreter
+from debug_relay.worker.probe import expressions
 
 MAX_SOURCE_BYTES: Final = 20 * 1024 * 1024
 # Compiling holds the GIL, so a thread would not keep the event loop alive: larger files (10 ms and
@@ -40,6 +41,13 @@ _PASSED_OVER: Final = frozenset({"__pycache__", "node_modules", "site-packages"}
 # Read now: an upgrade may replace the file under a running worker, and a session's interpreter
 # that runs as another user may not reach it.
 _READER: Final = Path(line_reader.__file__).read_text("utf-8")
+_TEMPLATE_READER: Final = (
+    Path(expressions.__file__).read_text("utf-8")
+    + """
+import json, sys
+print(json.dumps(problem_of(sys.stdin.buffer.read().decode("utf-8", "surrogatepass"))))
+"""
+)
 
 Kind = Literal["code", "blank", "comment", "string", "inside", "bare"]
 Why = Literal[
@@ -130,6 +138,15 @@ class LineBook:
             return msgspec.json.decode(answer, type=SyntaxProblem | None)
         return None if problem is None else msgspec.convert(problem, SyntaxProblem)
 
+    async def check_template(self, text: str) -> str | None:
+        """Why `text` is no log message in the program; None when it is one."""
+        problem: str | None = expressions.problem_of(text)  # type: ignore[no-untyped-call]
+        if problem is not None and not self._is_ours:
+            data = text.encode("utf-8", "surrogatepass")
+            answer = await self._run([], data, "log message", _CHECK_SECONDS, _TEMPLATE_READER)
+            return msgspec.json.decode(answer, type=str | None)
+        return problem
+
     @property
     def _is_ours(self) -> bool:
         return self.interpreter.minor == own_interpreter().minor
@@ -140,11 +157,13 @@ class LineBook:
         answer = await self._run(["facts", str(self._optimize)], data, path, _READ_SECONDS)
         return msgspec.json.decode(answer, type=LineFacts)
 
-    async def _run(self, words: list[str], data: bytes, what: str, seconds: float) -> bytes:
+    async def _run(
+        self, words: list[str], data: bytes, what: str, seconds: float, reader: str = _READER
+    ) -> bytes:
         who = self.interpreter
         try:
             reply = await run_briefly(
-                who.executable, ["-c", _READER, *words], data, seconds, _ANSWER_BYTES
+                who.executable, ["-c", reader, *words], data, seconds, _ANSWER_BYTES
             )
         except (OSError, ValueError) as error:
             reason = (

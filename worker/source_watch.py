@@ -52,6 +52,8 @@ class SourceWatch:
         self._changed = changed
         self._seen: dict[str, Identity | None] = {}
         self._task: asyncio.Task[None] | None = None
+        # Who looks waits for who looks already: what that one has seen is not judged before.
+        self._looking = asyncio.Lock()
 
     def seen(self, files: dict[str, Identity | None]) -> None:
         """They were judged as this."""
@@ -66,6 +68,10 @@ class SourceWatch:
         self._seen.clear()
 
     async def look(self) -> None:
+        async with self._looking:
+            await self._look()
+
+    async def _look(self) -> None:
         now = await asyncio.to_thread(identities, list(self._files()))
         changed = {path for path, found in now.items() if self._seen.get(path) != found}
         if not changed:

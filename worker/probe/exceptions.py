@@ -17,6 +17,7 @@ from debug_relay.worker.probe.answers import Interrupted
 from debug_relay.worker.probe.expressions import Expression
 from debug_relay.worker.probe.libraries import is_library
 from debug_relay.worker.probe.shapes import full_name, key_of, lookup
+from debug_relay.worker.probe.signalled import is_foreign
 from debug_relay.worker.probe.values import ATOMS
 
 _getpid = os.getpid
@@ -162,7 +163,9 @@ class Exceptions(object):
             return bool(self.condition(standing_at(trace, frame_id), exc=value))
         except KeyboardInterrupt:
             _thread.interrupt_main()  # a signal that arrived while our code ran: give it back
-        except Exception as error:
+        except BaseException as error:
+            if is_foreign(error):
+                raise
             self.tell(error)
         return False
 

@@ -8,7 +8,10 @@ class Expression(object):
     """An expression as it reads in the frame's scope, nested scopes included."""
 
     def __init__(self, text):
-        self.code = compile(text.strip(), "<relay expression>", "eval", dont_inherit=True)
+        text = text.strip()
+        if text.startswith("*"):
+            text = "(%s)" % text  # as in an f-string: `{*xs, 1}` is a tuple
+        self.code = compile(text, "<relay expression>", "eval", dont_inherit=True)
         self.nested = any(type(c) is type(self.code) for c in self.code.co_consts)
 
     def __call__(self, frame, **more):
@@ -46,6 +49,15 @@ class Template(object):
 
     def __call__(self, frame):
         return "".join(part if isinstance(part, str) else part.render(frame) for part in self.parts)
+
+
+def problem_of(text):
+    """Why `text` is no log message in this Python; None when it is one."""
+    try:
+        Template(text)
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        return str(getattr(error, "msg", None) or error or type(error).__name__)
+    return None
 
 
 class Field(object):

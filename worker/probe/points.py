@@ -14,6 +14,7 @@ import time
 from debug_relay.worker.probe.expressions import Expression, Template
 from debug_relay.worker.probe.functions import Functions
 from debug_relay.worker.probe.places import TRAP, Places
+from debug_relay.worker.probe.signalled import is_foreign
 from debug_relay.worker.probe.sources import outdated
 
 _getpid = os.getpid
@@ -53,24 +54,39 @@ class Point(object):
 
     def configure(self, spec):
         self.enabled = spec.get("enabled", True)
-        condition = spec.get("condition")
-        self.condition = Expression(condition) if condition else None
+        condition, log = spec.get("condition"), spec.get("log")
+        self.problem = None
+        self.condition = self.compiled(Expression, condition, "condition")
         # In its frame's own scope, what most of them need, without a call on the way.
         own = self.condition is not None and not self.condition.nested
         self.plain = self.condition.code if own else None
         hit = spec.get("hit")
         self.turn = (COMPARE[hit[0]], hit[1]) if hit else None
         self.count = itertools.count(self.hits() + 1).__next__
-        log = spec.get("log")
-        self.log = Template(log) if log else None
+        self.log = self.compiled(Template, log, "log message")
         self.told = False
         self.tokens = LOG_BURST
         self.last = time.monotonic()
         self.skipped = 0
+        if self.problem:
+            self.enabled = False
+            self.tell(self.problem, 0)
+
+    def compiled(self, kind, text, what):
+        """It was judged by another Python, perhaps: this one may know less."""
+        try:
+            return kind(text) if text else None
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+            words = getattr(error, "msg", None) or error
+            self.problem = "the %s does not compile on Python %d.%d: %s" % (
+                (what,) + sys.version_info[:2] + (words,)
+            )
+        return None
 
     def check(self, frame):
         if not self.enabled:
             return False
+        what = "condition"
         try:
             if self.plain is not None:
                 if not eval(self.plain, frame.f_globals, frame.f_locals):
@@ -81,14 +97,18 @@ class Point(object):
             if self.turn is not None and not self.turn[0](self.count(), self.turn[1]):
                 return False
             if self.log is not None:
+                what = "log message"
                 self.write(frame)
                 return False
         except KeyboardInterrupt:
             # A signal that arrived while our code ran is the program's: give it back.
             _thread.interrupt_main()
             return False
-        except Exception as error:
-            self.tell(frame, error)
+        except BaseException as error:
+            # `exit()` in a condition is no more than a wrong condition, and ends no program.
+            if is_foreign(error):
+                raise
+            self.tell("%s raised %s" % (what, in_words(error)), frame.f_lineno)
             return False
         # A forked child that nobody debugs must not wait for a debugger.
         return _getpid() == self.probe.pid
@@ -102,25 +122,28 @@ class Point(object):
             self.skipped += 1
             return
         self.tokens -= 1
-        text = self.log(frame)[:TEXT_LIMIT]
+        text = self.log(frame)
+        if len(text) > TEXT_LIMIT:
+            text = "%s… (%d more characters)" % (text[:TEXT_LIMIT], len(text) - TEXT_LIMIT)
         skipped, self.skipped = self.skipped, 0
         row = {"id": self.id, "text": text, "skipped": skipped}
         row["path"], row["line"] = frame.f_code.co_filename, frame.f_lineno
         # What ends the program next, a SIGKILL too, does not take the line with it.
         self.probe.emit("relayLog", row, until_sent=True)
 
-    def tell(self, frame, error):
-        """The first error in words, later ones not: a hot loop would flood."""
+    def tell(self, words, line):
+        """The first error, later ones not: a hot loop would flood."""
         if self.told:
             return
         self.told = True
-        try:
-            words = "%s: %s" % (type(error).__name__, error)
-        except Exception:
-            words = type(error).__name__
-        self.probe.emit(
-            "relayError", {"id": self.id, "error": words[:1000], "line": frame.f_lineno}
-        )
+        self.probe.emit("relayError", {"id": self.id, "error": words[:1000], "line": line})
+
+
+def in_words(error):
+    try:
+        return "%s: %s" % (type(error).__name__, error)
+    except Exception:
+        return type(error).__name__
 
 
 class Points(object):

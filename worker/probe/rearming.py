@@ -2,10 +2,11 @@
 
 Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
-Up to 3.11 a tracer that finds no more room on the stack is taken from its thread, silently: no
-breakpoint there would stop any more, no step would end. Nobody is told, but the function that
-traced the thread has one holder less then. pydevd's command thread, which looks for work every
-0.2 s anyhow, looks at that too. What the thread has passed until then is lost, so it is told.
+Up to 3.11 a tracer that finds no more room on the stack, or in which a signal's handler raises, is
+taken from its thread, silently: no breakpoint there would stop any more, no step would end. Nobody
+is told, but the function that traced the thread has one holder less then. pydevd's command thread,
+which looks for work every 0.2 s anyhow, looks at that too. What the thread has passed until then is
+lost, so it is told.
 """
 
 import _thread
@@ -18,7 +19,8 @@ from debug_relay.worker.probe.values import clean
 # locals, and the name and the argument by which it is counted.
 _OTHERS = 6
 TOLD = (
-    "A stack overflow in thread %s ended its tracing, as Python does up to 3.11. It is traced "
+    "A stack overflow in thread %s ended its tracing, or what a signal's handler raised while its "
+    "tracer ran, as Python does up to 3.11. It is traced "
     "again; breakpoints that it passed in between, for 0.2 s or so, did not stop.\n"
 )
 

@@ -29,7 +29,7 @@ from debug_relay.worker.probe.shapes import (
     printable,
     shown_fields,
 )
-from debug_relay.worker.probe.signalled import hold
+from debug_relay.worker.probe.signalled import Interrupted, hold
 
 _now = time.monotonic
 _ident = _thread.get_ident
@@ -47,10 +47,6 @@ LABEL = 200
 FLOOD = 400000  # characters of all values together; from there on they are short
 INT_BITS = 8000
 MOST = sys.maxsize
-
-
-class Interrupted(BaseException):
-    """Raised into a thread that works for the relay and takes too long."""
 
 
 class View(object):
