@@ -141,6 +141,8 @@ class Batch:
             if problem is not None:
                 raise bad_condition(condition, problem)
             self._sound.add(condition)
+        # An empty one is none, as editors mean it; it would be shown as one, and stop.
+        entry.log_message = entry.log_message or None
         if entry.log_message is not None:
             flaw = await self._book.check_template(entry.log_message)
             if flaw is not None:

@@ -49,3 +49,4 @@ def test_a_log_message_that_does_not_compile(relay: Client, source: Callable[...
         body = {"file": str(program), "line": program["line"], "log_message": "{1 +}"}
         error = session.post("/breakpoints", body).refused("BREAKPOINT_INVALID_CONDITION", 400)
         assert "{1 +}" in error["message"]
+        assert session.break_at(program, program["line"], log_message="")["log_message"] is None
