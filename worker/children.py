@@ -114,7 +114,7 @@ class Children:
 
     def _ended(self, pid: int) -> None:
         child = self._children[pid]
-        exit = _exit_of(pid, child.pidfd)
+        exit = exit_of(pid, child.pidfd)
         self._forget(pid)
         self._session.child_ended(pid, exit)
         child.server.close("its process has ended")
@@ -135,7 +135,7 @@ class Children:
                     signal.pidfd_send_signal(child.pidfd, signal.SIGURG)
 
 
-def _exit_of(pid: int, pidfd: int) -> Exit | None:
+def exit_of(pid: int, pidfd: int) -> Exit | None:
     """How it ended; None where its parent was quicker and the kernel does not tell."""
     for look in (_told_by_kernel, _read_of_zombie, _told_by_kernel):
         status = look(pid, pidfd)

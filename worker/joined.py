@@ -37,12 +37,12 @@ class _ProcessBody(msgspec.Struct, rename="camel"):
 
 
 def check(params: Attach) -> None:
-    """Refuse what is not there yet, and what another's adapter cannot do."""
-    if params.tree:
+    """Refuse what another's adapter cannot do."""
+    if params.port is not None and params.tree:
         raise RelayError(
-            Code.NOT_IMPLEMENTED,
-            "Attaching with tree is not there yet in this version",
-            "Leave tree out.",
+            Code.ATTACH_UNSUPPORTED,
+            f"What the program behind port {params.port} has started cannot be reached from there",
+            "Attach by pid, or leave tree out.",
             field="tree",
         )
     if params.port is not None and params.tracing != "auto":

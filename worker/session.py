@@ -471,6 +471,19 @@ class Session:
             self._tell_resumed(server, None)
         self.changed()
 
+    def child_found(self, pid: int, parent: int | None, command: list[str]) -> None:
+        """It was there before us, or nobody told of its start."""
+        self.journal(
+            "subprocess",
+            {
+                "reason": "found",
+                "pid": pid,
+                "parent_pid": parent,
+                "command": command,
+                "debugged": False,
+            },
+        )
+
     def child_attached(self, pid: int, parent: int | None, command: list[str]) -> None:
         """A process of the program's comes under the debugger, also one of which no start was
         told: of a fork server's, or the program itself, having executed another in its place."""

@@ -1,0 +1,155 @@
+"""Attaching to a program with all its processes: `tree`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.kit.apps import Request, Served, Started
+from tests.kit.client import Client, Session
+from tests.kit.relay import eventually
+from tests.kit.running import Running
+from tests.kit.source import Source
+
+POOL = """
+    import multiprocessing, os, sys, time
+
+    def work(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    if __name__ == "__main__":
+        method = multiprocessing.get_context(sys.argv[1])
+        with method.Pool(2) as pool:
+            assert pool.map(work, range(4)) == [0, 2, 4, 6]
+            print("up", flush=True)
+            while sys.stdin.readline():
+                print(sum(pool.map(work, range(4))), flush=True)
+"""
+
+
+def told(session: Session, reason: str) -> set[int]:
+    bodies = [event["body"] for event in session.events("subprocess")]
+    return {body["pid"] for body in bodies if body["reason"] == reason}
+
+
+def attach(session: Session, pid: int, **fields: Any) -> None:
+    session.post("/attach", {"pid": pid, "connect_timeout": 30, "tree": True, **fields}).ok()
+
+
+def paused(session: Session) -> None:
+    eventually(lambda: session.status()["status"] == "paused", timeout=20)
+
+
+def test_a_prefork_server(relay: Client, tmp_path: Path) -> None:
+    """Workers that are there, one born later, and all of them free afterwards."""
+    served = Served("gunicorn", tmp_path)
+    served.command += ["--workers", "2"]
+    server = Started(served)
+    try:
+        eventually(lambda: len(server.children()) == 2, what="two workers")
+        workers = set(server.children())
+        with relay.session() as alone:
+            attach(alone, server.pid, tree=False)
+            assert told(alone, "found") == workers
+            alone.post("/detach").ok()
+        with relay.session() as session, relay.session() as other:
+            attach(session, server.pid)
+            assert told(session, "attached") == workers
+            # Another session is refused a worker, too.
+            refused = other.post("/attach", {"pid": min(workers), "connect_timeout": 30}).refused(
+                "ATTACH_ALREADY_ATTACHED"
+            )
+            assert refused["details"]["session_id"] == session.id
+            session.break_at(served.handler, served.handler["handler"])
+            stands_in(session, served, 4, workers)
+            # A worker that dies leaves the session; the one in its place comes.
+            victim = min(workers)
+            os.kill(victim, signal.SIGKILL)
+            eventually(lambda: victim in told(session, "exited"))
+            eventually(lambda: len(told(session, "attached")) == 3, timeout=20)
+            (born,) = told(session, "attached") - workers
+            survivor = max(workers)
+            os.kill(survivor, signal.SIGSTOP)  # so the new one has to serve
+            stands_in(session, served, 5, {born})
+            os.kill(survivor, signal.SIGCONT)
+            request = Request(served, 6)
+            paused(session)
+            session.post("/detach").ok()
+            assert request.answer() == "12"
+            assert served.ask(7) == "14"
+            attach(session, server.pid)
+            stands_in(session, served, 8, {born, survivor})
+            session.post("/detach").ok()
+        assert served.ask(9) == "18"
+        assert {born, survivor} == set(server.children())
+        assert "Traceback" not in server.log.read_text()
+    finally:
+        server.end()
+
+
+def stands_in(session: Session, served: Served, n: int, pids: set[int]) -> None:
+    request = Request(served, n)
+    paused(session)
+    thread = session.get("/snapshot").ok()["stop"]["thread"]
+    assert thread["pid"] in pids
+    assert thread["is_child"] is True
+    assert int(session.locals()["n"]) == n
+    assert session.step()["child_pid"] == thread["pid"]
+    assert int(session.locals()["doubled"]) == 2 * n
+    session.resume(wait=0)
+    assert request.answer() == str(2 * n)
+
+
+def test_a_pool(relay: Client, source: Callable[..., Source], python: str) -> None:
+    """Forked and spawned workers; what is no Python and trackers are left alone."""
+    for method in ("fork", "spawn"):
+        one = Running(source(POOL, f"{method}.py"), python, method)
+        try:
+            assert one.line() == "up"
+            with relay.session() as session:
+                attach(session, one.pid)
+                workers = told(session, "attached")
+                assert len(workers) == 2
+                # The tracker of a spawned pool's resources.
+                assert len(told(session, "released")) == (method == "spawn")
+                point = session.break_at(one.program, one.program["line"], condition="n == 3")
+                assert one.process.stdin is not None
+                one.process.stdin.write("go\n")
+                one.process.stdin.flush()
+                paused(session)
+                assert session.status()["stopped_threads"]
+                assert session.get("/snapshot").ok()["stop"]["thread"]["pid"] in workers
+                assert session.value("n") == "3"
+                session.post("/detach").ok()
+                assert one.line() == "12"
+                assert session.get(f"/breakpoints/{point['id']}").ok()["hit_count"] == 1
+            assert one.alive
+            assert one.stderr() == ""
+        finally:
+            one.end()
+
+
+def test_the_end_of_the_root(relay: Client, source: Callable[..., Source], python: str) -> None:
+    """Its children run on, and are free."""
+    one = Running(source(POOL), python, "fork")
+    with relay.session() as session:
+        assert one.line() == "up"
+        attach(session, one.pid)
+        workers = told(session, "attached")
+        assert len(workers) == 2
+        one.end()
+        eventually(lambda: session.status()["status"] == "terminated")
+        assert session.status()["end_reason"] == "target_lost"
+        for pid in workers:
+            os.kill(pid, 0)  # nobody has ended them
+            eventually(lambda pid=pid: not connected(pid), what="let go")
+            os.kill(pid, signal.SIGKILL)
+
+
+def connected(pid: int) -> bool:
+    """Whether a thread of the debugger's is still in it."""
+    return len(os.listdir(f"/proc/{pid}/task")) > 1
