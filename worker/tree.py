@@ -196,6 +196,7 @@ class Tree:
 
     async def _stop(self) -> None:
         self._closing = True
+        self._looked.set()  # the program may end while its processes are still awaited
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
