@@ -237,7 +237,7 @@ def _rows() -> dict[Code, ErrorRow]:
             400,
             "launch",
             "The script has a syntax error.",
-            "Correct the line named in details and launch again; the session is still created.",
+            "Correct the line named in details and send the same call again.",
         ),
         c.LAUNCH_ENV_MISSING: row(
             400,

@@ -246,11 +246,8 @@ def _prepared_module(setup):
         if importlib.util.find_spec(name.partition(".")[0]) is None:
             raise runpy._Error("No module named %s" % name)
         _, spec, code = runpy._get_module_details(name, runpy._Error)
-    except runpy._Error as error:
-        _say(setup, b"no module:" + str(error).encode("utf-8", "backslashreplace")[:1000])
-        sys.exit("%s: %s" % (sys.executable, error))
-    except SyntaxError as error:
-        _say_syntax(setup, error)
+    except BaseException as error:
+        _not_prepared(setup, error)
         raise
     sys.argv[0] = spec.origin
     module = _new_main(spec.origin, spec.loader)
@@ -258,6 +255,21 @@ def _prepared_module(setup):
     module.__package__ = spec.parent
     module.__cached__ = spec.cached
     return module, code
+
+
+def _not_prepared(setup, error):
+    """Called while it is handled. What is not there, or has no right syntax, is refused; but a
+    package that raises while it is imported is the program, and ends as it would without us."""
+    import runpy
+
+    if isinstance(error, runpy._Error):
+        _say(setup, b"no module:" + str(error).encode("utf-8", "backslashreplace")[:1000])
+        sys.exit("%s: %s" % (sys.executable, error))
+    if isinstance(error, SyntaxError):
+        _say_syntax(setup, error)
+    else:
+        _say(setup, b"started")
+        _report_without_us()
 
 
 def _say_syntax(setup, error):
@@ -281,8 +293,8 @@ def _prepared_archive(setup):
     sys.path.insert(0, setup["target"])
     try:
         _, spec, code = runpy._get_main_module_details(runpy._Error)
-    except SyntaxError as error:
-        _say_syntax(setup, error)
+    except BaseException as error:
+        _not_prepared(setup, error)
         raise
     module = _new_main(spec.origin, spec.loader)
     module.__spec__ = spec
@@ -325,18 +337,22 @@ def _run(probe, module, code):
     except BaseException as error:
         if probe is not None:
             probe.exceptions.uncaught(error)
-        # The interpreter will report it: let it show the program's frames only. Whatever hook the
-        # program has set is asked at the last moment, with what it would have got without us.
-        hook = sys.excepthook
-
-        def report(kind, error, trace):
-            sys.excepthook = hook
-            while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, _RUNNER[1]):
-                trace = trace.tb_next
-            hook(kind, error.with_traceback(trace), trace)
-
-        sys.excepthook = report
+        _report_without_us()
         raise
+
+
+def _report_without_us():
+    """The interpreter will report what is raised: let it show the program's frames only. Whatever
+    hook the program has set is asked at the last moment, with what it would have got without us."""
+    hook = sys.excepthook
+
+    def report(kind, error, trace):
+        sys.excepthook = hook
+        while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, _RUNNER[1]):
+            trace = trace.tb_next
+        hook(kind, error.with_traceback(trace), trace)
+
+    sys.excepthook = report
 
 
 if __name__ == "__main__":

@@ -252,7 +252,7 @@ class LaunchedProgram:
         return RelayError(
             Code.LAUNCH_FAILED,
             f"{self._plan.interpreter.path} could not run {self._plan.target}: {reason}",
-            "Read output_tail, correct the launch, and try again; the session is still created.",
+            "Read output_tail, correct the launch, and send the same call again.",
             exit_code=exit.code if exit else None,
             output_tail=said,
             python_path=self._plan.interpreter.path,
@@ -272,10 +272,16 @@ class LaunchedProgram:
 
     def _no_module(self, reason: str) -> RelayError:
         name = self._plan.target
+        called = f"module {name}" if self._plan.kind == "module" else name
+        advice = (
+            "Check module, cwd and pythonpath, or install it for that interpreter."
+            if self._plan.kind == "module"
+            else "Give it a __main__.py, or launch a module of it: module, with it in pythonpath."
+        )
         return RelayError(
             Code.LAUNCH_MODULE_NOT_FOUND,
-            f"{self._plan.interpreter.path} cannot run module {name}: {reason}",
-            "Check module, cwd and pythonpath, or install it for that interpreter.",
+            f"{self._plan.interpreter.path} cannot run {called}: {reason}",
+            advice,
             module=name,
             python_path=self._plan.interpreter.path,
             cwd=self._plan.cwd,

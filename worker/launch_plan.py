@@ -170,7 +170,7 @@ def syntax_error(place: str, problem: SyntaxProblem) -> RelayError:
     return RelayError(
         Code.LAUNCH_SYNTAX_ERROR,
         f"Python syntax error in {place}, line {problem.line}: {problem.message}",
-        f"Correct line {problem.line} and launch again; the session is still created.",
+        f"Correct line {problem.line} and send the same call again.",
         file=place,
         line=problem.line,
         offset=problem.offset,

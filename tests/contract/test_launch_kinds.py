@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import py_compile
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -71,6 +72,34 @@ def test_syntax_errors_that_only_an_import_finds(
             assert details["file"] == file
             assert details["line"] in (2, 3)  # where Python sees the end of it
             assert session.status()["status"] == "created"
+
+
+def test_packages_that_raise_and_archives_without_a_main(
+    relay: Client, source: Write, tmp_path: Path, python: str
+) -> None:
+    source("def fail():\n    raise KeyError('at import')\nfail()\n", "raises/__init__.py")
+    source("raise SystemExit(3)\n", "leaves/__init__.py")
+    for package in ("raises", "leaves"):
+        source("print('never')\n", f"{package}/part.py")
+    plain = subprocess.run(
+        [python, "-m", "raises.part"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    from_package = '  File "' + str(tmp_path)
+    for module, code in (("raises.part", plain.returncode), ("leaves.part", 3)):
+        with relay.session(python_path=python) as session:
+            ended = session.launch(module=module, cwd=str(tmp_path), wait=20)
+            assert (ended["status"], ended["exit_code"]) == ("terminated", code)
+            said, told = session.printed("stderr"), plain.stderr
+            assert "bootstrap" not in said
+            assert said.partition(from_package)[2] == (
+                told.partition(from_package)[2] if code == 1 else ""
+            )
+    app = tmp_path / "no_main.zip"
+    with zipfile.ZipFile(app, "w") as file:
+        file.writestr("lib.py", "")
+    error = relay.post("/run", {"script": str(app)}).refused("LAUNCH_MODULE_NOT_FOUND", 400)
+    assert "can't find '__main__' module in" in error["message"]
+    assert "__main__.py" in error["details"]["suggestion"]
 
 
 def test_a_file_for_a_directory(relay: Client, source: Write) -> None:

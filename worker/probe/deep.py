@@ -4,7 +4,7 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
 pydevd makes a variable of every frame at every stop, though hardly one is opened; here the lower
 ones are made when the first of them is asked for. And at every step it sets up each frame's tracing
-by itself, where what counts is the code: in a recursion that is the same a thousand times.
+by itself, such that each looks through the whole stack when it goes on.
 """
 
 import contextlib
@@ -36,9 +36,29 @@ class Deep(object):
         self.probe.undo.append(
             (manager, "track_frames", type(manager).track_frames.__get__(manager))
         )
-        if MONITORED:
-            self.trace = db.set_trace_for_frame_and_parents
-            self.probe.replace("set_trace_for_frame_and_parents", self.set_trace)
+        self.trace = db.set_trace_for_frame_and_parents
+        set_trace = self.set_trace if MONITORED else self.set_trace_of_frames
+        self.probe.replace("set_trace_for_frame_and_parents", set_trace)
+
+    def set_trace_of_frames(self, ident, frame, disable=False):
+        """Up to 3.11: pydevd gives each frame a trace function that looks for the stack's bottom at
+        the frame's next event, which makes the way back from n frames n² long. Once is enough: by
+        the first frame, and at the bottom, which keeps a trace function of its own."""
+        tracer = None if disable else tracer_of(self.probe.db, ident)
+        if tracer is None:
+            self.trace(ident, frame, disable=disable)
+            return
+        db, is_first, traced = self.probe.db, True, {}
+        while frame is not None:
+            code = getattr(frame, "f_code", None)  # frames of templates are none of Python's
+            if code is not None:
+                if code not in traced:
+                    traced[code] = db.get_file_type(frame) is None
+                if traced[code]:
+                    searches = is_first or frame.f_back is None
+                    frame.f_trace = db.trace_dispatch if searches else tracer
+                    is_first = False
+            frame = frame.f_back
 
     def set_trace(self, ident, frame, disable=False):
         """Of each code once: only the first frame may be the one that steps."""
@@ -120,6 +140,19 @@ def tracker_class(base):
                 base.untrack_all(self)
 
     return Tracker
+
+
+def tracer_of(db, ident):
+    """A trace function such as pydevd's for all frames of a thread, if it has that already; not the
+    same object, because `rearming` counts who holds that one."""
+    thread = sys.modules["threading"]._active.get(ident)
+    known = getattr(getattr(thread, "additional_info", None), "thread_tracer", None)
+    if known is None or known._args[0] is not db:
+        return None
+    kind = type(known)
+    # Where pydevd is compiled, all that Python calls is wrapped.
+    wrapped = getattr(sys.modules[kind.__module__], "SafeCallWrapper", lambda tracer: tracer)
+    return wrapped(kind(known._args))
 
 
 def _monitoring():
