@@ -193,6 +193,12 @@ def test_uncaught_in_a_thread(relay: Client, source: Write, python: str) -> None
         assert (ended["status"], ended["exit_code"]) == ("terminated", 0), session.status()
         assert session.printed("stdout") == "main goes on\n"
         assert len(stops(session)) == 1
+    with relay.session(python_path=python) as session:
+        # As text its functions have the name of any text that is compiled.
+        session.launch(code=program.text, wait=10)
+        assert (session.status()["stop_reason"], session.line()) == (
+            "exception", program["raised"],
+        )  # fmt: skip
 
 
 def test_a_stack_overflow_that_nobody_handles_stops(

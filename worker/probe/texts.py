@@ -25,10 +25,14 @@ class Texts(object):
     def keep(self, code, text):
         """Of the program itself, which was launched as text."""
         self.launched = split(text)
+        # pydevd judges code of this name by who calls it first: a function that a thread begins
+        # with would be a library's, where no exception is uncaught (3.12+).
+        kinds = self.probe.db.get_cache_file_type()
         pending = [code]
         while pending:
             code = pending.pop()
             self.codes[id(code)] = code
+            kinds[(code.co_firstlineno, code.co_filename, code)] = None
             pending.extend(one for one in code.co_consts if type(one) is types.CodeType)
 
     def ask(self, frame):
