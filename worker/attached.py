@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from debug_relay.worker.session import Session
 
 _EXIT_SECONDS: Final = 1.0  # an end is seen as the connection's a moment before as the process's
+_ENDING_SECONDS: Final = 30.0  # for one that says that it ends
 _TERM_SECONDS: Final = 0.1
 
 
@@ -169,7 +170,8 @@ class AttachedProgram:
     async def _let_go(self) -> None:
         """The connection is gone. If the process is not, it has let us go: it has executed another
         program, or we were silent for too long."""
-        if await self._hold.until_gone(_EXIT_SECONDS):
+        patience = _ENDING_SECONDS if self._hold.is_ending else _EXIT_SECONDS
+        if await self._hold.until_gone(patience):
             return
         session = self._session
         async with session.driving:

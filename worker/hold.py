@@ -75,6 +75,7 @@ class Hold:
         self._refused: asyncio.Future[_Refusal] = asyncio.get_running_loop().create_future()
         self._gone = asyncio.Event()
         self._cut = asyncio.Event()
+        self.is_ending = False  # by its own word: its exit may have much to do
         self._left = _Left()
         self._beating: asyncio.Task[None] | None = None
         self._adapter = adapter.Adapter(self._told, self._lost)
@@ -242,6 +243,8 @@ class Hold:
                 self._refused.set_result(refusal)
         elif message.event == "relayLeft":
             self._left = msgspec.json.decode(bytes(message.body), type=_Left)
+        elif message.event == "relayEnding":
+            self.is_ending = True
         elif message.event not in ("terminated", "exited"):
             self._on_event(server, message)
 

@@ -112,6 +112,8 @@ def test_it_ends_as_without_a_debugger(relay: Client, witness: Witness) -> None:
 
 def test_it_ends_while_attached(relay: Client, witness: Witness) -> None:
     with relay.session() as session:
+        # At its end it lets go first, and then has something of its own to do.
+        assert witness.ask("atexit.register(time.sleep, 1.5) and 1") == 1
         attach(session, witness)
         assert witness.process.stdin is not None
         witness.process.stdin.write("exit\n")

@@ -316,6 +316,8 @@ class Attachment(object):
             if self.reason == "asked":
                 words = report.words(self.reason)
                 tell = lambda: self.probe.emit("relayLeft", words)  # noqa: E731
+            elif self.reason == "disposed":  # at the program's end, which may take its time
+                tell = lambda: self.probe.emit("relayEnding", {})  # noqa: E731
             if self in self.db._dap_messages_listeners:
                 self.db._dap_messages_listeners.remove(self)
             self.held[0] = None
