@@ -188,6 +188,8 @@ NAMES = {
         "db:function_breakpoint_name_to_breakpoint",
         "pydevd:install_breakpointhook",
         "pydevd:SetupHolder.setup",
+        "pydevd:_global_redirect_stderr_to_server",
+        "pydevd:_global_redirect_stdout_to_server",
         "pydevd:_set_trace_lock",
         "pydevd_tracing:_load_python_helper_lib",
         "_pydevd_bundle.pydevd_api:PyDevdAPI.remove_all_breakpoints",

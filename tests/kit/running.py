@@ -215,6 +215,7 @@ class Witness(Running):
         eventually(lambda: self.counts() == self.before, what="threads and descriptors as before")
         first = self.ask("beats")
         eventually(lambda: all(a > b for a, b in zip(self.ask("beats"), first, strict=True)))
-        assert self.ask("changes") == {}
+        changes = self.ask("changes")
+        assert changes == {}, changes
         assert self.ask("children") == [7, 7, 7, 7, 7]
         assert self.stderr() == ""

@@ -125,6 +125,7 @@ def end_debugger(db, sock, report, tell, last=None):
     # Once more, for a thread that was inside pydevd's code the first time.
     attempt("tracing again", tracing.stop_everywhere)
     attempt("threads again", patches.restore_threads)
+    attempt("streams again", patches.restore_streams)
     attempt("count", traced_count.set_right)
     if not threads_inside():
         for thread in list(threading._active.values()):

@@ -61,7 +61,7 @@ def restore(before, attempt):
     attempt("breakpoint()", _restore_breakpointhook, before)
     attempt("new threads", _restore_trace_hook, before)
     attempt("at exit", atexit.unregister, sys.modules["pydevd"].stoptrace)
-    attempt("streams", _restore_streams)
+    attempt("streams", restore_streams)
     attempt("start of processes", restore_processes)
     # else a later session's debugger would connect to the old port
     attempt("setup", setattr, sys.modules["pydevd"].SetupHolder, "setup", None)
@@ -96,8 +96,11 @@ def _restore_trace_hook(before):
         threading.settrace(before.trace_hook)
 
 
-def _restore_streams():
+def restore_streams():
     """`redirect_output`."""
+    # A thread of pydevd's looks at these again and again, and would replace the streams anew.
+    pydevd = sys.modules["pydevd"]
+    pydevd._global_redirect_stdout_to_server = pydevd._global_redirect_stderr_to_server = False
     holder = sys.modules["_pydevd_bundle.pydevd_io"]._RedirectionsHolder
     for name in ("stdout", "stderr"):
         stack = getattr(holder, "_stack_" + name)
