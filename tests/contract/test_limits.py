@@ -98,7 +98,7 @@ def test_what_passes_a_limit_is_ended(
         assert marked(session.id) == []
         if limit == "processes":
             swept = end["body"]["swept"]
-            assert len(swept) >= 25
+            assert len(swept) >= 20  # with the program, and what is just between two forks
             assert {one["command"] for one in swept if "sleep" in one["command"]} == {"sleep 600"}
             assert not any(psutil.pid_exists(one["pid"]) for one in swept)
         assert sibling.status()["status"] == "paused"
