@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.kit.client import Client
@@ -146,7 +147,12 @@ def pool(source: Write) -> Iterator[subprocess.Popen[str]]:
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     yield process
-    process.kill()  # its workers end with it: their queue is closed
+    # Its workers have each other's ends of their queue: none would notice that it is gone.
+    for each in (
+        psutil.Process(process.pid),
+        *psutil.Process(process.pid).children(recursive=True),
+    ):
+        each.kill()
     process.wait()
     process.stdout.close()
 
