@@ -182,6 +182,8 @@ class _Relay:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
+        # What a worker has left behind is ours when it ends, and may end after every look at it.
+        loop.add_signal_handler(signal.SIGCHLD, sweep.reap_orphans)
         # The terminal may go: the relay does not go with it.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 

@@ -36,22 +36,34 @@ def end_marked(session_id: str) -> list[int]:
         if not found or not ended.issuperset(found):
             break
         time.sleep(0.02)  # until the kernel has taken them away; runs in a thread of its own
-    _reap_orphans()
     return sorted(ended)
 
 
-def _reap_orphans() -> None:
-    """Collect the dead that became our children when their worker died.
+def reap_orphans() -> None:
+    """Collect the dead that became our children when their worker died; at each child's end.
 
     They are of another process session than we; what the relay itself starts and waits for is not.
     """
-    for pid in _pids():
+    for pid in _children():
         try:
             state, parent, session, _ = _stat(pid)
             if state == b"Z" and parent == os.getpid() and session != os.getsid(0):
                 os.waitpid(pid, os.WNOHANG)
         except OSError:
             continue  # gone: somebody was quicker
+
+
+def _children() -> list[int]:
+    """By the kernel's own list, where it keeps one."""
+    found: list[int] = []
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{thread}/children") as file:
+                found += map(int, file.read().split())
+        except FileNotFoundError:
+            if os.path.exists(f"/proc/self/task/{thread}"):
+                return _pids()
+    return found
 
 
 def _pids() -> list[int]:
