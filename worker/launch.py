@@ -196,13 +196,14 @@ class LaunchedProgram:
         assert self._process is not None
         server = await self._adapter.accept(stay_open=self._plan.debug_subprocesses)
         self._session.hub.add(server, root=True)
+        if self._plan.debug_subprocesses:
+            # Before it can run: its own word that it does ends this wait, and a child may be as quick.
+            self._children.open()
         await adapter.configure(
             server,
             lambda: prepare(self._session, server),
             adapter.attach_options(self._plan.just_my_code),
         )
-        if self._plan.debug_subprocesses:
-            self._children.open()
 
     async def _introduce(self, server: DebugServer) -> None:
         """One that has come later: a child, or what the program has executed in its place."""
