@@ -197,7 +197,7 @@ class LaunchedProgram:
         server = await self._adapter.accept(stay_open=self._plan.debug_subprocesses)
         self._session.hub.add(server, root=True)
         if self._plan.debug_subprocesses:
-            # Before it can run: its own word that it does ends this wait, and a child may be as quick.
+            # Before it can run: its own word that it does ends this wait; a child may be as quick.
             self._children.open()
         await adapter.configure(
             server,
