@@ -4,6 +4,7 @@ disk in which they stand.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 import msgspec
@@ -30,11 +31,17 @@ class SessionRecord(Struct, kw_only=True):
 def given_fields(asked: Struct) -> dict[str, Any]:
     """What was given of it, as JSON would have it: a field at its default says nothing."""
     given = {}
-    for field in msgspec.structs.fields(asked):
+    for field in _fields(type(asked)):
         value = getattr(asked, field.name)
         if field.name not in _OF_THE_CALL and (field.required or value != _default(field)):
             given[field.name] = msgspec.to_builtins(value)
     return given
+
+
+@functools.cache
+def _fields(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Found anew by evaluating annotations each time that msgspec is asked."""
+    return msgspec.structs.fields(kind)
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

@@ -40,6 +40,7 @@ from debug_relay.supervisor.tokens import Tokens, tokens_file
 
 _log: Final = Log(__name__)
 _REQUESTS_SECONDS: Final = 2.0
+_LARGE_PIECE: Final = 1 << 20
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 
 
@@ -96,6 +97,7 @@ class _Relay:
         sweep.become_subreaper()
 
     async def run(self) -> int:
+        _keep_freed_memory()
         server = self._settings.server
         guard = Guard(
             port=server.port,
@@ -208,3 +210,9 @@ def _debugpy() -> tuple[str, str | None]:
     except importlib.metadata.PackageNotFoundError:
         version = "unknown"
     return str(found.submodule_search_locations[0]), version
+
+
+def _keep_freed_memory() -> None:
+    """Every receive of asyncio's begins with a quarter of a megabyte. The C library gets and gives
+    back so large a piece by a system call each, until it has seen a larger one come back."""
+    bytearray(_LARGE_PIECE)

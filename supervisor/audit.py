@@ -30,6 +30,7 @@ from debug_relay.supervisor.store import StoreError
 _log: Final = Log(__name__)
 _FILE_BYTES: Final = 10 * 1024 * 1024
 _FILES: Final = 10
+_LINGER: Final = 0.05  # what a kill -9 of the relay may take from the file
 _LONGEST_TEXT: Final = 1000
 _MOST_ITEMS: Final = 50
 # What a person types into a program may be a password.
@@ -61,7 +62,7 @@ class Audit:
     def __init__(self, file: RotatingFile | None, path: Path) -> None:
         self._file = file
         self._path = path
-        self._place = Place(_line, file.write) if file is not None else None
+        self._place = Place(_line, file.write, _LINGER) if file is not None else None
 
     @classmethod
     def open(cls, asked: str | None, usual: Path) -> Audit:

@@ -145,14 +145,20 @@ class Place(logging.Handler):
     """Where lines go: made by the thread that logs, written by a thread of its own."""
 
     def __init__(
-        self, line: Callable[[logging.LogRecord], bytes], write: Callable[[bytes], None]
+        self,
+        line: Callable[[logging.LogRecord], bytes],
+        write: Callable[[bytes], None],
+        linger: float = 0.0,
     ) -> None:
+        """With `linger`, what comes in so many seconds is written at once: a thread that wakes for
+        each line takes its time from the call that the line is about."""
         super().__init__()
+        self._linger = linger
         self._line = line
         self._write = write
         # Each counted by one thread only; what was told of them is the writer's as well.
         self._refused = self._failed = self._told = 0
-        self._given_up = False
+        self._given_up = self._over = False
         self._waiting: queue.Queue[bytes | None] = queue.Queue(_QUEUED_LINES)
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
@@ -180,11 +186,25 @@ class Place(logging.Handler):
 
     def _run(self) -> None:
         # Given up, its descriptor may be closed by now, and the number another file's.
-        while (line := self._waiting.get()) is not None and not self._given_up:
+        while (lines := self._gathered()) and not self._given_up:
             try:
-                self._write(self._gap() + line)
+                self._write(self._gap() + b"".join(lines))
             except (OSError, ValueError):
-                self._failed += 1  # a closed pipe or a full disk: the count is all that is left
+                # A closed pipe or a full disk: the count is all that is left.
+                self._failed += len(lines)
+
+    def _gathered(self) -> list[bytes]:
+        """The next lines; none when it is over."""
+        if self._over or (line := self._waiting.get()) is None:
+            return []
+        lines = [line]
+        if self._linger:
+            time.sleep(self._linger)
+            with contextlib.suppress(queue.Empty):
+                while (line := self._waiting.get_nowait()) is not None:
+                    lines.append(line)
+                self._over = True
+        return lines
 
     @property
     def lost(self) -> int:

@@ -130,7 +130,7 @@ class Session:
     def advance(self, event: Event) -> None:
         """The only place where the state changes."""
         before, self.state = self.state, state.step(self.state, event)
-        log.info(
+        log.debug(
             "session.state",
             extra={"fields": {"before": before.value, "event": event.value, "after": self.state}},
         )

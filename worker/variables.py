@@ -14,6 +14,7 @@ from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.dap_client import Hub
 
 VALUE_LIMIT: Final = 65536
+_PLAIN: Final = len(("name", "value", "type"))
 Row = dict[str, Any]
 
 
@@ -36,6 +37,16 @@ def as_variable(
     hub: Hub, server: DebugServer, thread_id: int, row: Row, present: bool = True
 ) -> i.Variable:
     """`present`: what can be expanded still can."""
+    if len(row) == _PLAIN:
+        # Most are: nothing is known of it but its name, type and value.
+        return i.Variable(
+            name=row["name"],
+            value=row["value"],
+            type=row["type"] or "",
+            variables_reference=0,
+            named_variables=0,
+            indexed_variables=0,
+        )
     reference = 0
     if present:
         reference = hub.reference(server, row.get("reference", 0), thread_id)

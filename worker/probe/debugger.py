@@ -109,6 +109,25 @@ def _start_threads(pydevd, db, sock):
         db.initialize_network(sock)
     finally:
         pydevd.time = real
+    db.writer.sock = _WholeMessages(sock)
+
+
+class _WholeMessages(object):
+    """pydevd sends a message's header and body apart: two packets, which wake the relay twice."""
+
+    def __init__(self, sock):
+        self._sock = sock
+        self._header = b""
+
+    def __getattr__(self, name):
+        return getattr(self._sock, name)
+
+    def sendall(self, data):
+        if data.startswith(b"Content-Length:"):
+            self._header = data
+        else:
+            header, self._header = self._header, b""
+            self._sock.sendall(header + data)
 
 
 class _NoSleep(object):
