@@ -39,6 +39,8 @@ class StoppedBody(Struct, rename="camel"):
     all_threads_stopped: bool = True
     preserve_focus_hint: bool = False
     hit_breakpoint_ids: list[int] | None = None
+    # By the probe: function, path, line and module.
+    relay_place: tuple[str, str, int, str | None] | None = None
 
 
 class ContinuedBody(Struct, rename="camel"):
@@ -204,9 +206,11 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def encode_request(seq: int, command: str, arguments: Any = None) -> bytes:
-    body = _encode(
-        {"seq": seq, "type": "request", "command": command, "arguments": arguments or {}}
-    )
+    message = {"seq": seq, "type": "request", "command": command, "arguments": arguments or {}}
+    try:
+        body = _encode(message)
+    except UnicodeEncodeError:  # the name of a file, in bytes that are no UTF-8
+        body = json.dumps(message, separators=(",", ":")).encode()
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 

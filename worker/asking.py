@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
 from debug_relay.protocol import dap
@@ -22,6 +20,10 @@ from debug_relay.worker.connection import DebugServer, ServerLost
 from debug_relay.worker.dap_client import Hub
 
 PATIENCE: Final = 0.5  # with a program's own code, while values are shown
+
+
+class _Answer(Struct):
+    result: Any = None
 
 
 class Question(Struct):
@@ -41,26 +43,17 @@ class Asking:
         self, server: DebugServer, do: str, timeout: float | None = None, /, **arguments: Any
     ) -> Any:
         """One command to the probe inside the program."""
-        text = json.dumps({"do": do, **arguments})
         answer = await server.request(
-            "evaluate",
-            {"expression": f"_relay({text!r})", "context": "repl"},
-            dap.Evaluation,
+            "relay",
+            {"do": do, **arguments},
+            _Answer,
             self.hub.timeout if timeout is None else timeout,
         )
-        try:
-            return msgspec.json.decode(answer.result)
-        except msgspec.DecodeError:
-            raise RelayError(
-                Code.DEBUGPY_ERROR,
-                f"The relay's part inside the program failed at {do}",
-                debugger_message=answer.result[:2000],
-            ) from None
+        return answer.result
 
     def tell(self, server: DebugServer, do: str, **arguments: Any) -> None:
         """One command whose answer nobody needs: the program may be in C for long."""
-        text = json.dumps({"do": do, **arguments})
-        server.post("evaluate", {"expression": f"_relay({text!r})", "context": "repl"})
+        server.post("relay", {"do": do, **arguments})
 
     async def find_probe(self, server: DebugServer) -> bool:
         """Whether the probe is in the program; without it there is plain DAP."""
@@ -271,7 +264,7 @@ class Asking:
             if hasty:
                 await self._interrupt_soon(server, future)
             if impatient and await self._interrupt_soon(server, future) and do == "page":
-                await self.ask(server, do, id=number, aside=True, **arguments)
+                await self.ask(server, "page_aside", id=number, **arguments)
             return await self._answer(server, future, number, what, timeout)
         finally:
             self._questions.pop(number, None)

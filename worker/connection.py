@@ -26,9 +26,9 @@ ALLOWED: Final = frozenset(
     {
         "attach", "completions", "configurationDone", "continue", "disconnect", "evaluate",
         "exceptionInfo", "goto", "gotoTargets", "initialize", "modules", "next", "pause",
-        "pydevdAuthorize", "pydevdSystemInfo", "scopes", "setBreakpoints", "setDebuggerProperty",
-        "setExceptionBreakpoints", "setFunctionBreakpoints", "setVariable", "source",
-        "stackTrace", "stepIn", "stepInTargets", "stepOut", "threads", "variables",
+        "pydevdAuthorize", "pydevdSystemInfo", "relay", "scopes", "setBreakpoints",
+        "setDebuggerProperty", "setExceptionBreakpoints", "setFunctionBreakpoints", "setVariable",
+        "source", "stackTrace", "stepIn", "stepInTargets", "stepOut", "threads", "variables",
     }
 )  # fmt: skip
 

@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from debug_relay.protocol import dap
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.fields import Location
 from debug_relay.worker.connection import DebugServer
 
 _T = TypeVar("_T")
@@ -58,7 +57,6 @@ class Hub:
         self._stacks: dict[int, FrameList] = {}
         self._modules: dict[str, str] = {}
         self._next_module = 1
-        self._places: dict[tuple[DebugServer, int], Location] = {}
 
     # -- servers
 
@@ -75,8 +73,6 @@ class Hub:
         self.forget_stop(server)
         for thread_id in gone:
             self.thread_ended(server, self._threads[thread_id].dap_id)
-        for place in [place for place in self._places if place[0] is server]:
-            del self._places[place]
         return gone
 
     def close(self) -> None:
@@ -250,14 +246,6 @@ class Hub:
 
     def module_of(self, path: str | None) -> str | None:
         return self._modules.get(path) if path else None
-
-    # -- where a thread has just stopped, told in front of its stop
-
-    def keep_place(self, server: DebugServer, dap_thread: int, place: Location) -> None:
-        self._places[server, dap_thread] = place
-
-    def take_place(self, server: DebugServer, dap_thread: int) -> Location | None:
-        return self._places.pop((server, dap_thread), None)
 
     # -- references
 

@@ -47,7 +47,7 @@ async def _stopped(session: Session, server: DebugServer, body: bytes) -> None:
         return
     thread_id = session.hub.thread_id(server, event.thread_id)
     session.hub.forget_stop(thread_id)
-    location = session.hub.take_place(server, event.thread_id)
+    location = _told_place(session, event)
     if location is None:
         location = await _place_of(session, thread_id)
     reason = _REASONS.get(event.reason, "step")
@@ -93,6 +93,15 @@ def _told_hits(server: DebugServer, event: dap.StoppedBody) -> list[str] | None:
     if not server.has_probe or event.hit_breakpoint_ids is None:
         return None
     return [f"bp_{number}" for number in event.hit_breakpoint_ids]
+
+
+def _told_place(session: Session, event: dap.StoppedBody) -> Location | None:
+    if event.relay_place is None:
+        return None
+    name, path, line, module = event.relay_place
+    if module is not None and session.hub.module_of(path) is None:
+        _tell_module(session, dap.Module(id=0, name=module, path=path))
+    return Location(path=path, line=line, column=1, function=name)
 
 
 async def _place_of(session: Session, thread_id: int) -> Location | None:
@@ -214,16 +223,6 @@ async def _debugger_output(session: Session, server: DebugServer, body: bytes) -
         session.take_output("console", event.output.encode("utf-8", "backslashreplace"))
 
 
-async def _place(session: Session, server: DebugServer, body: bytes) -> None:
-    told = msgspec.json.decode(body)
-    name, path, line, module = told["frame"]
-    session.hub.keep_place(
-        server, told["thread"], Location(path=path, line=line, column=1, function=name)
-    )
-    if module is not None and session.hub.module_of(path) is None:
-        _tell_module(session, dap.Module(id=0, name=module, path=path))
-
-
 async def _stop_report(session: Session, server: DebugServer, body: bytes) -> None:
     session.reports.arrived(server, msgspec.json.decode(body))
 
@@ -278,7 +277,6 @@ EVENTS: Final[Mapping[str, Handler]] = {
     "thread": _thread,
     "module": _module,
     "output": _debugger_output,
-    "relayPlace": _place,
     "relayStop": _stop_report,
     "relaySubprocess": _subprocess,
     "relayError": _breakpoint_error,

@@ -7,7 +7,12 @@ import ast
 import sys
 import types
 
-from debug_relay.worker.probe.answers import AS_LONG_AS_IT_TAKES, described, is_expression
+from debug_relay.worker.probe.answers import (
+    AS_LONG_AS_IT_TAKES,
+    described,
+    evaluated,
+    is_expression,
+)
 from debug_relay.worker.probe.contents import NAMED
 from debug_relay.worker.probe.members import Lazy, OfClass, own
 from debug_relay.worker.probe.shapes import key_of, mro, name_of, names_in, printable
@@ -17,7 +22,7 @@ from debug_relay.worker.probe.values import BRACKETS, MAPPINGS, View, extent
 class Assigning(object):
     def __init__(self, probe):
         self.probe = probe
-        probe.commands.update(assign=self.ask)
+        probe.questions.update(assign=self.ask)
 
     def ask(self, id, reference, name, text, scope):
         return self.probe.answers.ask_thread_of(reference, id, self.assign, name, text, scope)
@@ -29,12 +34,11 @@ class Assigning(object):
         refused = is_expression(text)
         if refused is not None:
             return {"id": id, "refused": refused}
-        variables = sys.modules["_pydevd_bundle.pydevd_vars"]
         variable = tracker.get_variable(reference)
         frame = getattr(variable, "frame", None)
         if frame is None:
             frame = self.probe.db.suspended_frames_manager.get_frames_list(thread_id)[0]
-        value = variables.evaluate_expression(self.probe.db, frame, text, False)
+        value = evaluated(self.probe.db, frame, text, False)
         if name_of(type(value)) == "ExceptionOnEvaluate":
             return {"id": id, "raised": described(value.result, value.tb)}
         node = self.probe.pages.opened(tracker, variable, scope)

@@ -37,7 +37,7 @@ _ROUTINES = frozenset((
 class Completing(object):
     def __init__(self, probe):
         self.probe = probe
-        probe.commands.update(complete=self.ask)
+        probe.questions.update(complete=self.ask)
 
     def ask(self, id, frame, text):
         return self.probe.answers.ask_thread_of(frame, id, self.complete, text)

@@ -9,13 +9,12 @@ pydevd stops threads; the probe decides *whether* (conditions and hit counts tog
 once each), evaluates so that nothing can wedge a session, tells of child processes, and lets go of
 forked children. It hangs on instance attributes of pydevd's `PyDB`; removing it is `del`.
 
-In:  a frameless DAP evaluate of `_relay('{"do": …}')`, which answers with one JSON string.
+In:  requests `relay` with `{"do": …}` and what that takes; see `requests`.
 Out: DAP events `relayAnswer`, `relayError`, `relayFunction`, `relayGreenlets`, `relayLog`,
-     `relayPlace`, `relayStop`, `relaySubprocess`, `relayTrace`.
+     `relayStop`, `relaySubprocess`, `relayTrace`; and in each `stopped` its place, `relayPlace`.
 """
 
 import _thread
-import json
 import os
 import sys
 import threading
@@ -37,6 +36,7 @@ from debug_relay.worker.probe.raised import Raised
 from debug_relay.worker.probe.reads import Reads
 from debug_relay.worker.probe.rearming import Rearming
 from debug_relay.worker.probe.report import Reports
+from debug_relay.worker.probe.requests import Requests
 from debug_relay.worker.probe.texts import Texts
 from debug_relay.worker.probe.threads import Threads
 from debug_relay.worker.probe.trace import Tracer
@@ -45,8 +45,6 @@ from debug_relay.worker.probe.unwinding import Unwinding
 
 _allocate_lock = _thread.allocate_lock
 _SENDING_SECONDS = 0.05  # it takes a tenth of a millisecond, on a busy machine some
-_encode = json.JSONEncoder(ensure_ascii=True, default=lambda o: "?").encode
-_decode = json.JSONDecoder().decode
 HOOKS = (
     "handle_breakpoint_condition",
     "get_exception_breakpoint",
@@ -63,6 +61,8 @@ HOOKS = (
     "collect_return_info",
     "set_trace_for_frame_and_parents",
     "suspended_frames_manager",
+    "authentication",
+    "dap_messages_listeners",
 )
 
 
@@ -70,11 +70,13 @@ class Probe(object):
     def __init__(self, db):
         self.db = db
         self.pid = os.getpid()
-        self.commands = {}
+        self.commands = {}  # name → what does it, in pydevd's command thread
+        self.questions = {}  # name → what asks a stopped thread, and is done with that
         self.hooked = []
         self.undo = []
         self.started = False  # nothing stops before the program's own first line
         self.told = threading.local()
+        self.requests = Requests(self)
         self.points = Points(self)
         self.exceptions = Exceptions(self)
         self.answers = Answers(self)
@@ -96,14 +98,12 @@ class Probe(object):
         self.greenlets = Greenlets(self)
         self.rearming = Rearming(self)
 
-    def __call__(self, text):
-        request = _decode(text)
-        return _encode(self.commands[request.pop("do")](**request))
-
     def emit(self, event, body, until_sent=False):
+        self.send({"type": "event", "event": event, "body": body}, until_sent)
+
+    def send(self, message, until_sent=False):
         """`until_sent` waits, within a bound, until the kernel has it."""
         command = sys.modules["_pydevd_bundle.pydevd_net_command"].NetCommand
-        message = {"type": "event", "event": event, "body": body}
         writer = self.db.writer
         if writer is not None:
             told = command(0, 0, message, is_json=True)
@@ -121,6 +121,7 @@ class Probe(object):
         return [name for name in HOOKS if not hasattr(self.db, name)]
 
     def hook(self):
+        self.requests.hook()
         self.points.hook()
         self.goal.hook()
         self.exceptions.hook()
@@ -148,9 +149,6 @@ class Probe(object):
         for module, name, original in self.undo:
             setattr(module, name, original)
         del self.undo[:]
-        for holder in (sys.modules.get("_pydevd_bundle.pydevd_comm"), self.db):
-            if holder is not None and vars(holder).get("_relay") is self:
-                del holder._relay
         self.points.clear()
 
 
@@ -159,6 +157,4 @@ def start(db, wanted):
     probe = Probe(db)
     if wanted and not probe.missing():
         probe.hook()
-        sys.modules["_pydevd_bundle.pydevd_comm"]._relay = probe
-        db._relay = probe
     return probe

@@ -71,7 +71,8 @@ class Pages(object):
         self.probe = probe
         self.mode = "full"
         self.slow = set()  # classes whose repr took too long at this stop
-        probe.commands.update(page=self.ask, sizes=self.ask_sizes, show=self.use)
+        probe.questions.update(page=self.ask, sizes=self.ask_sizes)
+        probe.commands.update(page_aside=self.ask_aside, show=self.use)
 
     def use(self, mode):
         """`safe` runs none of the program's code to show a value, `full` what it says itself."""
@@ -83,10 +84,12 @@ class Pages(object):
 
     # -- asked for
 
-    def ask(self, id, reference, aside=False, **wanted):
+    def ask(self, id, reference, **wanted):
+        return self.probe.answers.ask_thread_of(reference, id, self.page, wanted)
+
+    def ask_aside(self, id, reference, **wanted):
+        """Told by another thread, for the stopped one hangs."""
         answers = self.probe.answers
-        if not aside:
-            return answers.ask_thread_of(reference, id, self.page, wanted)
         thread_id, reference = answers.thread_of(reference)
         if thread_id is None:
             return {"gone": True}

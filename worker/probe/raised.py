@@ -32,7 +32,7 @@ _members = _Group.__dict__["exceptions"].__get__ if _Group is not None else None
 class Raised(object):
     def __init__(self, probe):
         self.probe = probe
-        probe.commands.update(exception=self.ask)
+        probe.questions.update(exception=self.ask)
 
     def ask(self, id, thread):
         return self.probe.answers.ask_thread(thread, id, self.report)

@@ -46,7 +46,8 @@ class Reports(object):
         self.before = {}  # thread id → those of its frame at its last stop, if that is known
         self.rows = {}  # (name, width) → (a value that never changes, how it reads)
         self.slow = set()  # classes whose repr took too long: nobody asked for it, never again
-        probe.commands.update(report=self.ask, watches=self.watch)
+        probe.questions.update(report=self.ask)
+        probe.commands.update(watches=self.watch)
 
     def hook(self):
         """pydevd's factory of the `stopped` event: who is told of is asked for its report."""
@@ -60,34 +61,35 @@ class Reports(object):
 
         def told_for_all(this, db, thread_id, *arguments):
             message = make_for_all(this, db, thread_id, *arguments)
-            if db is self.probe.db:
-                self.tell_place(thread_id)
-                self.post(thread_id)
-            return message
+            return self.with_place(message, thread_id) if db is self.probe.db else message
 
         def told_for_one(this, db, thread_id, *arguments):
             message = make_for_one(this, db, thread_id, *arguments)
             if db is self.probe.db and not db.multi_threads_single_notification:
-                self.tell_place(thread_id)
-                self.post(thread_id)
+                message = self.with_place(message, thread_id)
             return message
 
         self.probe.undo += [(factory, of_all, make_for_all), (factory, of_one, make_for_one)]
         setattr(factory, of_all, told_for_all)
         setattr(factory, of_one, told_for_one)
 
-    def tell_place(self, thread_id):
-        """Where the thread stands, in front of the stop itself: no request for its stack is needed.
+    def with_place(self, message, thread_id):
+        """The news of a stop, and where it is: no request for its stack is needed."""
+        self.post(thread_id)
+        place = self.place(thread_id)
+        if place is None:
+            return message
+        told = message.as_dict
+        told["body"]["relayPlace"] = place
+        return type(message)(message.id, message.seq, told, is_json=True)
 
-        Not at exceptions, whose places have columns that pydevd knows.
-        """
+    def place(self, thread_id):
+        """Not that of an exception, which has columns that pydevd knows."""
         listed = self.probe.db.suspended_frames_manager.get_frames_list(thread_id)
         if listed is None or listed.frame_id_to_lineno:
-            return
+            return None
         rows, _ = stack(self.probe.db, listed, 1, count=False)
-        if rows:
-            thread = self.probe.answers.dap_id(thread_id)
-            self.probe.emit("relayPlace", {"thread": thread, "frame": rows[0]})
+        return rows[0] if rows else None
 
     def post(self, thread_id):
         self.number += 1

@@ -1,0 +1,62 @@
+"""How the relay's own requests come in: beside those of DAP, over the same connection.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+What only passes a question on to a stopped thread is done by the thread that reads, at once. What
+is work is left to pydevd's command thread, as pydevd does with its own: the reader always reads.
+"""
+
+import json
+import sys
+import traceback
+
+COMMAND = "relay"
+_MARK = b'"command":"relay"'
+_HEAD = 64  # bytes of a request in which its command stands
+_MOST_WORDS = 2000
+_decode = json.JSONDecoder().decode
+
+
+class Requests(object):
+    def __init__(self, probe):
+        self.probe = probe
+
+    def hook(self):
+        module = sys.modules["_pydevd_bundle.pydevd_process_net_command_json"]
+        processor, name = module.PyDevJsonCommandProcessor, "process_net_command_json"
+        others = getattr(processor, name)
+
+        def process(this, db, contents, *more):
+            ours = db is self.probe.db and type(contents) is bytes and _MARK in contents[:_HEAD]
+            if not ours or not db.authentication.is_authenticated():
+                return others(this, db, contents, *more)
+            return self.take(_decode(contents.decode("utf-8")))
+
+        self.probe.undo.append((processor, name, others))
+        setattr(processor, name, process)
+
+    def take(self, request):
+        db = self.probe.db
+        for listener in db.dap_messages_listeners:
+            listener.after_receive(request)
+        arguments = request["arguments"]
+        do = arguments.pop("do")
+        question = self.probe.questions.get(do)
+        if question is not None:
+            self.answer(request["seq"], question, arguments)
+        else:
+            db.post_method_as_internal_command(
+                "*", self.work, request["seq"], self.probe.commands.get(do), arguments
+            )
+
+    def work(self, db, seq, command, arguments):
+        self.answer(seq, command, arguments)
+
+    def answer(self, seq, command, arguments):
+        told = {"type": "response", "request_seq": seq, "command": COMMAND, "success": True}
+        try:
+            told["body"] = {"result": command(**arguments)}
+        except Exception:
+            told["success"] = False
+            told["message"] = traceback.format_exc()[-_MOST_WORDS:]
+        self.probe.send(told)
