@@ -8,16 +8,19 @@ by itself, such that each looks through the whole stack when it goes on.
 """
 
 import contextlib
+import itertools
 import sys
 
 from debug_relay.worker.probe.frames import MONITORED
 
 AT_ONCE = 40  # frames
+THREADS = 256
 
 
 class Deep(object):
     def __init__(self, probe):
         self.probe = probe
+        self.tracers = {}  # thread ident → what pydevd's own tracer has, and ours
 
     def hook(self):
         db = self.probe.db
@@ -44,7 +47,9 @@ class Deep(object):
         """Up to 3.11: pydevd gives each frame a trace function that looks for the stack's bottom at
         the frame's next event, which makes the way back from n frames n² long. Once is enough: by
         the first frame, and at the bottom, which keeps a trace function of its own."""
-        tracer = None if disable else tracer_of(self.probe.db, ident)
+        if disable:
+            self.tracers.pop(ident, None)
+        tracer = None if disable else self.tracer(ident)
         if tracer is None:
             self.trace(ident, frame, disable=disable)
             return
@@ -55,10 +60,29 @@ class Deep(object):
                 if code not in traced:
                     traced[code] = db.get_file_type(frame) is None
                 if traced[code]:
+                    if not is_first and frame.f_trace is tracer:
+                        return  # so are those below: they have not run since the step before
                     searches = is_first or frame.f_back is None
                     frame.f_trace = db.trace_dispatch if searches else tracer
                     is_first = False
             frame = frame.f_back
+
+    def tracer(self, ident):
+        """A trace function such as pydevd's for all frames of a thread, if it has that already; not
+        the same object, because `rearming` counts who holds that one."""
+        thread = sys.modules["threading"]._active.get(ident)
+        known = getattr(getattr(thread, "additional_info", None), "thread_tracer", None)
+        if known is None or known._args[0] is not self.probe.db:
+            return None
+        made = self.tracers.get(ident)
+        if made is None or made[0] is not known._args:
+            kind = type(known)
+            # Where pydevd is compiled, all that Python calls is wrapped.
+            wrapped = getattr(sys.modules[kind.__module__], "SafeCallWrapper", lambda one: one)
+            if len(self.tracers) >= THREADS:
+                self.tracers.clear()
+            made = self.tracers[ident] = known._args, wrapped(kind(known._args))
+        return made[1]
 
     def set_trace(self, ident, frame, disable=False):
         """Of each code once: only the first frame may be the one that steps."""
@@ -80,24 +104,21 @@ def tracker_class(base):
     class Tracker(base):
         def __init__(self, *arguments):
             base.__init__(self, *arguments)
-            self.later = []  # (thread id, its lower frames)
+            self.later = []  # (thread id, as which it is shown, its frames)
 
         def track(self, thread_id, frames_list, frame_custom_thread_id=None):
             chained = getattr(frames_list, "chained_frames_list", None)
             if len(frames_list) <= AT_ONCE or chained is not None:
                 base.track(self, thread_id, frames_list, frame_custom_thread_id)
                 return
-            top, below = type(frames_list)(), []
-            for at, frame in enumerate(frames_list):
-                if at < AT_ONCE:
-                    top.append(frame)
-                else:
-                    below.append(frame)
+            top = type(frames_list)()
+            for frame in itertools.islice(frames_list, AT_ONCE):
+                top.append(frame)
             with self._lock:
                 base.track(self, thread_id, top, frame_custom_thread_id)
                 shown_as = frame_custom_thread_id or thread_id
                 self._thread_id_to_frames_list[shown_as] = frames_list
-                self.later.append((thread_id, shown_as, below))
+                self.later.append((thread_id, shown_as, frames_list))
 
         def complete(self):
             """Whether there were frames still to be made."""
@@ -106,7 +127,7 @@ def tracker_class(base):
                 if self._untracked:
                     return False
                 for thread_id, shown_as, frames in later:
-                    self.add(thread_id, shown_as, frames)
+                    self.add(thread_id, shown_as, itertools.islice(frames, AT_ONCE, None))
                 return bool(later)
 
         def add(self, thread_id, shown_as, frames):
@@ -140,19 +161,6 @@ def tracker_class(base):
                 base.untrack_all(self)
 
     return Tracker
-
-
-def tracer_of(db, ident):
-    """A trace function such as pydevd's for all frames of a thread, if it has that already; not the
-    same object, because `rearming` counts who holds that one."""
-    thread = sys.modules["threading"]._active.get(ident)
-    known = getattr(getattr(thread, "additional_info", None), "thread_tracer", None)
-    if known is None or known._args[0] is not db:
-        return None
-    kind = type(known)
-    # Where pydevd is compiled, all that Python calls is wrapped.
-    wrapped = getattr(sys.modules[kind.__module__], "SafeCallWrapper", lambda tracer: tracer)
-    return wrapped(kind(known._args))
 
 
 def _monitoring():

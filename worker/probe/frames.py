@@ -35,7 +35,10 @@ def stack(db, listed, most, count=True):
     """[[name, path, line, module]] of the topmost, and how many there are in all."""
     rows, total, known = [], 0, {}
     for frame in listed:
-        path = visible(db, frame, known)
+        try:
+            path = known[id(frame.f_code)]
+        except KeyError:
+            path = visible(db, frame, known)
         if path is None:
             continue
         total += 1
