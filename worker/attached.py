@@ -21,7 +21,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.output import Category
 from debug_relay.protocol.program import Attach
 from debug_relay.protocol.sessions import Program
-from debug_relay.worker import adapter, process_tree
+from debug_relay.worker import adapter, child_news, process_tree
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.hold import Hold
 from debug_relay.worker.launch import introduce, prepare
@@ -54,7 +54,7 @@ class AttachedProgram:
         self._leaving = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._hold = Hold(
-            params.pid, session.params, session.on_debug_event, self._lost, self._ended
+            params.pid, session.params, session.debug_events.take, self._lost, self._ended
         )
         self._tree = (
             Tree(session, params.pid, self._introduce, params.connect_timeout)
@@ -91,7 +91,7 @@ class AttachedProgram:
         """Those that are there already; later ones are told of when they start."""
         for row in process_tree.below(self._pid):
             if row.lives:
-                self._session.child_found(row.pid, row.parent, process_tree.words(row.pid))
+                child_news.found(self._session, row.pid, row.parent, process_tree.words(row.pid))
 
     async def _set_up(self, server: DebugServer) -> None:
         self._session.hub.add(server, root=True)

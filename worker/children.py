@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from debug_relay.protocol.errors import RelayError
-from debug_relay.worker import process_tree
+from debug_relay.worker import child_news, process_tree
 from debug_relay.worker.adapter import Adapter
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.program import Exit
@@ -85,14 +85,14 @@ class Children:
         self._session.hub.add(server, root=is_root)
         row = process_tree.read(pid)
         parent = row.parent if row is not None else None
-        self._session.child_attached(pid, parent, self._command_of(pid))
+        child_news.attached(self._session, pid, parent, self._command_of(pid))
         try:
             await self._introduce(server)
         except (RelayError, OSError) as error:
             # It has ended meanwhile, or is too slow: its own bound is not longer than ours.
             server.close("the handshake failed")
             if pid in self._children:
-                self._session.child_released(pid, str(error))
+                child_news.released(self._session, pid, str(error))
 
     def _command_of(self, pid: int) -> list[str]:
         """As the program has written it, without what was put before its words."""
@@ -116,7 +116,7 @@ class Children:
         child = self._children[pid]
         exit = exit_of(pid, child.pidfd)
         self._forget(pid)
-        self._session.child_ended(pid, exit)
+        child_news.ended(self._session, pid, exit)
         child.server.close("its process has ended")
 
     def _forget(self, pid: int) -> None:

@@ -6,6 +6,7 @@ Worked off one after the other, in the order in which they came. What must not w
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -286,3 +287,49 @@ EVENTS: Final[Mapping[str, Handler]] = {
 }
 # What a process has told with its last breath is so all the same.
 LASTING: Final = frozenset({"relaySubprocess", "relayError", "relayLog"})
+
+
+class DebugEvents:
+    """The events of all debug servers, in the order in which they came."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._queue: asyncio.Queue[tuple[DebugServer, dap.Message]] = asyncio.Queue()
+        self._working = asyncio.create_task(self._work(), name="debug events")
+
+    def take(self, server: DebugServer, message: dap.Message) -> None:
+        session = self._session
+        if message.event == "relayAnswer":
+            # Whoever works off the queue may be waiting for just this.
+            session.asking.answered(msgspec.json.decode(bytes(message.body)))
+        elif message.event == "relayTrace":
+            # Before the stop that it explains; the last come with the program's end.
+            session.traces.told(server, msgspec.json.decode(bytes(message.body)))
+        elif session.target is not None and session.target.on_event(server, message):
+            return
+        else:
+            self._queue.put_nowait((server, message))
+
+    async def _work(self) -> None:
+        while True:
+            server, message = await self._queue.get()
+            handle = EVENTS.get(message.event)
+            if handle is None or (server.lost and message.event not in LASTING):
+                continue
+            try:
+                await handle(self._session, server, bytes(message.body))
+            except RelayError as error:
+                # The program ended meanwhile, or the debugger did: its own event follows.
+                log.warning(
+                    "debug.event_failed",
+                    extra={"fields": {"event": message.event, "error": error.message}},
+                )
+            except msgspec.MsgspecError as error:
+                log.error(
+                    "debug.event_strange",
+                    extra={"fields": {"event": message.event, "error": str(error)}},
+                )
+
+    async def close(self) -> None:
+        self._working.cancel()
+        await asyncio.gather(self._working, return_exceptions=True)

@@ -111,7 +111,7 @@ class JoinedProgram:
         self._running = True
 
     async def _connect(self) -> DebugServer:
-        server = DebugServer(self._session.on_debug_event, self._lost)
+        server = DebugServer(self._session.debug_events.take, self._lost)
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: server, self._host, self._port)
         self._server = server

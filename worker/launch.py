@@ -58,7 +58,7 @@ class LaunchedProgram:
         self._word = -1  # the pipe on which bootstrap says how it goes
         self._running = False
         self._endings = 0  # under way: its end is told when what it has started is ended too
-        self._adapter = adapter.Adapter(session.on_debug_event, self._lost)
+        self._adapter = adapter.Adapter(session.debug_events.take, self._lost)
         self._children = Children(
             session, self._adapter, lambda: self.pid or 0, self._introduce, _BOOTSTRAP
         )

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from debug_relay.protocol import dap, state
-from debug_relay.protocol.envelope import encode_json, timestamp_of
+from debug_relay.protocol import state
+from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.output import Category, EventType
 from debug_relay.protocol.refusals import has_moved_on, stop_changed, wrong_state
@@ -33,17 +33,17 @@ from debug_relay.worker.asking import Asking
 from debug_relay.worker.breakpoints import Breakpoints
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.dap_client import Hub
-from debug_relay.worker.debug_events import EVENTS, LASTING
+from debug_relay.worker.debug_events import DebugEvents
 from debug_relay.worker.disk import Disk
 from debug_relay.worker.exception_points import ExceptionPoints
 from debug_relay.worker.held import Held
+from debug_relay.worker.idle import IdleClock
 from debug_relay.worker.input_watch import Waiting
 from debug_relay.worker.interpreter_book import InterpreterBook
 from debug_relay.worker.interpreters import resolve
 from debug_relay.worker.journal import EventLog, OutputEvents, OutputLog
 from debug_relay.worker.lease import Lease
 from debug_relay.worker.limits import LimitWatch
-from debug_relay.worker.program import Exit
 from debug_relay.worker.record import Record
 from debug_relay.worker.run_to import Goal
 from debug_relay.worker.saved_breakpoints import SavedBreakpoints
@@ -106,8 +106,7 @@ class Session:
         self._interpreter = params.config.python_path
         self._lost = 0  # entries that the disk did not take, as told
         self._waiters: set[asyncio.Future[None]] = set()
-        self._queue: asyncio.Queue[tuple[DebugServer, dap.Message]] = asyncio.Queue()
-        self._consumer = asyncio.create_task(self._consume(), name="debug events")
+        self.debug_events = DebugEvents(self)
         self._launched_at: float | None = None
         self.runtime_seconds = 0.0
         folder = Path(params.session_dir)
@@ -320,38 +319,6 @@ class Session:
 
     # -- what debug servers tell
 
-    def on_debug_event(self, server: DebugServer, message: dap.Message) -> None:
-        if message.event == "relayAnswer":
-            # Whoever works off the queue may be waiting for just this.
-            self.asking.answered(msgspec.json.decode(bytes(message.body)))
-        elif message.event == "relayTrace":
-            # Before the stop that it explains; the last come with the program's end.
-            self.traces.told(server, msgspec.json.decode(bytes(message.body)))
-        elif self.target is not None and self.target.on_event(server, message):
-            return
-        else:
-            self._queue.put_nowait((server, message))
-
-    async def _consume(self) -> None:
-        while True:
-            server, message = await self._queue.get()
-            handle = EVENTS.get(message.event)
-            if handle is None or (server.lost and message.event not in LASTING):
-                continue
-            try:
-                await handle(self, server, bytes(message.body))
-            except RelayError as error:
-                # The program ended meanwhile, or the debugger did: its own event follows.
-                log.warning(
-                    "debug.event_failed",
-                    extra={"fields": {"event": message.event, "error": error.message}},
-                )
-            except msgspec.MsgspecError as error:
-                log.error(
-                    "debug.event_strange",
-                    extra={"fields": {"event": message.event, "error": str(error)}},
-                )
-
     def resumed(self, server: DebugServer, thread_id: int | None = None) -> None:
         """All threads of a process run again, or this one: what was read there is of the past."""
         if self.stop is None:
@@ -471,50 +438,11 @@ class Session:
             self._tell_resumed(server, None)
         self.changed()
 
-    def child_found(self, pid: int, parent: int | None, command: list[str]) -> None:
-        """It was there before us, or nobody told of its start."""
-        self.journal(
-            "subprocess",
-            {
-                "reason": "found",
-                "pid": pid,
-                "parent_pid": parent,
-                "command": command,
-                "debugged": False,
-            },
-        )
-
-    def child_attached(self, pid: int, parent: int | None, command: list[str]) -> None:
-        """A process of the program's comes under the debugger, also one of which no start was
-        told: of a fork server's, or the program itself, having executed another in its place."""
-        self.journal(
-            "subprocess",
-            {"reason": "attached", "pid": pid, "parent_pid": parent, "command": command},
-        )
-
-    def child_released(self, pid: int, why: str) -> None:
-        """It runs on undebugged."""
-        log.warning("child.released", extra={"fields": {"pid": pid, "why": why}})
-        self.journal("subprocess", {"reason": "released", "pid": pid, "why": why})
-
-    def child_ended(self, pid: int, exit: Exit | None) -> None:
-        """A process that the program has started; with `exit` where the kernel tells how."""
-        self.journal(
-            "subprocess",
-            {
-                "reason": "exited",
-                "pid": pid,
-                "exit_code": exit.code if exit else None,
-                "signal": exit.signal_name if exit else None,
-            },
-        )
-
     async def close(self) -> None:
         """Give everything back; the program must have ended or been let go."""
         self.lease.close()
         await self.limits.close()
-        self._consumer.cancel()
-        await asyncio.gather(self._consumer, return_exceptions=True)
+        await self.debug_events.close()
         await self.traces.close()
         await self.breakpoints.close()
         await self.reports.close()
@@ -526,22 +454,3 @@ class Session:
         await self.saved.close()
         await self.record.close()
         self.disk.close()
-
-
-class IdleClock:
-    """When nobody has used the session for too long. Monotonic; wall time only for display."""
-
-    def __init__(self, params: WorkerParams) -> None:
-        self.idle_timeout = params.idle_timeout
-        self._touched = time.monotonic()
-
-    def touch(self) -> None:
-        self._touched = time.monotonic()
-
-    def idle_for(self) -> float:
-        return time.monotonic() - self._touched
-
-    def expires_at(self) -> str | None:
-        if not self.idle_timeout:
-            return None
-        return timestamp_of(time.time() + self.idle_timeout - self.idle_for())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from debug_relay.protocol.errors import RelayError
-from debug_relay.worker import process_tree
+from debug_relay.worker import child_news, process_tree
 from debug_relay.worker.children import exit_of
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.hold import Hold
@@ -105,17 +105,17 @@ class Tree:
         if why is None and len(self._holds) + 1 >= MAX_PROCESSES:
             why = f"the session has {MAX_PROCESSES} processes already, which is the most"
         if why is not None:
-            self._session.child_found(row.pid, row.parent, words)
-            self._session.child_released(row.pid, why)
+            child_news.found(self._session, row.pid, row.parent, words)
+            child_news.released(self._session, row.pid, why)
             return
         await self._attach(row, words)
 
     async def _attach(self, row: Row, words: list[str]) -> None:
         session = self._session
-        hold = Hold(row.pid, session.params, session.on_debug_event, self._lost, self._ended)
+        hold = Hold(row.pid, session.params, session.debug_events.take, self._lost, self._ended)
 
         async def introduce(server: DebugServer) -> None:
-            session.child_attached(row.pid, row.parent, words)
+            child_news.attached(session, row.pid, row.parent, words)
             await self._introduce(server)
 
         self._holds[row.pid] = hold
@@ -124,8 +124,8 @@ class Tree:
         except RelayError as error:
             self._holds.pop(row.pid, None)
             if hold.server is None:
-                session.child_found(row.pid, row.parent, words)
-            session.child_released(row.pid, error.message)
+                child_news.found(session, row.pid, row.parent, words)
+            child_news.released(session, row.pid, error.message)
         except BaseException:
             self._holds.pop(row.pid, None)
             raise
@@ -159,7 +159,9 @@ class Tree:
             return
         if self._holds.get(hold.pid) is hold:
             del self._holds[hold.pid]
-            self._session.child_released(hold.pid, "its connection was lost; it runs on undebugged")
+            child_news.released(
+                self._session, hold.pid, "its connection was lost; it runs on undebugged"
+            )
             await hold.release()
 
     def _ended(self, hold: Hold) -> None:
@@ -168,7 +170,7 @@ class Tree:
         if hold.server is None:
             return  # not held yet: who waits for it is told
         del self._holds[hold.pid]
-        self._session.child_ended(hold.pid, exit_of(hold.pid, hold.pidfd))
+        child_news.ended(self._session, hold.pid, exit_of(hold.pid, hold.pidfd))
         hold.server.close("its process has ended")
         task = asyncio.create_task(hold.release())
         self._tasks.add(task)

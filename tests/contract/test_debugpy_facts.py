@@ -57,6 +57,12 @@ NAMES = {
         "db:collect_return_info",
         "db:set_trace_for_frame_and_parents",
         "db:suspended_frames_manager",
+        "db:authentication",
+        "db:dap_messages_listeners",
+    ],
+    "the relay's own requests": [
+        "_pydevd_bundle.pydevd_process_net_command_json:"
+        "PyDevJsonCommandProcessor.process_net_command_json",
     ],
     "function breakpoints": [
         "db:mtime",
