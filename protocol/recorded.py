@@ -30,7 +30,7 @@ def trace(recorded: TraceRows | RunTrace) -> Iterator[Line]:
             yield f"{path}:"
         yield f"  {_row(row)}"
     how = "goes on" if recorded.ended is None else f"ended: {recorded.ended.replace('_', ' ')}"
-    yield f"trace of {recorded.total} rows, {how}"
+    yield f"trace of {recorded.total} {'row' if recorded.total == 1 else 'rows'}, {how}"
     if recorded.dropped:
         yield f"({recorded.dropped} rows before these made room for newer ones)"
     if recorded.left_out:
