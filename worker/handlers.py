@@ -111,8 +111,9 @@ async def attach(call: Call, params: p.Attach) -> Struct:
             session.exceptions.use(run.filters_of(params.stop_on_exception))
         by_pid = params.pid is not None
         kind = attached_program.AttachedProgram if by_pid else joined.JoinedProgram
+        before = session.stop_id  # a breakpoint may be hit before the start is over
         await _start(session, kind(session, params))
-    completed = await session.until_stopped(session.stop_id, params.wait, call.abandoned)
+    completed = await session.until_stopped(before, params.wait, call.abandoned)
     result = run.result(session, completed)
     program = session.program
     attached = p.Attached(

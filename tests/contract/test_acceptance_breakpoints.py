@@ -190,21 +190,31 @@ def test_ac_pe_3_the_place_is_configured(
     session.delete(force="true").ok()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', "\x00" * 4096, '"' * 9])
+UNREADABLE = ("", "{", "[]", '{"version": 1}', "\x00" * 4096, '"' * 9)
+
+
 def test_ac_pe_4_what_cannot_be_read_starts_fresh(
-    own_relay: Callable[..., Relay], source: Write, tmp_path: Path, text: str
+    own_relay: Callable[..., Relay], source: Write, tmp_path: Path
 ) -> None:
     """Set aside, said in the log, and the project begins anew."""
     relay, program = own_relay(), source(PROGRAM)
-    relay.client.session(project_root=str(tmp_path)).break_at(program, program["inside"])
+    roots = [tmp_path / f"project{number}" for number in range(len(UNREADABLE))]
+    saved = {}
+    for root, text in zip(roots, UNREADABLE, strict=True):
+        root.mkdir()
+        known = set((relay.data_dir / "breakpoints").glob("*.json"))
+        relay.client.session(project_root=str(root)).break_at(program, program["inside"])
+        [path] = set((relay.data_dir / "breakpoints").glob("*.json")) - known
+        saved[root] = path, text
     relay.stop()
-    [saved] = (relay.data_dir / "breakpoints").glob("*.json")
-    saved.write_text(text)
+    for path, text in saved.values():
+        path.write_text(text)
     relay.start()
-    session = relay.client.session(project_root=str(tmp_path), restore_breakpoints=True)
-    assert summary(session) == []
-    [aside] = saved.parent.glob(f"{saved.name}.corrupt-*")
-    assert aside.read_text() == text
-    body = {"file": str(program), "line": program["out"]}
-    assert session.post("/breakpoints", body).ok()["persisted"] is True
+    for root, (path, text) in saved.items():
+        session = relay.client.session(project_root=str(root), restore_breakpoints=True)
+        assert summary(session) == [], text
+        [aside] = path.parent.glob(f"{path.name}.corrupt-*")
+        assert aside.read_text() == text
+        body = {"file": str(program), "line": program["out"]}
+        assert session.post("/breakpoints", body).ok()["persisted"] is True
     assert session.launch(program)["current_location"]["line"] == program["out"]

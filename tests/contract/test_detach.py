@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,10 @@ def witness(tmp_path: Path, python: str) -> Iterator[Witness]:
     found.end()
 
 
-def attach(session: Session, witness: Witness, **fields: object) -> None:
+def attach(session: Session, witness: Witness, **fields: object) -> dict[str, Any]:
     attached = session.post("/attach", {"pid": witness.pid, "connect_timeout": 30, **fields}).ok()
     assert (attached["attached"], attached["pid"]) == (True, witness.pid)
+    return attached
 
 
 def stop_at(session: Session, witness: Witness, mark: str) -> None:
@@ -57,8 +59,9 @@ def test_while_it_is_paused(relay: Client, witness: Witness, mark: str) -> None:
         witness.is_free()
         # The session has kept its breakpoint, and is as good as before.
         assert len(session.get("/breakpoints").ok()["breakpoints"]) == 1
-        attach(session, witness, wait=10)
-        eventually(lambda: session.status()["status"] == "paused")
+        # It is hit at once, and the reply does not wait for another stop.
+        again = attach(session, witness, wait=60)
+        assert (again["status"], again["stop_reason"]) == ("paused", "breakpoint")
         assert "beat" in session.locals()
         detach(session)
     witness.is_free()

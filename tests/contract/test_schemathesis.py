@@ -24,7 +24,7 @@ from tests.kit.client import Client, Session
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 
-EXAMPLES = 8
+EXAMPLES = 5
 DOCUMENT = schemathesis.openapi.from_dict(openapi(VERSION, "http://127.0.0.1:1/api/v1"))
 NODES = {
     found.definition.raw["operationId"]: found

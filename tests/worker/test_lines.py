@@ -115,28 +115,27 @@ async def test_pydevd_moves_none_of_our_lines_in_the_standard_library(interprete
         assert_left_in_place(await book.facts(path), valid[path], path)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\n\n",
-        b"# only a comment\n",
-        b'"""only a docstring"""',
-        b"\xef\xbb\xbfx = 1\n# c\ny = 2\n",
-        b"# coding: latin-1\nx = '\xe9'\ny = 2\n",
-        b"#!/bin/python\r\n# coding: cp1252\r\nx = (\r\n 1,\r\n)\r\ny = '\x80'\r\n",
-        b"x = 1\ry = 2\rz = 3",
-        b"x = 1\n\x0c\ny = '''\x0c\n'''\n\x0cz = 1",
-        "x = '\u2028'\ny = '\x85'\nz = 3".encode(),
-        b"x = 1\n\ty\n".replace(b"\n\t", b"\nif x:\n\t"),
-        b"import os\nx = '\\d'\nx is 1\n",
-    ],
-    ids=lambda data: repr(data[:12]),
+ODD_TEXTS = (
+    b"",
+    b"\n\n",
+    b"# only a comment\n",
+    b'"""only a docstring"""',
+    b"\xef\xbb\xbfx = 1\n# c\ny = 2\n",
+    b"# coding: latin-1\nx = '\xe9'\ny = 2\n",
+    b"#!/bin/python\r\n# coding: cp1252\r\nx = (\r\n 1,\r\n)\r\ny = '\x80'\r\n",
+    b"x = 1\ry = 2\rz = 3",
+    b"x = 1\n\x0c\ny = '''\x0c\n'''\n\x0cz = 1",
+    "x = '\u2028'\ny = '\x85'\nz = 3".encode(),
+    b"x = 1\n\ty\n".replace(b"\n\t", b"\nif x:\n\t"),
+    b"import os\nx = '\\d'\nx is 1\n",
 )
-async def test_odd_texts(data, source, interpreter):
-    path = source(data)
-    facts = await LineBook(interpreter).facts(path)
-    assert_left_in_place(facts, pydevd_lines(interpreter, [path])[path], path)
+
+
+async def test_odd_texts(source, interpreter):
+    paths = [source(data, f"odd{number}.py") for number, data in enumerate(ODD_TEXTS)]
+    book, valid = LineBook(interpreter), pydevd_lines(interpreter, paths)
+    for path, data in zip(paths, ODD_TEXTS, strict=True):
+        assert_left_in_place(await book.facts(path), valid[path], repr(data))
 
 
 @pytest.mark.parametrize(
