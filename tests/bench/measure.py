@@ -21,7 +21,7 @@ from tests.kit.source import Source
 
 _BURST: Final = 5  # calls of one side in a row, so that none is always the first after a pause
 _LOCALS: Final = 50
-_TICK_SECONDS: Final = 0.03
+_TICK_SECONDS: Final = 0.12  # output events come ten a second: faster ones wait for each other
 
 _WIDE: Final = 500
 _DEEP: Final = 3000
