@@ -80,11 +80,16 @@ class Adapter:
         accepting = asyncio.create_task(self.welcome_all(welcome))
         try:
             return await found
+        except asyncio.CancelledError:
+            if found.done() and not found.cancelled():
+                found.result().close("nobody waits for it any more")
+            raise
         finally:
-            if not stay_open:
-                self.close()
             accepting.cancel()
             await asyncio.gather(accepting, return_exceptions=True)
+            # Not before: the loop would watch a number that the next descriptor gets.
+            if not stay_open:
+                self.close()
 
     async def welcome_all(self, welcome: Callable[[DebugServer], Awaitable[None]]) -> None:
         """Connections are asked side by side: one that says nothing holds nobody up."""

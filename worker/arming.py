@@ -71,7 +71,7 @@ class Arming:
                     if entry.function is not None:
                         entry.message, entry.suggestion = function_points.NO_PROBE, None
 
-        await self._session.hub.each(self._session.hub.servers, tell)
+        await self._session.hub.each(self._session.hub.hearing(), tell)
 
     async def foretell(self, entries: list[Entry]) -> None:
         """What the table will have: whoever reads there that a line is verified may count on it."""
@@ -90,7 +90,7 @@ class Arming:
                 for path in {entry.real_path for entry in entries if entry.function is None}:
                     await self._send_file(server, path)
 
-        await self._session.hub.each(self._session.hub.servers, tell)
+        await self._session.hub.each(self._session.hub.hearing(), tell)
 
     async def _tell(self, server: DebugServer, entries: list[Entry], fresh: Set[str]) -> None:
         if not entries:
@@ -101,7 +101,12 @@ class Arming:
             if entry.id in left_out:
                 entry.verified, entry.message = False, LEFT_OUT
                 entry.suggestion = LEAVE_IN
-        await self._find_functions(server, [e for e in entries if e.function is not None])
+        await self._find_functions(server, self._functions_of(entries))
+
+    def _functions_of(self, entries: list[Entry]) -> list[Entry]:
+        # Some may have been removed while the program was told of them.
+        present = [entry for entry in entries if entry.id in self._table]
+        return [entry for entry in present if entry.function is not None]
 
     async def _find_functions(self, server: DebugServer, entries: list[Entry]) -> None:
         """Where they are by now; what is loaded later is told by an event."""
@@ -156,7 +161,7 @@ class Arming:
                 for path in self._table.files():
                     await self._send_file(server, path)
 
-        await self._session.hub.each(self._session.hub.servers, tell)
+        await self._session.hub.each(self._session.hub.hearing(), tell)
 
     # -- by plain DAP
 

@@ -68,7 +68,7 @@ class Asking:
         return server.has_probe
 
     def probed(self) -> list[DebugServer]:
-        return [server for server in self.hub.servers if server.has_probe]
+        return [server for server in self.hub.hearing() if server.has_probe]
 
     @contextlib.asynccontextmanager
     async def nobody_evaluates(self) -> AsyncIterator[None]:

@@ -76,6 +76,9 @@ class AttachedProgram:
         deadline = asyncio.get_running_loop().time() + self._params.connect_timeout
         await self._hold.begin(self._params.connect_timeout, self._params.identity, self._set_up)
         self._running = True
+        if self._hold.server is not None and self._hold.server.lost:
+            # While gdb was still in it: it has executed another program, or it ends.
+            self._start(self._let_go())
         if self._tree is None:
             self._report_children()
         else:

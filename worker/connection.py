@@ -56,6 +56,8 @@ class DebugServer(asyncio.Protocol):
         self.pid = 0
         self.is_child = False  # of a child of the program, which may come and go
         self.has_probe = False
+        # What changes is sent to it from then on; before, it is in its handshake, and refuses it.
+        self.hears_changes = False
         # Its stopped threads are asked one at a time, and nothing moves them meanwhile.
         self.evaluating = asyncio.Lock()
         self.initialized = asyncio.Event()  # it takes breakpoints from then on

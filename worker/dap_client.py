@@ -89,6 +89,10 @@ class Hub:
             )
         return self.servers[0]
 
+    def hearing(self) -> list[DebugServer]:
+        """Those that are told what changes; who is still in its handshake is told all at once."""
+        return [server for server in self.servers if server.hears_changes]
+
     async def each(
         self, servers: Iterable[DebugServer], ask: Callable[[DebugServer], Awaitable[_T]]
     ) -> list[_T]:
@@ -168,7 +172,7 @@ class Hub:
         async def ask(server: DebugServer) -> tuple[DebugServer, dap.Threads]:
             return server, await server.request("threads", None, dap.Threads, self.timeout)
 
-        for server, listed in await self.each(self.servers, ask):
+        for server, listed in await self.each(self.hearing(), ask):
             if server.lost:
                 continue
             for entry in listed.threads:

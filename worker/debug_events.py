@@ -66,8 +66,8 @@ async def _stopped(session: Session, server: DebugServer, body: bytes) -> None:
         if at_goal and not hits:
             reason = "step"
     lines = await session.reports.sources.lines(location.path) if location else None
-    if session.state not in _ALIVE:
-        return  # it ended while it was asked where it stands
+    if session.state not in _ALIVE or server.lost:
+        return  # it ended, or this process of it, while it was asked where it stands
     if session.state is State.LAUNCHING:
         session.advance(Event.READY)
     session.stop_id += 1
@@ -324,11 +324,9 @@ class DebugEvents:
                     "debug.event_failed",
                     extra={"fields": {"event": message.event, "error": error.message}},
                 )
-            except msgspec.MsgspecError as error:
-                log.error(
-                    "debug.event_strange",
-                    extra={"fields": {"event": message.event, "error": str(error)}},
-                )
+            except Exception:
+                # A mistake of ours or of the debugger's; the events that follow are heard.
+                log.exception("debug.event_mistaken", extra={"fields": {"event": message.event}})
 
     async def close(self) -> None:
         self._working.cancel()

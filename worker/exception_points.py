@@ -75,7 +75,7 @@ class ExceptionPoints:
 
     async def _changed(self) -> ExceptionBreakpoints:
         self._problem = None
-        await self._session.hub.each(self._session.hub.servers, self.begin)
+        await self._session.hub.each(self._session.hub.hearing(), self.begin)
         self._session.changed()
         self._session.record.save()
         return await self.shown()
@@ -118,7 +118,7 @@ class ExceptionPoints:
         )
 
     def _is_plain(self) -> bool:
-        return any(not server.has_probe for server in self._session.hub.servers)
+        return any(not server.has_probe for server in self._session.hub.hearing())
 
     # -- telling programs
 

@@ -67,7 +67,10 @@ def decode_source(data: bytes) -> list[str]:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     except SyntaxError:
         encoding = "utf-8"
-    text = data.decode(encoding, "replace")
+    try:
+        text = data.decode(encoding, "replace")
+    except (LookupError, UnicodeError):  # rot13, idna: a codec, and none that reads source
+        text = data.decode("utf-8", "replace")
     # Only these end a line for Python; a form feed does not.
     return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 

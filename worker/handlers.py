@@ -329,7 +329,7 @@ async def patch_session(call: Call, params: s.PatchSession) -> Struct:
     if params.stop_all is not msgspec.UNSET:
         session = call.session
         await session.hub.each(
-            session.hub.servers, lambda server: changes.send_stop_all(session, server)
+            session.hub.hearing(), lambda server: changes.send_stop_all(session, server)
         )
     await changes.bring_breakpoints(call.session, params)
     await call.session.find_interpreter()

@@ -177,6 +177,8 @@ class Hold:
             accepting.cancel()
             gone.cancel()
             await asyncio.gather(accepting, gone, return_exceptions=True)
+            if self._server is None and _has_result(accepting):
+                accepting.result().close("nobody waits for it any more")
 
     def _begin(self, injection: Injection) -> None:
         if self._injection is not None:
@@ -314,6 +316,10 @@ class Hold:
             asyncio.get_running_loop().remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
+
+
+def _has_result(future: asyncio.Future[Any]) -> bool:
+    return future.done() and not future.cancelled() and future.exception() is None
 
 
 def _identity(pid: int) -> str | None:

@@ -70,6 +70,7 @@ class JoinedProgram:
         self._server: DebugServer | None = None
         self._running = False
         self._leaving = False
+        self._has_ended = False
         self._pid: int | None = None
 
     @property
@@ -108,7 +109,12 @@ class JoinedProgram:
             raise self._refusal(
                 code, f"does not let us join: {error.message}", self._advice(error)
             ) from None
+        except BaseException:
+            await self.release()
+            raise
         self._running = True
+        if self._has_ended:  # as soon as it might run
+            self._gone()
 
     async def _connect(self) -> DebugServer:
         server = DebugServer(self._session.debug_events.take, self._lost)
@@ -138,6 +144,7 @@ class JoinedProgram:
         assert self._server is not None
         await self._session.breakpoints.judge_again()
         self._session.breakpoints.new_run()
+        self._server.hears_changes = True
         await self._session.breakpoints.send_all(self._server)
         await self._session.exceptions.begin(self._server)
 
@@ -184,6 +191,7 @@ class JoinedProgram:
         self._gone()
 
     def _gone(self) -> None:
+        self._has_ended = True
         if self._running and not self._leaving:
             self._session.program_ended(None, None, "target_lost")
 

@@ -89,6 +89,9 @@ class LaunchedProgram:
                 await self._give_up()
                 raise
             raise await self._failed(error.message) from None
+        except BaseException:
+            await self._give_up()  # nobody waits any more, and nobody else would end it
+            raise
         self._running = True
 
     def _spawn(self) -> None:
@@ -260,6 +263,7 @@ class LaunchedProgram:
         )
 
     async def _give_up(self) -> None:
+        self._started.cancel()  # what it says from now on comes too late
         await self.end(0)
         await self.release()
 
@@ -302,7 +306,8 @@ class LaunchedProgram:
             self._tell_end(exit, [])
 
     def _tell_end(self, exit: Exit, swept: list[sweep.Ended]) -> None:
-        ran = self._started.done() and self._started.exception() is None
+        started = self._started
+        ran = started.done() and not started.cancelled() and started.exception() is None
         if self._running or ran:
             self._session.program_ended(exit.code, exit.signal_name, "target_exited", swept)
         for server in [one for one in self._session.hub.servers if one.lost]:
@@ -406,6 +411,8 @@ async def prepare(session: Session, server: DebugServer) -> None:
 async def introduce(session: Session, server: DebugServer) -> None:
     """The same for any of its processes."""
     await session.asking.find_probe(server)
+    # Before it is told what there is: what changes meanwhile is sent to it as well.
+    server.hears_changes = True
     if server.has_probe and session.target is not None and session.target.shows == "safe":
         await session.asking.ask(server, "show", mode="safe")
     await session.breakpoints.send_all(server)

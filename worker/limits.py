@@ -132,8 +132,8 @@ class LimitWatch:
         if state not in _LOOKED_AT or not self._lasts:
             return _LONGEST
         use = await meter.use(self.of_run)
-        if use is None or self._session.state is not state:
-            return _SHORTEST
+        if use is None or self._session.state is not state or meter is not self.meter:
+            return _SHORTEST  # of another state, or run, by now
         uses = list(self._uses(use))
         for name, allowed, used in uses:
             if used > allowed:
@@ -213,7 +213,14 @@ class LimitWatch:
             session.end_reason = "limit"
             await target.end(0 if passed.limit in _AT_ONCE else _GRACE)
         else:
-            await session.end_children()
+            await self._end_what_is_left(target)
+
+    async def _end_what_is_left(self, target: Target) -> None:
+        """Not what the next run has started."""
+        session = self._session
+        async with session.driving:
+            if session.target is target and session.state is State.TERMINATED:
+                await session.end_children()
 
     async def _let_go(self, target: Target) -> None:
         async with self._session.driving:

@@ -205,8 +205,9 @@ class Session:
     async def find_interpreter(self) -> None:
         """Which one the configuration means now: callers are shown that one."""
         config = self.params.config
+        found: str | None
         try:
-            self._interpreter = await asyncio.to_thread(
+            found = await asyncio.to_thread(
                 resolve,
                 None if config.venv else config.python_path,
                 config.venv,
@@ -214,8 +215,10 @@ class Session:
                 self.params.python_default,
             )
         except RelayError:
-            self._interpreter = config.python_path  # the launch will say what is wrong with it
-        self.changed()
+            found = config.python_path  # the launch will say what is wrong with it
+        if config is self.params.config:  # else who has changed it looks as well
+            self._interpreter = found
+            self.changed()
 
     def disk_trouble(self) -> str | None:
         """What the disk did not take; the session goes on without."""
@@ -419,6 +422,8 @@ class Session:
 
     def let_go(self) -> None:
         """The attached program runs on without us; the session is as it was before."""
+        if self.state not in state.LIVE:
+            return  # the session was ended while the program was being let go
         self.target = self.program = self.stop = self.goal = None
         self.standing.clear()
         self.reports.over()

@@ -77,7 +77,7 @@ class Reports:
         self._printed_bytes = 0
         self._printed_from: Place | None = None
         self._patience: dict[int, asyncio.TimerHandle] = {}
-        self._interrupting: asyncio.Task[None] | None = None
+        self._interrupting: set[asyncio.Task[None]] = set()
 
     # -- collecting
 
@@ -170,8 +170,9 @@ class Reports:
 
     def _interrupt(self, kept: Kept) -> None:
         self._patience.pop(kept.stop_id, None)
-        if self._interrupting is None or self._interrupting.done():
-            self._interrupting = asyncio.create_task(self._end_repr(kept), name="interrupt")
+        task = asyncio.create_task(self._end_repr(kept), name="interrupt")
+        self._interrupting.add(task)
+        task.add_done_callback(self._interrupting.discard)
 
     async def _end_repr(self, kept: Kept) -> None:
         """Twice: what the first one ended may have been caught by the program's own code."""
@@ -192,9 +193,10 @@ class Reports:
     async def close(self) -> None:
         for stop_id in list(self._patience):
             self._calm(stop_id)
-        if self._interrupting is not None:
-            self._interrupting.cancel()
-            await asyncio.gather(self._interrupting, return_exceptions=True)
+        interrupting = list(self._interrupting)
+        for task in interrupting:
+            task.cancel()
+        await asyncio.gather(*interrupting, return_exceptions=True)
 
     # -- telling
 
