@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any, Final
 
 import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.refusals import Problem
+from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
 
 # A reader that is strict takes half a pair for the end of the text.
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
@@ -34,6 +35,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
         ) from None
     try:
         value = _decode(text)
+        twice = _places(_pairs(text), "")
     except (msgspec.DecodeError, RecursionError) as error:
         raise _malformed(text, str(error)) from None
     if not isinstance(value, dict):
@@ -43,7 +45,13 @@ def parse_json(body: bytes) -> dict[str, Any]:
             'Send an object, such as {"name": "value"}.',
             errors=[Problem("", "must be an object", value)],
         )
-    _require_single_names(text)
+    if twice:
+        raise RelayError(
+            Code.INVALID_REQUEST,
+            f"The body gives {', '.join(twice[:3])} twice",
+            "Give each name once in an object.",
+            errors=[Problem(place, "given twice") for place in twice[:MOST_PROBLEMS]],
+        )
     return value
 
 
@@ -123,24 +131,13 @@ class _Twice:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        found.update((name, _Twice()) for name in found if names.count(name) > 1)
+        counts = Counter(name for name, _ in pairs)
+        found.update((name, _Twice()) for name, count in counts.items() if count > 1)
     return found
 
 
 # Values do not matter here, and a text is read quicker than a number.
 _pairs: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=str, parse_float=str).decode
-
-
-def _require_single_names(text: str) -> None:
-    places = _places(_pairs(text), "")
-    if places:
-        raise RelayError(
-            Code.INVALID_REQUEST,
-            f"The body gives {', '.join(places[:3])} twice",
-            "Give each name once in an object.",
-            errors=[Problem(place, "given twice") for place in places],
-        )
 
 
 def _places(value: Any, at: str) -> list[str]:

@@ -30,7 +30,8 @@ SessionId = Annotated[
     ),
 ]
 BreakpointId = Annotated[str, Meta(max_length=64, description="Breakpoint id.", examples=["bp_1"])]
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+# Behind `$` because Python's also matches before a line break at the end.
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$(?!\n)"
 Name = Annotated[
     str,
     Meta(
@@ -53,7 +54,7 @@ ENV_NAME = r"^[^=\u0000]+$"
 # Found by `?label=key=value`, which ends the key at its first "=".
 LABEL_KEY = r"^[^=]+$"
 LABEL_FILTER = r"^[^=]+=[\s\S]*$"
-WATCH_ID = r"^watch_[1-9][0-9]*$"
+WATCH_ID = r"^watch_[1-9][0-9]*$(?!\n)"
 Path = Annotated[str, Meta(min_length=1, max_length=4096, pattern=NO_NUL, description="A path.")]
 Line = Annotated[int, Meta(ge=1, le=10_000_000, description="Line number, counted from 1.")]
 Expression = Annotated[

@@ -22,7 +22,7 @@ from debug_relay.protocol.inspection import Variables
 from debug_relay.protocol.program import Attach, Input, Launch
 from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.runs import Run
-from debug_relay.protocol.sessions import CreateSession, PatchSession
+from debug_relay.protocol.sessions import CreateSession, ImportSession, PatchSession
 
 # The session's project_root; UNSET where no session is known to which a path could be relative.
 Root = str | None | UnsetType
@@ -118,6 +118,15 @@ def _config(sent: Sent, _: Root) -> Iterator[Misfit]:
     if len(_given(sent, both)) == len(both):
         for name in both:
             yield Misfit(Problem(name, "give one of the two", sent[name]), "Send one of them.")
+
+
+def _imported(sent: Sent, root: Root) -> Iterator[Misfit]:
+    config = sent.get("config")
+    for wrong in _config(config, root) if isinstance(config, Mapping) else ():
+        problem = wrong.problem
+        yield Misfit(
+            Problem(f"config.{problem.field}", problem.message, problem.value), wrong.advice
+        )
 
 
 # -- pages by either name
@@ -264,6 +273,7 @@ def _in_project(name: str) -> Rule:
 _RULES: Final[Mapping[type[Params], Rule]] = {
     CreateSession: _create,
     PatchSession: _config,
+    ImportSession: _imported,
     Variables: _page,
     Launch: _launch,
     Attach: _attach,

@@ -13,6 +13,8 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
 
 _SHOWN: Final = 200
+# So many are looked for and told: who has more of them wrong has another thing in mind.
+MOST_PROBLEMS: Final = 1000
 
 
 class Problem(msgspec.Struct):

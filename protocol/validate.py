@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import enum
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -28,7 +29,7 @@ from debug_relay.protocol.fields import (
     WATCH_ID,
     Params,
 )
-from debug_relay.protocol.refusals import Problem
+from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
 
 _P = TypeVar("_P", bound=Params)
 _WHERE: Final = re.compile(r" - at `\$?(.*)`$")
@@ -105,16 +106,21 @@ def examine(
             return Examined(found, [], [])
         except msgspec.ValidationError:
             pass
-    parameters = odd_parameters + _problems(params, loose, "", whole=False)
-    shapes = _problems(params, sent, "", whole=True)
+    parameters = odd_parameters + _most(_problems(params, loose, "", whole=False))
+    shapes = _most(_problems(params, sent, "", whole=True))
     told = {place for one in shapes for place in _around(one.field)}
     fitting = [one.problem for one in misfits if one.problem.field not in told]
     in_parameters = {one.field for one in parameters}
     parameters += [one for one in fitting if one.field in loose]
     fields = odd_fields + [one for one in shapes if one.field not in in_parameters]
     fields += [one for one in fitting if one.field not in loose]
+    fields = _most(iter(fields))
     advice = misfits[0].advice if fitting and len(fitting) == len(parameters + fields) else None
     return Examined(None, parameters, fields, advice, nothing_sent=not body)
+
+
+def _most(problems: Iterator[Problem]) -> list[Problem]:
+    return list(itertools.islice(problems, MOST_PROBLEMS))
 
 
 def _around(field: str) -> Iterator[str]:
@@ -173,46 +179,48 @@ def _hints(params: type[msgspec.Struct]) -> dict[str, Any]:
     return get_type_hints(params, include_extras=True)
 
 
-def _problems(kind: Any, value: Any, at: str, whole: bool) -> list[Problem]:
+def _problems(kind: Any, value: Any, at: str, whole: bool) -> Iterator[Problem]:
     """All that is wrong with `value` as a `kind`; `whole` also asks for required fields."""
     struct = _struct_of(kind)
     if struct is not None and isinstance(value, Mapping):
-        return _struct_problems(struct, value, at, whole)
-    parts: list[tuple[str, Any, Any]] = []
+        yield from _struct_problems(struct, value, at, whole)
+        return
+    is_sound = True
+    for where, part, item in _parts(kind, value, at):
+        for problem in _problems(part, item, where, True):
+            is_sound = False
+            yield problem
+    if is_sound:
+        try:
+            msgspec.convert(value, kind, strict=True)
+        except msgspec.ValidationError as error:
+            yield _problem(str(error), at, value, kind)
+
+
+def _parts(kind: Any, value: Any, at: str) -> Iterator[tuple[str, Any, Any]]:
+    """Where each part of a collection stands, what it has to be, and what it is."""
     if isinstance(value, list) and (element := _inside(kind, list)) is not None:
-        parts = [(f"{at}[{index}]", element, item) for index, item in enumerate(value)]
+        yield from ((f"{at}[{index}]", element, item) for index, item in enumerate(value))
     elif isinstance(value, Mapping) and (element := _inside(kind, dict)) is not None:
         names = _inside(kind, dict, 0)
-        parts = [(f"{at}.{key}", names, key) for key in value]
-        parts += [(f"{at}.{key}", element, item) for key, item in value.items()]
-    found = [
-        problem for where, part, item in parts for problem in _problems(part, item, where, True)
-    ]
-    if found:
-        return found
-    try:
-        msgspec.convert(value, kind, strict=True)
-    except msgspec.ValidationError as error:
-        return [_problem(str(error), at, value, kind)]
-    return []
+        yield from ((f"{at}.{key}", names, key) for key in value)
+        yield from ((f"{at}.{key}", element, item) for key, item in value.items())
 
 
 def _struct_problems(
     struct: type[msgspec.Struct], value: Mapping[str, Any], at: str, whole: bool
-) -> list[Problem]:
+) -> Iterator[Problem]:
     hints = _hints(struct)
     prefix = f"{at}." if at else ""
-    problems = []
     for field in msgspec.structs.fields(struct):
         if field.name in value:
-            problems += _problems(hints[field.name], value[field.name], prefix + field.name, True)
+            yield from _problems(hints[field.name], value[field.name], prefix + field.name, True)
         elif whole and field.required:
-            problems.append(Problem(prefix + field.name, _MISSING))
+            yield Problem(prefix + field.name, _MISSING)
     known = [field.name for field in msgspec.structs.fields(struct)]
     for name in value:
         if name not in known:
-            problems.append(Problem(prefix + name, _unknown(name, known), value[name]))
-    return problems
+            yield Problem(prefix + name, _unknown(name, known), value[name])
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -145,9 +145,9 @@ class _Relay:
             _log.info("relay.stopping", keep_sessions=self._keep_sessions)
             registry.draining = True
         finally:
-            # Long-polls end with their sessions: those first, then the connections.
-            await front.close()
+            # Calls end with their sessions: those first, then what waits all the same.
             await registry.close(self._keep_sessions or not self._stopping.is_set())
+            await front.close()
             await listener.stop(_REQUESTS_SECONDS)
             self._places.remove_relay_json()
         _log.info("relay.stopped")

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import orjson
 from msgspec import Struct
 
 from debug_relay.protocol.blueprint import given_fields
@@ -24,7 +23,7 @@ from debug_relay.protocol.fields import Params
 from debug_relay.protocol.operations import Operation
 from debug_relay.protocol.secrets import HIDDEN, looks_secret
 from debug_relay.supervisor.kept_replies import Finished
-from debug_relay.supervisor.log import Log, Place, RotatingFile, redact
+from debug_relay.supervisor.log import Log, Place, RotatingFile, in_json, redact
 from debug_relay.supervisor.store import StoreError
 
 _log: Final = Log(__name__)
@@ -183,4 +182,4 @@ def _cut(value: Any) -> Any:
 def _line(record: logging.LogRecord) -> bytes:
     fields: dict[str, Any] = getattr(record, "fields", {})
     line = {"ts": timestamp_of(record.created), "operation": record.getMessage(), **fields}
-    return orjson.dumps(line, default=str) + b"\n"
+    return in_json(line)

@@ -34,9 +34,6 @@ class Child:
                 await self._ended.wait()
         return self._ended.is_set()
 
-    async def until_ended(self) -> None:
-        await self._ended.wait()
-
     def kill(self) -> None:
         if self._fd >= 0:
             with contextlib.suppress(ProcessLookupError):

@@ -6,8 +6,10 @@ worker, except to create one or to end one.
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, Final
@@ -16,7 +18,7 @@ from msgspec import Struct
 
 from debug_relay.protocol import breakpoints as b
 from debug_relay.protocol import output as o
-from debug_relay.protocol import refusals, schema
+from debug_relay.protocol import schema
 from debug_relay.protocol import server as sv
 from debug_relay.protocol import sessions as s
 from debug_relay.protocol.envelope import encode_json
@@ -77,7 +79,7 @@ class Handlers:
         self._config = config
         self._profiles = Profiles(registry.places.profiles)
         self._openapi: bytes | None = None
-        self._waiting: dict[str, int] = {}
+        self._waiting: Counter[str] = Counter()
         self._table: dict[str, Handler] = {
             "index": self._index,
             "health": self._health,
@@ -226,6 +228,9 @@ class Handlers:
     # -- sessions
 
     async def _create(self, params: s.CreateSession, caller: Caller) -> Struct:
+        return await self._registry.carried_out(self._created(params, caller))
+
+    async def _created(self, params: s.CreateSession, caller: Caller) -> Struct:
         started = first_program(params)
         session = await self._registry.create(params, caller)
         if started is not None:
@@ -279,6 +284,9 @@ class Handlers:
         return (await self._registry.create_drawn(blueprint, caller)).present()
 
     async def _clone(self, params: s.CloneSession, caller: Caller) -> Struct:
+        return await self._registry.carried_out(self._cloned(params, caller))
+
+    async def _cloned(self, params: s.CloneSession, caller: Caller) -> Struct:
         # From memory where it lives there: with the secrets that no file has.
         blueprint = await self._registry.blueprint(self._session(params))
         clone = exports.clone(blueprint, params.name, params.labels)
@@ -291,12 +299,16 @@ class Handlers:
         return await self._profiles.shown(params.name)
 
     async def _put_profile(self, params: b.PutProfile, caller: Caller) -> Struct:
-        return await self._profiles.put(params.name, params.breakpoints)
+        kept = self._profiles.put(params.name, params.breakpoints)
+        return await self._registry.carried_out(kept)
 
     async def _delete_profile(self, params: b.Profile, caller: Caller) -> Struct:
-        return await self._profiles.delete(params.name)
+        return await self._registry.carried_out(self._profiles.delete(params.name))
 
     async def _apply_profile(self, params: b.ApplyProfile, caller: Caller) -> Struct:
+        return await self._registry.carried_out(self._applied(params, caller))
+
+    async def _applied(self, params: b.ApplyProfile, caller: Caller) -> Struct:
         session = self._session(params)
         specs = await self._profiles.specs(params.name)
         if not specs:
@@ -317,43 +329,57 @@ class Handlers:
     async def _events(self, params: o.GetEvents, caller: Caller) -> Struct:
         session = self._session(params)
         types = {name.strip() for name in params.types.split(",")} if params.types else None
-        page = self._event_page(session, params, types)
+        page = self._event_page(session, params.cursor, params, types)
         if page.events or not params.timeout:
             return page
         self._park(session.id)
         try:
-            deadline = time.monotonic() + params.timeout
-            while not page.events:
-                left = deadline - time.monotonic()
-                seen = session.events_end
-                if left <= 0 or not await session.news_after(seen, left):
-                    break
-                session.touch()
-                page = self._event_page(session, params, types)
+            page = await self._awaited_events(session, page, params, types)
         finally:
             self._waiting[session.id] -= 1
-        if self._registry.draining:
-            # The next relay has it again, under the same id and with these events.
-            if not page.events:
-                raise RelayError(Code.SHUTTING_DOWN, "The relay is stopping")
-        elif session.deleting:
-            raise refusals.deleted_meanwhile(session.id)
-        else:
+            if not self._waiting[session.id]:
+                del self._waiting[session.id]
+        # What has come is told by a relay that stops, too; the next one has it again.
+        if not (page.events and session.left_by_relay):
+            session.require_there()
             self._registry.get(session.id)  # it may have expired
         page.session_status = session.state.status
         return page
 
+    async def _awaited_events(
+        self, session: Session, page: o.EventPage, params: o.GetEvents, types: set[str] | None
+    ) -> o.EventPage:
+        """The next page with events in it, within the time there is."""
+        deadline = time.monotonic() + params.timeout
+        seen = session.events_end
+        came_from = params.cursor
+        while not page.events and (left := deadline - time.monotonic()) > 0:
+            # A page is of so much effort: what is wanted may lie behind much that is not.
+            if page.has_more and page.next_cursor != came_from:
+                await asyncio.sleep(0)
+            elif not await session.news_after(seen, left):
+                break
+            session.touch()
+            seen, came_from, dropped = session.events_end, page.next_cursor, page.dropped
+            page = self._event_page(session, came_from, params, types)
+            page.dropped += dropped
+        return page
+
     def _event_page(
-        self, session: Session, params: o.GetEvents, types: set[str] | None
+        self,
+        session: Session,
+        cursor: str | None,
+        params: o.GetEvents,
+        types: set[str] | None,
     ) -> o.EventPage:
         # No event is told before the state that came with it.
         return session.events.page(
-            params.cursor, params.limit, types, session.state.status, session.events_end
+            cursor, params.limit, types, session.state.status, session.events_end
         )
 
     def _park(self, id: str) -> None:
-        mine = self._waiting.get(id, 0)
-        if mine >= _MAX_WAITERS_A_SESSION or sum(self._waiting.values()) >= _MAX_WAITERS:
+        mine = self._waiting[id]
+        if mine >= _MAX_WAITERS_A_SESSION or self._waiting.total() >= _MAX_WAITERS:
             raise RelayError(
                 Code.TOO_MANY_WAITERS,
                 f"{mine} requests wait for events of {id} already",

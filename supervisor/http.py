@@ -27,7 +27,7 @@ from debug_relay.protocol.frames import Caller, RequestHead
 from debug_relay.protocol.operations import OPERATIONS, Operation
 from debug_relay.protocol.pictures import picture_of
 from debug_relay.protocol.program import Attach
-from debug_relay.protocol.refusals import deleted_meanwhile, stop_changed, wrong_state
+from debug_relay.protocol.refusals import MOST_PROBLEMS, stop_changed, wrong_state
 from debug_relay.protocol.scopes import SCOPES
 from debug_relay.protocol.sessions import CreateSession, SessionState
 from debug_relay.protocol.state import State
@@ -159,6 +159,8 @@ class Front:
             try:
                 return await self._answer(request)
             except RelayError as error:
+                if error.code is Code.SHUTTING_DOWN:
+                    raise  # not kept: the next relay is asked again under the same key
                 return _refusal(error, request.id, request.format)
 
         asked = encode_json(request.params)
@@ -227,7 +229,8 @@ class Front:
         examined = validate.examine(operation.params, path, query, body, root)
         if examined.params is not None:
             return examined.params
-        if operation.name == "set-breakpoints" and session is not None:
+        is_whole = len(examined.fields) < MOST_PROBLEMS
+        if operation.name == "set-breakpoints" and session is not None and is_whole:
             # What is wrong with the entries that are well formed is told in the same answer.
             await judge_sound_entries(session, body, examined.fields)
         raise examined.refusal()
@@ -271,8 +274,7 @@ class Front:
     async def _forward(self, request: Request) -> Finished:
         operation, params = request.operation, request.params
         session = self._registry.get(params.session_id)  # type: ignore[attr-defined]
-        if session.deleting:
-            raise deleted_meanwhile(session.id)
+        session.require_there()
         self._require(session.state, operation, request.if_stop)
         deadline = self._deadline(operation, params)
         head = RequestHead(
@@ -287,8 +289,7 @@ class Front:
             await self._registry.choose_target(session, params)
         await self._registry.awaken(session)
         reply, payload = await session.forward(head, encode_json(params), deadline + _MARGIN)
-        if session.deleting:
-            raise deleted_meanwhile(session.id)
+        session.require_there()
         if reply.content_type != "application/json":
             return Finished(reply.status, payload, reply.content_type)
         wrap = envelope.success if reply.ok else envelope.failure

@@ -128,15 +128,19 @@ class Link(asyncio.Protocol):
             raise
         except TimeoutError:
             self._send(frames.encode(Kind.CANCEL, id))
-            raise RelayError(
-                Code.WORKER_UNRESPONSIVE,
-                f"The session's worker did not answer {what} within {timeout:g} s",
-                "GET …/status still answers; DELETE the session with force=true if this lasts.",
-                operation=what,
-                timeout=timeout,
-            ) from None
+            raise unanswered(what, timeout) from None
         finally:
             self._waiting.pop(id, None)
+
+
+def unanswered(what: str, seconds: float) -> RelayError:
+    return RelayError(
+        Code.WORKER_UNRESPONSIVE,
+        f"The session's worker did not answer {what} within {seconds:g} s",
+        "GET …/status still answers; DELETE the session with force=true if this lasts.",
+        operation=what,
+        timeout=seconds,
+    )
 
 
 def _fail(future: asyncio.Future[Any]) -> None:

@@ -118,11 +118,15 @@ def entry(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def json_line(record: logging.LogRecord) -> bytes:
-    line = entry(record)
+    return in_json(entry(record))
+
+
+def in_json(line: Mapping[str, Any]) -> bytes:
+    """One line, whatever a caller has made part of it."""
     try:
-        return orjson.dumps(line) + b"\n"
+        return orjson.dumps(line, default=str) + b"\n"
     except TypeError:  # integers beyond 64 bits
-        return json.dumps(line).encode() + b"\n"
+        return json.dumps(line, default=str).encode() + b"\n"
 
 
 def text_line(record: logging.LogRecord) -> bytes:

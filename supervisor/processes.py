@@ -76,7 +76,10 @@ class Processes:
                 f"{sys.executable} -m pip install 'opencode-debug-relay[stacks]'",
                 pid=pid,
             )
-        said = await _run(command, "dump", "--json", "--nonblocking", "--pid", str(pid))
+        try:
+            said = await _run(command, "dump", "--json", "--nonblocking", "--pid", str(pid))
+        except TimeoutError:
+            raise _unreadable(facts, f"it took longer than {_STACKS_SECONDS:g} s") from None
         try:
             return Stacks(pid=pid, threads=msgspec.json.decode(said[0]))
         except msgspec.DecodeError:
@@ -84,12 +87,12 @@ class Processes:
 
     # -- finding
 
-    async def choose(self, params: Attach) -> None:
+    async def choose(self, params: Attach, asking: Session) -> None:
         """Have `params` name one process by pid and identity; refuse one that cannot be had."""
         if params.port is not None:
             return
         if params.pid is None:
-            params.pid = await self._find(params)
+            params.pid = await self._find(params, asking)
             params.listening_on = params.match = None
         facts = await asyncio.to_thread(process_facts.look, params.pid)
         if facts is None:
@@ -103,10 +106,10 @@ class Processes:
             raise refusal
         params.identity = facts.identity
 
-    async def _find(self, params: Attach) -> int:
+    async def _find(self, params: Attach, asking: Session) -> int:
         deadline = time.monotonic() + params.wait_seconds
-        own = self._around().own
         while True:
+            own = self._around().own  # workers may be born while it waits
             fits, words = _criterion(params)
             found = [
                 facts for facts in await asyncio.to_thread(_those, fits) if facts.pid not in own
@@ -117,7 +120,9 @@ class Processes:
                 raise _several(found, words)
             if time.monotonic() >= deadline:
                 break
+            asking.touch()
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            asking.require_there()
         raise RelayError(
             Code.ATTACH_NO_SUCH_PROCESS,
             f"No Python process {words}",

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from debug_relay.protocol import state
+from debug_relay.protocol.blueprint import SessionRecord
 from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Params, Result, SessionParams
@@ -26,7 +27,6 @@ from debug_relay.protocol.frames import Caller, RequestHead
 from debug_relay.protocol.operations import DRAW_BLUEPRINT, END_SESSION
 from debug_relay.protocol.program import Attach, Launch
 from debug_relay.protocol.refusals import (
-    deleted_meanwhile,
     no_such_session,
     refusal_of,
     require_project,
@@ -43,6 +43,7 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor import sweep
 from debug_relay.supervisor.birth import Births
+from debug_relay.supervisor.child import Child
 from debug_relay.supervisor.comeback import holds_what_was_set_aside, read_record, shown_again
 from debug_relay.supervisor.link import LinkLost
 from debug_relay.supervisor.log import Log
@@ -62,6 +63,7 @@ _ADOPT_SECONDS: Final = 2.0
 _END_SECONDS: Final = 12.0
 _FORCED_SECONDS: Final = 2.0
 _DRAW_SECONDS: Final = 10.0
+_BIRTH_SECONDS: Final = 2.0
 _KEPT_ENDED: Final = 100
 
 
@@ -78,6 +80,8 @@ class Registry:
         self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
         self._slots = Slots()
         self._tasks: set[asyncio.Task[Any]] = set()
+        # Those of them that start a worker: its session may be in no table yet.
+        self._starting: set[asyncio.Task[Any]] = set()
         self._endings: dict[str, asyncio.Task[SessionDeleted]] = {}
 
     # -- finding
@@ -109,40 +113,42 @@ class Registry:
         """A session whose worker is ready; goes on when the caller leaves."""
         if params.restore_breakpoints:
             require_project(params.project_root)
-        self._require_room(caller.name)
-        id = self._new_id()
-        born = self._births.asked(id, params, caller.name, self.settings)
-        return await self._owned(self._create(born, caller.name))
+        born = self._births.asked(self._new_id(), params, caller.name, self.settings)
+        return await self._begun(born, caller.name)
 
     async def create_drawn(self, blueprint: Blueprint, caller: Caller) -> Session:
         """A session that begins with the blueprint of another."""
-        self._require_room(caller.name)
         born = self._births.drawn(self._new_id(), blueprint, caller.name, self.settings)
-        return await self._owned(self._create(born, caller.name))
+        return await self._begun(born, caller.name)
+
+    async def _begun(self, born: WorkerParams, caller: str) -> Session:
+        self._require_room(caller)
+        return await _shielded(self._start(self._create(born, caller), self._starting))
 
     def _require_room(self, caller: str) -> None:
         """Takes the place of one more worker, or refuses."""
-        if self.draining:
-            raise RelayError(Code.SHUTTING_DOWN, "The relay is stopping")
+        self._require_open()
         self._slots.require_one(self.counted(), self.settings.sessions, caller)
         self._slots.take(caller)
+
+    def _require_open(self) -> None:
+        if self.draining:
+            raise RelayError(Code.SHUTTING_DOWN, "The relay is stopping")
 
     async def _create(self, params: WorkerParams, caller: str) -> Session:
         session = Session(params.session_id, Path(params.session_dir), self._on_lost)
         try:
             child = await spawn_worker(params, self.zygote)
             await session.connect(child, _CONNECT_SECONDS)
-        except (RelayError, OSError, LinkLost, TimeoutError) as error:
-            session.deleting = True
+            self._require_open()
+        except BaseException as error:
             if session.child is not None:
                 session.child.kill()
             await session.close()
             self._remove_folders(session)
-            if isinstance(error, RelayError):
-                raise
-            raise RelayError(
-                Code.WORKER_START_FAILED, f"The session's worker does not answer: {error}"
-            ) from error
+            if isinstance(error, OSError | LinkLost):
+                raise _does_not_answer(error) from error
+            raise
         finally:
             self._slots.give_back(caller)
         self.sessions[session.id] = session
@@ -150,16 +156,17 @@ class Registry:
 
     async def awaken(self, session: Session) -> None:
         """Give a session that came back the worker that it needs now; once for all who ask."""
-        if not session.sleeps or session.deleting:
-            return
+        # That first: its worker is there before it can be spoken to.
         awakening = self._awakenings.get(session.id)
         if awakening is None:
+            if not session.sleeps or session.deleting:
+                return
             caller = session.state.created_by or ""
             self._require_room(caller)
-            awakening = self._start(self._awaken(session, caller))
+            awakening = self._start(self._awaken(session, caller), self._starting)
             self._awakenings[session.id] = awakening
             awakening.add_done_callback(lambda _: self._awakenings.pop(session.id, None))
-        await asyncio.shield(awakening)
+        await _shielded(awakening)
 
     async def _awaken(self, session: Session, caller: str) -> None:
         shown, events_end = session.state, session.events_end
@@ -171,18 +178,16 @@ class Registry:
             params.restored, params.previous_status = True, shown.previous_status
             params.first_seq = events_end + 1
             await session.connect(await spawn_worker(params, self.zygote), _CONNECT_SECONDS)
-        except (RelayError, OSError, LinkLost, TimeoutError) as error:
-            child = session.child
+            self._require_open()
+        except BaseException as error:
+            if session.child is not None:
+                session.child.kill()
             await session.part()
-            if child is not None:
-                child.kill()
             session.child = None
             session.take_record(shown, events_end)
-            if isinstance(error, RelayError):
-                raise
-            raise RelayError(
-                Code.WORKER_START_FAILED, f"The session's worker does not answer: {error}"
-            ) from error
+            if isinstance(error, OSError | LinkLost):
+                raise _does_not_answer(error) from error
+            raise
         finally:
             self._slots.give_back(caller)
 
@@ -229,31 +234,37 @@ class Registry:
         self, session: Session, params: Launch | Attach, caller: Caller
     ) -> None:
         """The second half of a creating call; when it fails no session is left behind."""
+        try:
+            await self._start_program(session, params, caller)
+        except Exception as error:
+            if not session.deleting:
+                await self.delete(session, None, force=True)
+            if isinstance(error, RelayError) and error.code is Code.SESSION_CRASHED:
+                # What else is said of a crash is of a session that is still there.
+                left = "No session is left of this call: send it again."
+                raise RelayError(error.code, error.message, left) from error
+            raise
+
+    async def _start_program(
+        self, session: Session, params: Launch | Attach, caller: Caller
+    ) -> None:
         params.session_id = session.id
         if isinstance(params, Attach):
-            try:
-                await self.choose_target(session, params)
-            except RelayError:
-                await self.delete(session, None, force=True)
-                raise
+            await self.choose_target(session, params)
         operation = "launch" if isinstance(params, Launch) else "attach"
         deadline = self.settings.dap.launch_timeout + params.wait + 5.0
         if isinstance(params, Attach):
             deadline += params.connect_timeout
         head = RequestHead(operation, secrets.token_hex(8), caller, deadline)
-        reply, payload = await self._owned(
-            session.forward(head, encode_json(params), deadline + 2.0)
-        )
-        if session.deleting:
-            raise deleted_meanwhile(session.id)
+        reply, payload = await session.forward(head, encode_json(params), deadline + 2.0)
+        session.require_there()
         if not reply.ok:
-            await self.delete(session, None, force=True)
             raise refusal_of(payload)
 
     async def choose_target(self, asking: Session, params: Attach) -> None:
         """Have `params` name one process or port; refuse what would be tried in vain."""
         self._refuse_second_client(asking, params)
-        await self.processes.choose(params)
+        await self.processes.choose(params, asking)
 
     def _refuse_second_client(self, asking: Session, params: Attach) -> None:
         """debugpy takes one client: what would wait for it in vain is told who has it."""
@@ -300,24 +311,12 @@ class Registry:
         self._forget_old()
 
     async def _adopt_one(self, folder: Path) -> None:
-        session = Session(folder.name, folder, self._on_lost)
         kept = self.places.sessions / folder.name
         record = read_record(kept)
         child = living_worker(folder)
-        if child is not None:
-            try:
-                await session.connect(child, _ADOPT_SECONDS)
-            except (OSError, LinkLost, TimeoutError, RelayError) as error:
-                _log.warning("session.not_adopted", session_id=session.id, error=str(error))
-                if record is None:
-                    await session.close()
-                    return
-                # It lives and does not answer: shown as such, and reached again when it does.
-                session.take_record(record.state, record.events_end)
-                session.unresponsive = True
-            self.sessions[session.id] = session
-            _log.info("session.adopted", session_id=session.id, pid=child.pid)
+        if child is not None and await self._adopt_living(folder, child, record):
             return
+        session = Session(folder.name, folder, self._on_lost)
         await self._sweep(session.id)
         timed_out = record is not None and record.state.end_reason == "timeout"
         if timed_out:
@@ -331,11 +330,28 @@ class Registry:
         self.sessions[session.id] = session
         _log.info("session.returned", session_id=session.id, status=session.state.status)
 
+    async def _adopt_living(self, folder: Path, child: Child, record: SessionRecord | None) -> bool:
+        """Whether it lives still; one that does not answer is reached again when it does."""
+        session = Session(folder.name, folder, self._on_lost)
+        try:
+            await session.connect(child, _ADOPT_SECONDS)
+        except (OSError, LinkLost, RelayError) as error:
+            why = str(error) or type(error).__name__
+            _log.warning("session.not_adopted", session_id=session.id, error=why)
+            if child.ended or record is None:
+                await session.close()
+                return not child.ended
+            session.take_record(record.state, record.events_end)
+            session.unresponsive = True
+        self.sessions[session.id] = session
+        _log.info("session.adopted", session_id=session.id, pid=child.pid)
+        return True
+
     # -- ending
 
     async def delete(self, session: Session, terminate: bool | None, force: bool) -> SessionDeleted:
         """End it and forget it; goes on when the caller leaves."""
-        return await self._owned(self._delete(session, terminate, force))
+        return await self.carried_out(self._delete(session, terminate, force))
 
     async def _delete(
         self, session: Session, terminate: bool | None, force: bool
@@ -412,8 +428,8 @@ class Registry:
 
     def _on_lost(self, session: Session) -> None:
         """A worker is gone that nobody here has ended."""
-        if session.deleting:
-            return
+        if session.deleting or self.sessions.get(session.id) is not session:
+            return  # whoever ends it, or has just begun it, sees to what is left
         shown = session.state
         (session.folder / "worker.sock").unlink(missing_ok=True)
         _log.warning("worker.gone", session_id=session.id, status=shown.status)
@@ -430,7 +446,11 @@ class Registry:
     def _forget_old(self) -> None:
         now = time.monotonic()
         self._expired = {id: until for id, until in self._expired.items() if until > now}
-        ended = [s for s in self.sessions.values() if s.child is None]
+        ended = [
+            one
+            for one in self.sessions.values()
+            if one.child is None and not one.deleting and one.id not in self._awakenings
+        ]
         for session in ended[: max(len(ended) - _KEPT_ENDED, 0)]:
             del self.sessions[session.id]
             self._remove_folders(session)
@@ -447,7 +467,10 @@ class Registry:
     async def close(self, keep_sessions: bool) -> None:
         """Before the relay stops: end the sessions, or leave them to the next supervisor."""
         self.draining = True
+        await self._end_starting()
         sessions = list(self.sessions.values())
+        for session in sessions:
+            session.left_by_relay = True
         if not keep_sessions:
             ends = [self._end(s, None, "shutdown", True) for s in sessions if s.child is not None]
             for outcome in await asyncio.gather(*ends, return_exceptions=True):
@@ -458,22 +481,41 @@ class Registry:
             await asyncio.wait(self._tasks, timeout=5.0)
         await self.zygote.close()
 
+    async def _end_starting(self) -> None:
+        """Workers that are just being born would outlive all of us: they end what they began."""
+        if self._starting:
+            _, late = await asyncio.wait(self._starting, timeout=_BIRTH_SECONDS)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=_BIRTH_SECONDS)
+
     # -- tasks that outlive the request that began them
 
-    def _start(self, work: Any) -> asyncio.Task[Any]:
+    def _start(
+        self, work: Coroutine[Any, Any, _T], *groups: set[asyncio.Task[Any]]
+    ) -> asyncio.Task[_T]:
         task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        for group in (self._tasks, *groups):
+            group.add(task)
+            task.add_done_callback(group.discard)
         return task
 
-    async def _owned(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """A client that leaves cancels only its own waiting."""
-        task: asyncio.Task[_T] = self._start(work)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            task.add_done_callback(_seen)
-            raise
+    async def carried_out(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """What has several steps, to its end: a client that leaves cancels only its own waiting."""
+        return await _shielded(self._start(work))
+
+
+async def _shielded(task: asyncio.Task[_T]) -> _T:
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_seen)
+        raise
+
+
+def _does_not_answer(error: Exception) -> RelayError:
+    return RelayError(Code.WORKER_START_FAILED, f"The session's worker does not answer: {error}")
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

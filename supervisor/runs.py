@@ -27,7 +27,7 @@ from debug_relay.protocol.runs import (
     RunTrace,
 )
 from debug_relay.protocol.sessions import CreateSession
-from debug_relay.protocol.state import State
+from debug_relay.protocol.state import LIVE, State
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.printed import last_output
 from debug_relay.supervisor.registry import Registry
@@ -110,7 +110,7 @@ class _OneRun:
             await self._at_rest()
             await self._record(self._params.trace)
         kept = await self._until_over()
-        in_time = kept or self._status is not State.RUNNING
+        in_time = kept or self._status not in LIVE
         if not in_time:
             await self._ask(
                 "terminate", p.Terminate(session_id=self._id, grace=_GRACE), p.Terminated
@@ -188,6 +188,8 @@ class _OneRun:
 
     async def _at_rest(self) -> None:
         while self._status in (State.RUNNING, State.LAUNCHING) and self._left:
+            # Somebody may delete it: then no news comes, and waiting for it takes no time.
+            self._session.require_there()
             await self._session.news_after(self._session.events_end, self._left)
 
     async def _crash(self) -> RunException:

@@ -22,7 +22,7 @@ from debug_relay.protocol.refusals import deleted_meanwhile
 from debug_relay.protocol.sessions import SessionState
 from debug_relay.protocol.state import Event, State
 from debug_relay.supervisor.child import Child
-from debug_relay.supervisor.link import Link, LinkLost
+from debug_relay.supervisor.link import Link, LinkLost, unanswered
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.pages import EventPages, OutputPages
 
@@ -46,6 +46,7 @@ class Session:
         self.events = EventPages(folder / "events.ring", folder / "outputs.ring")
         self.events_end = 0
         self.deleting = False
+        self.left_by_relay = False  # which stops: the session may be the next one's
         self.unresponsive = False
         self._on_lost = on_lost
         self._link: Link | None = None
@@ -55,6 +56,7 @@ class Session:
         self._touched = time.monotonic()
         self._told_touch = 0.0
         self._watching: asyncio.Task[None] | None = None
+        self._joining = asyncio.Lock()
 
     # -- the mirror
 
@@ -110,8 +112,24 @@ class Session:
             self._link.give_up()
         self._wake()
 
+    def require_there(self) -> None:
+        """Refuses to go on with, or to wait for, what is given up."""
+        if self.deleting:
+            raise self._given_up()
+
+    def _given_up(self) -> RelayError:
+        if not self.left_by_relay:
+            return deleted_meanwhile(self.id)
+        return RelayError(
+            Code.SHUTTING_DOWN,
+            "The relay is stopping",
+            f"When one is up again, GET /api/v1/sessions/{self.id}/status tells how it went on.",
+            session_id=self.id,
+        )
+
     async def news_after(self, seq: int, timeout: float) -> bool:
-        """Whether an event after `seq` came in time; ends early when none can come any more."""
+        """Whether an event after `seq` came in time; ends early when none can come any more, so
+        who asks again in a loop must look whether the session is still there."""
         deadline = time.monotonic() + timeout
         while self.events_end <= seq:
             left = deadline - time.monotonic()
@@ -138,7 +156,9 @@ class Session:
 
     async def _join(self, child: Child, timeout: float) -> None:
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(timeout), self._joining:
+            if self._link is not None and not self._link.lost:
+                return  # the heartbeat and who connects may both have found none
             _, link = await loop.create_unix_connection(
                 lambda: Link(self._news, self._link_lost, child.pid),
                 str(self.folder / "worker.sock"),
@@ -224,22 +244,34 @@ class Session:
         self, head: RequestHead, payload: bytes, timeout: float
     ) -> tuple[ReplyHead, bytes]:
         """The worker's answer to one request."""
-        if self._link is None or self.child is None:
+        if self.child is None:
+            self.require_there()
             raise self.crashed(head.operation)
         self._touched = time.monotonic()
         if self.unresponsive:
             timeout = min(timeout, _KNOWN_SILENT)
         try:
-            frame = await self._link.request(head, payload, timeout)
-        except LinkLost:
-            if self.deleting:
-                raise deleted_meanwhile(self.id) from None
+            link = await self._reached(self.child, head.operation)
+            frame = await link.request(head, payload, timeout)
+        except (LinkLost, OSError):
+            self.require_there()
             # The stream ends a moment before the process: who is told finds the state to match.
-            if self.child is not None and await self.child.wait(_ENDING):
-                self._lost()
+            if self.child is not None and not await self.child.wait(_ENDING):
+                raise unanswered(head.operation, _ENDING) from None
+            self._lost()
             raise self.crashed(head.operation) from None
         assert isinstance(frame.head, ReplyHead)
         return frame.head, frame.payload
+
+    async def _reached(self, child: Child, operation: str) -> Link:
+        """The link; made anew where there is none while the worker lives."""
+        if self._link is None or self._link.lost:
+            try:
+                await self._join(child, _KNOWN_SILENT)
+            except TimeoutError:
+                raise unanswered(operation, _KNOWN_SILENT) from None
+        assert self._link is not None
+        return self._link
 
     def crashed(self, operation: str) -> RelayError:
         """Nobody is there any more to do `operation`."""
@@ -272,6 +304,6 @@ class Session:
 
     async def close(self) -> None:
         """Leave the worker alone: it goes on for the next supervisor."""
-        await self.part()
         self.deleting = True
         self._wake()
+        await self.part()

@@ -23,6 +23,8 @@ class Slots:
     def give_back(self, caller: str) -> None:
         """The session is in the table, or came to nothing."""
         self._starting[caller] -= 1
+        if not self._starting[caller]:
+            del self._starting[caller]
 
     def require_one(self, counted: list[Session], settings: Sessions, caller: str) -> None:
         """Refuses when none is free, naming who could make room."""
