@@ -178,3 +178,35 @@ def test_ctrl_c_meanwhile_is_the_programs(
         reply = session.resume() if session.status()["status"] == "paused" else {}
         assert reply.get("exit_code") == 0
         assert "interrupted" in session.printed()
+
+
+def test_a_module_whose_names_are_in_a_dict_of_its_own_kind(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    """A stop tells where it is without asking it."""
+    code = source(
+        """
+        def f(x):
+            return x + 1  # @here
+
+        print(f(3))
+    """,
+        "made.py",
+    )
+    program = source(f"""
+        class Names(dict):
+            def get(self, *_):
+                raise ValueError("what is wanted?")
+
+        with open({str(code)!r}) as file:
+            exec(compile(file.read(), file.name, "exec"), Names(__name__="made"))
+    """)
+    with relay.session(python_path=python) as session:
+        session.break_at(code, code["here"])
+        stop = session.launch(program, snapshot=True)
+        assert (stop["stop_reason"], stop["current_location"]["function"]) == ("breakpoint", "f")
+        assert [row["name"] for row in stop["stop"]["locals"]] == ["x"]
+        [thread] = session.get("/threads").ok()["threads"]
+        assert thread["current_frame"]["line"] == code["here"], thread
+        assert session.resume()["exit_code"] == 0
+        assert session.printed() == "4\n"

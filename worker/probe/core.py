@@ -28,6 +28,7 @@ from debug_relay.worker.probe.deep import Deep
 from debug_relay.worker.probe.exceptions import Exceptions
 from debug_relay.worker.probe.goal import Goal
 from debug_relay.worker.probe.greenlets import Greenlets
+from debug_relay.worker.probe.lifetimes import Lifetimes
 from debug_relay.worker.probe.native import Native
 from debug_relay.worker.probe.pages import Pages
 from debug_relay.worker.probe.passing import shorten
@@ -51,6 +52,7 @@ HOOKS = (
     "exclude_exception_by_filter",
     "post_method_as_internal_command",
     "find_frame",
+    "notify_thread_not_alive",
     "set_suspend",
     "do_wait_suspend",
     "send_caught_exception_stack",
@@ -97,6 +99,7 @@ class Probe(object):
         self.turns = Turns(self)
         self.greenlets = Greenlets(self)
         self.rearming = Rearming(self)
+        self.lifetimes = Lifetimes(self)
 
     def emit(self, event, body, until_sent=False):
         self.send({"type": "event", "event": event, "body": body}, until_sent)
@@ -135,6 +138,7 @@ class Probe(object):
         self.greenlets.hook()
         shorten(self)
         self.rearming.hook()
+        self.lifetimes.hook()
 
     def replace(self, name, function):
         setattr(self.db, name, function)

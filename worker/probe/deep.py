@@ -70,8 +70,7 @@ class Deep(object):
     def tracer(self, ident):
         """A trace function such as pydevd's for all frames of a thread, if it has that already; not
         the same object, because `rearming` counts who holds that one."""
-        thread = sys.modules["threading"]._active.get(ident)
-        known = getattr(getattr(thread, "additional_info", None), "thread_tracer", None)
+        known = tracer_of(ident)
         if known is None or known._args[0] is not self.probe.db:
             return None
         made = self.tracers.get(ident)
@@ -83,6 +82,12 @@ class Deep(object):
                 self.tracers.clear()
             made = self.tracers[ident] = known._args, wrapped(kind(known._args))
         return made[1]
+
+    def forget_ended(self):
+        """What a tracer has keeps its thread alive."""
+        for ident, made in list(self.tracers.items()):
+            if getattr(tracer_of(ident), "_args", None) is not made[0]:
+                self.tracers.pop(ident, None)
 
     def set_trace(self, ident, frame, disable=False):
         """Of each code once: only the first frame may be the one that steps."""
@@ -98,6 +103,12 @@ class Deep(object):
                 if db.get_file_type(frame) is None:
                     enable(ident, code, frame)
             frame = frame.f_back
+
+
+def tracer_of(ident):
+    """What pydevd traces a thread with, as far as it goes beyond the thread's first event."""
+    thread = sys.modules["threading"]._active.get(ident)
+    return getattr(getattr(thread, "additional_info", None), "thread_tracer", None)
 
 
 def tracker_class(base):

@@ -46,11 +46,14 @@ def stack(db, listed, most, count=True):
             break
         if total <= most:
             line = listed.frame_id_to_lineno.get(id(frame), frame.f_lineno)
-            module = frame.f_globals.get("__name__")
-            rows.append(
-                [frame.f_code.co_name, clean(path), line, module if type(module) is str else None]
-            )
+            rows.append([frame.f_code.co_name, clean(path), line, module_of(frame)])
     return rows, total
+
+
+def module_of(frame):
+    """What its module is called. Names may be in a dict of a class of the program's."""
+    name = dict.get(frame.f_globals, "__name__")
+    return name if type(name) is str else None
 
 
 def top_of(db, listed):

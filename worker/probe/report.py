@@ -76,7 +76,10 @@ class Reports(object):
     def with_place(self, message, thread_id):
         """The news of a stop, and where it is: no request for its stack is needed."""
         self.post(thread_id)
-        place = self.place(thread_id)
+        try:
+            place = self.place(thread_id)
+        except Exception:
+            place = None  # whatever frames they are: no stop may be lost
         if place is None:
             return message
         told = message.as_dict
@@ -117,6 +120,11 @@ class Reports(object):
         slow = self.probe.pages.slow
         made = self.made(thread_id, frames, locals, width, slow, remember=False)
         return {"id": id, "gone": True} if made is None else dict(made, id=id)
+
+    def forget(self, thread_id):
+        """It has ended; or is just beginning and stands, which pydevd takes for that on 3.8."""
+        self.known.pop(thread_id, None)
+        self.before.pop(thread_id, None)
 
     def watch(self, watches):
         """[[id, expression]]; the worker has compiled each before."""

@@ -10,6 +10,7 @@ import linecache
 import types
 import zipimport
 
+from debug_relay.worker.probe.frames import module_of
 from debug_relay.worker.probe.values import clean
 
 LINES, WIDTH = 20000, 2000
@@ -61,9 +62,8 @@ class Texts(object):
         entry = linecache.cache.get(code.co_filename)
         if code.co_filename.startswith("<"):
             return entry[2] if entry is not None and len(entry) == 4 else None
-        loader = frame.f_globals.get("__loader__")
-        name = frame.f_globals.get("__name__")
-        if type(loader) is zipimport.zipimporter and type(name) is str:
+        loader, name = dict.get(frame.f_globals, "__loader__"), module_of(frame)
+        if type(loader) is zipimport.zipimporter and name is not None:
             return archived(loader, name)
         return None
 

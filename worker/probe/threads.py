@@ -8,7 +8,7 @@ thread and leaves the others as they are.
 
 import sys
 
-from debug_relay.worker.probe.frames import stack, visible
+from debug_relay.worker.probe.frames import module_of, stack, visible
 from debug_relay.worker.probe.turns import SUSPENDED
 from debug_relay.worker.probe.values import clean
 
@@ -69,9 +69,8 @@ class Threads(object):
             path = visible(self.probe.db, frame, known)
             if path is not None:
                 if start <= total < start + levels:
-                    module = frame.f_globals.get("__name__")
-                    name = module if type(module) is str else None
-                    rows.append([frame.f_code.co_name, clean(path), frame.f_lineno or 0, name])
+                    place = frame.f_code.co_name, clean(path), frame.f_lineno or 0
+                    rows.append([*place, module_of(frame)])
                 total += 1
             frame = frame.f_back
         return rows, total

@@ -1,0 +1,67 @@
+"""Nothing of the program's lives longer because it is debugged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.kit.client import Client
+from tests.kit.source import Source
+
+PROGRAM = """
+    import gc, threading, time, weakref
+
+    class Held(object):
+        pass
+
+    class Request(threading.Thread):
+        def __init__(self):
+            threading.Thread.__init__(self)
+            self.held = Held()
+
+        def run(self):
+            mine = Held()
+            refs.append(weakref.ref(mine))
+            try:
+                self.fail(mine)
+            except ValueError:
+                pass
+
+        def fail(self, mine):
+            count = 1  # @here
+            raise ValueError(mine)  # @raise
+
+    refs = []
+
+    def serve():
+        one = Request()
+        refs.extend([weakref.ref(one), weakref.ref(one.held)])
+        one.start()
+        one.join()
+
+    serve()
+    serve()
+    until = time.monotonic() + 10
+    while time.monotonic() < until and any(ref() is not None for ref in refs):
+        time.sleep(0.05)
+        gc.collect()
+    print([ref() for ref in refs if ref() is not None])
+"""
+
+
+def test_threads_that_have_ended_are_let_go(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    """Whether they have stopped, stepped, raised, or just run."""
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"], hit_condition="1")
+        session.launch(program, stop_on_exception="raised")
+        assert session.step()["current_location"]["line"] == program["raise"]
+        at = session.resume()
+        assert (at["stop_reason"], at["current_location"]["line"]) == (
+            "exception",
+            program["raise"],
+        )
+        session.post("/exception-breakpoints", {"filters": []}).ok()
+        assert session.resume()["status"] == "terminated"
+        assert session.printed() == "[]\n"

@@ -1,0 +1,44 @@
+"""Threads that have ended are let go: nothing of them is kept alive, by pydevd or by us.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+pydevd tells threads apart by where they lie in memory, and keeps every thread there ever was, so
+that none comes to lie where another was: with all that it holds, in a server one for each request.
+Here they are counted instead.
+"""
+
+import itertools
+import sys
+import time
+
+
+class Lifetimes(object):
+    def __init__(self, probe):
+        self.probe = probe
+
+    def hook(self):
+        constants, name = (
+            sys.modules["_pydevd_bundle.pydevd_constants"],
+            "_get_or_compute_thread_id_with_lock",
+        )
+        # Counted on from now: what an earlier debugger has counted is still on its threads.
+        numbers = itertools.count(time.monotonic_ns())
+
+        def number(thread, is_current_thread):
+            with constants._thread_id_lock:
+                id = getattr(thread, "__pydevd_id__", None)
+                if id is None:
+                    id = "pid_%s_id_%d" % (constants.get_pid(), next(numbers))
+                    thread.__pydevd_id__ = id
+            return id
+
+        self.probe.undo.append((constants, name, getattr(constants, name)))
+        setattr(constants, name, number)
+        tell = self.probe.db.notify_thread_not_alive
+
+        def notify_thread_not_alive(thread_id, *args, **kwargs):
+            tell(thread_id, *args, **kwargs)
+            self.probe.reports.forget(thread_id)
+            self.probe.deep.forget_ended()
+
+        self.probe.replace("notify_thread_not_alive", notify_thread_not_alive)
