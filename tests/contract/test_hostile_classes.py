@@ -207,6 +207,6 @@ def test_a_module_whose_names_are_in_a_dict_of_its_own_kind(
         assert (stop["stop_reason"], stop["current_location"]["function"]) == ("breakpoint", "f")
         assert [row["name"] for row in stop["stop"]["locals"]] == ["x"]
         [thread] = session.get("/threads").ok()["threads"]
-        assert thread["current_frame"]["line"] == code["here"], thread
+        assert thread["current_location"]["line"] == code["here"]
         assert session.resume()["exit_code"] == 0
         assert session.printed() == "4\n"
