@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 _NULL: Final = Raw(b"null")
 # debugpy refuses messages above 16 MiB itself; a peer that announces more is not debugpy.
 MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
+_START: Final = b"content-"  # of either header that there is
 
 
 class Message(Struct):
@@ -247,7 +248,7 @@ class Decoder:
 
     def feed(self, data: bytes) -> Iterator[Message]:
         self._buffer += data
-        while (end := self._buffer.find(b"\r\n\r\n")) >= 0:
+        while self._begins_well() and (end := self._buffer.find(b"\r\n\r\n")) >= 0:
             length = self._length(bytes(self._buffer[:end]))
             start = end + 4
             if len(self._buffer) < start + length:
@@ -257,6 +258,13 @@ class Decoder:
             yield decode_message(body)
         if len(self._buffer) > 4096 and b"\r\n\r\n" not in self._buffer:
             raise DapError("no header in 4096 bytes")
+
+    def _begins_well(self) -> bool:
+        """What is none by its first bytes is told at once: more may never come."""
+        start = bytes(self._buffer[: len(_START)])
+        if not _START.startswith(start.lower()):
+            raise DapError(f"it begins with {bytes(self._buffer[:40])!r}")
+        return True
 
     @staticmethod
     def _length(head: bytes) -> int:

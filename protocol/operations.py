@@ -519,7 +519,7 @@ _INSPECTION_ROWS: Final = (
     _inspect("history", "GET", "/history", st.History, st.HistoryPage, states=ANY),
     _inspect(
         "tasks", "GET", "/tasks", i.Tasks, i.TaskList, states=LIVE,
-        errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
+        errors=_DEBUGGER | {Code.THREAD_NOT_FOUND, Code.ATTACH_UNSUPPORTED},
     ),
 )  # fmt: skip
 

@@ -20,6 +20,7 @@ from debug_relay.worker.connection import DebugServer, ServerLost
 from debug_relay.worker.dap_client import Hub
 
 PATIENCE: Final = 0.5  # with a program's own code, while values are shown
+_SYNTAX_ERRORS: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
 
 
 class _Answer(Struct):
@@ -293,6 +294,8 @@ class Asking:
                 raise
             last = said.strip().splitlines()[-1]
             kind, _, message = last.partition(": ")
+            if kind in _SYNTAX_ERRORS and said.rpartition("  File ")[2].startswith('"<string>"'):
+                return {"refused": {"message": message}}
             return {"raised": {"type": kind, "message": message, "traceback": said}}
         return {
             "value": answer.result,

@@ -61,6 +61,8 @@ class DebugServer(asyncio.Protocol):
         # Its stopped threads are asked one at a time, and nothing moves them meanwhile.
         self.evaluating = asyncio.Lock()
         self.initialized = asyncio.Event()  # it takes breakpoints from then on
+        self.has_greeted = False  # has said something that is DAP
+        self.why_lost = ""
 
     # -- the wire
 
@@ -86,6 +88,7 @@ class DebugServer(asyncio.Protocol):
             self.close(f"the debug server sent what is no DAP: {error}")
 
     def _dispatch(self, message: Message) -> None:
+        self.has_greeted = True
         if message.type == "response":
             future = self._waiting.pop(message.request_seq, None)
             if future is not None and not future.done():
@@ -107,6 +110,7 @@ class DebugServer(asyncio.Protocol):
         if self.lost:
             return
         self.lost = True
+        self.why_lost = why
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():

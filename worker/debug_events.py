@@ -58,11 +58,17 @@ async def _stopped(session: Session, server: DebugServer, body: bytes) -> None:
     exception = None
     if reason == "exception":
         exception = await exception_report.at_stop(session, server, event)
+        if exception.type == "SystemExit" and not server.has_probe:
+            # Debugpy alone takes an exit with a code for a crash.
+            server.post("continue", {"threadId": event.thread_id})
+            return
     if session.target is not None:
         session.target.flush_output()
     hits = []
     if location and reason == "breakpoint":
         hits = await session.breakpoints.hit(location, _told_hits(server, event))
+        if not server.has_probe:
+            session.breakpoints.count(hits)
         if at_goal and not hits:
             reason = "step"
     lines = await session.reports.sources.lines(location.path) if location else None

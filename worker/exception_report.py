@@ -161,7 +161,8 @@ async def _plainly(session: Session, server: DebugServer, dap_thread: int) -> Ex
         session.params.request_timeout,
     )
     details = info.details or dap.ExceptionDetails()
-    full = details.type_name or info.exception_id.split(" ")[0]
+    # pydevd may append a note in words: "ValueError       (note: full exception trace is …)".
+    full = (details.type_name or info.exception_id).partition(" ")[0]
     message = details.message if details.message is not None else info.description or ""
     short = full.rpartition(".")[2]
     return ExceptionInfo(
@@ -193,7 +194,7 @@ def _turned_round(stack: str, name: str, message: str) -> str:
     blocks: list[str] = []
     for line in stack.splitlines(keepends=True):
         if line.startswith("  File "):
-            blocks.append(line)
+            blocks.append(line.replace(" (Current frame)\n", "\n"))
         elif blocks and line.startswith("    "):
             blocks[-1] += line
     return _bounded(_HEAD + "".join(reversed(blocks)) + f"{name}: {message}\n")

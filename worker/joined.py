@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -25,6 +28,12 @@ if TYPE_CHECKING:
     from debug_relay.worker.session import Session
 
 _GOODBYE_SECONDS: Final = 5.0
+# debugpy's adapter greets who connects, in 3 ms and whatever its program does. Of a larger
+# connect_timeout this waits for a twelfth: the way may be as long.
+_GREETING_SECONDS: Final = 0.9
+_GREETING_SHARE: Final = 1 / 12
+_SILENT: Final = "it says nothing"
+_TAKEN: Final = "already being debugged"  # debugpy's words
 # The program's own debug server sends header and body apart; without this each waits 40 ms.
 _NO_DELAY: Final = (
     "__import__('pydevd').get_global_debugger().writer.sock.setsockopt("
@@ -86,29 +95,23 @@ class JoinedProgram:
         try:
             async with asyncio.timeout(self._params.connect_timeout):
                 server = await self._connect()
-                await self._join(server)
+                with self._greeting(server):
+                    await self._join(server)
         except TimeoutError:
+            refusal = self._too_late()
             await self.release()
-            raise self._refusal(
-                Code.ATTACH_TIMEOUT,
-                f"did not answer within {self._params.connect_timeout:g} s",
-                "Is it debugpy that listens there, and without another client? "
-                "Give a larger connect_timeout if it is slow.",
-            ) from None
+            raise refusal from None
         except (OSError, UnicodeError) as error:  # UnicodeError: no host name can look like that
             await self.release()
             raise self._refusal(
                 Code.ATTACH_REFUSED,
-                f"refuses the connection: {getattr(error, 'strerror', None) or error}",
+                f"cannot be connected to: {_why(error)}",
                 f"Start the program with python -m debugpy --listen {self._port} script.py.",
             ) from None
         except RelayError as error:
-            # Before the release: after it the connection is cut off in any case.
-            code = Code.ATTACH_REFUSED if self._was_cut_off(error) else Code.ATTACH_FAILED
+            refusal = self._not_let_in(error)  # before the release, which cuts it off in any case
             await self.release()
-            raise self._refusal(
-                code, f"does not let us join: {error.message}", self._advice(error)
-            ) from None
+            raise refusal from None
         except BaseException:
             await self.release()
             raise
@@ -122,6 +125,21 @@ class JoinedProgram:
         await loop.create_connection(lambda: server, self._host, self._port)
         self._server = server
         return server
+
+    @contextlib.contextmanager
+    def _greeting(self, server: DebugServer) -> Iterator[None]:
+        """It is asked meanwhile: who speaks only when spoken to shows by the answer what it is."""
+
+        def require() -> None:
+            if not server.has_greeted:
+                server.close(_SILENT)
+
+        patience = max(_GREETING_SECONDS, self._params.connect_timeout * _GREETING_SHARE)
+        timer = asyncio.get_running_loop().call_later(patience, require)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def _join(self, server: DebugServer) -> None:
         self._session.hub.add(server)
@@ -154,16 +172,53 @@ class JoinedProgram:
                 "evaluate", {"expression": _NO_DELAY, "context": "repl"}, dap.Evaluation, 2.0
             )
 
-    def _was_cut_off(self, error: RelayError) -> bool:
-        return self._server is None or self._server.lost or "went away" in error.message
+    def _too_late(self) -> RelayError:
+        if self._server is not None and not self._server.has_greeted:
+            return self._silence()
+        return self._refusal(
+            Code.ATTACH_TIMEOUT,
+            f"did not answer within {self._params.connect_timeout:g} s",
+            "Its program may be in C code that holds the interpreter. "
+            "Give a larger connect_timeout if it is slow.",
+        )
 
-    def _advice(self, error: RelayError) -> str:
-        if "is no DAP" in error.message:
-            return (
-                f"It is no debugpy that listens on port {self._port}. Start the program with "
-                "python -m debugpy --listen PORT script.py and give that PORT."
+    def _silence(self) -> RelayError:
+        return self._refusal(
+            Code.ATTACH_TIMEOUT,
+            "takes the connection and says nothing; debugpy greets at once",
+            f"{self._no_debugpy()} Where the way there is slow, give a larger connect_timeout; "
+            "a twelfth of it is for the greeting.",
+        )
+
+    def _not_let_in(self, error: RelayError) -> RelayError:
+        server = self._server
+        if _TAKEN in error.message:
+            return self._refusal(
+                Code.ATTACH_REFUSED,
+                "has a client already, and debugpy takes one at a time",
+                "Let the other one disconnect first, such as an editor or another relay.",
             )
-        return "debugpy takes one client at a time: let the other one disconnect first."
+        if server is not None and server.why_lost == _SILENT:
+            return self._silence()
+        if server is not None and server.lost and not server.has_greeted:
+            return self._refusal(
+                Code.ATTACH_REFUSED,
+                f"is no debugpy: {server.why_lost}",
+                self._no_debugpy(),
+            )
+        lost = server is None or server.lost
+        return self._refusal(
+            Code.ATTACH_REFUSED if lost else Code.ATTACH_FAILED,
+            f"does not let us join: {error.message}",
+            "Attach again; if it lasts, start the program anew with "
+            f"python -m debugpy --listen {self._port} script.py.",
+        )
+
+    def _no_debugpy(self) -> str:
+        return (
+            f"Is it debugpy that listens on port {self._port}? Start the program with "
+            "python -m debugpy --listen PORT script.py and give that PORT."
+        )
 
     def _refusal(self, code: Code, what: str, suggestion: str) -> RelayError:
         return RelayError(
@@ -193,6 +248,7 @@ class JoinedProgram:
     def _gone(self) -> None:
         self._has_ended = True
         if self._running and not self._leaving:
+            self._running = False  # its end is told in three ways
             self._session.program_ended(None, None, "target_lost")
 
     # -- living with it
@@ -244,3 +300,11 @@ class JoinedProgram:
         if self._server is not None:
             self._leaving = True
             self._server.close()
+
+
+def _why(error: Exception) -> str:
+    """asyncio puts a sentence of its own in place of the kernel's."""
+    number = getattr(error, "errno", None)
+    if isinstance(error, socket.gaierror) or not number:
+        return getattr(error, "strerror", None) or str(error)
+    return os.strerror(number)

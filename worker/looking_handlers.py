@@ -181,8 +181,9 @@ async def tasks(call: Call, params: i.Tasks) -> Struct:
     session.require("tasks", OPERATIONS["tasks"].states)
     server = _process(session, params.thread_id)
     if not server.has_probe:
+        joined = session.target is not None and session.target.attached
         raise RelayError(
-            Code.DEBUGPY_ERROR,
+            Code.ATTACH_UNSUPPORTED if joined else Code.DEBUGPY_ERROR,
             "The tasks of this program cannot be read: it runs without the relay's own part",
             "Evaluate asyncio.all_tasks() in a frame of the event loop's thread.",
         )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.kit.client import Client
 from tests.kit.listening import Listening, free_port
+from tests.kit.relay import Relay
 from tests.kit.source import Source
 
 PROGRAM = """
@@ -90,31 +93,89 @@ def test_the_program_ends(relay: Client, listening: Callable[[], tuple[Source, L
         assert (status["status"], status["exit_code"]) == ("terminated", None)
 
 
+def test_an_exit_is_no_crash(relay: Client, source: Callable[..., Source]) -> None:
+    program = source("x = [1, 2]\nprint(x)  # @here\nraise SystemExit(3)\n")
+    target = Listening(program.path, wait=True)
+    try:
+        with relay.session() as session:
+            session.break_at(program, program["here"])
+            session.post("/attach", {"port": target.port, "wait": 20}).ok()
+            (breakpoint,) = session.get("/breakpoints").ok()["breakpoints"]
+            assert breakpoint["hit_count"] == 1
+            session.post("/evaluate", {"expression": "x y"}).refused("EVALUATE_ERROR", 400)
+            session.get("/tasks").refused("ATTACH_UNSUPPORTED", 400)
+            assert session.resume()["end_reason"] == "target_lost"
+            assert target.process.wait(10) == 3
+            assert len(session.events("terminated")) == 1
+    finally:
+        target.end()
+
+
 def test_nobody_listens(relay: Client) -> None:
     with relay.session() as session:
         port = free_port()
         error = session.post("/attach", {"port": port}).refused("ATTACH_REFUSED", 502)
-        assert str(port) in error["message"]
+        assert f":{port} cannot be connected to: Connection refused" in error["message"]
         assert session.status()["status"] == "created"
 
 
-def test_somebody_who_says_nothing(relay: Client) -> None:
+@pytest.mark.parametrize("timeout", [{"connect_timeout": 0.3}, {}])
+def test_somebody_who_says_nothing(relay: Client, timeout: dict[str, float]) -> None:
     with socket.socket() as silent, relay.session() as session:
         silent.bind(("127.0.0.1", 0))
         silent.listen(1)
-        body = {"port": silent.getsockname()[1], "connect_timeout": 0.3}
-        session.post("/attach", body).refused("ATTACH_TIMEOUT", 504)
+        began = time.monotonic()
+        answer = session.post("/attach", {"port": silent.getsockname()[1], **timeout})
+        assert "says nothing" in answer.refused("ATTACH_TIMEOUT", 504)["message"]
+        assert time.monotonic() - began < 5, "debugpy greets at once: 10 s are not waited for"
         assert session.status()["status"] == "created"
 
 
+@pytest.mark.parametrize(
+    ("greeting", "answer", "told"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", b"", "SSH-2.0"),
+        (b"", b"HTTP/1.0 400 Bad Request\r\n", "HTTP/1.0 400"),
+        (b"", b"", "closed the connection"),
+    ],
+)
+def test_others_that_listen_there(relay: Client, greeting: bytes, answer: bytes, told: str) -> None:
+    with socket.socket() as listener, relay.session() as session:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+
+        def serve() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.sendall(greeting)
+                peer.recv(10)
+                peer.sendall(answer)
+                peer.shutdown(socket.SHUT_WR)
+                peer.recv(1 << 16)
+
+        server = threading.Thread(target=serve)
+        server.start()
+        body = {"port": listener.getsockname()[1]}
+        error = session.post("/attach", body).refused("ATTACH_REFUSED", 502)
+        assert told in error["message"]
+        assert "debugpy --listen" in error["details"]["suggestion"]
+        server.join()
+
+
 def test_a_second_client_is_refused(
-    relay: Client, listening: Callable[[], tuple[Source, Listening]]
+    relay: Client,
+    own_relay: Callable[..., Relay],
+    listening: Callable[[], tuple[Source, Listening]],
 ) -> None:
     _, target = listening()
+    body = {"port": target.port, "connect_timeout": 5}
     with relay.session() as first, relay.session() as second:
-        first.post("/attach", {"port": target.port}).ok()
-        answer = second.post("/attach", {"port": target.port, "connect_timeout": 5})
-        answer.refused("ATTACH_ALREADY_ATTACHED", 409)
+        first.post("/attach", body).ok()
+        second.post("/attach", body).refused("ATTACH_ALREADY_ATTACHED", 409)
+        # one of whom this relay knows nothing
+        with own_relay().client.session() as other:
+            error = other.post("/attach", body).refused("ATTACH_REFUSED", 502)
+            assert "has a client already" in error["message"]
         assert first.status()["status"] == "running"
 
 

@@ -17,12 +17,14 @@ def free_port() -> int:
 
 
 class Listening:
-    def __init__(self, program: Path, port: int | None = None) -> None:
+    def __init__(self, program: Path, port: int | None = None, wait: bool = False) -> None:
         self.port = port or free_port()
         self.process = subprocess.Popen(
             [
                 *(sys.executable, "-X", "frozen_modules=off", "-m", "debugpy"),
-                *("--listen", f"127.0.0.1:{self.port}", str(program)),
+                *("--listen", f"127.0.0.1:{self.port}"),
+                *(["--wait-for-client"] if wait else []),
+                str(program),
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -118,7 +118,9 @@ def test_a_known_gap_has_defaults():
 @pytest.mark.parametrize(
     "stream",
     [
-        b"x" * 5000,
+        b"x",
+        b"HTTP/1.1",
+        b"Content-X: " + b"x" * 5000,
         b"Content-Length: ten\r\n\r\n",
         b"Content-Length: -1\r\n\r\n",
         b"Content-Length: %d\r\n\r\n" % (MAX_MESSAGE_BYTES + 1),
