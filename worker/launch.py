@@ -33,6 +33,9 @@ _HERE: Final = Path(__file__).parent
 _BOOTSTRAP: Final = str(_HERE / "bootstrap.py")
 _PROBE: Final = str(_HERE / "probe")
 _TAIL: Final = 2000
+# Once connected it imports what it is to run, and says by then that there is none: a package that
+# takes longer is a program that runs, can be paused, given input and ended.
+_IMPORT_SECONDS: Final = 2.0
 _SWEEP_SECONDS: Final = 3.0
 # What only the program's own import system could find out.
 _REFUSALS: Final = (Code.LAUNCH_MODULE_NOT_FOUND, Code.LAUNCH_SYNTAX_ERROR)
@@ -234,7 +237,14 @@ class LaunchedProgram:
         waiting: set[asyncio.Future[Any]] = {connecting, ended, self._started}
         try:
             while not self._started.done():
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                done, waiting = await asyncio.wait(
+                    waiting,
+                    timeout=_IMPORT_SECONDS if connecting.done() else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if not done:
+                    # Packages on the way to its module, which are the program's as well.
+                    self._started.set_result(None)
                 exit = self._process.exit
                 if exit is not None and not self._started.done():
                     raise RelayError(

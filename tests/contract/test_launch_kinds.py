@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.relay import eventually
 from tests.kit.source import Source
 
 Write = Callable[..., Source]
@@ -111,3 +112,21 @@ def test_a_file_for_a_directory(relay: Client, source: Write) -> None:
         assert answer.refused("INVALID_REQUEST", 400)["details"]["errors"][0]["field"] == (
             "python_args[0]"
         )
+
+
+def test_a_package_that_takes_its_time_runs(
+    relay: Client, source: Write, tmp_path: Path, python: str
+) -> None:
+    """Its import is no part of the launch: it can be given input and stopped in meanwhile; what is
+    not there is then told as Python tells it."""
+    package = source("answer = input('Go? ')\nprint('asked')  # @asked\n", "asks/__init__.py")
+    with relay.session(python_path=python) as session:
+        session.break_at(package, package["asked"])
+        launched = session.launch(module="asks.nowhere", cwd=str(tmp_path), wait=0)
+        assert launched["status"] == "running"
+        eventually(lambda: session.status()["prompt"] == "Go? ")
+        session.post("/input", {"input": "yes\n"}).ok()
+        session.events("stopped", timeout=10)
+        assert session.value("answer") == "'yes'"
+        assert session.resume()["exit_code"] == 1
+        assert session.printed("stderr") == f"{python}: No module named asks.nowhere\n"
