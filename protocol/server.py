@@ -84,6 +84,13 @@ class ProcessList(Result, kw_only=True):
     offset: int
     limit: int
     has_more: bool
+    not_looked_into: Annotated[
+        int,
+        Meta(
+            description="Processes under another name, which may embed a Python, that the time did "
+            "not suffice for; ask again, the next call goes on with them."
+        ),
+    ] = 0
 
 
 class OneProcess(Params, kw_only=True):

@@ -10,7 +10,6 @@ import errno
 import os
 import platform
 import pwd
-import shutil
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -39,6 +38,7 @@ class Surroundings(Struct):
     own: frozenset[int]  # the relay, its workers and what they are forked from
     sessions: Mapping[int, str]  # pid → the session that debugs it
     debugpy_dir: str
+    has_gdb: bool
 
 
 def refusal(facts: Facts, around: Surroundings) -> RelayError | None:
@@ -306,7 +306,7 @@ def _confined(facts: Facts, around: Surroundings) -> RelayError | None:
 
 
 def _debugger(facts: Facts, around: Surroundings) -> RelayError | None:
-    if shutil.which("gdb") is not None:
+    if around.has_gdb:
         return None
     return _refuse(
         Code.ATTACH_NO_DEBUGGER,

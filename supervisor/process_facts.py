@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -19,10 +18,10 @@ from msgspec import Struct
 
 from debug_relay.protocol.processes import identity_of
 
-# For looking into the memory maps of what does not call itself Python: it may embed one.
-_EMBEDDED_SECONDS: Final = 1.0
 _PYTHON: Final = re.compile(r"^python(\d(?:\.\d+)?)?(t)?(d)?$")
 _LIBRARY: Final = re.compile(r"libpython(\d\.\d+)(t?)d?\.so")
+_LIBRARY_IN_MAPS: Final = re.compile(rb"/libpython\d\.\d+t?d?\.so")
+_FILE_IN_MAPS: Final = re.compile(rb" (/.*)$", re.MULTILINE)
 _EXTENSION: Final = re.compile(r"\.cpython-(\d)(\d+)(t?)d?-[\w-]+\.so$")
 _PATCH_LEVEL: Final = re.compile(r'^#define\s+PY_VERSION\s+"([^"]+)"', re.MULTILINE)
 _VENV_VERSION: Final = re.compile(r"^version\s*=\s*(\d\S+)$", re.MULTILINE)
@@ -46,12 +45,11 @@ class Facts(Struct):
     @property
     def name(self) -> str:
         """What it calls itself: its executable, or what can be seen of that."""
-        path = self.executable or (self.command[0] if self.command else "")
-        return os.path.basename(path.removesuffix(" (deleted)"))
+        return _name(self.executable or (self.command[0] if self.command else ""))
 
     @property
     def is_python(self) -> bool:
-        return bool(_PYTHON.match(self.name)) or any(_LIBRARY.search(p) for p in self.mapped)
+        return is_python(self.name) or any(_LIBRARY.search(p) for p in self.mapped)
 
     def minor(self) -> tuple[str, bool] | None:
         """`3.11`, and whether it is built without the interpreter's lock."""
@@ -108,24 +106,23 @@ class Facts(Struct):
         return 0.0
 
 
-def look(pid: int, into_memory: bool = True) -> Facts | None:
+def look(pid: int) -> Facts | None:
     """None when there is no such process, or only its remains."""
-    folder = Path(f"/proc/{pid}")
     try:
-        stat = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+        stat = _read(pid, "stat").rpartition(b")")[2].split()
         status = dict(
             line.split(":", 1)
-            for line in (folder / "status").read_text("utf-8", "replace").splitlines()
+            for line in _read(pid, "status").decode("utf-8", "replace").splitlines()
             if ":" in line
         )
-        command = (folder / "cmdline").read_bytes()
+        words = command(pid)
     except (OSError, ValueError):
         return None
     if stat[0] in (b"Z", b"X") or int(status.get("Tgid", pid)) != pid:
         return None
     executable = None
     with suppress(OSError):
-        executable = os.readlink(folder / "exe")
+        executable = os.readlink(f"/proc/{pid}/exe")
     return Facts(
         pid=pid,
         identity=identity_of(pid, int(stat[19]), _boot_id()),
@@ -134,38 +131,49 @@ def look(pid: int, into_memory: bool = True) -> Facts | None:
         tracer=int(status.get("TracerPid", 0)),
         seccomp=int(status.get("Seccomp", 0)),
         inner_pids=[int(inner) for inner in status.get("NSpid", str(pid)).split()],
-        command=[part.decode("utf-8", "replace") for part in command.rstrip(b"\0").split(b"\0")]
-        if command
-        else [],
+        command=words,
         executable=executable,
-        mapped=_mapped(pid) if into_memory else [],
+        mapped=_mapped(pid),
     )
 
 
-def pythons() -> Iterator[Facts]:
-    """All that are Python; programs that embed one as far as time allows."""
-    deadline = time.monotonic() + _EMBEDDED_SECONDS
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        facts = look(int(name), into_memory=False)
-        if facts is None or not facts.command:
-            continue  # gone, or a thread of the kernel's
-        if facts.is_python or time.monotonic() < deadline:
-            facts.mapped = _mapped(facts.pid)
-        if facts.is_python:
-            yield facts
+def pids() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def command(pid: int) -> list[str]:
+    """Empty for a thread of the kernel's, and for a process that is gone."""
+    with suppress(OSError):
+        words = _read(pid, "cmdline").rstrip(b"\0")
+        return [word.decode("utf-8", "replace") for word in words.split(b"\0")] if words else []
+    return []
+
+
+def is_python(executable: str) -> bool:
+    """Whether it calls itself so."""
+    return _PYTHON.match(_name(executable)) is not None
+
+
+def embeds_python(pid: int) -> bool:
+    with suppress(OSError):
+        return _LIBRARY_IN_MAPS.search(_read(pid, "maps")) is not None
+    return False
+
+
+def _name(executable: str) -> str:
+    return os.path.basename(executable.removesuffix(" (deleted)"))
 
 
 def _mapped(pid: int) -> list[str]:
-    try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return []
-    paths = (line.split(None, 5) for line in lines)
-    found = dict.fromkeys(p[5] for p in paths if len(p) > 5 and p[5].startswith(b"/"))
-    return [path.decode("utf-8", "replace") for path in found]
+    with suppress(OSError):
+        found = dict.fromkeys(_FILE_IN_MAPS.findall(_read(pid, "maps")))
+        return [path.decode("utf-8", "replace") for path in found]
+    return []
+
+
+def _read(pid: int, name: str) -> bytes:
+    with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
+        return file.readall()
 
 
 class Listeners:

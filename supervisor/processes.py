@@ -26,11 +26,13 @@ from debug_relay.protocol.state import LIVE
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor import attachable, process_facts
 from debug_relay.supervisor.attachable import Surroundings
+from debug_relay.supervisor.census import Census
 from debug_relay.supervisor.process_facts import Facts
 from debug_relay.supervisor.session import Session
 from debug_relay.supervisor.zygote import Zygote
 
 _LOOK_AGAIN_SECONDS: Final = 0.1
+_REST: Final = 3
 _STACKS_SECONDS: Final = 10.0
 _SHOWN_CANDIDATES: Final = 20
 
@@ -42,6 +44,8 @@ class Processes:
         self._sessions = sessions
         self._zygote = zygote
         self._debugpy_dir = debugpy_dir
+        self._census = Census()
+        self._looking = asyncio.Lock()  # at all of them; one at a time leaves the loop its share
 
     def _around(self) -> Surroundings:
         sessions = self._sessions()
@@ -53,12 +57,14 @@ class Processes:
             own=frozenset(own),
             sessions=_debugged(sessions),
             debugpy_dir=self._debugpy_dir,
+            has_gdb=shutil.which("gdb") is not None,
         )
 
     # -- showing
 
     async def listed(self, params: ListProcesses) -> ProcessList:
-        return await asyncio.to_thread(_page, params, self._around())
+        async with self._looking:
+            return await asyncio.to_thread(_page, self._census, params, self._around())
 
     async def one(self, pid: int) -> Process:
         return await asyncio.to_thread(_one, pid, self._around())
@@ -110,18 +116,21 @@ class Processes:
         deadline = time.monotonic() + params.wait_seconds
         while True:
             own = self._around().own  # workers may be born while it waits
+            began = time.monotonic()
             fits, words = _criterion(params)
-            found = [
-                facts for facts in await asyncio.to_thread(_those, fits) if facts.pid not in own
-            ]
+            async with self._looking:
+                pids = await asyncio.to_thread(_those, self._census, fits)
+            found = [pid for pid in pids if pid not in own]
             if len(found) == 1:
-                return found[0].pid
+                return found[0]
             if found:
-                raise _several(found, words)
-            if time.monotonic() >= deadline:
+                raise await asyncio.to_thread(_several, found, words)
+            now = time.monotonic()
+            if now >= deadline:
                 break
             asking.touch()
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            # A look at many processes takes its time: it is not to be all that we do.
+            await asyncio.sleep(max(_LOOK_AGAIN_SECONDS, _REST * (now - began)))
             asking.require_there()
         raise RelayError(
             Code.ATTACH_NO_SUCH_PROCESS,
@@ -130,11 +139,11 @@ class Processes:
         )
 
 
-def _criterion(params: Attach) -> tuple[Callable[[Facts], bool], str]:
+def _criterion(params: Attach) -> tuple[Callable[[int], bool], str]:
     port = params.listening_on
     if port is not None:
         listeners = process_facts.Listeners()  # as they are at this look
-        return lambda facts: port in listeners.of(facts.pid), f"listens on {port}"
+        return lambda pid: port in listeners.of(pid), f"listens on {port}"
     assert params.match is not None
     try:
         pattern = re.compile(params.match)
@@ -146,44 +155,45 @@ def _criterion(params: Attach) -> tuple[Callable[[Facts], bool], str]:
             errors=[{"field": "match", "message": str(error), "value": params.match}],
         ) from None
     return (
-        lambda facts: pattern.search(" ".join(facts.command)) is not None,
+        lambda pid: pattern.search(" ".join(process_facts.command(pid))) is not None,
         f"has a command line that matches {params.match!r}",
     )
 
 
-def _those(fits: Callable[[Facts], bool]) -> list[Facts]:
-    return [facts for facts in process_facts.pythons() if fits(facts)]
+def _those(census: Census, fits: Callable[[int], bool]) -> list[int]:
+    return [pid for pid in census.take().pids if fits(pid)]
 
 
-def _several(found: list[Facts], words: str) -> RelayError:
-    found.sort(key=lambda facts: facts.pid)
-    shown = [
-        {"pid": facts.pid, "identity": facts.identity, "command": facts.command}
-        for facts in found[:_SHOWN_CANDIDATES]
-    ]
+def _several(found: list[int], words: str) -> RelayError:
+    looked = (process_facts.look(pid) for pid in found[:_SHOWN_CANDIDATES])
     return RelayError(
         Code.INVALID_REQUEST,
         f"{len(found)} Python processes: each {words}",
-        f'Choose one of details.candidates and send {{"pid": {found[0].pid}}}.',
-        candidates=shown,
+        f'Choose one of details.candidates and send {{"pid": {found[0]}}}.',
+        candidates=[
+            {"pid": facts.pid, "identity": facts.identity, "command": facts.command}
+            for facts in looked
+            if facts is not None
+        ],
     )
 
 
-def _page(params: ListProcesses, around: Surroundings) -> ProcessList:
-    wanted = [
-        facts
-        for facts in process_facts.pythons()
-        if params.match is None or params.match in " ".join(facts.command)
-    ]
-    wanted.sort(key=lambda facts: facts.pid)
+def _page(census: Census, params: ListProcesses, around: Surroundings) -> ProcessList:
+    found = census.take()
+    wanted = found.pids
+    if params.match is not None:
+        wanted = [pid for pid in wanted if params.match in " ".join(process_facts.command(pid))]
     listeners = process_facts.Listeners()
     page = wanted[params.offset : params.offset + params.limit]
+    looked = (process_facts.look(pid) for pid in page)
     return ProcessList(
-        items=[_shown(facts, around, listeners) for facts in page],
+        # Who has no command line any more is about to end.
+        items=[_shown(facts, around, listeners) for facts in looked if facts and facts.command],
         total=len(wanted),
         offset=params.offset,
         limit=params.limit,
         has_more=params.offset + len(page) < len(wanted),
+        not_looked_into=found.not_looked_into,
     )
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import subprocess
 import sys
+import time
 import venv
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -22,6 +25,22 @@ LISTEN = (
     "import socket, sys, time; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); "
     "print('up', flush=True); time.sleep(600)"
 )
+HERD = """
+import os, signal, time
+herd = []
+for _ in range(1000):
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+    herd.append(pid)
+print("up", flush=True)
+try:
+    input()
+finally:
+    for pid in herd:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+"""
 Start = Callable[..., int]
 
 
@@ -86,6 +105,29 @@ def test_the_list(relay: Client, start: Start, tmp_path: Path) -> None:
     everything = relay.get("/processes", limit=1000).ok()
     assert {os.getpid(), *pids} <= {entry["pid"] for entry in everything["items"]}
     assert all(entry["command"] for entry in everything["items"])
+
+
+def test_a_thousand(relay: Client) -> None:
+    """Listing them takes no time to speak of, nor does it keep others waiting."""
+    herd = subprocess.Popen(
+        [sys.executable, "-S", "-c", HERD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with herd, relay.session() as session, ThreadPoolExecutor(1) as pool:
+        assert herd.stdout is not None
+        assert herd.stdout.readline() == b"up\n"
+        began = time.monotonic()
+        listing = pool.submit(relay.get, "/processes", match="signal.pause()")
+        answered = []
+        while not listing.done():
+            asked = time.monotonic()
+            session.status()
+            answered.append(time.monotonic() - asked)
+        assert listing.result().ok()["total"] == 1001
+        assert time.monotonic() - began < 2
+        assert statistics.median(answered) < 0.05
+        error = session.post("/attach", {"match": "signal.pause"}).refused("INVALID_REQUEST")
+        assert len(error["details"]["candidates"]) == 20
+        herd.communicate(b"end\n")
 
 
 def test_the_relay_and_its_workers(relay: Client, shared_relay: Relay) -> None:
