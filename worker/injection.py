@@ -25,6 +25,7 @@ from typing import IO, Any, Final
 from debug_relay.worker.at_rest import Place
 
 _TAIL: Final = 4000
+_FORK_SECONDS: Final = 2.0  # who forks may hold what the import waits for
 _ROOM: Final = 32768  # for the text; the kernel gives what of it is used
 _under_way: set[int] = set()
 
@@ -32,9 +33,27 @@ _under_way: set[int] = set()
 # could be held there. `_socket` and `_thread` are what nobody replaces; a program whose threads are
 # greenlets would run ours in its own loop.
 _FIRST: Final = """
-import _thread, sys
+import _thread, posix, sys
 setup = {setup!r}
 setup["text"] = page, {room}
+
+class Importing:
+    # A fork waits for the end of it: in the child the locks of half-imported modules would be held
+    # for ever, by a thread that is not there. The hooks cannot be taken back.
+    def __init__(self):
+        self.lock = _thread.allocate_lock()
+        self.lock.acquire()
+        posix.register_at_fork(before=self.wait, after_in_child=self.over)
+
+    def wait(self):
+        lock = self.lock
+        if lock is not None and lock.acquire(True, {patience}):
+            lock.release()
+
+    def over(self):
+        lock, self.lock = self.lock, None
+        if lock is not None:
+            lock.release()
 
 def tell(event, **body):
     import _socket, json
@@ -75,9 +94,12 @@ def come():
         import traceback
         reason = getattr(error, "reason", "failed")
         refuse(reason, str(error) if reason != "failed" else traceback.format_exc())
+    finally:
+        setup["imported"]()
 
 def start():
     # Not in the main thread, which may stand within threading's own locks.
+    comes = False
     try:
         tell("relayBegun")
         for other in list(threading._active.values()):
@@ -91,8 +113,11 @@ def start():
         thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True
         thread.relay_arrives = setup["token"]
         thread.start()
+        comes = True
     except BaseException as error:
         refuse("failed", "%s: %s" % (type(error).__name__, error))
+    finally:
+        comes or setup["imported"]()
 
 def begin():
     starts = (getattr(threading, "_start_joinable_thread", None), _thread.start_new_thread,
@@ -100,7 +125,13 @@ def begin():
     for function in starts:
         if getattr(function, "__module__", "").split(".")[0] in ("gevent", "eventlet"):
             return refuse("greenlets", function.__module__)
-    _thread.start_new_thread(start, ())
+    # All that is imported is there already when the debugger is.
+    setup["imported"] = int if "pydevd" in sys.modules else Importing().over
+    try:
+        _thread.start_new_thread(start, ())
+    except BaseException:
+        setup["imported"]()
+        raise
 
 limit = sys.getrecursionlimit()
 try:
@@ -130,7 +161,7 @@ class Injection:
         text = os.memfd_create("debug-relay-text")
         script = os.memfd_create("debug-relay-injection")
         try:
-            call, gap = _call(_FIRST.format(setup=setup, room=_ROOM))
+            call, gap = _call(_FIRST.format(setup=setup, room=_ROOM, patience=_FORK_SECONDS))
             os.write(text, call)
             os.write(script, _script(text, gap, rest).encode())
             self._popen = subprocess.Popen(

@@ -29,7 +29,6 @@ _TICK = 0.25
 _SWITCH_SECONDS = 0.0001
 _GONE_SECONDS = 10.0  # an attachment that is being let go is waited for so long
 _EXIT_SECONDS = 3.0
-_FORK_SECONDS = 2.0  # who forks may hold what the import waits for
 _TALKS_SECONDS = 5.0  # who was heard so short a time ago is alive
 _NEEDED = (
     ("pydevd", "settrace"),
@@ -56,6 +55,7 @@ def arrive(setup, bytecode):
         _refuse_strange_debugger(sys.modules.get("debugpy"))
         pydevd = _bring_in(setup["debugpy_parent"], bytecode)
         _refuse_strange_debugger(sys.modules["debugpy"])
+        setup["imported"]()
         _give_back(*setup["text"])
         gate = vars(pydevd).setdefault(_GATE, _thread.allocate_lock())
         with gate:
@@ -71,7 +71,6 @@ def arrive(setup, bytecode):
 
 
 def _bring_in(parent, bytecode):
-    importing = None if "pydevd" in sys.modules else _Importing()
     bytecode.watch(os.path.join(parent, "debugpy"))
     interval = sys.getswitchinterval()
     # Every file that is read gives the interpreter away: threads that never wait would keep it
@@ -82,28 +81,6 @@ def _bring_in(parent, bytecode):
     finally:
         sys.setswitchinterval(interval)
         bytecode.leave()
-        if importing is not None:
-            importing.over()
-
-
-class _Importing(object):
-    """A fork waits for the end of it: in the child the locks of half-imported modules would be
-    held for ever, by a thread that is not there. The hooks cannot be taken back."""
-
-    def __init__(self):
-        self.lock = _thread.allocate_lock()
-        self.lock.acquire()
-        os.register_at_fork(before=self.wait, after_in_child=self.over)
-
-    def wait(self):
-        lock = self.lock
-        if lock is not None and lock.acquire(True, _FORK_SECONDS):
-            lock.release()
-
-    def over(self):
-        lock, self.lock = self.lock, None
-        if lock is not None:
-            lock.release()
 
 
 def _give_back(address, size):
