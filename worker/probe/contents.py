@@ -7,26 +7,33 @@ a million entries cost no more than ten and no line of the program's is run.
 """
 
 import collections
+import gc
 import itertools
-import sys
 import types
 
-from debug_relay.worker.probe import arrays
-from debug_relay.worker.probe.kinds import mapped
-from debug_relay.worker.probe.members import OfClass, class_data, is_special, members
-from debug_relay.worker.probe.shapes import full_name, keeps_order, key_of, namedtuple_fields
+from debug_relay.worker.probe import arrays, cdata
+from debug_relay.worker.probe.kinds import BY_TYPE, FRAME_NAMES, mapped
+from debug_relay.worker.probe.members import CLASS, OfClass, class_data, is_special, members
+from debug_relay.worker.probe.shapes import (
+    full_name,
+    keeps_order,
+    key_of,
+    lookup,
+    namedtuple_fields,
+)
 from debug_relay.worker.probe.values import (
     BASES,
+    ELEMENT,
     MAPPINGS,
     MOST,
     VIEWS,
     extent,
     range_size,
+    viewed_size,
 )
 
 INDEXED, NAMED = "indexed", "named"
-
-_FrameLocals = (lambda: type(sys._getframe().f_locals))()  # from 3.13 on no dict
+HELD_MOST = 100
 
 
 class Part(object):
@@ -47,7 +54,7 @@ def parts(value):
     kind = type(value)
     if kind is OfClass:
         return [rows(NAMED, class_data(value.owner))]
-    if kind is _FrameLocals and kind is not dict:
+    if kind is FRAME_NAMES and kind is not dict:
         return [mapping(dict(value), dict)]
     if kind is types.MappingProxyType:
         return parts(mapped(value))
@@ -58,12 +65,38 @@ def parts(value):
     if known is not None:
         return found + [rows(NAMED, arrays.facts(value, known))]
     named = members(value, kind)
+    sort = cdata.sort_of(kind)
+    if sort is not None:
+        return found + [rows(NAMED, c_members(value, kind, sort, named))]
     fields = namedtuple_fields(kind)
     if fields is not None:
         # By their names; that they have numbers as well is known.
         found = [rows(NAMED, [(*pair, None) for pair in zip(fields, tuple.__iter__(value))])]
         named = [row for row in named if row[0] not in fields and row[0] != "class attributes"]
+    if not found and not named and is_of_c(kind):
+        named = held_inside(value)
     return found + ([rows(NAMED, named)] if named else [])
+
+
+def c_members(value, kind, sort, named):
+    data = cdata.inside(value, kind, sort)
+    besides = [
+        row for row in named if row[2] != CLASS and not cdata.is_own(row[0], lookup(kind, row[0]))
+    ]
+    return [(name, held, None) for name, held in data] + besides
+
+
+def is_of_c(kind):
+    """What is written in Python has one of the two."""
+    return lookup(kind, "__dict__") is None and lookup(kind, "__slots__") is None
+
+
+def held_inside(value):
+    """What an object in C holds without telling of it: an iterator's list, a queue's entries."""
+    if key_of(type(value)) in BY_TYPE or lookup(type(value), "__get__") is not None:
+        return []  # a function, or another descriptor: what it holds is not data
+    found = [one for one in gc.get_referents(value) if one is not None and one is not type(value)]
+    return [("(holds %d)" % at, one, None) for at, one in enumerate(found[:HELD_MOST])]
 
 
 def elements(value, kind):
@@ -74,8 +107,15 @@ def elements(value, kind):
         return [numbered(len(value), lambda: iter(value))]
     if kind is range:
         return [sliced(min(range_size(value), MOST), value)]
-    if full_name(kind) == "array.array":
+    if full_name(kind) in ("array.array", ELEMENT):
         return [sliced(len(value), value)]
+    if kind is memoryview and viewed_size(value) is not None:
+        return [sliced(len(value), value)]
+    if cdata.sort_of(kind) == cdata.ARRAY:
+        size = cdata.length(value)
+        return [Part(INDEXED, size, lambda start, count: cdata.elements(value, start, count))]
+    if full_name(kind) in ("Context", "_contextvars.Context"):
+        return [mapping(dict(value.items()), dict)]
     known = arrays.library_class(kind)
     if known == "DataFrame":
         return [Part(NAMED, *arrays.columns(value), keyed=True)]

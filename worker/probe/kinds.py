@@ -6,12 +6,16 @@ Each is given the view, for what is inside, and a value of exactly its type.
 """
 
 import gc
+import io
 import opcode
 import os
+import sys
 import types
 
 from debug_relay.worker.probe.shapes import full_name, name_of
 
+COPIED_MOST = 1 << 24
+FRAME_NAMES = (lambda: type(sys._getframe().f_locals))()  # from 3.13 on no dict
 VIEWS = frozenset((type({}.keys()), type({}.values()), type({}.items())))
 
 
@@ -24,10 +28,32 @@ def _signature(function):
     count = code.co_argcount + code.co_kwonlyargcount
     names = list(code.co_varnames[:count])
     if code.co_flags & 4:
-        names.append("*" + code.co_varnames[count])
+        names.insert(code.co_argcount, "*" + code.co_varnames[count])
+    elif code.co_kwonlyargcount:
+        names.insert(code.co_argcount, "*")
     if code.co_flags & 8:
         names.append("**" + code.co_varnames[count + bool(code.co_flags & 4)])
     return "%s(%s)" % (function.__qualname__, ", ".join(names))
+
+
+def _traceback(view, value, depth):
+    code = value.tb_frame.f_code
+    return "<traceback of %s at %s>" % (code.co_name, _place(code, value.tb_lineno))
+
+
+def _in_memory(view, value, depth):
+    """A file that is none: what is in it, in one call, since other threads may write to it."""
+    name = full_name(type(value))
+    if value.closed:
+        return "<%s, closed>" % name
+    if sys.getsizeof(value) > COPIED_MOST:
+        return "<%s of %d bytes>" % (name, sys.getsizeof(value))
+    inside = value.getvalue()
+    return "<%s of %d at %d: %s>" % (name, len(inside), value.tell(), view.quoted(inside))
+
+
+def _frame_names(view, value, depth):
+    return "<frame's names %s>" % view.inside(dict(value), "", depth + 1)
 
 
 def _function(view, value, depth):
@@ -137,10 +163,15 @@ BY_TYPE = {
     memoryview: _memory,
     types.MappingProxyType: _proxy,
     types.CellType: _cell,
+    types.TracebackType: _traceback,
+    io.BytesIO: _in_memory,
+    io.StringIO: _in_memory,
     classmethod: lambda view, value, depth: "<classmethod>",
     staticmethod: lambda view, value, depth: "<staticmethod>",
     property: lambda view, value, depth: "<property>",
     object: lambda view, value, depth: "<object>",
     types.CodeType: lambda view, value, depth: "<code %s at %s>" % (value.co_name, _place(value)),
 }
+if FRAME_NAMES is not dict:
+    BY_TYPE[FRAME_NAMES] = _frame_names
 BY_TYPE.update((kind, _of_dict) for kind in VIEWS)

@@ -5,17 +5,29 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 As in `shapes`, classes are asked by `type`'s own descriptors, so nothing of the program's runs.
 """
 
+import threading
 import types
+import weakref
 
-from debug_relay.worker.probe.shapes import full_name, is_python, key_of, lookup, mro, names_in
+from debug_relay.worker.probe.shapes import (
+    full_name,
+    is_of_debugger,
+    is_python,
+    key_of,
+    lookup,
+    mro,
+    names_in,
+    without_debugger,
+)
 
 _SLOT = types.MemberDescriptorType
 _GETSET = types.GetSetDescriptorType
+_LOCAL, _NO_INIT = threading.local, object.__dict__["__init__"]
 _PROPERTIES = ("property", "functools.cached_property")
 # Classes in C whose attributes are plain data: to read one runs nothing and costs nothing.
 _PLAIN = frozenset(
     ("builtins", "array", "collections", "datetime", "decimal", "functools", "itertools", "re",
-     "_thread", "threading", "weakref", "_contextvars")
+     "_thread", "threading", "weakref", "_contextvars", "_asyncio", "xml")
 )  # fmt: skip
 _SPECIALS = (
     "__self__", "__func__", "__defaults__", "__kwdefaults__", "__closure__", "__cause__",
@@ -67,6 +79,8 @@ def is_special(name):
 
 def own(value, kind):
     """The object's `__dict__`, where it really is one."""
+    if issubclass(kind, _LOCAL) and (kind is _LOCAL or lookup(kind, "__init__") is _NO_INIT):
+        return _LOCAL.__getattribute__(value, "__dict__")  # this thread's
     held = lookup(kind, "__dict__")
     if type(held) is not _GETSET and type(held) is not _SLOT:
         return {}
@@ -83,7 +97,10 @@ def members(value, kind):
         return in_order(_of_a_class(value))
     is_module = issubclass(kind, types.ModuleType)
     found = {}
-    for name, held in list(own(value, kind).items()):
+    if issubclass(kind, weakref.ref):
+        target = weakref.ref.__call__(value)
+        found["()"] = ("()", target, None if target is not None else _ABSENT)
+    for name, held in without_debugger(kind, list(own(value, kind).items())):
         if type(name) is str and not (is_module and is_special(name)):
             found[name] = (name, held, None)
     has_class_data = False
@@ -119,7 +136,7 @@ def _descriptor(value, kind, base, name, held):
             read = held.__get__(value)
         except Exception:
             return (name, None, _ABSENT)  # not set
-        if is_special(name) and read is None:
+        if (is_special(name) and read is None) or (name == "f_trace" and is_of_debugger(read)):
             return (name, None, _ABSENT)
         return (name, read, None)
     if how is _GETSET or _is_property(held):

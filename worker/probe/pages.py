@@ -210,6 +210,8 @@ class Listing(object):
             found = part.take(start, count)
         except RuntimeError:
             found = [("", "<changed while it was read>", "words")]
+        except Exception as error:
+            found = [("", "<not listed: %s>" % name_of(type(error)), "words")]
         return [self.row(number, part, start + at, *entry) for at, entry in enumerate(found)]
 
     def row(self, number, part, position, name, value, what):

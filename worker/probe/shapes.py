@@ -7,10 +7,11 @@ and an object may have a `__class__`, `__dict__` or `__module__` that is a prope
 """
 
 import collections
+import threading
 import types
 
 names_in = type.__dict__["__dict__"].__get__
-mro = type.__dict__["__mro__"].__get__
+_mro = type.__dict__["__mro__"].__get__
 _title = type.__dict__["__name__"].__get__
 _qualname = type.__dict__["__qualname__"].__get__
 _module = type.__dict__["__module__"].__get__
@@ -21,12 +22,22 @@ _SLOT = types.MemberDescriptorType
 _GETSET = types.GetSetDescriptorType
 _NAMEDTUPLE = collections.namedtuple("_NAMEDTUPLE", "a").__repr__.__code__
 ATTRIBUTES = 100
+_OF_PYDEVD = frozenset(
+    ("additional_info", "stop_reason", "pydev_do_not_trace", "is_pydev_daemon_thread",
+     "__pydevd_id__")
+)  # fmt: skip
+_DEBUGGERS = ("debug_relay.worker.", "_pydev", "pydevd")
 _EASY = frozenset((str, int, bool, float, bytes, type(None)))
 _ORDER_MOST = 20000
 
 
 class Foreign(object):
     """Any class that is in none of our tables, because its metaclass is not `type`."""
+
+
+def mro(kind):
+    """The class and its bases; some classes in C are never made ready and have none."""
+    return _mro(kind) or (object,)
 
 
 def key_of(kind):
@@ -115,15 +126,35 @@ def attributes(value, kind):
         held = own.__get__(value)
         if type(held) is dict:
             # One call, so that no other thread changes it meanwhile.
-            pairs = [pair for pair in list(dict.items(held))[:ATTRIBUTES] if type(pair[0]) is str]
+            held = without_debugger(kind, list(dict.items(held))[:ATTRIBUTES])
+            pairs = [pair for pair in held if type(pair[0]) is str]
     for base in mro(kind):
-        for name, slot in list(names_in(base).items()):
-            if type(slot) is _SLOT and is_python(base) and not name.startswith("__"):
+        names = names_in(base)
+        for name, slot in list(names.items()) if "__slots__" in names else ():
+            if type(slot) is _SLOT and not name.startswith("__"):
                 try:
                     pairs.append((name, slot.__get__(value)))
                 except AttributeError:
                     continue  # not set
     return pairs
+
+
+def without_debugger(kind, pairs):
+    """What a thread holds, without what pydevd keeps in it."""
+    if not issubclass(kind, threading.Thread):
+        return pairs
+    return [pair for pair in pairs if pair[0] not in _OF_PYDEVD or not _is_pydevds(*pair)]
+
+
+def _is_pydevds(name, value):
+    return name != "additional_info" or is_of_debugger(value)
+
+
+def is_of_debugger(value):
+    """Whether it is an object of the debugger's own, or a method of one."""
+    if type(value) is types.MethodType:
+        value = value.__self__
+    return full_name(type(value)).startswith(_DEBUGGERS)
 
 
 def is_python(base):

@@ -14,7 +14,7 @@ import itertools
 import sys
 import time
 
-from debug_relay.worker.probe import arrays
+from debug_relay.worker.probe import arrays, cdata
 from debug_relay.worker.probe.kinds import BY_TYPE, VIEWS
 from debug_relay.worker.probe.shapes import (
     attributes,
@@ -32,6 +32,8 @@ from debug_relay.worker.probe.shapes import (
 from debug_relay.worker.probe.signalled import Interrupted, hold
 
 _now = time.monotonic
+_maxlen = collections.deque.__dict__["maxlen"].__get__
+_factory = collections.defaultdict.__dict__["default_factory"].__get__
 _ident = _thread.get_ident
 
 ATOMS = frozenset((int, float, complex, bool, type(None), type(Ellipsis), type(NotImplemented)))
@@ -42,6 +44,7 @@ BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: "{}", collections.deq
 MAPPINGS = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
 BASES = (collections.OrderedDict, dict, list, tuple, set, frozenset, collections.deque)
 ENUMS = ("enum.EnumMeta", "enum.EnumType")
+ELEMENT = "xml.etree.ElementTree.Element"
 BASE64_BYTES = 3000
 LABEL = 200
 FLOOD = 400000  # characters of all values together; from there on they are short
@@ -224,6 +227,8 @@ class View(object):
             lambda part: self.inside(part, "[%d]" % next(numbers), depth),
         )
         text = opening + body + ("," if kind is tuple and size == 1 else "") + closing
+        if kind is collections.deque and _maxlen(value) is not None:
+            text += ", maxlen=%d" % _maxlen(value)
         return text if kind in (list, tuple, set) else "%s(%s)" % (kind.__name__, text)
 
     def mapping(self, value, kind, depth):
@@ -241,6 +246,8 @@ class View(object):
         if kind is collections.OrderedDict and keeps_order(value):
             items = ((key, dict.__getitem__(value, key)) for key in kind.__iter__(value))
         text = "{%s}" % self.members(items, size, depth, pair)
+        if kind is collections.defaultdict:
+            text = "%s, %s" % (self.inside(_factory(value), ".default_factory", depth), text)
         return text if kind is dict else "%s(%s)" % (kind.__name__, text)
 
     def named(self, title, pairs, size, depth, shape="%s(%s)"):
@@ -273,8 +280,14 @@ class View(object):
         member = enum_member(value, kind)
         if member is not None:
             return "<%s.%s: %s>" % (name_of(kind), member[0], self.inside(member[1], "", depth))
-        if self.mode == "full" and own_repr(kind) is not None:
+        sort = cdata.sort_of(kind)
+        # Of what a char pointer points to its own repr tells the address alone.
+        mine = sort == cdata.TEXT and full_name(kind).startswith("ctypes.")
+        if self.mode == "full" and own_repr(kind) is not None and not mine:
             return self.asked(value, kind)
+        text = sort and cdata.text(self, value, kind, sort, depth)
+        if text:
+            return text
         if issubclass(kind, BaseException):
             args = BaseException.args.__get__(value)
             shown = self.members(
@@ -357,9 +370,24 @@ def extent(value, kind):
         return {"length": size, "indexed": True, "more": False} if size <= MOST else {}
     if exact in VIEWS or full_name(kind) == "array.array":
         return {"length": len(value), "indexed": True, "more": False}
+    if kind is memoryview:
+        size = viewed_size(value)
+        return {} if size is None else {"length": size, "indexed": True, "more": True}
+    if cdata.sort_of(kind) == cdata.ARRAY:
+        return {"length": cdata.length(value), "indexed": True, "more": False}
+    if full_name(kind) == ELEMENT:
+        return {"length": len(value), "indexed": True, "more": True}
     known = arrays.library_class(kind)
     size = None if known is None else arrays.length(value)
     return {} if size is None else {"length": size, "indexed": known != "DataFrame", "more": True}
+
+
+def viewed_size(value):
+    """How many numbers a view of memory has in a row; None where they lie otherwise."""
+    try:
+        return len(value) if value.ndim == 1 and len(value.format.lstrip("@")) == 1 else None
+    except ValueError:
+        return None  # released
 
 
 def range_size(value):
