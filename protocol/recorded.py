@@ -9,6 +9,17 @@ from debug_relay.protocol.inspection import ExceptionReport
 from debug_relay.protocol.runs import RunException, RunFrame, RunReport, RunTrace
 from debug_relay.protocol.text import Code, Line, short
 
+_ENDS = {
+    "max_rows": "max_rows are recorded",
+    "until": "until was true",
+    "timeout": "its timeout was over",
+    "ended": "the program ended",
+    "returned": "the function returned",
+    "detached": "the program was let go",
+    "exception": "stopped at an exception",
+    "breakpoint": "stopped at a breakpoint",
+    "pause": "the program was paused",
+}
 _VALUE = 100
 _TEXT = 200
 _TRACEBACK = 60  # lines, of the end
@@ -24,13 +35,14 @@ def ending(exit_code: int | None, signal: str | None, reason: str | None) -> str
 
 def trace(recorded: TraceRows | RunTrace) -> Iterator[Line]:
     path = None
+    threads = {row.thread_id for row in recorded.rows}
     for row in recorded.rows:
         if row.path != path:
             path = row.path
             yield f"{path}:"
-        yield f"  {_row(row)}"
-    how = "goes on" if recorded.ended is None else f"ended: {recorded.ended.replace('_', ' ')}"
-    yield f"trace of {recorded.total} {'row' if recorded.total == 1 else 'rows'}, {how}"
+        yield f"  {_row(row, with_thread=len(threads) > 1)}"
+    how = "it goes on" if recorded.ended is None else _ENDS.get(recorded.ended, recorded.ended)
+    yield f"trace of {recorded.total} row{'s' * (recorded.total != 1)}: {how}"
     if recorded.dropped:
         yield f"({recorded.dropped} rows before these made room for newer ones)"
     if recorded.left_out:
@@ -40,10 +52,11 @@ def trace(recorded: TraceRows | RunTrace) -> Iterator[Line]:
     yield from (f"warning: {short(warning)}" for warning in recorded.warnings)
 
 
-def _row(row: TraceRow) -> str:
+def _row(row: TraceRow, with_thread: bool) -> str:
     facts = [f"{name} = {short(value, _VALUE)}" for name, value in row.values.items()]
     facts += [f"{name} ← {short(value, _VALUE)}" for name, value in row.changed.items()]
-    return "  ".join([f"#{row.seq} line {row.line} {row.function}", *facts])
+    thread = f" thread {row.thread_id}" if with_thread else ""
+    return "  ".join([f"#{row.seq} line {row.line} {row.function}{thread}", *facts])
 
 
 def exception(report: ExceptionReport) -> Iterator[Line]:

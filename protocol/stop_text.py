@@ -21,6 +21,7 @@ _VALUE: Final = 100
 _TEXT: Final = 120
 _STEP: Final = 600
 _WAS: Final = 60
+_RAISED: Final = re.compile(r"\w+(:|$)")
 _BASE: Final = re.compile(r"/api/v1/sessions/[^/?]+")
 
 
@@ -183,7 +184,10 @@ def variable(row: i.Variable) -> str:
 
 def watch(one: i.Watch) -> str:
     if one.error is not None:
-        return f"{one.id} {short(one.expression, 80)}: raised {short(one.error, _VALUE)}"
+        how = "raised " if _RAISED.match(one.error) else ""
+        return f"{one.id} {short(one.expression, 80)}: {how}{short(one.error, _VALUE)}"
+    if one.value is None:
+        return f"{one.id} {short(one.expression, 80)}: evaluated at the next stop"
     return f"{one.id} {typed(short(one.expression, 80), one.type, one.value)}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,7 @@ from debug_relay.protocol.execution import Trace, TraceEnd, TraceRow, TraceRows
 from debug_relay.protocol.records import Place, pack_cursor
 from debug_relay.protocol.state import State
 from debug_relay.worker import run, trace_rows
+from debug_relay.worker.asking import PATIENCE
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.trace_plan import Plan, plan_of
 
@@ -123,8 +125,7 @@ class Tracing:
         session = self._session
         reason: TraceEnd = "ended"
         try:
-            in_time = await session.until(self._at_end, self._params.timeout, self._left_alone)
-            reason = self._reason() if in_time else "timeout"
+            reason = self._reason() if await self._in_time() else "timeout"
             await self._disarm()
             if reason == "timeout" and self._params.then == "pause":
                 await self._pause()
@@ -134,6 +135,17 @@ class Tracing:
         finally:
             self.ended = reason
             session.changed()
+
+    async def _in_time(self) -> bool:
+        """Until its end; what is captured has a moment each time, as values have elsewhere."""
+        session, server = self._session, self._plan.server
+        deadline = time.monotonic() + self._params.timeout
+        while (left := deadline - time.monotonic()) > 0:
+            if await session.until(self._at_end, min(PATIENCE, left), self._left_alone):
+                return True
+            if not server.lost:
+                session.asking.tell(server, "interrupt", after=PATIENCE, only="trace")
+        return self._at_end()
 
     def _at_end(self) -> bool:
         session = self._session

@@ -520,3 +520,35 @@ def test_text_that_was_launched_has_lines_to_trace_and_to_show(relay: Client, py
         traced = session.post("/trace", trace).ok()
         assert [row["line"] for row in traced["rows"]] == [3, 2, 3, 2, 4]
         assert traced["ended"] == "returned"
+
+
+def test_a_capture_that_does_not_end_costs_one_row_its_value(
+    relay: Client, source: Write, python: str
+) -> None:
+    program = source("""
+        class Loud:
+            def __repr__(self):
+                while True:
+                    pass
+
+        def spin():
+            while True:
+                pass
+
+        def main():
+            loud = Loud()
+            for i in range(3):  # @head
+                print(i)  # @line
+
+        main()
+    """)
+    with at(relay, program, "head", python_path=python) as session:
+        spot = place(program, "line", capture=["spin()", "loud", "i"])
+        traced = trace(session, at=[spot], timeout=60, then="continue")
+        assert traced["ended"] == "ended"
+        assert [row["values"]["i"] for row in traced["rows"]] == ["0", "1", "2"]
+        spins = [row["values"]["spin()"] for row in traced["rows"]]
+        assert spins[0] == "<interrupted: it took too long>"
+        assert set(spins[1:]) == {"<not evaluated: it took too long at another row>"}
+        assert "took too long" in traced["rows"][2]["values"]["loud"]
+        assert session.printed("stdout") == "0\n1\n2\n"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from typing import Any
 
-from tests.kit.client import Client
+from tests.kit.client import Client, Session
 from tests.kit.source import Source
 
 PROGRAM = """
@@ -100,3 +102,61 @@ def test_an_endless_watch_is_interrupted(relay: Client, source: Callable[..., So
         assert "too long" in report["watches"][0]["error"]
         assert session.value("i") == "0"
         assert session.get("/stacktrace").ok()["total_frames"] == 2
+
+
+def test_a_watch_that_hangs_holds_up_one_stop_and_no_other_watch(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source("""
+        class Loud:
+            def __repr__(self):
+                while True:
+                    pass
+
+        class Named:
+            def __init__(self, name):
+                self.name = name
+            def __repr__(self):
+                return self.name
+
+        def spin():
+            while True:
+                pass
+
+        def main():
+            loud, named = Loud(), Named("one")
+            a = 1  # @a
+            a = 2
+            a = 3
+            a = 4
+
+        main()
+    """)
+    with relay.session(python_path=python) as session:
+        assert "evaluated at the next stop" in told(session, "POST", "/watch", expression="a")
+        for expression in ("spin()", "named.nothing", "named"):
+            session.post("/watch", {"expression": expression}).ok()
+        session.break_at(program, program["a"])
+        session.launch(program, snapshot=True)
+        began = time.monotonic()
+        report = session.step(snapshot=True)["stop"]
+        slow = time.monotonic() - began
+        # That the repr could not be asked for at the first stop is no change.
+        assert [change["name"] for change in report["changed"]] == ["a"]
+        began = time.monotonic()
+        report = session.step(snapshot=True)["stop"]
+        assert time.monotonic() - began < slow
+        watches = {watch["expression"]: watch for watch in report["watches"]}
+        assert (watches["a"]["value"], watches["named"]["value"]) == ("2", "one")
+        assert "not evaluated: it took too long at another stop" in watches["spin()"]["error"]
+        assert [change["name"] for change in report["changed"]] == ["a"]
+        text = told(session, "GET", "/snapshot")
+        assert "spin(): it took too long" in text
+        assert "named.nothing: raised AttributeError" in text
+        assert "named: Named = one" in text
+
+
+def told(session: Session, verb: str, path: str, **body: Any) -> str:
+    headers = {"Accept": "text/plain"}
+    path = f"/sessions/{session.id}{path}"
+    return session.client.call(verb, path, body or None, headers).raw.decode()

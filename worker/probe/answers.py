@@ -80,11 +80,11 @@ class Answers(object):
         )
         return {"gone": False}
 
-    def interrupt(self, reports=False, after=0.0, drop=None):
+    def interrupt(self, reports=False, after=0.0, drop=None, only=None):
         """End what the program's threads evaluate for us, or their stop reports; how many.
 
         Only what has run for `after` seconds: it may have waited for its turn until now. What is
-        to be dropped and still waits will not begin any more.
+        to be dropped and still waits will not begin any more. `only`: of what `begun` knows by it.
         """
         hit = 0
         if drop is not None:
@@ -92,6 +92,8 @@ class Answers(object):
         latest = _now() - after
         for ident, token in list(self.running.items()):
             if ident == _ident() or (token[2] is None) != reports or token[3] > latest:
+                continue
+            if only is not None and token[2] != only:
                 continue
             token[0] += 1
             try:

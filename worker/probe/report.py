@@ -34,6 +34,7 @@ HASHED = 1 << 20  # longer texts are told apart by their lengths and which objec
 SLOW = 1000
 NAMED_LAST = ("function", "module", "type")  # at module level: after what holds data
 SHORT = 200
+AGAIN = "not evaluated: it took too long at another stop; GET \u2026/snapshot tries again"
 
 
 class Reports(object):
@@ -45,7 +46,9 @@ class Reports(object):
         self.known = {}  # thread id → [(run of a function, its locals)], the latest last
         self.before = {}  # thread id → those of its frame at its last stop, if that is known
         self.rows = {}  # (name, width) → (a value that never changes, how it reads)
-        self.slow = set()  # classes whose repr took too long: nobody asked for it, never again
+        # What took too long: nobody asked for it, never again.
+        self.slow = set()  # classes whose repr did
+        self.slow_watches = set()  # ids
         probe.questions.update(report=self.ask)
         probe.commands.update(watches=self.watch)
 
@@ -160,8 +163,14 @@ class Reports(object):
         names = self.ordered(frame, values)
         # As many as are told unasked in any case: what they were is compared by their words.
         chosen = names[: max(most, LOCALS)]
-        rows = [self.row(name, values[name], tracker, frame, view) for name in chosen]
-        texts = {name: row["value"] for name, row in zip(names[:LOCALS], rows)}
+        # First, for they may change the locals, and somebody wants to know them.
+        watches = self.watched_all(frame, tracker, view, asked=not remember)
+        rows, texts = [], {}
+        for name in chosen:
+            view.unsaid = False
+            rows.append(self.row(name, values[name], tracker, frame, view))
+            if len(rows) <= LOCALS:
+                texts[name] = rows[-1]["value"], not view.unsaid
         marks = self.marks(names[:REMEMBERED], values, texts)
         if remember:
             self.before[thread_id] = self.remembered(thread_id, Run(frame), marks)
@@ -171,7 +180,7 @@ class Reports(object):
             "total_locals": len(names),
             "new_frame": before is None,
             "changed": [] if before is None else self.changed(before, marks, view),
-            "watches": [self.watched(*watch, frame, tracker, view) for watch in self.watches],
+            "watches": watches,
         }
 
     def ordered(self, frame, values):
@@ -195,13 +204,25 @@ class Reports(object):
     def variable(self, name, value, tracker, frame, view):
         return self.probe.pages.told(tracker, frame, name, value, view)
 
+    def watched_all(self, frame, tracker, view, asked):
+        """Those that took too long last, and only if somebody has asked."""
+        found = {}
+        for watch in sorted(self.watches, key=lambda watch: watch[0] in self.slow_watches):
+            known = watch[0] in self.slow_watches
+            if known and not asked:
+                found[watch[0]] = {"id": watch[0], "error": AGAIN}
+            else:
+                found[watch[0]] = self.watched(*watch, frame, tracker, view)
+        return [found[id] for id, _ in self.watches]
+
     def watched(self, id, expression, frame, tracker, view):
         if view.late:
-            return {"id": id, "error": "not evaluated: the report took too long"}
+            return {"id": id, "error": "not evaluated: another one took too long"}
         try:
             value = expression(frame)
         except Interrupted:
             view.late = True
+            self.slow_watches.add(id)
             return {"id": id, "error": "it took too long and was interrupted"}
         except Exception as error:
             try:
@@ -209,6 +230,7 @@ class Reports(object):
             except Exception:
                 words = "its str() raised"
             return {"id": id, "error": "%s: %s" % (type(error).__name__, words)}
+        self.slow_watches.discard(id)
         return dict(self.variable(id, value, tracker, frame, view), id=id)
 
     # -- what has changed
@@ -226,7 +248,8 @@ class Reports(object):
         return before
 
     def marks(self, names, values, texts):
-        """name → (a value that never changes, or None; its text where that is what is compared)."""
+        """name → (a value that never changes, its text); of all others (their size, how they read
+        or None, which object it is, whether that is how they read)."""
         marks = {}
         for name in names:
             value = values[name]
@@ -237,12 +260,12 @@ class Reports(object):
                 size = len(value)
                 marks[name] = (
                     (size, hash(value) if size < HASHED else id(value)),
-                    texts.get(name) or "%s of %d" % (kind.__name__, size),
+                    texts[name][0] if name in texts else "%s of %d" % (kind.__name__, size),
                 )
             else:
                 size = len(value) if kind in BRACKETS or kind in MAPPINGS else None
-                # Beyond what is shown: another object, or another size.
-                marks[name] = (size, texts.get(name) or id(value))
+                text, is_said = texts.get(name, (None, False))
+                marks[name] = (size, text, id(value), is_said)
         return marks
 
     def changed(self, old, marks, view):
@@ -263,6 +286,11 @@ def thread_name():
 
 
 def same(one, other):
+    if len(one) != len(other):
+        return False
+    if len(one) == 4 and not (one[3] and other[3]):
+        # Beyond what is shown, or shown otherwise than it says: another object, or another size.
+        return one[0] == other[0] and one[2] == other[2]
     if one[0] is other[0] and one[1] == other[1]:
         return True
     # 1, 1.0 and True are equal, and not the same; nor is a NaN equal to itself.
@@ -274,9 +302,9 @@ def same(one, other):
 
 
 def shown(mark, view):
-    if mark[1] is None:
-        return view.text(mark[0], "it")
-    return mark[1] if type(mark[1]) is str else "(not among the locals shown)"
+    if len(mark) == 4:
+        return mark[1] or "(not among the locals shown)"
+    return view.text(mark[0], "it") if mark[1] is None else mark[1]
 
 
 def told_apart(old, new, view):

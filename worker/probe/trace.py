@@ -13,6 +13,7 @@ import itertools
 import json
 import sys
 import threading
+import time
 import types
 
 from debug_relay.worker.probe.answers import begun
@@ -22,6 +23,7 @@ from debug_relay.worker.probe.shapes import key_of
 from debug_relay.worker.probe.values import ATOMS, Interrupted, View
 
 _ident = _thread.get_ident
+_now = time.monotonic
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 _current = threading.current_thread
 OURS = "'relay:trace_"
@@ -173,6 +175,8 @@ class Trace(object):
         self.threads = {}
         self.seen = {}
         self.problems = set()
+        self.slow = set()  # classes whose repr took too long
+        self.slow_captures = set()
 
     # -- at a hit, in the program's own thread
 
@@ -284,14 +288,19 @@ class Trace(object):
         return number
 
     def values(self, spot, frame):
-        view = View(self.probe.pages.mode)
+        view = View(self.probe.pages.mode, slow=self.slow)
         found = {}
         try:
             for text, expression in spot.capture:
+                if expression in self.slow_captures:
+                    found[text] = "<not evaluated: it took too long at another row>"
+                    continue
                 try:
                     found[text] = view.text(expression(frame))
                 except Interrupted:
                     found[text] = "<interrupted: it took too long>"
+                    self.slow_captures.add(expression)
+                    self.begin_again()
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:  # an exit() too is what the expression did
@@ -299,6 +308,12 @@ class Trace(object):
         finally:
             view.unmute()
         return found
+
+    def begin_again(self):
+        """Each capture has its own moment."""
+        token = self.probe.answers.running.get(_ident())
+        if token is not None:
+            token[3] = _now()
 
     # -- what is another than in the row before of the same frame
 

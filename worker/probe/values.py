@@ -72,6 +72,7 @@ class View(object):
         self.total = total  # nodes of all values together
         self.until = _now() + seconds
         self.late = False  # no more of the program's code is run
+        self.unsaid = False  # the last text is not all that the value says of itself, for that
         self.quiet = quiet  # what nobody asked for prints nothing
         self.slow = set() if slow is None else slow
         self.muted = None
@@ -120,7 +121,7 @@ class View(object):
         """The value in words; `cut` and `circular` say afterwards what they are."""
         self.left = given = min(self.nodes, max(self.total, 8))
         self.room = self.width * 2
-        self.cut = self.circular = False
+        self.cut = self.circular = self.unsaid = False
         self.path = list(path)
         try:
             text = self.inside(value, name, self.depth + 1)
@@ -284,7 +285,9 @@ class View(object):
         # Of what a char pointer points to its own repr tells the address alone.
         mine = sort == cdata.TEXT and full_name(kind).startswith("ctypes.")
         if self.mode == "full" and own_repr(kind) is not None and not mine:
-            return self.asked(value, kind)
+            text = self.asked(value, kind)
+            if text is not None:
+                return text
         text = sort and cdata.text(self, value, kind, sort, depth)
         if text:
             return text
@@ -315,23 +318,26 @@ class View(object):
 
     def a_class(self, value, kind):
         if self.mode == "full" and own_repr(kind, type.__repr__) and full_name(kind) not in ENUMS:
-            return self.asked(value, kind)
+            text = self.asked(value, kind)
+            if text is not None:
+                return text
         return "<class '%s'>" % full_name(value)
 
     def asked(self, value, kind):
-        """What the class itself says, with everything that may go wrong with it."""
+        """What the class itself says, with everything that may go wrong with it; None when the
+        time is up: it is shown as if it said nothing."""
         if id(kind) in self.slow:
-            self.cut = True
+            self.cut = self.unsaid = True
             return "<%s: repr took too long>" % full_name(kind)
         if self.late or _now() > self.until:
-            self.late = self.cut = True
-            return "<%s: not shown, time is up>" % full_name(kind)
+            self.late = self.cut = self.unsaid = True
+            return None
         try:
             self.mute()
             text = str.__getitem__(repr(value), slice(0, self.width + 1))
             return text
         except Interrupted:
-            self.late = self.cut = True
+            self.late = self.cut = self.unsaid = True
             self.slow.add(id(kind))
             return "<%s: repr took too long>" % full_name(kind)
         except BaseException as error:
