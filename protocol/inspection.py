@@ -27,6 +27,17 @@ from debug_relay.protocol.fields import (
 Levels = Annotated[int, Meta(ge=1, le=1000, description="How many frames.")]
 Start = Annotated[int, Meta(ge=0, description="Where to begin.")]
 CountOf = Annotated[int, Meta(ge=1, le=1000, description="How many at most.")]
+EvaluateTimeout = (
+    Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=300,
+            description="Seconds until the evaluation is interrupted; by default the setting.",
+        ),
+    ]
+    | None
+)
 
 
 class Threads(SessionParams, kw_only=True):
@@ -152,6 +163,7 @@ class Variable(Result, kw_only=True):
 class VariableList(Result, kw_only=True):
     variables_reference: int
     variables: list[Variable]
+    start: int = 0
     total: int
     has_more: bool
     # The thread hangs in code of the program's; another one has told this, without running any.
@@ -185,17 +197,7 @@ class Evaluate(SessionParams, kw_only=True):
         Literal["watch", "repl", "hover"],
         Meta(description="`repl` takes statements too; `watch` and `hover` only expressions."),
     ] = "repl"
-    timeout: (
-        Annotated[
-            float,
-            Meta(
-                gt=0,
-                le=300,
-                description="Seconds until the evaluation is interrupted; by default the setting.",
-            ),
-        ]
-        | None
-    ) = None
+    timeout: EvaluateTimeout = None
 
 
 class ErrorDetails(Result, kw_only=True):
@@ -286,6 +288,7 @@ class Hover(SessionParams, kw_only=True):
     expression: Expression
     frame_id: FrameId = 0
     thread_id: ThreadId | None = None
+    timeout: EvaluateTimeout = None
 
 
 class GetException(SessionParams, kw_only=True):
@@ -375,6 +378,10 @@ class SourceText(Result, kw_only=True):
     end: int
     total_lines: int
     lines: list[str]
+    decompiled: Annotated[
+        bool,
+        Meta(description="Rebuilt from byte code, for there is no text: its lines are a guess."),
+    ] = False
 
 
 class Tasks(SessionParams, kw_only=True):

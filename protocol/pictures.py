@@ -103,12 +103,17 @@ def _stack(stack: i.Stack) -> Iterator[Line]:
 def _variables(page: i.VariableList) -> Iterator[Line]:
     yield from (stop_text.variable(variable) for variable in page.variables)
     if page.has_more:
-        yield f"… {page.total} in all: ?start={len(page.variables)}"
+        yield f"… {page.total} in all: ?start={page.start + len(page.variables)}"
+    elif not page.variables:
+        yield "no variables" if not page.total else f"no variables from {page.start} on"
+    if page.evaluating is True:
+        yield "the thread hangs in its own code: nothing of the program's was run for this"
 
 
 def _scopes(result: i.ScopeList) -> Iterator[Line]:
     for scope in result.scopes:
-        yield f"{scope.name}  (ref {scope.variables_reference})"
+        count = "" if scope.named_variables is None else f"  [{scope.named_variables} variables]"
+        yield f"{scope.name}{count}  (ref {scope.variables_reference})"
 
 
 def _evaluated(result: i.Evaluated) -> Iterator[Line]:
@@ -134,11 +139,17 @@ def _threads(result: i.ThreadList) -> Iterator[Line]:
     for thread in result.threads:
         mark = "→" if thread.is_current else " "
         where = f" (child process {thread.pid})" if thread.is_child else ""
-        yield f"{mark} {thread.id} {short(thread.name, 80)}: {thread.status}{where}"
+        place = thread.current_location
+        at = f" {stop_text.at(place)}" if place is not None else ""
+        pending = ", to stop when it comes back from C" * thread.pause_pending
+        yield f"{mark} {thread.id} {short(thread.name, 80)}: {thread.status}{where}{at}{pending}"
 
 
 def _source(result: i.SourceText) -> Iterator[Line]:
-    yield f"{result.path}, lines {result.start} to {result.end} of {result.total_lines}"
+    guess = ", decompiled: there is no text, lines and names are a guess"
+    yield f"{result.path}, lines {result.start} to {result.end} of {result.total_lines}" + (
+        guess * result.decompiled
+    )
     width = len(str(result.end))
     numbered = enumerate(result.lines, result.start)
     yield Code(tuple(f"{n:>{width}}  {short(text, 500)}" for n, text in numbered), "python")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from debug_relay.protocol import stop_text
 from debug_relay.protocol.execution import TraceRow, TraceRows
 from debug_relay.protocol.inspection import ExceptionReport
 from debug_relay.protocol.runs import RunException, RunFrame, RunReport, RunTrace
@@ -95,8 +96,11 @@ def _crash(crash: RunException) -> Iterator[Line]:
 
 
 def _locals(frame: RunFrame) -> Iterator[Line]:
-    for local in frame.locals:
+    shown, others = stop_text.apart(frame.locals, frame.name)
+    for local in shown:
         yield f"  {short(local.name, _VALUE)}: {local.type} = {short(local.value, _TEXT)}"
+    if others:
+        yield f"  {others}"
     if frame.locals_left_out:
         yield f"  … {frame.locals_left_out} more"
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import UNSET
 
 from debug_relay.protocol import inspection as i
 from debug_relay.protocol import stops
 from debug_relay.protocol.fields import Location
+from debug_relay.protocol.runs import RunLocal
 from debug_relay.protocol.text import Code, Line, short
 
 _VALUE: Final = 100
@@ -22,7 +23,19 @@ _TEXT: Final = 120
 _STEP: Final = 600
 _WAS: Final = 60
 _RAISED: Final = re.compile(r"\w+(:|$)")
+_UNITS: Final = {"str": "characters", "bytes": "bytes", "bytearray": "bytes"}
+_DEFINED: Final = frozenset(
+    {"module", "function", "type", "ABCMeta", "EnumMeta", "EnumType", "builtin_function_or_method"}
+)
+_CHAINED: Final = re.compile(
+    r"\n\n(The above exception was the direct cause of the following exception"
+    r"|During handling of the above exception, another exception occurred):\n\n"
+)
+_RAISED_AT: Final = re.compile(r'^  File "(.+)", line (\d+).*$', re.MULTILINE)
 _BASE: Final = re.compile(r"/api/v1/sessions/[^/?]+")
+
+
+_Row = TypeVar("_Row", i.Variable, RunLocal)
 
 
 def stop(report: stops.Stop, headline: bool = True) -> Iterator[Line]:
@@ -34,6 +47,7 @@ def stop(report: stops.Stop, headline: bool = True) -> Iterator[Line]:
         yield f"hit: {', '.join(report.hit_breakpoints)}"
     if report.exception is not None:
         yield f"exception: {report.exception.type}: {short(report.exception.message, 300)}"
+        yield from _causes(report.exception.traceback or "")
     if report.return_value is not None:
         yield returned(report.return_value)
     if stepped:
@@ -86,6 +100,18 @@ def brief(report: stops.Stop) -> Iterator[Line]:
         yield f"{printed.category}: {short(printed.text.rstrip(), _TEXT)}"
 
 
+def _causes(traceback: str) -> Iterator[Line]:
+    """What an exception came of, the nearest first: the end of each traceback before its own."""
+    parts = _CHAINED.split(traceback)
+    for at in range(len(parts) - 3, -1, -2):
+        places = list(_RAISED_AT.finditer(parts[at]))
+        rest = parts[at][places[-1].end() :] if places else ""
+        said = next((line for line in rest.splitlines() if line and not line[0].isspace()), None)
+        if said is not None:
+            how = "caused by" if parts[at + 1].startswith("The above") else "while handling"
+            yield f"  {how} {short(said, 200)} at {places[-1][1]}:{places[-1][2]}"
+
+
 # -- the lines around
 
 
@@ -136,10 +162,25 @@ def _length(line: Line) -> int:
 
 def _locals(report: stops.Stop) -> Iterator[Line]:
     changes = {change.name: change for change in report.changed}
-    for row in report.locals:
+    place = report.current_location
+    shown, others = apart(report.locals, place.function if place is not None else "")
+    for row in shown:
         change = changes.pop(row.name, None)
         yield variable(row) + (_was(change) if change is not None else "")
-    yield from map(_change, changes.values())
+    yield from (_change(change) for change in changes.values())
+    if others:
+        yield others
+    if not report.total_locals and not changes:
+        yield "(no locals)"
+
+
+def apart(rows: list[_Row], function: str) -> tuple[list[_Row], str]:
+    """Of a module's names those that hold data; the others by their names alone."""
+    if function != "<module>":
+        return rows, ""
+    shown = [row for row in rows if row.type not in _DEFINED]
+    others = [row.name for row in rows if row.type in _DEFINED]
+    return shown, f"(and {short(', '.join(others), 300)})" if others else ""
 
 
 def _changed(report: stops.Stop) -> Iterator[Line]:
@@ -161,9 +202,12 @@ def _was(change: stops.Change) -> str:
     return "  ← new" if change.before is None else f"  ← was {short(change.before, _WAS)}"
 
 
-def typed(name: str, type: str | None, value: str | None) -> str:
+def typed(name: str, type: str | None, value: str | None, cut: bool = False) -> str:
     head = f"{name}: {type}" if name and type else name or type or ""
-    shown = short(value or "", _VALUE)
+    if cut:  # how much is missing is not the value's to tell: it was cut before
+        shown = short((value or "")[:_VALUE]).removesuffix("…") + "…"
+    else:
+        shown = short(value or "", _VALUE)
     return f"{head} = {shown}" if head else shown
 
 
@@ -172,9 +216,9 @@ def returned(value: stops.ReturnValue) -> str:
 
 
 def variable(row: i.Variable) -> str:
-    text = typed(row.name, row.type, row.value)
-    if row.length is not None and row.expandable:
-        text += f"  [{row.length} items]"
+    text = typed(row.name, row.type, row.value, row.truncated)
+    if row.length is not None and (row.expandable or row.truncated):
+        text += f"  [{row.length} {_UNITS.get(row.type, 'items')}]"
     if row.expandable and row.variables_reference:
         text += f"  (ref {row.variables_reference})"
     if row.circular is not UNSET and row.circular:

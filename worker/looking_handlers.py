@@ -97,6 +97,7 @@ async def hover(call: Call, params: i.Hover) -> Struct:
             frame_id=params.frame_id,
             thread_id=params.thread_id,
             context="hover",
+            timeout=params.timeout,
         ),
     )
 
@@ -211,13 +212,13 @@ async def source(call: Call, params: i.GetSource) -> Struct:
     if (params.path is None) == (params.frame_id is None):
         raise _bad_path("path", "Give either path or frame_id", params.path)
     if params.path is not None:
-        path = await _readable(session, params.path)
+        path, decompiled = await _readable(session, params.path), False
         lines = await session.reports.sources.lines(path)
+        if lines is None:
+            raise _bad_path("path", f"{path} cannot be read as source", path)
     else:
         session.require("source", OPERATIONS["snapshot"].states)
-        path, lines = await _of_frame(session, params)
-    if lines is None:
-        raise _bad_path("path", f"{path} cannot be read as source", path)
+        path, lines, decompiled = await _of_frame(session, params)
     start, end = params.start or 1, min(params.end or len(lines), len(lines))
     if start > max(end, 1):
         raise RelayError(
@@ -227,12 +228,17 @@ async def source(call: Call, params: i.GetSource) -> Struct:
             errors=[{"field": "start", "message": f"above {max(end, 1)}", "value": start}],
         )
     return i.SourceText(
-        path=path, start=start, end=end, total_lines=len(lines), lines=lines[start - 1 : end]
+        path=path,
+        start=start,
+        end=end,
+        total_lines=len(lines),
+        lines=lines[start - 1 : end],
+        decompiled=decompiled,
     )
 
 
-async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[str] | None]:
-    """A frame's own file, or what was generated, as far as it can be had."""
+async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[str], bool]:
+    """A frame's own file, or what was generated, as far as it can be had; whether it is a guess."""
     thread_id = viewing.thread_of(session, params.thread_id)
     frame = await session.hub.frame(thread_id, params.frame_id or 0)
     path = frame.source.path if frame.source and frame.source.path else "<unknown>"
@@ -240,13 +246,28 @@ async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[st
     server = session.hub.thread(thread_id).server
     if lines is None and server.has_probe:
         lines = await session.asking.ask(server, "text", frame=frame.id)
+    if lines is not None:
+        return path, lines, False
     number = frame.source.source_reference if frame.source else None
-    if lines is None and number:
-        answer = await server.request(
-            "source", {"sourceReference": number}, dap.SourceText, session.params.request_timeout
-        )
-        lines = answer.content.removesuffix("\n").split("\n")
-    return path, lines
+    if not number:
+        raise _no_text(params.frame_id or 0, path)
+    answer = await server.request(
+        "source", {"sourceReference": number}, dap.SourceText, session.params.request_timeout
+    )
+    guessed = server.has_probe and await session.asking.ask(server, "decompiled", number=number)
+    return path, answer.content.removesuffix("\n").split("\n"), bool(guessed)
+
+
+def _no_text(frame_id: int, path: str) -> RelayError:
+    message = f"Frame {frame_id} runs {path}, which is in no file, and its text was not kept"
+    return RelayError(
+        Code.INVALID_PARAMETER,
+        message,
+        f"GET …/frames/{frame_id}/variables shows what it works on, and "
+        f"GET …/source?frame_id={frame_id + 1} its caller. A program that puts the text into "
+        "linecache.cache has lines to show.",
+        errors=[{"field": "frame_id", "message": message, "value": frame_id}],
+    )
 
 
 async def _readable(session: Session, path: str) -> str:

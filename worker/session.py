@@ -136,6 +136,7 @@ class Session:
         self.held.follow(self.state)
         if event is Event.STARTING:
             self._launched_at = time.monotonic()
+            self.reports.printed_anew()
         if self.state in state.ENDED and self._launched_at is not None:
             self.runtime_seconds = time.monotonic() - self._launched_at
         if before is not self.state and self.state is not State.PAUSED:

@@ -103,9 +103,7 @@ class Reports:
             arrived=asyncio.Event(),
             watched=self._session.watches.texts(),
         )
-        self._printed.clear()
-        self._printed_from = self._session.output.place
-        self._printed_room, self._printed_bytes = _PRINTED_BYTES, 0
+        self.printed_anew()
         self.kept.append(self.current)
         if server.has_probe:
             loop = asyncio.get_running_loop()
@@ -158,6 +156,12 @@ class Reports:
         """What the function returned that was stepped out of."""
         if self.current is not None and self.current.stop_id == stop_id:
             self.current.returned = value
+
+    def printed_anew(self) -> None:
+        """What an earlier run has printed is none of the first stop's."""
+        self._printed.clear()
+        self._printed_from = self._session.output.place
+        self._printed_room, self._printed_bytes = _PRINTED_BYTES, 0
 
     def over(self) -> None:
         """The program runs again, or has ended."""

@@ -169,6 +169,7 @@ async def variables(
     return i.VariableList(
         variables_reference=reference,
         variables=[as_variable(hub, entry.server, entry.thread_id, row) for row in rows],
+        start=start,
         total=told["total"],
         has_more=start + len(rows) < told["total"],
         evaluating=True if told.get("aside") else UNSET,

@@ -263,3 +263,55 @@ def test_completions_of_objects_that_will_not_tell(
         assert session.value("told") == "[]"
         (item,) = session.post("/completions", {"text": "x = items.app"}).ok()["items"]
         assert item == {"label": "append", "type": "function", "start": 10, "length": 3}
+
+
+GENERATED = """
+    import dataclasses, linecache
+
+    def leaf(value):
+        return value  # @leaf
+
+    @dataclasses.dataclass
+    class Point:
+        x: int
+        def __post_init__(self):
+            leaf(self.x)
+
+    names = {"leaf": leaf}
+    exec("def bare(x):\\n    y = x\\n    return leaf(y)\\n", names)
+    kept = "def kept(x):\\n    return leaf(x)  # kept\\n"
+    exec(compile(kept, "<template page.html>", "exec"), names)
+    linecache.cache["<template page.html>"] = (len(kept), None, kept.splitlines(True), "")
+    names["bare"](1)
+    names["kept"](2)
+    Point(3)
+    eval("leaf(4)")
+"""
+
+
+def test_source_of_code_in_no_file_is_its_text_or_said_to_be_a_guess(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(GENERATED)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["leaf"])
+        session.launch(program)
+        bare = session.get("/source", frame_id=1).ok()
+        assert (bare["path"], bare["decompiled"]) == ("<string>", True)
+        assert "return leaf(y)" in bare["lines"]
+        assert b"decompiled" in session.get("/source", frame_id=1, format="text").raw
+        session.resume()
+        kept = session.get("/source", frame_id=1).ok()
+        assert kept["lines"] == ["def kept(x):", "    return leaf(x)  # kept"]
+        assert kept["decompiled"] is False
+        session.resume()
+        assert session.get("/stacktrace").ok()["frames"][2]["source"]["path"] == "<string>"
+        assert session.get("/source", frame_id=2).ok()["decompiled"] is True
+        session.resume()
+        # The byte code of one expression is more than pydevd makes out on some versions.
+        answer = session.get("/source", frame_id=1)
+        if answer.status == 200:
+            assert answer.ok()["decompiled"] is True
+        else:
+            error = answer.refused("INVALID_PARAMETER", 400)
+            assert "frame_id=2" in error["details"]["suggestion"]

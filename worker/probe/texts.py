@@ -7,6 +7,7 @@ known by its code object: any text that a program compiles may be called `<strin
 """
 
 import linecache
+import sys
 import types
 import zipimport
 
@@ -21,7 +22,7 @@ class Texts(object):
     def __init__(self, probe):
         self.probe = probe
         self.launched, self.codes = [], {}
-        probe.commands.update(text=self.ask)
+        probe.commands.update(text=self.ask, decompiled=self.is_decompiled)
 
     def keep(self, code, text):
         """Of the program itself, which was launched as text."""
@@ -43,6 +44,12 @@ class Texts(object):
         lines = None if found is None else self.lines_of(found)
         return None if lines is None else cut(lines)
 
+    def is_decompiled(self, number):
+        """Whether what pydevd has under that number is rebuilt from a frame's byte code."""
+        return (
+            sys.modules["pydevd_file_utils"].get_frame_id_from_source_reference(number) is not None
+        )
+
     def around(self, frame):
         """[number of the first line, how many there are in all, some of them], or None."""
         lines = self.lines_of(frame)
@@ -60,8 +67,13 @@ class Texts(object):
         if id(code) in self.codes:
             return self.launched
         entry = linecache.cache.get(code.co_filename)
-        if code.co_filename.startswith("<"):
-            return entry[2] if entry is not None and len(entry) == 4 else None
+        in_no_file = code.co_filename.startswith("<")
+        if entry is not None and len(entry) == 4 and (in_no_file or entry[1] is None):
+            return entry[2]  # put there by the program, or by the loader of its module
+        if code.co_filename.startswith("<doctest "):
+            return linecache.getlines(code.co_filename) or None  # doctest knows its examples
+        if in_no_file:
+            return None
         loader, name = dict.get(frame.f_globals, "__loader__"), module_of(frame)
         if type(loader) is zipimport.zipimporter and name is not None:
             return archived(loader, name)
