@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 
+from debug_relay.worker.probe.muted import unmute
 from debug_relay.worker.probe.shapes import name_of
 from debug_relay.worker.probe.signalled import hold
 from debug_relay.worker.probe.values import Interrupted
@@ -149,6 +150,7 @@ class Answers(object):
                     _raise_in(ident)
                     while True:
                         pass
+                unmute()  # where an interrupt has come between
                 return
             except Interrupted:
                 over = ident not in self.running and token[0] == token[1]

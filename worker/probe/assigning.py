@@ -15,6 +15,7 @@ from debug_relay.worker.probe.answers import (
 )
 from debug_relay.worker.probe.contents import NAMED
 from debug_relay.worker.probe.members import Lazy, OfClass, own
+from debug_relay.worker.probe.muted import unmute
 from debug_relay.worker.probe.shapes import key_of, mro, name_of, names_in, printable
 from debug_relay.worker.probe.values import BRACKETS, MAPPINGS, View, extent
 
@@ -152,7 +153,7 @@ class Keys(object):
         if self.found is None:
             view = View(self.mode)
             self.found = [key for key in list(dict.keys(self.owner)) if view.label(key) == name]
-            view.unmute()
+            unmute()
         return self.found
 
     def simple(self, name):

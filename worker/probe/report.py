@@ -15,6 +15,7 @@ import time
 from debug_relay.worker.probe.contents import names_of
 from debug_relay.worker.probe.expressions import Expression
 from debug_relay.worker.probe.frames import Run, stack, top_of
+from debug_relay.worker.probe.muted import unmute
 from debug_relay.worker.probe.shapes import key_of, name_of
 from debug_relay.worker.probe.values import (
     ATOMS,
@@ -154,7 +155,7 @@ class Reports(object):
                 report.update(self.of_frame(thread_id, frame, tracker, view, locals, remember))
                 report["text"] = self.probe.texts.around(frame)
         finally:
-            view.unmute()
+            unmute()
         report["seconds"] = _now() - began
         return report
 

@@ -18,6 +18,7 @@ import types
 
 from debug_relay.worker.probe.answers import begun
 from debug_relay.worker.probe.expressions import Expression
+from debug_relay.worker.probe.muted import unmute
 from debug_relay.worker.probe.ring import Ring
 from debug_relay.worker.probe.shapes import key_of
 from debug_relay.worker.probe.values import ATOMS, Interrupted, View
@@ -306,7 +307,7 @@ class Trace(object):
                 except BaseException as error:  # an exit() too is what the expression did
                     found[text] = "<%s>" % _words(error)
         finally:
-            view.unmute()
+            unmute()
         return found
 
     def begin_again(self):

@@ -7,7 +7,6 @@ is looked at by `type`'s own descriptors. So `safe` runs no line of the program'
 `repr()` as well, at leaves, where a class has written its own.
 """
 
-import _thread
 import base64
 import collections
 import itertools
@@ -16,6 +15,7 @@ import time
 
 from debug_relay.worker.probe import arrays, cdata
 from debug_relay.worker.probe.kinds import BY_TYPE, VIEWS
+from debug_relay.worker.probe.muted import mute
 from debug_relay.worker.probe.shapes import (
     attributes,
     enum_member,
@@ -34,7 +34,6 @@ from debug_relay.worker.probe.signalled import Interrupted, hold
 _now = time.monotonic
 _maxlen = collections.deque.__dict__["maxlen"].__get__
 _factory = collections.defaultdict.__dict__["default_factory"].__get__
-_ident = _thread.get_ident
 
 ATOMS = frozenset((int, float, complex, bool, type(None), type(Ellipsis), type(NotImplemented)))
 SMALL = frozenset((float, bool, type(None)))  # whose words are always short
@@ -75,7 +74,6 @@ class View(object):
         self.unsaid = False  # the last text is not all that the value says of itself, for that
         self.quiet = quiet  # what nobody asked for prints nothing
         self.slow = set() if slow is None else slow
-        self.muted = None
         self.spent = 0
 
     # -- a variable
@@ -333,7 +331,8 @@ class View(object):
             self.late = self.cut = self.unsaid = True
             return None
         try:
-            self.mute()
+            if self.quiet:
+                mute()
             text = str.__getitem__(repr(value), slice(0, self.width + 1))
             return text
         except Interrupted:
@@ -345,18 +344,6 @@ class View(object):
             if isinstance(error, KeyboardInterrupt) and hold(error):
                 return "<%s: repr was interrupted>" % full_name(kind)
             return "<%s: repr raised %s>" % (full_name(kind), name_of(type(error)))
-
-    # -- what a repr prints is not what the program prints
-
-    def mute(self):
-        if self.muted is None and self.quiet:
-            self.muted = (sys.stdout, sys.stderr)
-            sys.stdout, sys.stderr = Muted(sys.stdout), Muted(sys.stderr)
-
-    def unmute(self):
-        if self.muted is not None:
-            sys.stdout, sys.stderr = self.muted
-            self.muted = None
 
 
 def extent(value, kind):
@@ -405,23 +392,3 @@ def range_size(value):
 def clean(text):
     """Without lone surrogates, which no JSON reader takes."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-class Muted(object):
-    """Standard output while a repr runs: silent for that thread, as ever for all others."""
-
-    def __init__(self, stream):
-        self._stream = stream
-        self._thread = _ident()
-
-    def write(self, text):
-        if _ident() == self._thread:
-            return len(text)
-        return self._stream.write(text)
-
-    def writelines(self, lines):
-        if _ident() != self._thread:
-            self._stream.writelines(lines)
-
-    def __getattr__(self, name):
-        return getattr(self._stream, name)
