@@ -329,6 +329,63 @@ def test_each_of_many_hits_is_a_stop_of_its_own(relay: Client, source: Write, py
         assert session.status()["exit_code"] == 0
 
 
+def test_two_reports_at_once_leave_the_programs_output_alone(
+    relay: Client, source: Write, python: str
+) -> None:
+    """The second begins while the first asks for a repr, and ends after it."""
+    program = source("""
+        import sys, threading, time
+
+        stream = sys.stdout
+        together = threading.Barrier(2)
+        begun = {"first": threading.Event(), "second": threading.Event()}
+
+        class Loud:
+            def __init__(self, name):
+                self.name = name
+            def __repr__(self):
+                if self.name == "second":
+                    begun["first"].wait(0.3)
+                print("not the program's")
+                begun[self.name].set()
+                if self.name == "first":
+                    begun["second"].wait(0.4)
+                else:
+                    time.sleep(0.1)
+                return self.name
+
+        def work(name):
+            value = Loud(name)
+            together.wait()
+            here = 1  # @here
+            print(name)
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in begun]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(sys.stdout is stream)
+    """)
+    with relay.session(python_path=python, stop_all=False) as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        # Each has told its report, or been interrupted while it did.
+        eventually(
+            lambda: (
+                len(session.get("/history").ok()["items"]) == 2
+                and len(session.status()["stopped_threads"]) == 2
+            ),
+            what="both have stopped",
+        )
+        for thread in session.status()["stopped_threads"]:
+            session.get("/stacktrace", thread_id=thread).ok()
+            session.value("value.name", thread_id=thread)  # waits its turn behind the report
+        while session.status()["status"] == "paused":
+            session.resume()
+        assert sorted(session.printed().split()) == ["True", "first", "second"]
+
+
 # -- where the relay's own part cannot be
 
 
