@@ -7,7 +7,7 @@ without it is told by plain DAP, which knows less. Decides nothing about breakpo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +21,8 @@ from debug_relay.worker.hit_counts import CAPACITY, HitCounts
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
+
+_ONLY_THERE: Final = "the program has this file, here there is none of this name"
 
 
 class Arming:
@@ -166,26 +168,25 @@ class Arming:
     # -- by plain DAP
 
     async def _send_file(self, server: DebugServer, path: str) -> None:
-        entries = [
-            entry
-            for entry in self._table.in_file(path)
-            if entry.function is None and entry.verified and entry.enabled and not self.suspended
-        ]
+        entries = [e for e in self._table.in_file(path) if e.armed and not self.suspended]
         answer = await server.request(
             "setBreakpoints",
             {"source": {"path": path}, "breakpoints": [_plain(entry) for entry in entries]},
             dap.SetBreakpoints,
             self._session.params.request_timeout,
         )
-        moved = [
-            entry
-            for entry, told in zip(entries, answer.breakpoints, strict=False)
-            if not told.verified or told.line != entry.line
-        ]
+        moved = []
+        for entry, told in zip(entries, answer.breakpoints, strict=False):
+            if told.line != entry.line or not (told.verified or entry.pending):
+                moved.append(entry)
+            elif told.verified and entry.pending:
+                # In a container, for one: nobody but the program can judge its lines.
+                entry.verified, entry.pending = True, False
+                entry.message, entry.suggestion = _ONLY_THERE, None
         if moved:
             # Judged otherwise than we do: a stop elsewhere than asked for would be a lie.
             for entry in moved:
-                entry.verified = False
+                entry.verified = entry.pending = False
                 entry.message = f"the debugger finds no code on line {entry.line}"
             await self._send_file(server, path)
 

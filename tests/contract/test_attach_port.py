@@ -71,6 +71,28 @@ def test_join_break_look_and_leave(
     assert target.process.poll() is None
 
 
+def test_a_file_that_only_the_program_has(
+    relay: Client, listening: Callable[[], tuple[Source, Listening]]
+) -> None:
+    program, target = listening()
+    nowhere = str(program.path.parent / "nowhere")
+    mappings = [{"local": nowhere, "remote": str(program.path.parent)}]
+    with relay.session() as session:
+        early = session.break_at(f"{nowhere}/program.py", program["line"])
+        assert (early["verified"], early["message"][:7]) == (False, "pending")
+        session.post("/attach", {"port": target.port, "path_mappings": mappings}).ok()
+        session.events("stopped", timeout=10)
+        place = session.status()["current_location"]
+        assert (place["path"], place["line"]) == (f"{nowhere}/program.py", program["line"])
+        (listed,) = session.get("/breakpoints").ok()["breakpoints"]
+        assert (listed["verified"], listed["hit_count"]) == (True, 1)
+        # A line without code would be moved to another: it is refused instead.
+        blank = session.break_at(f"{nowhere}/program.py", 2)
+        assert (blank["verified"], "no code" in blank["message"]) == (False, True)
+        missing = session.break_at(f"{nowhere}/other.py", 2)
+        assert (missing["verified"], missing["message"][:7]) == (False, "pending")
+
+
 def test_create_with_mode_attach(
     relay: Client, listening: Callable[[], tuple[Source, Listening]]
 ) -> None:
