@@ -355,6 +355,7 @@ class SessionState(Result, kw_only=True):
     expires_at: Time | None = None
     config: SessionConfig
     program: Program | None = None
+    child_pids: list[int] = []  # of the program's processes that are debugged with it
     current_location: Location | None = None
     stopped_thread_id: int | None = None
     stopped_threads: list[int] = []

@@ -271,7 +271,7 @@ def _debugged(sessions: Mapping[str, Session]) -> dict[int, str]:
     """Which session debugs which process."""
     found: dict[int, str] = {}
     for id, session in sessions.items():
-        program = session.state.program
-        if session.state.status in LIVE and program is not None and program.pid is not None:
-            found[program.pid] = id
+        shown = session.state
+        if shown.status in LIVE and shown.program is not None and shown.program.pid is not None:
+            found.update(dict.fromkeys([shown.program.pid, *shown.child_pids], id))
     return found

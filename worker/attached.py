@@ -106,6 +106,7 @@ class AttachedProgram:
         """A process of its tree."""
         session = self._session
         session.hub.add(server)
+        session.changed()
         await adapter.configure(server, lambda: introduce(session, server), self._options())
 
     def _options(self) -> dict[str, Any]:

@@ -83,6 +83,7 @@ class Children:
             server.close("it has ended already")
             return
         self._session.hub.add(server, root=is_root)
+        self._session.changed()
         row = process_tree.read(pid)
         parent = row.parent if row is not None else None
         child_news.attached(self._session, pid, parent, self._command_of(pid))

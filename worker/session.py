@@ -167,6 +167,7 @@ class Session:
             expires_at=self.idle.expires_at(),
             config=msgspec.structs.replace(self.params.config, python_path=self._interpreter),
             program=self.program,
+            child_pids=[server.pid for server in self.hub.servers if server.is_child],
             current_location=stop.location if stop else None,
             stopped_thread_id=stop.thread_id if stop else None,
             stopped_threads=self.standing_threads() if stop else [],

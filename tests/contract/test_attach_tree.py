@@ -64,6 +64,9 @@ def test_a_prefork_server(relay: Client, tmp_path: Path) -> None:
                 "ATTACH_ALREADY_ATTACHED"
             )
             assert refused["details"]["session_id"] == session.id
+            assert set(session.get().ok()["child_pids"]) == workers
+            told_of_one = relay.get(f"/processes/{min(workers)}").ok()
+            assert (told_of_one["debugged_by"], told_of_one["attachable"]) == (session.id, False)
             session.break_at(served.handler, served.handler["handler"])
             stands_in(session, served, 4, workers)
             # A worker that dies leaves the session; the one in its place comes.
@@ -77,6 +80,7 @@ def test_a_prefork_server(relay: Client, tmp_path: Path) -> None:
             paused(session)
             session.post("/detach").ok()
             assert request.answer() == "12"
+            assert session.get().ok()["child_pids"] == []
             assert served.ask(7) == "14"
             attach(session, server.pid)
             stands_in(session, served, 8, born)
