@@ -97,10 +97,12 @@ class Tree:
         return not seen.settled and now - seen.since >= _SETTLED_SECONDS
 
     async def _meet(self, row: Row) -> None:
+        if row.pid in self._holds:
+            # It calls itself otherwise; or it has just executed another program, and comes again
+            # when the end of its connection is through.
+            return
         executable, words = self._seen[row.key].looks
         self._seen[row.key].settled = True
-        if row.pid in self._holds:
-            return
         why = self._unfit(row.pid, executable, words)
         if why is None and len(self._holds) + 1 >= MAX_PROCESSES:
             why = f"the session has {MAX_PROCESSES} processes already, which is the most"

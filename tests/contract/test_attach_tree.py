@@ -30,6 +30,25 @@ POOL = """
                 print(sum(pool.map(work, range(4))), flush=True)
 """
 
+EXECUTES = """
+    import os, sys, time
+
+    def work(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    if sys.argv[1] == "parent":
+        child = os.fork()
+        if child == 0:
+            sys.stdin.readline()
+            os.execv(sys.executable, [sys.executable, __file__, "again"])
+        print(child, flush=True)
+        os.waitpid(child, 0)
+    while True:
+        work(1)
+        time.sleep(0.01)
+"""
+
 
 def told(session: Session, reason: str) -> set[int]:
     bodies = [event["body"] for event in session.events("subprocess")]
@@ -132,6 +151,30 @@ def test_a_pool(relay: Client, source: Callable[..., Source], python: str) -> No
             assert one.stderr() == ""
         finally:
             one.end()
+
+
+def test_a_child_executes_another(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    """It comes again, as what it is now."""
+    one = Running(source(EXECUTES), python, "parent")
+    child = int(one.line())
+    try:
+        with relay.session() as session:
+            attach(session, one.pid)
+            session.break_at(one.program, one.program["line"])
+            assert one.process.stdin is not None
+            one.process.stdin.write("go\n")
+            one.process.stdin.flush()
+            paused(session)
+            assert session.get("/snapshot").ok()["stop"]["thread"]["pid"] == child
+            reasons = [event["body"]["reason"] for event in session.events("subprocess")]
+            assert reasons == ["attached", "released", "attached"]
+            session.post("/detach").ok()
+            eventually(lambda: not connected(child), what="let go")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        one.end()
 
 
 def test_the_end_of_the_root(relay: Client, source: Callable[..., Source], python: str) -> None:
