@@ -62,7 +62,7 @@ class ThreadList(Result, kw_only=True):
 
 
 class Stacktrace(SessionParams, kw_only=True):
-    """The call stack of a thread."""
+    """The call stack of a thread: of the stopped one, or of any, also while it runs."""
 
     thread_id: ThreadId | None = None
     start_frame: Start = 0

@@ -457,7 +457,7 @@ _INSPECTION_ROWS: Final = (
     _inspect("threads", "GET", "/threads", i.Threads, i.ThreadList, states=LIVE),
     _inspect(
         "stacktrace", "GET", "/stacktrace", i.Stacktrace, i.Stack,
-        aliases=(_S + "/threads/{thread_id}/stacktrace",),
+        aliases=(_S + "/threads/{thread_id}/stacktrace",), states=LIVE,
         errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
     ),
     _inspect(

@@ -84,6 +84,9 @@ def run(report: RunReport) -> Iterator[Line]:
         yield from trace(report.trace)
     if report.exception is not None:
         yield from _crash(report.exception)
+    if report.stack is not None:
+        yield "where its main thread was when the time was up:"
+        yield from (f"  {stop_text.frame(frame)}" for frame in report.stack.frames)
 
 
 def _crash(crash: RunException) -> Iterator[Line]:

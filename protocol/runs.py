@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from debug_relay.protocol.execution import TraceEnd, TraceRow, TraceSpec
 from debug_relay.protocol.fields import Arg, Env, Module, Params, Path, Result, SourceCode
+from debug_relay.protocol.inspection import Stack
 from debug_relay.protocol.limits import LimitChanges, PassedLimit
 
 
@@ -94,4 +95,6 @@ class RunReport(Result, kw_only=True):
     output_left_out: int = 0  # bytes of the beginning
     trace: RunTrace | None = None
     exception: RunException | None = None
+    # Where its main thread was when the time was up.
+    stack: Stack | None = None
     session_id: str | None = None  # of the session that was kept

@@ -45,6 +45,7 @@ _FRAMES: Final = 100
 _LOCALS: Final = 100
 _VALUE: Final = 500
 _REPORT: Final = 256 * 1024  # characters of locals in all
+_LOOK_SECONDS: Final = 2.0
 _GRACE: Final = 1.0
 
 
@@ -111,7 +112,9 @@ class _OneRun:
             await self._record(self._params.trace)
         kept = await self._until_over()
         in_time = kept or self._status not in LIVE
+        stack = None
         if not in_time:
+            stack = await self._where()
             await self._ask(
                 "terminate", p.Terminate(session_id=self._id, grace=_GRACE), p.Terminated
             )
@@ -128,6 +131,7 @@ class _OneRun:
             output_left_out=left_out,
             trace=self._trace,
             exception=self._exception,
+            stack=stack,
             session_id=self._id if kept else None,
         )
 
@@ -191,6 +195,18 @@ class _OneRun:
             # Somebody may delete it: then no news comes, and waiting for it takes no time.
             self._session.require_there()
             await self._session.news_after(self._session.events_end, self._left)
+
+    async def _where(self) -> i.Stack | None:
+        """Where it is without stopping it; not known where C code keeps the interpreter."""
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                known = await self._ask("threads", i.Threads(session_id=self._id), i.ThreadList)
+                main = known.threads[0].id if known.threads else None
+                asked = i.Stacktrace(session_id=self._id, thread_id=main, levels=_FRAMES)
+                return await self._ask("stacktrace", asked, i.Stack)
+        except (RelayError, TimeoutError) as error:
+            _log.info("run.not_seen", session_id=self._id, error=str(error))
+            return None
 
     async def _crash(self) -> RunException:
         """The whole stack with its locals, as far as there is room."""

@@ -265,7 +265,9 @@ async def threads(call: Call, params: i.Threads) -> Struct:
 
 async def stacktrace(call: Call, params: i.Stacktrace) -> Struct:
     session = call.session
-    session.require("stacktrace", OPERATIONS["stacktrace"].states)
+    # A thread that is named may run: its stack is a moment's. By default it is the stopped one.
+    states = OPERATIONS["stacktrace" if params.thread_id is not None else "scopes"].states
+    session.require("stacktrace", states)
     return await viewing.stack(session, params.thread_id, params.start_frame, params.levels)
 
 

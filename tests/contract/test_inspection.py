@@ -106,6 +106,9 @@ def test_the_threads_of_a_running_program_are_running(
         assert [(t["name"], t["status"]) for t in answer["threads"]] == [("MainThread", "running")]
         assert answer["stopped_thread_id"] is None
         session.get("/stacktrace").refused("INVALID_SESSION_STATE", 409)
+        live = session.get(f"/threads/{answer['threads'][0]['id']}/stacktrace").ok()
+        assert (live["live"], live["frames"][0]["source"]["path"]) == (True, str(program))
+        assert session.status()["status"] == "running"
 
 
 # -- stacks

@@ -114,6 +114,8 @@ def test_a_crash_while_it_is_traced(relay: Client, source: Write) -> None:
 def test_time_is_up(relay: Client, python: str) -> None:
     told = run(relay, "print('on', flush=True)\nwhile True: pass", python_path=python, timeout=0.7)
     assert (told["end_reason"], told["signal"], told["exit_code"]) == ("timeout", "SIGTERM", -15)
+    (frame,) = told["stack"]["frames"]
+    assert (frame["name"], frame["line"], told["stack"]["live"]) == ("<module>", 2, True)
     assert told["output"] == "on\n"
     nothing_is_left(relay)
 

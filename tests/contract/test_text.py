@@ -64,7 +64,7 @@ def test_every_read_of_a_stopped_program(stopped: tuple[Session, Source, str]) -
     assert stack[1] == f"#0 total at {program}:{program['here']}"
     assert any(line.startswith("→") for line in stack)
     assert "price: int = -3" in said(session.get("/frames/0/variables", format="text"))
-    assert "Locals  (ref " in said(session.get("/scopes", format="text"))
+    assert "Locals  [3 variables]  (ref " in said(session.get("/scopes", format="text"))
     assert "→ 1 MainThread: paused" in said(session.get("/threads", format="text"))
     assert "bp_1" in said(session.get("/breakpoints", format="text"))
     assert "paused (breakpoint" in said(session.get("/status", format="text"))
