@@ -405,3 +405,25 @@ def test_a_repr_that_hangs_costs_its_patience_once(
         asked = by_name(session.get("/snapshot").ok()["stop"]["locals"])
         assert "took too long" in asked["slow"]
         assert unasked < time.monotonic() - began < 5
+
+
+def test_what_changes_beyond_the_locals_that_are_shown_is_told_in_words(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    many = "; ".join(f"name_{number} = 0" for number in range(60))
+    program = source(f"""
+        def main():
+            {many}
+            last = [1]  # @stop
+            last.append(2)
+            return last
+
+        main()
+    """)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["stop"])
+        session.launch(program)
+        (made,) = session.step(snapshot=True)["stop"]["changed"]
+        assert (made["name"], made["before"], made["after"]) == ("last", None, "[1]")
+        (grown,) = session.step(snapshot=True)["stop"]["changed"]
+        assert (grown["name"], grown["after"]) == ("last", "[1, 2]")

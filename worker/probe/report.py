@@ -180,7 +180,7 @@ class Reports(object):
             "locals": rows[:most],
             "total_locals": len(names),
             "new_frame": before is None,
-            "changed": [] if before is None else self.changed(before, marks, view),
+            "changed": [] if before is None else self.changed(before, marks, values, view),
             "watches": watches,
         }
 
@@ -269,13 +269,18 @@ class Reports(object):
                 marks[name] = (size, text, id(value), is_said)
         return marks
 
-    def changed(self, old, marks, view):
+    def changed(self, old, marks, values, view):
         changes = []
         for name, mark in marks.items():
             known = old.get(name)
+            if known is mark or (known is not None and same(known, mark)):
+                continue
+            if len(mark) == 4 and mark[1] is None:
+                # Not among the locals shown, but what has changed is.
+                mark = (mark[0], view.text(values[name], name)) + mark[2:]
             if known is None:
                 changes.append([name, None, shown(mark, view)])
-            elif known is not mark and not same(known, mark):
+            else:
                 changes.append([name] + told_apart(known, mark, view))
         changes += [[name, shown(old[name], view), None] for name in old if name not in marks]
         return changes
