@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -292,9 +293,10 @@ class Asking:
                 raise _evaluate_timeout(text, timeout, still_running=True) from None
             if said is None:
                 raise
-            last = said.strip().splitlines()[-1]
-            kind, _, message = last.partition(": ")
-            if kind in _SYNTAX_ERRORS and said.rpartition("  File ")[2].startswith('"<string>"'):
+            kind, message, is_of_text = _told_exception(said)
+            if " " in kind:
+                raise  # debugpy's own words, such as those about a program that is gone
+            if kind in _SYNTAX_ERRORS and is_of_text:
                 return {"refused": {"message": message}}
             return {"raised": {"type": kind, "message": message, "traceback": said}}
         return {
@@ -368,3 +370,13 @@ def _evaluate_timeout(text: str, timeout: float, still_running: bool) -> RelayEr
         timeout=timeout,
         evaluating=still_running,
     )
+
+
+def _told_exception(said: str) -> tuple[str, str, bool]:
+    """From a traceback, or from its last line alone: type, message (which may have several lines),
+    and whether it is about the text that was evaluated."""
+    place, _, below = said.strip("\n").rpartition("  File ")[2].partition("\n")
+    lines = below.splitlines() if "  File " in said else said.strip().splitlines()
+    told = list(itertools.dropwhile(lambda line: line.startswith(" "), lines)) or lines[-1:]
+    kind, _, message = "\n".join(told).partition(": ")
+    return kind, message, place.startswith('"<string>"') or "(<string>, line" in message

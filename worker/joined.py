@@ -196,7 +196,8 @@ class JoinedProgram:
             return self._refusal(
                 Code.ATTACH_REFUSED,
                 "has a client already, and debugpy takes one at a time",
-                "Let the other one disconnect first, such as an editor or another relay.",
+                "Let the other one disconnect first, such as an editor or another relay. "
+                "An attach that timed out counts until the program answers: try again then.",
             )
         if server is not None and server.why_lost == _SILENT:
             return self._silence()

@@ -28,6 +28,12 @@ def test_condition_steps_and_evaluate_by_plain_dap(
         assert stopped["current_location"]["line"] == program["line"]
         assert session.value("i") == "2"
         assert session.post("/evaluate", {"expression": "1/0"}).ok()["error"].startswith("Zero")
+        for context in ("repl", "watch"):
+            body = {"expression": "x y", "context": context}
+            session.post("/evaluate", body).refused("EVALUATE_ERROR", 400)
+        text = "(_ for _ in ()).throw(ValueError('one\\ntwo words'))"
+        raised = session.post("/evaluate", {"expression": text}).ok()["error_details"]
+        assert (raised["type"], raised["message"]) == ("ValueError", "one\ntwo words")
         assert session.step()["completed"] is True
         session.delete("/breakpoints").ok()
         assert session.resume()["exit_code"] == 0
