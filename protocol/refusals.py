@@ -69,7 +69,7 @@ def _way_out(current: State, states: frozenset[State], base: str) -> str:
     if current is State.CREATED:
         return f"Start a program first with POST {base}/launch."
     if current is State.LAUNCHING:
-        return f"Wait until it runs: GET {base}/events?timeout=30."
+        return f"Wait until it runs: GET {base}/events?timeout=30; or end it: DELETE {base}."
     if current is State.RUNNING and State.PAUSED in states:
         return (
             f"Call POST {base}/pause first, or wait for a breakpoint: GET {base}/events?timeout=30."
