@@ -16,6 +16,7 @@ from debug_relay.worker.probe.kinds import BY_TYPE, FRAME_NAMES, mapped
 from debug_relay.worker.probe.members import CLASS, OfClass, class_data, is_special, members
 from debug_relay.worker.probe.shapes import (
     full_name,
+    is_of_c,
     keeps_order,
     key_of,
     lookup,
@@ -86,11 +87,6 @@ def c_members(value, kind, sort, named):
     return [(name, held, None) for name, held in data] + besides
 
 
-def is_of_c(kind):
-    """What is written in Python has one of the two."""
-    return lookup(kind, "__dict__") is None and lookup(kind, "__slots__") is None
-
-
 def held_inside(value):
     """What an object in C holds without telling of it: an iterator's list, a queue's entries."""
     if key_of(type(value)) in BY_TYPE or lookup(type(value), "__get__") is not None:
@@ -107,14 +103,14 @@ def elements(value, kind):
         return [numbered(len(value), lambda: iter(value))]
     if kind is range:
         return [sliced(min(range_size(value), MOST), value)]
-    if full_name(kind) in ("array.array", ELEMENT):
+    if full_name(kind) in ("array.array", ELEMENT) and is_of_c(kind):
         return [sliced(len(value), value)]
     if kind is memoryview and viewed_size(value) is not None:
         return [sliced(len(value), value)]
     if cdata.sort_of(kind) == cdata.ARRAY:
         size = cdata.length(value)
         return [Part(INDEXED, size, lambda start, count: cdata.elements(value, start, count))]
-    if full_name(kind) in ("Context", "_contextvars.Context"):
+    if full_name(kind) in ("Context", "_contextvars.Context") and is_of_c(kind):
         return [mapping(dict(value.items()), dict)]
     known = arrays.library_class(kind)
     if known == "DataFrame":

@@ -162,6 +162,11 @@ def is_python(base):
     return bool(_flags(base) & _HEAP)
 
 
+def is_of_c(kind):
+    """Whether it has no part in Python, which would have one of the two."""
+    return lookup(kind, "__dict__") is None and lookup(kind, "__slots__") is None
+
+
 def is_plain_c(value, kind):
     """Whether its repr is C that asks nothing else of the program."""
     name = full_name(kind)

@@ -20,6 +20,7 @@ from debug_relay.worker.probe.shapes import (
     attributes,
     enum_member,
     full_name,
+    is_of_c,
     is_plain_c,
     keeps_order,
     key_of,
@@ -361,14 +362,14 @@ def extent(value, kind):
     if kind is range:
         size = range_size(value)
         return {"length": size, "indexed": True, "more": False} if size <= MOST else {}
-    if exact in VIEWS or full_name(kind) == "array.array":
+    if exact in VIEWS or (full_name(kind) == "array.array" and is_of_c(kind)):
         return {"length": len(value), "indexed": True, "more": False}
     if kind is memoryview:
         size = viewed_size(value)
         return {} if size is None else {"length": size, "indexed": True, "more": True}
     if cdata.sort_of(kind) == cdata.ARRAY:
         return {"length": cdata.length(value), "indexed": True, "more": False}
-    if full_name(kind) == ELEMENT:
+    if full_name(kind) == ELEMENT and is_of_c(kind):
         return {"length": len(value), "indexed": True, "more": True}
     known = arrays.library_class(kind)
     size = None if known is None else arrays.length(value)
