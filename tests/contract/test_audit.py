@@ -76,9 +76,12 @@ def test_who_did_what_to_which_session(
 def test_without_a_place_it_is_in_the_data_directory(own_relay: Callable[..., Relay]) -> None:
     relay = own_relay()
     relay.client.post("/sessions", {}).ok(201)
+    # No number in a call can keep it out of the log.
+    relay.client.patch("/config", {"sessions": {"max_sessions": 10**30}}).refused("INVALID_REQUEST")
     assert relay.stop() == 0
-    (created,) = lines(relay.data_dir / "logs" / "audit.log")
+    created, refused = lines(relay.data_dir / "logs" / "audit.log")
     assert created["operation"] == "create-session"
+    assert refused["parameters"] == {"sessions": {"max_sessions": 10**30}}
 
 
 def test_one_that_was_asked_for_must_be_there(tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ def test_of_a_session_whose_worker_is_gone(
         ({"nam": "x"}, "nam"),
         ({"config": {"project_rot": "/x"}}, "config.project_rot"),
         ({"config": []}, "config"),
+        ({"config": {"project_root": "here"}}, "config.project_root"),
         ({"program": {"scrip": "/a.py"}}, "program.scrip"),
         ({"program": {"script": 7}}, "program.script"),
         ({"program": {"session_id": "x"}}, "program.session_id"),

@@ -25,7 +25,7 @@ from debug_relay.supervisor.session import Session
 join = Session._join
 
 async def later(self, child, timeout):
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(1.5)
     await join(self, child, timeout)
 
 Session._join = later
@@ -146,10 +146,11 @@ def test_calls_to_a_session_whose_worker_is_being_born(
     id = relay.client.session().id
     relay.stop()
     relay.start()
+    born = relay.stderr().count("worker.started")
     asked = ["/breakpoints", "/exception-breakpoints", "/export"]
     with ThreadPoolExecutor(1 + len(asked)) as pool:
         first = pool.submit(relay.client.get, f"/sessions/{id}/watch")
-        eventually(lambda: relay.workers())
+        eventually(lambda: relay.stderr().count("worker.started") > born)
         others = list(pool.map(lambda path: relay.client.get(f"/sessions/{id}{path}"), asked))
         answers = [first.result(20), *others]
     assert [answer.status for answer in answers] == [200] * len(answers)

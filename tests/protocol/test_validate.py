@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
@@ -350,9 +351,35 @@ def test_a_body_is_utf_8():
         parse_json(b'{"a":"\xff"}')
 
 
-def test_a_body_may_not_be_endlessly_deep():
+@pytest.mark.parametrize("depth", [700, 900, 100_000])
+def test_a_body_may_not_be_endlessly_deep(depth: int):
+    """Whichever of those who walk through it comes to its bound first."""
     with pytest.raises(RelayError, match="recursion"):
-        parse_json(b'{"a":' + b"[" * 100_000)
+        parse_json(b'{"a":' + b"[" * depth + b"]" * depth + b"}")
+
+
+def test_a_name_that_is_given_twice_among_very_many():
+    """Compared with each other they would take a minute, in which nobody else is answered."""
+    others = b",".join(b'"k%d":1' % number for number in range(30_000))
+    began = time.process_time()
+    with pytest.raises(RelayError, match="gives a, a0 twice"):
+        parse_json(b'{"a":1,"a0":1,"a0":2,' + others + b',"a":2}')
+    assert time.process_time() - began < 5
+
+
+def test_of_very_many_unknown_names_the_first_are_told():
+    began = time.process_time()
+    sent = {f"k{number}": 1 for number in range(100_000)}
+    with pytest.raises(RelayError) as caught:
+        convert(sessions.CreateSession, {}, {}, sent)
+    assert len(caught.value.details["errors"]) == 1000
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize("name", ["a\n", "a b", "../a", "", ".a"])
+def test_what_names_a_file_is_nothing_but_a_name(name: str):
+    with pytest.raises(RelayError):
+        convert(breakpoints.Profile, {"name": name}, {}, {})
 
 
 @given(body=st.binary(max_size=60) | st.text(max_size=40).map(str.encode))
