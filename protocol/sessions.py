@@ -317,6 +317,15 @@ class SessionConfig(Result, kw_only=True):
     limits: Limits = field(default_factory=Limits)
 
 
+def idle_limit(status: State, config: SessionConfig) -> float:
+    """Seconds of idleness that end the session; 0 is never."""
+    idle = config.timeout_minutes * 60.0
+    if status is State.RUNNING and idle:
+        # A program that runs puts expiry off.
+        return max(idle, config.max_lifetime) if config.max_lifetime else 0.0
+    return idle
+
+
 class Program(Result, kw_only=True):
     """What is being debugged."""
 
@@ -522,7 +531,6 @@ class WorkerParams(Params, kw_only=True):
     launch_timeout: float
     evaluate_timeout: float
     orphan_timeout: float
-    idle_timeout: float
     python_default: str | None = None
     restore_breakpoints: bool = False
     # What the session takes over: of an import, of another session, of itself before a reboot.

@@ -38,7 +38,7 @@ class Births:
             labels=dict(asked.labels),
             limits=changed(settings.limits, asked.limits),
         )
-        params = self._params(id, settings, asked.name or usual_name(id), config, idle, created_by)
+        params = self._params(id, settings, asked.name or usual_name(id), config, created_by)
         params.restore_breakpoints = asked.restore_breakpoints
         return params
 
@@ -47,10 +47,7 @@ class Births:
     ) -> WorkerParams:
         """By the blueprint of another session, or of itself at an earlier time."""
         config = blueprint.config
-        idle = config.timeout_minutes * 60.0
-        params = self._params(
-            id, settings, blueprint.name or usual_name(id), config, idle, created_by
-        )
+        params = self._params(id, settings, blueprint.name or usual_name(id), config, created_by)
         params.blueprint = blueprint
         return params
 
@@ -60,7 +57,6 @@ class Births:
         settings: Settings,
         name: str,
         config: SessionConfig,
-        idle_timeout: float,
         created_by: str | None,
     ) -> WorkerParams:
         return WorkerParams(
@@ -81,7 +77,6 @@ class Births:
             launch_timeout=settings.dap.launch_timeout,
             evaluate_timeout=settings.dap.evaluate_timeout,
             orphan_timeout=settings.sessions.orphan_timeout,
-            idle_timeout=idle_timeout,
             python_default=settings.python.default_path,
         )
 

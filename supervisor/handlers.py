@@ -198,7 +198,7 @@ class Handlers:
         return self._config.shown()
 
     async def _patch_config(self, params: sv.PatchConfig, caller: Caller) -> Struct:
-        return self._config.patch(params)
+        return await self._registry.carried_out(self._config.patch(params))
 
     async def _shutdown(self, params: sv.Shutdown, caller: Caller) -> Struct:
         kept = self._relay.stop(params.keep_sessions)

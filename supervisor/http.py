@@ -287,8 +287,11 @@ class Front:
         )
         if isinstance(params, Attach):
             await self._registry.choose_target(session, params)
-        await self._registry.awaken(session)
-        reply, payload = await session.forward(head, encode_json(params), deadline + _MARGIN)
+        asked = self._registry.asked(session, head, encode_json(params), deadline + _MARGIN)
+        if session.sleeps:
+            # It has to wake before anything is begun that would go on without its caller.
+            asked = self._registry.carried_out(asked)
+        reply, payload = await asked
         session.require_there()
         if reply.content_type != "application/json":
             return Finished(reply.status, payload, reply.content_type)

@@ -17,7 +17,7 @@ from debug_relay.protocol.version import VERSION, WIRE
 from debug_relay.supervisor.log import Log
 
 _log: Final = Log(__name__)
-HELLO_SECONDS: Final = 5.0
+_MOST_UNREAD: Final = 32 * 1024 * 1024  # by a worker that is stopped
 
 
 class LinkLost(Exception):
@@ -107,6 +107,10 @@ class Link(asyncio.Protocol):
                 self._send(frames.encode(Kind.CANCEL, id))
                 _fail(future)
 
+    @property
+    def _unread(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
     def touch(self) -> None:
         self._send(frames.encode(Kind.TOUCH, 0))
 
@@ -115,6 +119,10 @@ class Link(asyncio.Protocol):
     ) -> Frame:
         if self.lost:
             raise LinkLost("the worker is gone")
+        if self._unread > _MOST_UNREAD:
+            raise _silent(
+                f"The session's worker takes nothing: {self._unread} bytes wait for it", what
+            )
         id = self._next_id
         self._next_id = self._next_id % 0xFFFF_FFFF + 1
         future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
@@ -134,12 +142,18 @@ class Link(asyncio.Protocol):
 
 
 def unanswered(what: str, seconds: float) -> RelayError:
+    return _silent(
+        f"The session's worker did not answer {what} within {seconds:g} s", what, timeout=seconds
+    )
+
+
+def _silent(message: str, what: str, **details: float) -> RelayError:
     return RelayError(
         Code.WORKER_UNRESPONSIVE,
-        f"The session's worker did not answer {what} within {seconds:g} s",
+        message,
         "GET …/status still answers; DELETE the session with force=true if this lasts.",
         operation=what,
-        timeout=seconds,
+        **details,
     )
 
 

@@ -23,7 +23,7 @@ from debug_relay.protocol.blueprint import SessionRecord
 from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Params, Result, SessionParams
-from debug_relay.protocol.frames import Caller, RequestHead
+from debug_relay.protocol.frames import Caller, ReplyHead, RequestHead
 from debug_relay.protocol.operations import DRAW_BLUEPRINT, END_SESSION
 from debug_relay.protocol.program import Attach, Launch
 from debug_relay.protocol.refusals import (
@@ -207,6 +207,13 @@ class Registry:
             raise session.crashed("read what it was")
         return record.blueprint
 
+    async def asked(
+        self, session: Session, head: RequestHead, payload: bytes, seconds: float
+    ) -> tuple[ReplyHead, bytes]:
+        """The worker's answer; one that is not there yet is started first."""
+        await self.awaken(session)
+        return await session.forward(head, payload, seconds)
+
     async def ask(
         self,
         session: Session,
@@ -219,9 +226,8 @@ class Registry:
         """The worker's answer to what is done for a caller on the way to another answer."""
         if session.state.status is State.FAILED:
             raise session.crashed(operation)
-        await self.awaken(session)
         head = RequestHead(operation, secrets.token_hex(8), caller, seconds)
-        reply, payload = await session.forward(head, encode_json(params), seconds + 2.0)
+        reply, payload = await self.asked(session, head, encode_json(params), seconds + 2.0)
         if not reply.ok:
             raise refusal_of(payload)
         return msgspec.json.decode(payload, type=kind)

@@ -6,13 +6,16 @@ environment, so it holds after a restart as well.
 
 from __future__ import annotations
 
+import asyncio
 import difflib
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.refusals import MOST_PROBLEMS
 from debug_relay.protocol.secrets import hide_passwords
 from debug_relay.protocol.server import Configuration, PatchConfig
 from debug_relay.supervisor.config import Loaded, accepted
@@ -32,6 +35,7 @@ class RuntimeConfig:
         self._places = places
         self._apply = apply
         self._unwritten: dict[str, Any] = {}
+        self._turn = asyncio.Lock()  # the file is read, changed and written by one call at a time
 
     def warning(self) -> str | None:
         """What a restart would lose."""
@@ -56,14 +60,15 @@ class RuntimeConfig:
             persisted=not self._unwritten,
         )
 
-    def patch(self, params: PatchConfig) -> Configuration:
+    async def patch(self, params: PatchConfig) -> Configuration:
         """All of it or nothing."""
         wanted = {
             f"{section}.{key}": value
             for section in params.__struct_fields__
             for key, value in getattr(params, section).items()
         }
-        problems = [problem for name in wanted if (problem := self._problem(name, wanted[name]))]
+        found = (self._problem(name, value) for name, value in wanted.items())
+        problems = list(itertools.islice((one for one in found if one), MOST_PROBLEMS))
         if problems:
             what = "; ".join(f"{one['field']}: {one['message']}" for one in problems[:3])
             raise RelayError(
@@ -72,7 +77,8 @@ class RuntimeConfig:
                 "GET /api/v1/config lists in changeable what may be changed.",
                 errors=problems,
             )
-        self._keep(wanted)
+        async with self._turn:
+            await self._keep(wanted)
         self._settings = _with(self._settings, wanted)
         self._origins.update(dict.fromkeys(wanted, _ORIGIN))
         self._apply(self._settings)
@@ -97,21 +103,25 @@ class RuntimeConfig:
             return f"{error}; accepted is {accepted(KEYS[name].info)}"
         return None
 
-    def _keep(self, wanted: Mapping[str, Any]) -> None:
-        kept = read_json(self._places.config_json)
-        tree: dict[str, Any] = kept if isinstance(kept, dict) else {}
+    async def _keep(self, wanted: Mapping[str, Any]) -> None:
         # What an earlier call could not write is not forgotten.
         self._unwritten.update(wanted)
-        for name, value in self._unwritten.items():
-            section, _, key = name.partition(".")
-            tree.setdefault(section, {})[key] = value
         try:
-            atomic_write_json(self._places.config_json, tree)
+            await asyncio.to_thread(self._write, dict(self._unwritten))
         except OSError as error:
             # A full disk costs persistence, and nothing else.
             _log.warning("config.not_written", path=self._places.config_json, reason=str(error))
         else:
             self._unwritten.clear()
+
+    def _write(self, changes: Mapping[str, Any]) -> None:
+        """Blocks as long as the disk likes."""
+        kept = read_json(self._places.config_json)
+        tree: dict[str, Any] = kept if isinstance(kept, dict) else {}
+        for name, value in changes.items():
+            section, _, key = name.partition(".")
+            tree.setdefault(section, {})[key] = value
+        atomic_write_json(self._places.config_json, tree)
 
 
 def _with(settings: Settings, wanted: Mapping[str, Any]) -> Settings:

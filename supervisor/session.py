@@ -19,7 +19,7 @@ from debug_relay.protocol.envelope import timestamp_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.frames import NewsHead, ReplyHead, RequestHead
 from debug_relay.protocol.refusals import deleted_meanwhile
-from debug_relay.protocol.sessions import SessionState
+from debug_relay.protocol.sessions import SessionState, idle_limit
 from debug_relay.protocol.state import Event, State
 from debug_relay.supervisor.child import Child
 from debug_relay.supervisor.link import Link, LinkLost, unanswered
@@ -75,7 +75,8 @@ class Session:
         if shown.status not in state.COUNTED or self.child is None:
             shown.expires_at = None
             return shown
-        idle = shown.config.timeout_minutes * 60
+        shown.expires_at = None
+        idle = idle_limit(shown.status, shown.config)
         if idle:
             left = idle - (time.monotonic() - self._touched)
             shown.expires_at = timestamp_of(time.time() + left)

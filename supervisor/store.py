@@ -98,8 +98,8 @@ class Places:
                 _write_whole(data_dir / "run_dir", os.fsencode(f"{chosen}\n"), fsync=True)
         except OSError as error:
             raise _unusable(error, data_dir) from error
-        moved = recorded is not None and recorded != str(chosen) and os.path.isdir(recorded)
-        return cls(data_dir, chosen, Path(recorded) if moved and recorded else None)
+        previous = Path(recorded) if recorded is not None and recorded != str(chosen) else None
+        return cls(data_dir, chosen, previous if previous and _is_private(previous) else None)
 
     @property
     def log_file(self) -> Path:
@@ -234,6 +234,15 @@ def _private_directory(path: Path) -> Path:
     if about.st_mode & 0o777 != 0o700:
         path.chmod(0o700)
     return path
+
+
+def _is_private(path: Path) -> bool:
+    """Whether it is a directory in which nobody else can have put anything."""
+    try:
+        about = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022
 
 
 def _run_directory(data_dir: Path, configured: Path | None) -> Path:

@@ -39,7 +39,6 @@ def apply(session: Session, params: PatchSession) -> None:
     if params.idle_timeout is not UNSET:
         changed["timeout_minutes"] = params.idle_timeout / 60
     session.params.config = msgspec.structs.replace(session.params.config, **changed)
-    session.idle.idle_timeout = session.params.config.timeout_minutes * 60
     if params.limits is not UNSET:
         session.limits.change(params.limits)
     if params.name is not UNSET:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 
 from debug_relay.protocol.envelope import timestamp_of
-from debug_relay.protocol.sessions import WorkerParams
+from debug_relay.protocol.sessions import WorkerParams, idle_limit
+from debug_relay.protocol.state import State
 
 
 class IdleClock:
     """When nobody has used the session for too long. Monotonic; wall time only for display."""
 
     def __init__(self, params: WorkerParams) -> None:
-        self.idle_timeout = params.idle_timeout
+        self._params = params
         self._touched = time.monotonic()
 
     def touch(self) -> None:
@@ -21,7 +22,10 @@ class IdleClock:
     def idle_for(self) -> float:
         return time.monotonic() - self._touched
 
-    def expires_at(self) -> str | None:
-        if not self.idle_timeout:
-            return None
-        return timestamp_of(time.time() + self.idle_timeout - self.idle_for())
+    def limit(self, state: State) -> float:
+        """Seconds of idleness that end the session; 0 is never."""
+        return idle_limit(state, self._params.config)
+
+    def expires_at(self, state: State) -> str | None:
+        limit = self.limit(state)
+        return timestamp_of(time.time() + limit - self.idle_for()) if limit else None

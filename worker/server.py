@@ -132,24 +132,15 @@ class Worker:
         if session.state is State.TERMINATED and session.idle.idle_for() > _RETIRE_AFTER:
             # What it printed and how it ended can be read without us.
             return "terminated"
-        limit = self._idle_limit()
+        limit = session.idle.limit(session.state)
         if limit and session.state in COUNTED and session.idle.idle_for() > limit:
             return "timeout"
         return None
 
-    def _idle_limit(self) -> float:
-        """Seconds of idleness that end the session; 0 is never."""
-        session = self.session
-        limit = session.idle.idle_timeout
-        if session.state is State.RUNNING and limit:
-            # A launched program that runs puts expiry off, up to max_lifetime.
-            longest = session.params.config.max_lifetime
-            return max(limit, longest) if longest else 0.0
-        return limit
-
     def _warn(self) -> None:
         """Once, half-way to expiry."""
-        session, limit = self.session, self._idle_limit()
+        session = self.session
+        limit = session.idle.limit(session.state)
         idle = session.idle.idle_for()
         if not limit or session.state not in COUNTED or idle < limit / 2:
             self._warned = False
@@ -157,7 +148,8 @@ class Worker:
             self._warned = True
             warning = f"Session will expire in {limit - idle:.0f} seconds"
             body = {"status": session.state, "warning": warning}
-            session.journal("session", {**body, "expires_at": session.idle.expires_at()})
+            expires_at = session.idle.expires_at(session.state)
+            session.journal("session", {**body, "expires_at": expires_at})
 
     async def end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted:
         """End the session, once; whoever asks again gets the same answer."""

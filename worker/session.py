@@ -164,7 +164,7 @@ class Session:
             stop_reason=stop.reason if stop else None,
             stop_id=self.stop_id,
             created_at=self.params.created_at,
-            expires_at=self.idle.expires_at(),
+            expires_at=self.idle.expires_at(self.state),
             config=msgspec.structs.replace(self.params.config, python_path=self._interpreter),
             program=self.program,
             child_pids=[server.pid for server in self.hub.servers if server.is_child],

@@ -230,6 +230,17 @@ def test_a_patch_holds_for_the_next_relay(own_relay: Callable[..., Relay]) -> No
     assert (shown["name"], shown["config"]["labels"]) == ("after", {"a": "1"})
 
 
+def test_a_program_that_runs_puts_expiry_off(relay: Client) -> None:
+    with relay.session(idle_timeout=2, max_lifetime=600) as session:
+        assert seconds_left(session.get().ok()) < 3
+        session.launch(code="import time\ntime.sleep(60)", wait=0.1)
+        (shown,) = relay.get("/sessions").ok()["items"]
+        assert (shown["status"], shown["warning"]) == ("running", None)
+        assert 500 < seconds_left(shown) < 601
+        session.patch("", {"max_lifetime": 0}).ok()
+        assert session.status()["expires_at"] is None
+
+
 def test_a_ping_puts_expiry_off(relay: Client) -> None:
     session = relay.session(idle_timeout=90)
     for how in ("GET", "POST"):

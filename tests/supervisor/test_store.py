@@ -156,6 +156,9 @@ def test_earlier_run_directory_is_remembered(short: Path):
     assert second.run_dir == short / "run"
     assert second.previous_run_dir == first.run_dir
     assert Places.open(short / "data", short / "run").previous_run_dir is None
+    # What others may have put there is not taken for workers of ours.
+    second.run_dir.chmod(0o777)
+    assert Places.open(short / "data", short / "other").previous_run_dir is None
 
 
 @as_root
