@@ -198,7 +198,7 @@ class Handlers:
         return self._config.shown()
 
     async def _patch_config(self, params: sv.PatchConfig, caller: Caller) -> Struct:
-        return await self._registry.carried_out(self._config.patch(params))
+        return await self._registry.undertakings.carry_out(self._config.patch(params))
 
     async def _shutdown(self, params: sv.Shutdown, caller: Caller) -> Struct:
         kept = self._relay.stop(params.keep_sessions)
@@ -228,7 +228,7 @@ class Handlers:
     # -- sessions
 
     async def _create(self, params: s.CreateSession, caller: Caller) -> Struct:
-        return await self._registry.carried_out(self._created(params, caller))
+        return await self._registry.undertakings.carry_out(self._created(params, caller))
 
     async def _created(self, params: s.CreateSession, caller: Caller) -> Struct:
         started = first_program(params)
@@ -284,7 +284,7 @@ class Handlers:
         return (await self._registry.create_drawn(blueprint, caller)).present()
 
     async def _clone(self, params: s.CloneSession, caller: Caller) -> Struct:
-        return await self._registry.carried_out(self._cloned(params, caller))
+        return await self._registry.undertakings.carry_out(self._cloned(params, caller))
 
     async def _cloned(self, params: s.CloneSession, caller: Caller) -> Struct:
         # From memory where it lives there: with the secrets that no file has.
@@ -300,13 +300,13 @@ class Handlers:
 
     async def _put_profile(self, params: b.PutProfile, caller: Caller) -> Struct:
         kept = self._profiles.put(params.name, params.breakpoints)
-        return await self._registry.carried_out(kept)
+        return await self._registry.undertakings.carry_out(kept)
 
     async def _delete_profile(self, params: b.Profile, caller: Caller) -> Struct:
-        return await self._registry.carried_out(self._profiles.delete(params.name))
+        return await self._registry.undertakings.carry_out(self._profiles.delete(params.name))
 
     async def _apply_profile(self, params: b.ApplyProfile, caller: Caller) -> Struct:
-        return await self._registry.carried_out(self._applied(params, caller))
+        return await self._registry.undertakings.carry_out(self._applied(params, caller))
 
     async def _applied(self, params: b.ApplyProfile, caller: Caller) -> Struct:
         session = self._session(params)

@@ -290,7 +290,7 @@ class Front:
         asked = self._registry.asked(session, head, encode_json(params), deadline + _MARGIN)
         if session.sleeps:
             # It has to wake before anything is begun that would go on without its caller.
-            asked = self._registry.carried_out(asked)
+            asked = self._registry.undertakings.carry_out(asked)
         reply, payload = await asked
         session.require_there()
         if reply.content_type != "application/json":

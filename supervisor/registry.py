@@ -7,14 +7,12 @@ supervisor left running is adopted, what a dead worker left is swept.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
 import shutil
 import time
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -53,9 +51,9 @@ from debug_relay.supervisor.settings import Settings
 from debug_relay.supervisor.slots import Slots
 from debug_relay.supervisor.spawn import living_worker, spawn_worker
 from debug_relay.supervisor.store import Places
+from debug_relay.supervisor.undertakings import Undertakings, outcome
 from debug_relay.supervisor.zygote import Zygote
 
-_T = TypeVar("_T")
 _R = TypeVar("_R", bound=Result)
 _log: Final = Log(__name__)
 _CONNECT_SECONDS: Final = 5.0
@@ -64,6 +62,7 @@ _END_SECONDS: Final = 12.0
 _FORCED_SECONDS: Final = 2.0
 _DRAW_SECONDS: Final = 10.0
 _BIRTH_SECONDS: Final = 2.0
+_UNDERTAKINGS_SECONDS: Final = 5.0
 _KEPT_ENDED: Final = 100
 
 
@@ -79,9 +78,9 @@ class Registry:
         self._awakenings: dict[str, asyncio.Task[None]] = {}
         self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
         self._slots = Slots()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        # Those of them that start a worker: its session may be in no table yet.
-        self._starting: set[asyncio.Task[Any]] = set()
+        self.undertakings = Undertakings()
+        # Those that start a worker: its session may be in no table yet.
+        self._starting = Undertakings()
         self._endings: dict[str, asyncio.Task[SessionDeleted]] = {}
 
     # -- finding
@@ -123,7 +122,7 @@ class Registry:
 
     async def _begun(self, born: WorkerParams, caller: str) -> Session:
         self._require_room(caller)
-        return await _shielded(self._start(self._create(born, caller), self._starting))
+        return await self._starting.carry_out(self._create(born, caller))
 
     def _require_room(self, caller: str) -> None:
         """Takes the place of one more worker, or refuses."""
@@ -163,10 +162,10 @@ class Registry:
                 return
             caller = session.state.created_by or ""
             self._require_room(caller)
-            awakening = self._start(self._awaken(session, caller), self._starting)
+            awakening = self._starting.begin(self._awaken(session, caller))
             self._awakenings[session.id] = awakening
             awakening.add_done_callback(lambda _: self._awakenings.pop(session.id, None))
-        await _shielded(awakening)
+        await outcome(awakening)
 
     async def _awaken(self, session: Session, caller: str) -> None:
         shown, events_end = session.state, session.events_end
@@ -357,7 +356,7 @@ class Registry:
 
     async def delete(self, session: Session, terminate: bool | None, force: bool) -> SessionDeleted:
         """End it and forget it; goes on when the caller leaves."""
-        return await self.carried_out(self._delete(session, terminate, force))
+        return await self.undertakings.carry_out(self._delete(session, terminate, force))
 
     async def _delete(
         self, session: Session, terminate: bool | None, force: bool
@@ -375,7 +374,7 @@ class Registry:
         """End it, once: who asks again waits for the same end, or hurries it by force."""
         ending = self._endings.get(session.id)
         if ending is None:
-            ending = self._start(self._end_once(session, terminate, reason, force))
+            ending = self.undertakings.begin(self._end_once(session, terminate, reason, force))
             self._endings[session.id] = ending
             ending.add_done_callback(lambda _: self._endings.pop(session.id, None))
         elif force:
@@ -443,7 +442,7 @@ class Registry:
             self._expire(session.id)
             self.sessions.pop(session.id, None)
             self._remove_folders(session)
-        self._start(self._sweep(session.id))
+        self.undertakings.begin(self._sweep(session.id))
         self._forget_old()
 
     def _expire(self, id: str) -> None:
@@ -473,58 +472,21 @@ class Registry:
     async def close(self, keep_sessions: bool) -> None:
         """Before the relay stops: end the sessions, or leave them to the next supervisor."""
         self.draining = True
-        await self._end_starting()
+        await self._starting.end(_BIRTH_SECONDS)
         sessions = list(self.sessions.values())
         for session in sessions:
             session.left_by_relay = True
         if not keep_sessions:
             ends = [self._end(s, None, "shutdown", True) for s in sessions if s.child is not None]
-            for outcome in await asyncio.gather(*ends, return_exceptions=True):
-                if isinstance(outcome, BaseException):
-                    _log.warning("session.not_ended", error=str(outcome))
+            for ended in await asyncio.gather(*ends, return_exceptions=True):
+                if isinstance(ended, BaseException):
+                    _log.warning("session.not_ended", error=str(ended))
+        if self._endings:  # which somebody asked for before
+            await asyncio.wait(self._endings.values(), timeout=_END_SECONDS)
         await asyncio.gather(*(session.close() for session in sessions))
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=5.0)
+        await self.undertakings.end(_UNDERTAKINGS_SECONDS)
         await self.zygote.close()
-
-    async def _end_starting(self) -> None:
-        """Workers that are just being born would outlive all of us: they end what they began."""
-        if self._starting:
-            _, late = await asyncio.wait(self._starting, timeout=_BIRTH_SECONDS)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=_BIRTH_SECONDS)
-
-    # -- tasks that outlive the request that began them
-
-    def _start(
-        self, work: Coroutine[Any, Any, _T], *groups: set[asyncio.Task[Any]]
-    ) -> asyncio.Task[_T]:
-        task = asyncio.create_task(work)
-        for group in (self._tasks, *groups):
-            group.add(task)
-            task.add_done_callback(group.discard)
-        return task
-
-    async def carried_out(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """What has several steps, to its end: a client that leaves cancels only its own waiting."""
-        return await _shielded(self._start(work))
-
-
-async def _shielded(task: asyncio.Task[_T]) -> _T:
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.add_done_callback(_seen)
-        raise
 
 
 def _does_not_answer(error: Exception) -> RelayError:
     return RelayError(Code.WORKER_START_FAILED, f"The session's worker does not answer: {error}")
-
-
-def _seen(task: asyncio.Task[Any]) -> None:
-    with contextlib.suppress(asyncio.CancelledError):
-        if task.exception() is not None:
-            _log.warning("request.abandoned_failed", error=str(task.exception()))

@@ -139,6 +139,23 @@ def test_who_waits_while_the_relay_is_replaced(own_relay: Callable[..., Relay]) 
     assert relay.client.get(f"/sessions/{session.id}").ok()["status"] == "running"
 
 
+def test_a_delete_while_the_relay_is_replaced(own_relay: Callable[..., Relay]) -> None:
+    """What was begun is done: the next relay knows nothing of the session."""
+    relay = own_relay()
+    session = relay.client.session()
+    stubborn = "import signal\nsignal.signal(15, lambda *_: print('asked', flush=True))\n"
+    session.launch(code=f"{stubborn}print('ready', flush=True)\nwhile True: signal.pause()\n")
+    eventually(lambda: "ready" in session.printed())
+    with ThreadPoolExecutor(1) as pool:
+        deleting = pool.submit(session.delete)
+        eventually(lambda: "asked" in session.printed())
+        relay.client.post("/shutdown", {"keep_sessions": True}).ok()
+        deleting.result(20).ok()
+    assert relay.wait() == 0
+    assert list(relay.run_dir.glob("sess_*")) == []
+    assert relay.workers() == []
+
+
 def test_calls_to_a_session_whose_worker_is_being_born(
     own_relay: Callable[..., Relay], tmp_path: Path
 ) -> None:
