@@ -101,3 +101,17 @@ def test_set_while_the_program_runs(relay: Client, source: Write, python: str) -
         session.break_at(two, two["in"], condition="n == 11")
         session.resume()
         assert session.value("__name__, n") == "('two', 11)"
+
+
+def test_a_trace_tells_whose_line_it_was(relay: Client, source: Write, python: str) -> None:
+    main, (one, two, _) = written(source)
+    wanted = [{"file": str(file), "line": file["in"], "capture": ["n"]} for file in (one, two)]
+    for at in (wanted, wanted[1:]):
+        with relay.session(python_path=python) as session:
+            session.launch(main, stop_on_entry=True)
+            rows = session.post("/trace", {"at": at, "timeout": 20}).ok()["rows"]
+        found = [(row["path"], row["values"]["n"]) for row in rows]
+        assert [n for path, n in found if path == str(two)] == ["0", "10", "11", "12", "30"]
+        ones = [n for path, n in found if path == str(one)]
+        assert ones == (["0", "1", "0", "1", "2"] if at is wanted else [])
+        assert len(found) == 5 + len(ones), "nothing of the third"

@@ -57,9 +57,9 @@ class Deep(object):
         while frame is not None:
             code = getattr(frame, "f_code", None)  # frames of templates are none of Python's
             if code is not None:
-                if code not in traced:
-                    traced[code] = db.get_file_type(frame) is None
-                if traced[code]:
+                if id(code) not in traced:  # equal code may lie in another file
+                    traced[id(code)] = db.get_file_type(frame) is None
+                if traced[id(code)]:
                     if not is_first and frame.f_trace is tracer:
                         return  # so are those below: they have not run since the step before
                     searches = is_first or frame.f_back is None
@@ -98,8 +98,8 @@ class Deep(object):
         seen = set()
         while frame is not None:
             code = getattr(frame, "f_code", None)  # frames of templates are none of Python's
-            if code is not None and code not in seen:
-                seen.add(code)
+            if code is not None and id(code) not in seen:  # equal code may lie in another file
+                seen.add(id(code))
                 if db.get_file_type(frame) is None:
                     enable(ident, code, frame)
             frame = frame.f_back

@@ -171,7 +171,9 @@ class Trace(object):
         self.before = None
         self.over = None
         self.endings = iter((True,))
-        self.codes = {}  # code → (its file's lines, path, where its first line begins)
+        # (file name, code) → (its file's lines, path, where its first line begins); the code of two
+        # files with the same text is equal
+        self.codes = {}
         self.counts = {}
         self.threads = {}
         self.seen = {}
@@ -184,9 +186,10 @@ class Trace(object):
     def take(self, frame, stops_anyway):
         """Record what is to be recorded here; whether the thread is to stop for that."""
         code = frame.f_code
-        known = self.codes.get(code)
+        place = code.co_filename, code
+        known = self.codes.get(place)
         if known is None:
-            known = self.codes[code] = self.known(frame, code)
+            known = self.codes[place] = self.known(frame, code)
         spots = known[0].get(frame.f_lineno)
         if not spots:
             return False
@@ -350,7 +353,7 @@ class Trace(object):
         next call of the function may have too: it begins with the first line."""
         code, key = frame.f_code, id(frame)
         known = self.seen.get(key)
-        place = self.codes.get(code)
+        place = self.codes.get((code.co_filename, code))
         begins = place is not None and frame.f_lasti <= place[2]
         if known is None or known[0] is not code or begins:
             if len(self.seen) >= FRAMES:
