@@ -34,11 +34,21 @@ class Lifetimes(object):
 
         self.probe.undo.append((constants, name, getattr(constants, name)))
         setattr(constants, name, number)
-        tell = self.probe.db.notify_thread_not_alive
+        db = self.probe.db
+        tell = db.notify_thread_not_alive
 
         def notify_thread_not_alive(thread_id, *args, **kwargs):
+            thread = db._running_thread_ids.get(thread_id)
             tell(thread_id, *args, **kwargs)
-            self.probe.reports.forget(thread_id)
-            self.probe.deep.forget_ended()
+            # On 3.8 pydevd takes a thread for ended that is just beginning: it may stand already.
+            if thread is not None and not self.probe.threads.is_held(thread):
+                self.forget(thread_id)
 
         self.probe.replace("notify_thread_not_alive", notify_thread_not_alive)
+
+    def forget(self, thread_id):
+        db = self.probe.db
+        for table in (db._cmd_queue, db._thread_events):
+            table.pop(thread_id, None)
+        self.probe.reports.forget(thread_id)
+        self.probe.deep.forget_ended()

@@ -126,9 +126,8 @@ class Reports(object):
         return {"id": id, "gone": True} if made is None else dict(made, id=id)
 
     def forget(self, thread_id):
-        """It has ended; or is just beginning and stands, which pydevd takes for that on 3.8."""
-        self.known.pop(thread_id, None)
-        self.before.pop(thread_id, None)
+        for table in (self.due, self.known, self.before):
+            table.pop(thread_id, None)
 
     def watch(self, watches):
         """[[id, expression]]; the worker has compiled each before."""
