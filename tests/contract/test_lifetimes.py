@@ -65,3 +65,39 @@ def test_threads_that_have_ended_are_let_go(
         session.post("/exception-breakpoints", {"filters": []}).ok()
         assert session.resume()["status"] == "terminated"
         assert session.printed() == "[]\n"
+
+
+def test_an_exception_that_was_handled_is_let_go(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    """Also where the debugger remembers it until it is known who handles it."""
+    program = source("""
+        import contextlib, gc, weakref
+
+        class Held(object):
+            pass
+
+        refs = []
+
+        def called_by_a_library(held):
+            refs.append(weakref.ref(held))  # @here
+            try:
+                raise ValueError(held)
+            except ValueError:
+                pass
+
+        def work(argument):
+            with contextlib.ExitStack() as stack:
+                stack.callback(called_by_a_library, argument)
+
+        work(Held())
+        work(Held())  # the debugger keeps the last one itself, from 3.12 on
+        gc.collect()
+        print(refs[0]())
+    """)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"], hit_condition="1")
+        session.post("/exception-breakpoints", {"filters": ["user_unhandled"]}).ok()
+        session.launch(program)
+        assert session.resume()["status"] == "terminated"
+        assert session.printed() == "None\n"

@@ -3,6 +3,7 @@
 Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 """
 
+import gc
 import sys
 import weakref
 
@@ -82,7 +83,7 @@ class Run(object):
         owner = getattr(tracer, "__self__", None)
         # A generator is called anew each time that it goes on.
         own = type(owner).__name__ == "PyDBFrame" and not frame.f_code.co_flags & GENERATOR
-        self.owner = owner if own else None
+        self.owner = facts_of(owner) if own else None
 
     @property
     def is_marked(self):
@@ -95,6 +96,15 @@ class Run(object):
         if self.mark is not None or other.mark is not None:
             return self.mark is not None and self.mark() is not None and self.mark == other.mark
         return self.owner is other.owner
+
+
+def facts_of(tracer):
+    """What pydevd has made a call's tracer with, one for each. The tracer itself is not held: it
+    keeps what was raised, and so all frames that passed. Compiled, it does not tell."""
+    for held in gc.get_referents(getattr(tracer, "__dict__", tracer)):
+        if type(held) is tuple and held and type(held[0]).__name__ == "PyDB":
+            return held
+    return None
 
 
 class Mark(object):
