@@ -29,7 +29,11 @@ class Listening:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        eventually(self.listens, what="debugpy listens")
+        try:
+            eventually(self.listens, what="debugpy listens")
+        except BaseException:
+            self.end()
+            raise
 
     def listens(self) -> bool:
         # By the kernel's table: a trial connection would be taken for the one client.

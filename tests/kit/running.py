@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +162,7 @@ class Running:
                 stdout=subprocess.PIPE,
                 stderr=err,
                 text=True,
+                start_new_session=True,  # what it starts is ended with it
             )
         self.pid = self.process.pid
         self._lines: queue.Queue[str] = queue.Queue()
@@ -194,9 +197,12 @@ class Running:
         return self.process.poll() is None
 
     def end(self) -> None:
-        self.process.kill()
+        # Closing a pipe that the reader still reads would wait for whoever holds its other end.
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()
         self._reader.join(5)
+        assert not self._reader.is_alive(), "somebody has its output open still"
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
