@@ -47,6 +47,7 @@ NAMES = {
         "db:exclude_exception_by_filter",
         "db:post_method_as_internal_command",
         "db:find_frame",
+        "db:notify_thread_not_alive",
         "db:set_suspend",
         "db:do_wait_suspend",
         "db:send_caught_exception_stack",
@@ -63,6 +64,13 @@ NAMES = {
     "the relay's own requests": [
         "_pydevd_bundle.pydevd_process_net_command_json:"
         "PyDevJsonCommandProcessor.process_net_command_json",
+    ],
+    "threads that end": [
+        "db:_running_thread_ids",
+        "db:_cmd_queue",
+        "_pydevd_bundle.pydevd_constants:_get_or_compute_thread_id_with_lock",
+        "_pydevd_bundle.pydevd_constants:_thread_id_lock",
+        "_pydevd_bundle.pydevd_constants:get_pid",
     ],
     "function breakpoints": [
         "db:mtime",

@@ -355,7 +355,7 @@ def test_two_reports_at_once_leave_the_programs_output_alone(
             value = Loud()
             together.wait()
             here = 1  # @here
-            print(name)
+            sys.stdout.write(name + "\\n")  # at once: threads print side by side
 
         threads = [threading.Thread(target=work, args=(name,)) for name in ("one", "two")]
         for thread in threads:
