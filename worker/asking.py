@@ -93,19 +93,12 @@ class Asking:
         debugpy answers many evaluates at once far slower than one after the other.
         """
         server = self.hub.thread(thread_id).server
-        try:
-            async with asyncio.timeout(timeout):
-                await server.evaluating.acquire()
-        except TimeoutError:
-            raise _evaluate_timeout(text, timeout, still_running=True) from None
-        try:
+        async with _turn(server, text, timeout):
             if not server.has_probe:
                 return await self._evaluate_plainly(server, frame, text, statements, timeout)
             return await self._ask_thread(
                 server, text, timeout, "evaluate", frame=frame.id, text=text, statements=statements
             )
-        finally:
-            server.evaluating.release()
 
     async def scope_sizes(self, thread_id: int, index: int, timeout: float) -> dict[str, int]:
         """How many variables the frame's scopes have, by their names; nothing where unknown."""
@@ -159,7 +152,7 @@ class Asking:
     async def raised(self, thread_id: int, timeout: float) -> dict[str, Any] | None:
         """The exception at which a thread stands; what of it takes too long is left out."""
         thread = self.hub.thread(thread_id)
-        async with thread.server.evaluating:
+        async with _turn(thread.server, "the exception", timeout):
             answer = await self._ask_thread(
                 thread.server,
                 "the exception",
@@ -354,6 +347,20 @@ class Asking:
                 f"The program ended while it evaluated: {error}",
                 "GET …/status tells how it ended.",
             ) from None
+
+
+@contextlib.asynccontextmanager
+async def _turn(server: DebugServer, what: str, timeout: float) -> AsyncIterator[None]:
+    """While this is held nobody else evaluates in that process."""
+    try:
+        async with asyncio.timeout(timeout):
+            await server.evaluating.acquire()
+    except TimeoutError:
+        raise _evaluate_timeout(what, timeout, still_running=True) from None
+    try:
+        yield
+    finally:
+        server.evaluating.release()
 
 
 def _evaluate_timeout(text: str, timeout: float, still_running: bool) -> RelayError:

@@ -43,8 +43,10 @@ async def at_stop(session: Session, server: DebugServer, event: dap.StoppedBody)
     except RelayError as error:
         if error.code is not Code.DEBUGPY_TIMEOUT:
             raise
-        name = event.text or "Exception"
-        return ExceptionInfo(type=name, message="<no message: str() blocks>")
+        # Its str() hangs in C; or the process evaluates for somebody, which must not hold back the
+        # stop: then what the debugger says has to do, and GET …/exception tells all later.
+        message = event.description or "<no message: str() blocks>"
+        return ExceptionInfo(type=event.text or "Exception", message=message)
     if told is None:
         return ExceptionInfo(type=event.text or "Exception", message=event.description or "")
     return ExceptionInfo(
