@@ -58,6 +58,7 @@ class DebugServer(asyncio.Protocol):
         self.has_probe = False
         # What changes is sent to it from then on; before, it is in its handshake, and refuses it.
         self.hears_changes = False
+        self.sent_on = 0  # how often we have sent all its threads on
         # Its stopped threads are asked one at a time, and nothing moves them meanwhile.
         self.evaluating = asyncio.Lock()
         self.initialized = asyncio.Event()  # it takes breakpoints from then on

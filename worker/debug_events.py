@@ -46,6 +46,7 @@ async def _stopped(session: Session, server: DebugServer, body: bytes) -> None:
         return
     if event.thread_id is None:
         return
+    sent_on = server.sent_on
     thread_id = session.hub.thread_id(server, event.thread_id)
     session.hub.forget_stop(thread_id)
     location = _told_place(session, event)
@@ -74,6 +75,8 @@ async def _stopped(session: Session, server: DebugServer, body: bytes) -> None:
     lines = await session.reports.sources.lines(location.path) if location else None
     if session.state not in _ALIVE or server.lost:
         return  # it ended, or this process of it, while it was asked where it stands
+    if server.sent_on != sent_on:
+        return  # its thread was sent on with all the others, before anybody knew that it stands
     if session.state is State.LAUNCHING:
         session.advance(Event.READY)
     session.stop_id += 1

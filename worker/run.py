@@ -85,6 +85,7 @@ def move(session: Session, thread: KnownThread, command: str) -> None:
     if server.lost:
         session.hub.main_server()  # raises, in words
     session.resumed(server)
+    server.sent_on += 1
     server.post(command, arguments)
 
 
