@@ -53,19 +53,22 @@ class Deep(object):
         if tracer is None:
             self.trace(ident, frame, disable=disable)
             return
-        db, is_first, traced = self.probe.db, True, {}
+        db, fresh, traced = self.probe.db, [], {}
         while frame is not None:
             code = getattr(frame, "f_code", None)  # frames of templates are none of Python's
             if code is not None:
                 if id(code) not in traced:  # equal code may lie in another file
                     traced[id(code)] = db.get_file_type(frame) is None
                 if traced[id(code)]:
-                    if not is_first and frame.f_trace is tracer:
-                        return  # so are those below: they have not run since the step before
-                    searches = is_first or frame.f_back is None
-                    frame.f_trace = db.trace_dispatch if searches else tracer
-                    is_first = False
+                    if fresh and frame.f_trace is tracer:
+                        break  # so are those below: they have not run since the step before
+                    fresh.append(frame)
             frame = frame.f_back
+        # From below, so that it is true whatever strikes in between.
+        while fresh:
+            frame = fresh.pop()
+            searches = not fresh or frame.f_back is None
+            frame.f_trace = db.trace_dispatch if searches else tracer
 
     def tracer(self, ident):
         """A trace function such as pydevd's for all frames of a thread, if it has that already; not
