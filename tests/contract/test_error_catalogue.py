@@ -517,7 +517,7 @@ def nobody_answers(scene: Scene) -> Generator[Answer, Any, None]:
 
 
 def refuse_one(listener: socket.socket) -> None:
-    """As a debug server that has its client already."""
+    """As a debug server that cannot begin."""
     connection, _ = listener.accept()
     with connection:
         connection.recv(65536)
@@ -538,7 +538,9 @@ def refused_by_the_server(scene: Scene) -> Generator[Answer, Any, None]:
         answer = session.post("/attach", {"port": port})
         busy.join(10)
     error = yield answer
-    assert "let the other one disconnect" in suggestion(error)
+    assert f"start the program anew with python -m debugpy --listen {port} " in suggestion(error)
+    scene.listening(port)
+    session.post("/attach", {"port": port, "connect_timeout": 30}).ok()
     scene.listening(port)
     session.post("/attach", {"port": port}).ok()
 
