@@ -540,8 +540,6 @@ def refused_by_the_server(scene: Scene) -> Generator[Answer, Any, None]:
     error = yield answer
     assert f"start the program anew with python -m debugpy --listen {port} " in suggestion(error)
     scene.listening(port)
-    session.post("/attach", {"port": port, "connect_timeout": 30}).ok()
-    scene.listening(port)
     session.post("/attach", {"port": port}).ok()
 
 
