@@ -211,6 +211,7 @@ class Session:
             return
         self.child.close()
         self.child = None
+        self.unresponsive = False  # who is gone is not silent
         if self._link is not None:
             self._link.close()
         if self._mirror is not None:
