@@ -26,6 +26,7 @@ from debug_relay.worker.at_rest import Place
 
 _TAIL: Final = 4000
 _FORK_SECONDS: Final = 2.0  # who forks may hold what the import waits for
+_GATE_SECONDS: Final = 10.0  # somebody else who is coming in is waited for so long
 _ROOM: Final = 32768  # for the text; the kernel gives what of it is used
 _under_way: set[int] = set()
 
@@ -43,7 +44,7 @@ class Importing:
     def __init__(self):
         self.lock = _thread.allocate_lock()
         self.lock.acquire()
-        posix.register_at_fork(before=self.wait, after_in_child=self.over)
+        posix.register_at_fork(before=self.wait, after_in_child=self.in_child)
 
     def wait(self):
         lock = self.lock
@@ -54,6 +55,11 @@ class Importing:
         lock, self.lock = self.lock, None
         if lock is not None:
             lock.release()
+
+    def in_child(self):
+        self.over()
+        if "pace" in setup:
+            setup["pace"]["in_child"]()
 
 def tell(event, **body):
     import _socket, json
@@ -85,11 +91,30 @@ def executed(name):
     exec(code, names)
     return names
 
+class Gate:
+    # One at a time: others may come just now, and so may this one a second time, brought anew
+    # because its main thread was found at rest. Nothing of it stays. A fork copies it, held or
+    # not: hence the pid.
+    def __enter__(self):
+        self.name = "relay gate %d" % posix.getpid()
+        while True:
+            self.lock = vars(threading).setdefault(self.name, _thread.allocate_lock())
+            if not self.lock.acquire(True, {patience_at_gate}):
+                raise RuntimeError("another debugger has been coming in for {patience_at_gate} s")
+            if vars(threading).get(self.name) is self.lock:
+                return
+            self.lock.release()  # its last holder has taken it away
+
+    def __exit__(self, *error):
+        del vars(threading)[self.name]
+        self.lock.release()
+
 def come():
     try:
-        bytecode = executed("bytecode.py")["Bytecode"](setup["bytecode"])
-        bring = executed("loader.py")["loader"](setup["probe"], bytecode.compiled)
-        bring("attached").arrive(setup, bytecode)
+        with setup["pace"]["Pace"](), Gate():
+            bytecode = executed("bytecode.py")["Bytecode"](setup["bytecode"])
+            bring = executed("loader.py")["loader"](setup["probe"], bytecode.compiled)
+            bring("attached").arrive(setup, bytecode)
     except BaseException as error:
         import traceback
         reason = getattr(error, "reason", "failed")
@@ -101,17 +126,12 @@ def start():
     # Not in the main thread, which may stand within threading's own locks.
     comes = False
     try:
-        tell("relayBegun")
-        for other in list(threading._active.values()):
-            arriving = getattr(other, "relay_arrives", None)
-            if arriving == setup["token"]:
-                return  # brought twice: the main thread was found at rest after all
-            if arriving:
-                other.join(10)
+        setup["pace"] = executed("pace.py")
+        with setup["pace"]["Pace"]():
+            tell("relayBegun")
         # `daemon` is given because threading would make an entry for this thread to ask it.
         thread = threading.Thread(target=come, name="debug relay arrives", daemon=True)
         thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True
-        thread.relay_arrives = setup["token"]
         thread.start()
         comes = True
     except BaseException as error:
@@ -146,6 +166,13 @@ finally:
 """
 
 
+def first_text(setup: dict[str, Any]) -> str:
+    """What the program's main thread runs; it wants `page`, the address of its own memory."""
+    return _FIRST.format(
+        setup=setup, room=_ROOM, patience=_FORK_SECONDS, patience_at_gate=_GATE_SECONDS
+    )
+
+
 def under_way() -> frozenset[int]:
     """Injections that have not ended: nobody may end them."""
     return frozenset(_under_way)
@@ -161,7 +188,7 @@ class Injection:
         text = os.memfd_create("debug-relay-text")
         script = os.memfd_create("debug-relay-injection")
         try:
-            call, gap = _call(_FIRST.format(setup=setup, room=_ROOM, patience=_FORK_SECONDS))
+            call, gap = _call(first_text(setup))
             os.write(text, call)
             os.write(script, _script(text, gap, rest).encode())
             self._popen = subprocess.Popen(

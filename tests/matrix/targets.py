@@ -63,6 +63,16 @@ for other in others:
 for other in others:
     other.join()
 """,
+    "busy threads": """
+import threading
+def run():
+    n = 0
+    while True:
+        n += 1
+        work(n)
+threading.Thread(target=run, daemon=True).start()
+run()
+""",
     "asyncio": """
 import asyncio
 async def ticks(pause):

@@ -19,14 +19,13 @@ import sys
 import termios
 import threading
 
-from debug_relay.worker.probe import core, debugger, leaving, other_debugpy, patches, tracing
+from debug_relay.worker.probe import core, debugger, leaving, other_debugpy, pace, patches, tracing
 from debug_relay.worker.probe.answers import Interrupted, begun
 
 _HELD = "_relay_held"
-_GATE = "_relay_gate"
 _RDHUP = 0x2000
 _TICK = 0.25
-_SWITCH_SECONDS = 0.0001
+_HANDSHAKE_TICKS = 40
 _GONE_SECONDS = 10.0  # an attachment that is being let go is waited for so long
 _EXIT_SECONDS = 3.0
 _TALKS_SECONDS = 5.0  # who was heard so short a time ago is alive
@@ -48,7 +47,8 @@ class Refused(Exception):
 
 
 def arrive(setup, bytecode):
-    """Attach; runs in a thread of its own. Raises what goes wrong, and has undone all then."""
+    """Attach; runs in a thread of its own, of which one at a time is here. Raises what goes wrong,
+    and has undone all then."""
     before = patches.Before()
     bring_back = other_debugpy.set_aside(setup["debugpy_parent"])
     try:
@@ -57,14 +57,14 @@ def arrive(setup, bytecode):
         _refuse_strange_debugger(sys.modules["debugpy"])
         setup["imported"]()
         _give_back(*setup["text"])
-        gate = vars(pydevd).setdefault(_GATE, _thread.allocate_lock())
-        with gate:
-            held = _held(pydevd)
-            _end_former(pydevd, held, before)
-            before.look_again()
-            attachment = Attachment(held, before, setup, bring_back)
-            bring_back = None  # from here on it is the attachment's to do
-            attachment.begin(pydevd)
+        held = _held(pydevd)
+        if held[0] is not None and held[0].setup["token"] == setup["token"]:
+            return  # brought twice
+        _end_former(pydevd, held, before)
+        before.look_again()
+        attachment = Attachment(held, before, setup, bring_back)
+        bring_back = None  # from here on it is the attachment's to do
+        attachment.begin(pydevd)
     finally:
         if bring_back is not None:
             bring_back()
@@ -72,14 +72,9 @@ def arrive(setup, bytecode):
 
 def _bring_in(parent, bytecode):
     bytecode.watch(os.path.join(parent, "debugpy"))
-    interval = sys.getswitchinterval()
-    # Every file that is read gives the interpreter away: threads that never wait would keep it
-    # for 5 ms each time.
-    sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         return debugger.bring_in(parent)
     finally:
-        sys.setswitchinterval(interval)
         bytecode.leave()
 
 
@@ -112,6 +107,7 @@ def _held(pydevd):
         held = vars(pydevd)[_HELD] = [None]
 
         def in_child():
+            pace.in_child()
             if held[0] is not None:
                 held[0].in_child()
 
@@ -240,8 +236,17 @@ class Attachment(object):
     def watch(self):
         poll = select.poll()
         poll.register(self.sock.fileno(), _RDHUP | select.POLLHUP | select.POLLERR)
-        seen = None
-        while self.reason is None:
+        with pace.Pace():
+            self.look(poll, lambda turn: self.db.ready_to_run or turn == _HANDSHAKE_TICKS)
+        self.look(poll, lambda turn: False)
+        with pace.Pace():
+            self.go()
+
+    def look(self, poll, is_enough):
+        """Until there is a reason to go, or it is enough."""
+        seen, turn = None, 0
+        while self.reason is None and not is_enough(turn):
+            turn += 1
             # Counted in ticks of this thread and not by a clock: a program that was stopped, or
             # held the interpreter for a minute, is not taken for a silent relay.
             if poll.poll(_TICK * 1000):
@@ -252,7 +257,6 @@ class Attachment(object):
             seen = now
             if self.quiet * _TICK >= self.setup["silence"]:
                 self.leave("silent")
-        self.go()
 
     def unread(self):
         """What pydevd has no time to read is life as well."""

@@ -1,0 +1,100 @@
+"""What is brought into a running program, where it arrives twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import debugpy
+import pytest
+
+from debug_relay.protocol import dap
+from debug_relay.worker import injection
+from debug_relay.worker.adapter import Adapter
+from debug_relay.worker.connection import DebugServer
+from tests.kit.statements import python_path
+
+PROBE = Path(injection.__file__).with_name("probe")
+# The main thread reads what it is to run, twice as the kernel's word may have it: noted, and then
+# brought anew because the thread seemed to rest.
+PROGRAM = """
+import ctypes, sys, threading, time
+text = sys.stdin.read()
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+code = compile(text, "<text>", "exec")
+for page in [libc.mmap(None, 32768, 3, 0x22, -1, 0) for _ in range(2)]:
+    exec(code, {"page": page})
+seen = set()
+while True:
+    there = {one for one in threading.enumerate() if one.name == "debug relay arrives"}
+    seen |= there
+    if len(seen) == 2 and not there:
+        break
+    time.sleep(0.002)
+print("over", flush=True)
+threading.Event().wait()
+"""
+
+
+@asynccontextmanager
+async def program(text: str, python: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        python, "-c", PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdin is not None
+        process.stdin.write(text.encode())
+        process.stdin.close()
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.13"])
+async def test_what_arrives_twice_comes_in_once(tmp_path: Path, version: str) -> None:
+    told: list[str] = []
+    came: list[DebugServer] = []
+    lost = asyncio.Event()
+
+    def hear(server: DebugServer, message: dap.Message) -> None:
+        told.append(message.event)
+
+    async def welcome(server: DebugServer) -> None:
+        came.append(server)
+        first.set()
+
+    adapter, first = Adapter(hear, lambda server, why: lost.set()), asyncio.Event()
+    adapter.listen()
+    setup = {
+        "port": adapter.port,
+        "token": adapter.token,
+        "debugpy_parent": os.path.dirname(os.path.dirname(debugpy.__file__)),
+        "probe": str(PROBE),
+        "bytecode": None,
+        "silence": 30,
+        "session": "s",
+    }
+    letting_in = asyncio.create_task(adapter.welcome_all(welcome))
+    try:
+        async with program(injection.first_text(setup), python_path(version)) as process:
+            async with asyncio.timeout(20):
+                await first.wait()
+                assert process.stdout is not None
+                assert await process.stdout.readline() == b"over\n"
+            assert told.count("relayBegun") == 2
+            assert "relayRefused" not in told
+            assert len(came) == 1
+    finally:
+        letting_in.cancel()
+        await asyncio.gather(letting_in, return_exceptions=True)
+        adapter.close()
+        for server in came:
+            server.close("the test is over")
