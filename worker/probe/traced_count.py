@@ -4,8 +4,10 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
 While that count is not 0 every thread runs all its code a sixth slower. A thread that ends while it
 is traced is never taken off it, and pydevd starts such threads on purpose, one for each thread that
-it traces from outside. Nothing in Python lowers the count, so it is written where it lies; where
-that is, is found out by tracing this thread and looking what went up by one and down again.
+it traces from outside; one that waits for long, as a main thread does that joins others, keeps its
+tracer until it wakes. Nothing in Python ends the one or lowers the other from outside, so both are
+written where they lie. Where that is, is found out by tracing this thread and looking what went up
+by one and down again.
 """
 
 import ctypes
@@ -13,10 +15,16 @@ import sys
 import time
 import types
 
-_UNDISTURBED = 60.0  # no other thread gets the interpreter before all is done
-_TRACE_FUNCTION = 64  # where `c_tracefunc` is in a PyThreadState, in both
+from debug_relay.worker.probe import tracing
+
+# For so long no other thread asks for the interpreter after this one has got it, which takes as
+# long for each that never waits.
+_UNDISTURBED = 0.03
+# Where `use_tracing`, an int, and three pointers are in a PyThreadState, in both.
+_IN_USE, _PROFILE_FUNCTION, _TRACE_FUNCTION, _TRACER = 48, 56, 64, 80
 _PYTHONS = {(3, 8): 300, (3, 9): 64}  # how many ints of what holds the count are looked at
 _MOST = 100000
+_TRIES = 10
 
 
 def set_right():
@@ -29,10 +37,15 @@ def set_right():
     try:
         time.sleep(0)  # to whoever waits already, by the former interval
         count = _find_count(looked_at)
-        if count is not None:
-            count.value = _traced_threads()
+        for _ in range(_TRIES if count is not None else 0):
+            traced = sum(1 for thread in list(_threads()) if _is_traced(thread))
+            if count.value == traced:
+                break
+            count.value = traced  # unless this thread was disturbed all the same
     finally:
         sys.setswitchinterval(interval)
+    for frame in sys._current_frames().values():
+        tracing.forget(frame)
 
 
 def _is_replaced(function):
@@ -42,7 +55,7 @@ def _is_replaced(function):
 def _find_count(looked_at):
     """The only int that follows the tracing of this thread; None where there is no such one."""
     ints = (ctypes.c_int * looked_at).from_address(_holder())
-    own = _trace_function(_asked("PyThreadState_Get"))
+    own = _asked("PyThreadState_Get")
 
     def nothing(frame, event, arg):
         return None
@@ -50,12 +63,12 @@ def _find_count(looked_at):
     found = set(range(looked_at))
     for _ in range(2):
         sys.settrace(None)
-        before, untraced = list(ints), own.value
+        before, untraced = list(ints), _tracing(own)
         sys.settrace(nothing)
-        during, traced = list(ints), own.value
+        during, traced = list(ints), _tracing(own)
         sys.settrace(None)
         after = list(ints)
-        if untraced or not traced:
+        if untraced != (0, False, 0) or traced != (1, True, id(nothing)):
             return None
         found = set(
             at for at in found if -_MOST < before[at] == after[at] == during[at] - 1 < _MOST
@@ -70,21 +83,34 @@ def _holder():
     return _asked("PyInterpreterState_Get")
 
 
-def _traced_threads():
+def _threads():
     if sys.version_info < (3, 9):
         interpreters = _chain("PyInterpreterState_Head", "PyInterpreterState_Next")
     else:
         interpreters = [_asked("PyInterpreterState_Get")]
-    return sum(
-        1
-        for interpreter in interpreters
-        for thread in _chain("PyInterpreterState_ThreadHead", "PyThreadState_Next", interpreter)
-        if _trace_function(thread).value
+    for interpreter in interpreters:
+        for thread in _chain("PyInterpreterState_ThreadHead", "PyThreadState_Next", interpreter):
+            yield thread
+
+
+def _is_traced(thread):
+    """Not any more, if it was by what only waits for its next event to end that."""
+    if _tracing(thread)[2] == id(tracing.stop):
+        profiled = ctypes.c_size_t.from_address(thread + _PROFILE_FUNCTION).value
+        ctypes.c_int.from_address(thread + _IN_USE).value = bool(profiled)
+        for pointer in (_TRACE_FUNCTION, _TRACER):
+            ctypes.c_size_t.from_address(thread + pointer).value = 0
+        ctypes.PyDLL(None).Py_DecRef(ctypes.py_object(tracing.stop))  # the thread's own count of it
+    return _tracing(thread)[1]
+
+
+def _tracing(thread):
+    """Whether anything is in use, whether that is a tracer, and which."""
+    return (
+        ctypes.c_int.from_address(thread + _IN_USE).value,
+        ctypes.c_size_t.from_address(thread + _TRACE_FUNCTION).value != 0,
+        ctypes.c_size_t.from_address(thread + _TRACER).value,
     )
-
-
-def _trace_function(thread):
-    return ctypes.c_size_t.from_address(thread + _TRACE_FUNCTION)
 
 
 def _chain(first, following, *of):

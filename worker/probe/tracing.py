@@ -41,11 +41,6 @@ def stop_everywhere():
         _free_monitoring()
         return
 
-    def stop(frame, event, arg):
-        # The first event in a thread that was traced ends its tracing.
-        if sys.gettrace() is stop:
-            sys.settrace(None)
-
     _trace_all(stop)
     for frame in sys._current_frames().values():
         while frame is not None:
@@ -53,6 +48,21 @@ def stop_everywhere():
                 # A loop that calls nothing drops its tracing at its next line.
                 frame.f_trace = stop
             frame = frame.f_back
+
+
+def stop(frame, event, arg):
+    """A thread's tracer: its first event ends the thread's tracing."""
+    if sys.gettrace() is stop:
+        sys.settrace(None)
+        forget(frame)
+
+
+def forget(frame):
+    """No frame of this stack keeps what ended its tracing."""
+    while frame is not None:
+        if frame.f_trace is stop:
+            frame.f_trace = None
+        frame = frame.f_back
 
 
 def _trace_all(function):
