@@ -77,6 +77,7 @@ class Hold:
         self._cut = asyncio.Event()
         self.is_ending = False  # by its own word: its exit may have much to do
         self._left = _Left()
+        self._late = False  # it had not let us go when nobody would wait any more
         self._beating: asyncio.Task[None] | None = None
         self._adapter = adapter.Adapter(self._told, self._lost)
 
@@ -274,11 +275,14 @@ class Hold:
                 await asking.ask(server, "leave")
                 # It closes when all is done, and not before.
                 await self._cut.wait()
+        self._late = not self._cut.is_set()
         server.close()
 
     @property
     def residue(self) -> str | None:
         """What could not be cleared away."""
+        if self._late:
+            return f"it had not let go within {_LEAVE_SECONDS:g} s; it does so when it can"
         if self._left.stuck:
             return f"{self._left.stuck} threads are still inside an evaluation"
         return "; ".join(self._left.errors) or None
