@@ -153,7 +153,10 @@ def test_break_look_step_and_leave(relay: Client, start: Start, python: str, tex
         assert session.line() == one.program["line"]
         n = int(session.value("n"))
         assert session.value("n + 1") == str(n + 1)
+        # Meanwhile another thread may come to the line as well.
+        session.patch(f"/breakpoints/{breakpoint['id']}", {"enabled": False}).ok()
         assert session.step("over")["current_location"]["line"] == one.program["line"] + 1
+        session.patch(f"/breakpoints/{breakpoint['id']}", {"enabled": True}).ok()
         assert session.locals()["doubled"] == str(2 * n)
         # None of ours is among its threads.
         names = [thread["name"] for thread in session.get("/threads").ok()["threads"]]

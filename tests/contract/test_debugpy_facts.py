@@ -183,6 +183,9 @@ NAMES = {
     "connecting": [
         "pydevd:PyDB.connect",
         "db:initialize_network",
+        "db:_py_db_command_thread_event",
+        "_pydevd_bundle.pydevd_comm:_queue.Queue",
+        "_pydevd_bundle.pydevd_comm:time.sleep",
         "pydevd:start_client",
         "pydevd:time",
         "pydevd:settrace",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -151,10 +152,11 @@ def test_what_only_pydevds_console_needs_is_not_loaded(
         print(http.server.BaseHTTPRequestHandler, xmlrpc.client.ServerProxy.__name__)
         """
     )
+    plain = subprocess.run([python, str(program)], capture_output=True, text=True, check=True)
     with relay.session(python_path=python) as session:
         session.break_at(program, program["here"])
         session.launch(program)
         session.resume()
-        assert session.printed("stdout").splitlines() == [
-            "[]", "True 0", "<class 'http.server.BaseHTTPRequestHandler'> ServerProxy"
-        ]  # fmt: skip
+        # Some releases freeze objects of their own when they start.
+        assert session.printed("stdout") == plain.stdout
+        assert plain.stdout.startswith("[]\n")

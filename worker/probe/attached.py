@@ -25,7 +25,8 @@ from debug_relay.worker.probe.answers import Interrupted, begun
 _HELD = "_relay_held"
 _RDHUP = 0x2000
 _TICK = 0.25
-_HANDSHAKE_TICKS = 40
+_SOON = 0.02
+_HANDSHAKE_LOOKS = 500
 _GONE_SECONDS = 10.0  # an attachment that is being let go is waited for so long
 _EXIT_SECONDS = 3.0
 _TALKS_SECONDS = 5.0  # who was heard so short a time ago is alive
@@ -236,17 +237,9 @@ class Attachment(object):
     def watch(self):
         poll = select.poll()
         poll.register(self.sock.fileno(), _RDHUP | select.POLLHUP | select.POLLERR)
-        with pace.Pace():
-            self.look(poll, lambda turn: self.db.ready_to_run or turn == _HANDSHAKE_TICKS)
-        self.look(poll, lambda turn: False)
-        with pace.Pace():
-            self.go()
-
-    def look(self, poll, is_enough):
-        """Until there is a reason to go, or it is enough."""
-        seen, turn = None, 0
-        while self.reason is None and not is_enough(turn):
-            turn += 1
+        self.hurry(poll)
+        seen = None
+        while self.reason is None:
             # Counted in ticks of this thread and not by a clock: a program that was stopped, or
             # held the interpreter for a minute, is not taken for a silent relay.
             if poll.poll(_TICK * 1000):
@@ -257,6 +250,15 @@ class Attachment(object):
             seen = now
             if self.quiet * _TICK >= self.setup["silence"]:
                 self.leave("silent")
+        with pace.Pace():
+            self.go()
+
+    def hurry(self, poll):
+        """Until the handshake is over."""
+        with pace.Pace():
+            for _ in range(_HANDSHAKE_LOOKS):
+                if self.db.ready_to_run or self.reason is not None or poll.poll(_SOON * 1000):
+                    break
 
     def unread(self):
         """What pydevd has no time to read is life as well."""

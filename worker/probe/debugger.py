@@ -4,10 +4,13 @@ Runs in the program: Python 3.8 to 3.14, standard library only. Used where a pro
 and where one is attached to.
 """
 
+import _queue
+import _thread
 import builtins
 import os
 import socket
 import sys
+import types
 
 # Read by pydevd when it is imported: it never lets other threads run because a value is slow to
 # show (the program would move at a stop), and says nothing of slow values, or of frozen modules,
@@ -81,6 +84,7 @@ def connect(pydevd, prepare, hidden=(), **settings):
         # Its thread that looks every 0.2 s whether the program has ended is joined like one of the
         # program's own; what it does is done by pydevd's atexit handler just as well.
         self._create_check_output_thread = lambda: None
+        self._py_db_command_thread_event = _Signal()
         prepare(self, sock)
         _start_threads(pydevd, self, sock)
 
@@ -102,14 +106,41 @@ def connect(pydevd, prepare, hidden=(), **settings):
 
 
 def _start_threads(pydevd, db, sock):
-    real = pydevd.time
+    comm = sys.modules["_pydevd_bundle.pydevd_comm"]
+    time, queue = pydevd.time, comm._queue
     # initialize_network sleeps 0.1 s "to give threads time to start"; they need none.
-    pydevd.time = _NoSleep(real)
+    pydevd.time = _NoSleep(time)
+    # What gevent makes of locks and clocks would bring these threads to a stand when it comes
+    # unexpectedly: what they wait with is the interpreter's own, by whatever name it goes later.
+    comm._queue = types.SimpleNamespace(Queue=_queue.SimpleQueue, Empty=queue.Empty)
+    comm.time = types.SimpleNamespace(**vars(time))
     try:
         db.initialize_network(sock)
     finally:
-        pydevd.time = real
+        pydevd.time = time
+        comm._queue = queue
     db.writer.sock = _WholeMessages(sock)
+
+
+class _Signal(object):
+    """What pydevd uses of an Event, for the one thread that waits."""
+
+    def __init__(self):
+        self._lock = _thread.allocate_lock()  # held while it is not set
+        self._lock.acquire()
+
+    def set(self):
+        try:
+            self._lock.release()
+        except RuntimeError:
+            pass  # it is set already
+
+    def clear(self):
+        self._lock.acquire(False)
+
+    def wait(self, timeout):
+        if self._lock.acquire(True, timeout):
+            self.set()
 
 
 class _WholeMessages(object):
