@@ -144,7 +144,8 @@ def test_a_delete_while_the_relay_is_replaced(own_relay: Callable[..., Relay]) -
     relay = own_relay()
     session = relay.client.session()
     stubborn = "import signal\nsignal.signal(15, lambda *_: print('asked', flush=True))\n"
-    session.launch(code=f"{stubborn}print('ready', flush=True)\nwhile True: signal.pause()\n", wait=0.1)
+    program = f"{stubborn}print('ready', flush=True)\nwhile True: signal.pause()\n"
+    session.launch(code=program, wait=0.1)
     eventually(lambda: "ready" in session.printed())
     with ThreadPoolExecutor(1) as pool:
         deleting = pool.submit(session.delete)
