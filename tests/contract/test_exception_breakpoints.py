@@ -398,6 +398,7 @@ def test_a_failing_test_stops_in_the_test(
             module="pytest",
             args=["-q", "-p", "no:cacheprovider", str(tests)],
             cwd=str(tmp_path),
+            env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # ours import for seconds
             wait=60,
         ).ok()
         assert (state["stop_reason"], state["current_location"]["line"]) == (
