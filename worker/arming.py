@@ -16,7 +16,7 @@ from debug_relay.protocol import dap
 from debug_relay.worker import function_points
 from debug_relay.worker.breakpoint_table import BreakpointTable, Entry
 from debug_relay.worker.connection import DebugServer
-from debug_relay.worker.function_points import LEAVE_IN, LEFT_OUT, FoundFunction
+from debug_relay.worker.function_points import LEFT_OUT, FoundFunction
 from debug_relay.worker.hit_counts import CAPACITY, HitCounts
 
 if TYPE_CHECKING:
@@ -98,11 +98,11 @@ class Arming:
         if not entries:
             return
         rows = [_row(entry, entry.id in fresh) for entry in entries]
-        left_out = set(await self._session.asking.ask(server, "points", set=rows))
+        left_out = await self._session.asking.ask(server, "points", set=rows)
         for entry in entries:
             if entry.id in left_out:
-                entry.verified, entry.message = False, LEFT_OUT
-                entry.suggestion = LEAVE_IN
+                entry.verified = False
+                entry.message, entry.suggestion = LEFT_OUT[left_out[entry.id]]
         await self._find_functions(server, self._functions_of(entries))
 
     def _functions_of(self, entries: list[Entry]) -> list[Entry]:

@@ -17,8 +17,16 @@ from debug_relay.protocol.breakpoints import BreakpointSpec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker.breakpoint_table import Entry
 
-LEFT_OUT: Final = "just_my_code leaves this file out: it is a library's"
-LEAVE_IN: Final = "PATCH the session with just_my_code false, and launch again."
+LEFT_OUT: Final = {
+    "just_my_code": (
+        "just_my_code leaves this file out: it is a library's",
+        "PATCH the session with just_my_code false, and launch again.",
+    ),
+    "debugger": (
+        "the debugger uses this file of the standard library itself and never stops in it",
+        "Stop where the program calls it.",
+    ),
+}
 NO_PROBE: Final = "functions cannot be found in a program that was joined by its port"
 _LOOKED_FOR: Final = "the function is looked for while the program runs: in each module it loads"
 _INNER: Final = frozenset({"<locals>", "<lambda>"})
@@ -29,7 +37,7 @@ class FoundPlace(Struct):
     path: str
     line: int
     name: str
-    left_out: bool
+    left_out: str | None  # why it never stops there, by `LEFT_OUT`
     inherited: bool = False  # it stops where it is called for the class that was asked for
 
 
@@ -125,14 +133,14 @@ def tell_owner(entry: Entry, owners: list[str]) -> None:
 
 def place(entry: Entry, found: FoundFunction) -> None:
     """The first place where it is found is shown, the others are named; all of them stop."""
-    reached = [one for one in found.places if not one.left_out]
+    reached = [one for one in found.places if one.left_out is None]
     if not entry.verified and found.places:
         first = (reached or found.places)[0]
         entry.path, entry.line = first.path, first.line
         entry.real_path = os.path.realpath(first.path)
         entry.verified = bool(reached)
-        entry.message = None if reached else LEFT_OUT
-        entry.suggestion = None if reached else LEAVE_IN
+        why = (None, None) if first.left_out is None else LEFT_OUT[first.left_out]
+        entry.message, entry.suggestion = why
         if first.inherited and reached:
             owner = (entry.function or "").rpartition(".")[0]
             entry.message = f"{owner} has it from {first.name}: stops where a {owner} calls it"

@@ -18,7 +18,7 @@ from debug_relay.protocol.execution import RunTo
 from debug_relay.worker.breakpoint_table import Entry
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.dap_client import KnownThread
-from debug_relay.worker.function_points import LEAVE_IN, LEFT_OUT
+from debug_relay.worker.function_points import LEFT_OUT
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
@@ -50,7 +50,7 @@ async def begin(session: Session, params: RunTo, thread: KnownThread) -> Goal:
     # Before it is sent: a thread that runs may reach it before the answer is here.
     goal = session.goal = Goal(server, only)
     try:
-        can_stop = await session.asking.ask(
+        left_out = await session.asking.ask(
             server,
             "goal",
             path=entry.real_path,
@@ -60,9 +60,9 @@ async def begin(session: Session, params: RunTo, thread: KnownThread) -> Goal:
     except BaseException:
         session.goal = None
         raise
-    if not can_stop:
+    if left_out is not None:
         session.goal = None
-        raise _no_line(entry, LEFT_OUT, LEAVE_IN)
+        raise _no_line(entry, *LEFT_OUT[left_out])
     return goal
 
 

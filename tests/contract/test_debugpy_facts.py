@@ -52,6 +52,8 @@ NAMES = {
         "db:do_wait_suspend",
         "db:send_caught_exception_stack",
         "db:get_file_type",
+        "db:_internal_get_file_type",
+        "db:get_cache_file_type",
         "db:on_breakpoints_changed",
         "db:function_breakpoint_name_to_breakpoint",
         "db:_thread_events",

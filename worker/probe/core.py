@@ -57,6 +57,8 @@ HOOKS = (
     "do_wait_suspend",
     "send_caught_exception_stack",
     "get_file_type",
+    "_internal_get_file_type",
+    "get_cache_file_type",
     "on_breakpoints_changed",
     "function_breakpoint_name_to_breakpoint",
     "_thread_events",

@@ -14,7 +14,7 @@ import sys
 
 from debug_relay.worker.probe.codes import FUNCTION, Body, alive, being_loaded, inside, plain
 from debug_relay.worker.probe.heirs import Heirs
-from debug_relay.worker.probe.libraries import is_library
+from debug_relay.worker.probe.libraries import by_place, is_library
 from debug_relay.worker.probe.places import TRAP
 from debug_relay.worker.probe.twins import keep_apart
 from debug_relay.worker.probe.values import clean
@@ -210,6 +210,8 @@ class Functions(object):
             return kind
 
         probe.replace("get_file_type", get_file_type)
+        probe.replace("_internal_get_file_type", by_place(db._internal_get_file_type))
+        db.get_cache_file_type().clear()
 
     def watch(self):
         db = self.probe.db
@@ -263,7 +265,7 @@ class Functions(object):
             door.heirs = dict(door.heirs, **{id: heir})
         elif fresh:
             door.ids = door.ids + [id]
-        out = bool(self.probe.points.places.left_out([(id, path)]))
+        out = self.probe.points.places.left_out([(id, path)]).get(id)
         place = {"path": clean(path), "line": door.line, "left_out": out}
         place["inherited"] = heir is not None
         return place, fresh

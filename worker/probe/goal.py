@@ -27,17 +27,18 @@ class Goal(object):
         probe.commands.update(goal=self.begin, no_goal=self.end)
 
     def begin(self, path, line, thread=None):
-        """Whether the program can stop there: pydevd may be told to pass over that file."""
+        """Why the program can not stop there: pydevd may pass over that file."""
         places = self.probe.points.places
         self.end()
-        if places.left_out([(ID, path)]):
-            return False
+        out = places.left_out([(ID, path)]).get(ID)
+        if out is not None:
+            return out
         found = self.probe.threads.found(thread) if thread is not None else None
         self.wanted = (path, line, found[1].ident if found else None)
         self.place = (path, line)
         places.trap(path, line, CONDITION)
         self.probe.db.on_breakpoints_changed()
-        return True
+        return None
 
     def end(self):
         self.wanted, place = None, self.place

@@ -14,3 +14,27 @@ def is_library(path):
     if "/site-packages/" in path or "/dist-packages/" in path or path.startswith("<frozen"):
         return True
     return path.startswith(_ROOTS) and "/lib/python" in path
+
+
+def by_place(ask):
+    """pydevd passes over files by their names alone; here only where those it means lie.
+
+    On its list, beside its own, are some of the standard library, such as `queue.py`, `socket.py`
+    and `io.py`. A program may have modules that are called so.
+    """
+    debugger, standard = _folder(sys.modules["pydevd"]), _folder(os)
+
+    def kind_of(place):
+        kind = ask(place)
+        if kind is None or place[1].startswith(("<",) + debugger):
+            return kind
+        installed = "/site-packages/" in place[1] or "/dist-packages/" in place[1]
+        return kind if place[1].startswith(standard) and not installed else None
+
+    return kind_of
+
+
+def _folder(module):
+    """What the paths of the files beside it begin with."""
+    folder = os.path.dirname(os.path.abspath(module.__file__))
+    return (folder + "/", os.path.realpath(folder) + "/")

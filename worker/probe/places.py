@@ -131,14 +131,17 @@ class Places(object):
         self.probe.db.on_breakpoints_changed(removed=True)
 
     def left_out(self, rows):
-        """Which of (id, path) lie in files that pydevd is told to pass over."""
+        """Why pydevd passes over the files of some of (id, path)."""
         db = self.probe.db
-        if not db.is_files_filter_enabled or db.get_require_module_for_filters():
-            return []
         frame = sys.modules["_pydevd_bundle.pydevd_api"].PyDevdAPI._DummyFrame
-        paths = set(path for _, path in rows)
-        out = set(path for path in paths if db.apply_files_filter(frame(path), path, False))
-        return [id for id, path in rows if path in out]
+        filtered = db.is_files_filter_enabled and not db.get_require_module_for_filters()
+        why = {}
+        for path in set(path for _, path in rows):
+            if db._internal_get_file_type((path, path, path.rpartition("/")[2])) is not None:
+                why[path] = "debugger"
+            elif filtered and db.apply_files_filter(frame(path), path, False):
+                why[path] = "just_my_code"
+        return dict((id, why[path]) for id, path in rows if path in why)
 
     def clear(self):
         self.known.clear()
