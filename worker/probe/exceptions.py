@@ -18,11 +18,13 @@ from debug_relay.worker.probe.expressions import Expression
 from debug_relay.worker.probe.libraries import is_library
 from debug_relay.worker.probe.shapes import full_name, key_of, lookup
 from debug_relay.worker.probe.signalled import is_foreign
+from debug_relay.worker.probe.unwinding import is_pause
 from debug_relay.worker.probe.values import ATOMS
 
 _getpid = os.getpid
 _TOLD = 64  # journeys that are remembered in each thread: while one lasts, others begin and end
 _NEVER = (SystemExit, Interrupted)
+_LEAVES = object()
 _RETURN = dis.opmap["RETURN_VALUE"]
 _subclasses = type.__dict__["__subclasses__"]
 _mro = type.__dict__["__mro__"].__get__
@@ -148,10 +150,12 @@ class Exceptions(object):
         """Once for each journey; a condition is asked where it would stop first."""
         if _getpid() != self.probe.pid:
             return False  # a forked child that nobody debugs must not wait for a debugger
-        if self.is_over(standing_at(trace, frame_id)):
+        # Absent where a frame is being left, and pydevd remembers what came into it.
+        begins = self.probe.told.__dict__.pop("begins", _LEAVES)
+        if goes_on(standing_at(trace, frame_id), begins is _LEAVES):
             return False
         start = origin(trace)
-        begins = self.probe.told.__dict__.pop("begins", None) == start and not unwinding()
+        begins = begins == start and not unwinding()
         if begins:
             self.forget(start)  # another one, which had the same address
         elif start in self.journeys():
@@ -168,12 +172,6 @@ class Exceptions(object):
                 raise
             self.tell(error)
         return False
-
-    def is_over(self, frame):
-        """Whether its frame has handled it: up to 3.11 pydevd guesses when the frame returns."""
-        if hasattr(sys, "monitoring") or frame.f_lasti < 0:
-            return False
-        return frame.f_code.co_code[frame.f_lasti] == _RETURN
 
     def tell(self, error):
         """The first error in words, later ones not."""
@@ -199,6 +197,16 @@ class Exceptions(object):
         known = self.journeys()
         if start in known:
             self.probe.told.journeys = tuple(one for one in known if one != start)
+
+
+def goes_on(frame, leaves):
+    """Whether its frame has handled it: up to 3.11 pydevd guesses when it returns or pauses."""
+    if hasattr(sys, "monitoring") or frame.f_lasti < 0:
+        return False
+    if frame.f_code.co_code[frame.f_lasti] == _RETURN:
+        return True
+    # Of one that has ended nobody is the caller.
+    return leaves and frame.f_back is not None and is_pause(frame)
 
 
 def origin(trace):
