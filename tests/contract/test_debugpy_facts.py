@@ -67,6 +67,9 @@ NAMES = {
         "_pydevd_bundle.pydevd_process_net_command_json:"
         "PyDevJsonCommandProcessor.process_net_command_json",
     ],
+    "what is sent": [
+        "_pydevd_bundle.pydevd_net_command:json",
+    ],
     "threads that end": [
         "db:_running_thread_ids",
         "db:_cmd_queue",

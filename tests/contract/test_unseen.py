@@ -160,3 +160,40 @@ def test_what_only_pydevds_console_needs_is_not_loaded(
         # Some releases freeze objects of their own when they start.
         assert session.printed("stdout") == plain.stdout
         assert plain.stdout.startswith("[]\n")
+
+
+def test_what_the_debugger_calls_itself_is_no_call_of_the_programs(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    """It tells of threads and processes in the threads that start them."""
+    program = source("""
+        import json, os, subprocess, threading
+
+        def work():
+            pass
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        subprocess.run(["true"])
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        print(json.dumps([1]))  # @own
+    """)
+    names = ["json.dumps", "json.encoder.JSONEncoder.encode", "os.fsdecode"]
+    with relay.session(python_path=python) as session:
+        ids = [
+            session.post("/breakpoints", {"function": name}).ok()["breakpoints"][0]["id"]
+            for name in names
+        ]
+        assert session.launch(program)["status"] == "paused"
+        for _ in ids[:2]:
+            callers = session.get("/stacktrace").ok()["frames"]
+            assert callers[-1]["line"] == program["own"], callers
+            ended = session.resume()
+        assert ended["exit_code"] == 0
+        told = session.get("/breakpoints").ok()["breakpoints"]
+        assert [one["hit_count"] for one in told] == [1, 1, 0]
+        assert len(session.events("subprocess")) == 2

@@ -4,7 +4,6 @@ Runs in the program: Python 3.8 to 3.14, standard library only. Executed by `boo
 anything else of ours; imports nothing of ours.
 """
 
-import os
 import re
 
 _WITHOUT_VALUE = "bBdEIOPqRsSuv"
@@ -39,7 +38,7 @@ class Parts(object):
 
 
 def is_python(path):
-    return _PYTHON.match(os.path.basename(path)) is not None
+    return _PYTHON.match(path.rpartition("/")[2]) is not None
 
 
 def parted(arguments):

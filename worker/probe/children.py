@@ -9,6 +9,7 @@ import os
 import sys
 
 from debug_relay.worker.probe import streams
+from debug_relay.worker.probe.encoding import words_of
 from debug_relay.worker.probe.tracing import stop_in_child
 
 _getpid = os.getpid
@@ -67,8 +68,7 @@ class Children(object):
         if name in ("fork", "forkpty"):
             command = [sys.executable, "(fork)"]
         else:
-            command = args[0] if "fork_exec" in name else args[1]
-            command = [os.fsdecode(part) for part in command]
+            command = words_of(args[0] if "fork_exec" in name else args[1])
         self.probe.emit("relaySubprocess", {"pid": pid, "command": command, "debugged": debugged})
 
     def let_go(self):

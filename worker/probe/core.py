@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 
-from debug_relay.worker.probe import inlined
+from debug_relay.worker.probe import encoding, inlined
 from debug_relay.worker.probe.answers import Answers
 from debug_relay.worker.probe.assigning import Assigning
 from debug_relay.worker.probe.children import Children
@@ -135,6 +135,7 @@ class Probe(object):
         self.unwinding.hook()
         self.deep.hook()
         inlined.hook(self.undo)
+        encoding.hook(self.undo)
         self.reports.hook()
         self.tracer.hook_entry()
         self.greenlets.hook()

@@ -14,6 +14,7 @@ import sys
 import threading
 
 from debug_relay.worker.probe.arguments import is_python, parted
+from debug_relay.worker.probe.encoding import words_of
 
 _SENT_SECONDS = 0.2
 _NO_FROZEN = ["-X", "frozen_modules=off"]  # frozen modules have no lines to stop at
@@ -55,8 +56,7 @@ class Family(object):
     def rewritten(self, path, words):
         """The command line that starts the same program under its debugger."""
         try:
-            path = os.fsdecode(path)
-            texts = [os.fsdecode(word) for word in words]
+            (path,), texts = words_of([path]), words_of(words)
         except TypeError:
             return words  # the start itself will say what is wrong with it
         if not (is_python(path) or path == sys.executable):
