@@ -263,6 +263,13 @@ class Points(object):
         self.probe.told.frame, self.probe.told.hits = frame, hits
         return True
 
+    def are_gone(self, hits):
+        """Whether a thread waits for its turn at breakpoints that stop nobody any more."""
+        if not hits or not all(id.startswith("bp_") for id in hits):
+            return False  # nowhere, or at the line that is run to
+        points = [self.table.get("'relay:%s'" % id) for id in hits]
+        return self.suspended or not any(point is not None and point.enabled for point in points)
+
     def hits_now(self, info, frame):
         """Whether a thread that was halted on this very line has a breakpoint of its own there."""
         db = self.probe.db

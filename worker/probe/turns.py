@@ -78,6 +78,9 @@ class Turns(object):
             self.wait(thread, frame, "line", None)
             if info.pydev_step_cmd != -1:
                 return None  # it was stepped on from here
+            if self.probe.points.are_gone(told.__dict__.get("hits")):
+                del told.hits
+                return None
 
     def do_wait_suspend(self, thread, frame, event, arg, exception_type=None):
         """In place of pydevd's: it stops here, until it is resumed."""
