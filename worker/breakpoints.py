@@ -256,7 +256,25 @@ class Breakpoints:
                 )
                 self._table.put(found)
                 self._tell("changed", [found])
+        await self._look_at_loaded([self._table.one(id) for id in ids if id in self._table])
         return ids
+
+    async def _look_at_loaded(self, entries: list[Entry]) -> None:
+        """The program may have loaded anew what was said to be older than its file."""
+        marked = [entry for entry in entries if entry.message == OUTDATED]
+        if not marked:
+            return
+        still = await self.outdated({entry.path for entry in marked}, self._session.stop_id + 1)
+        fresh = {entry.path for entry in marked} - still
+        renewed = [
+            msgspec.structs.replace(entry, message=None)
+            for entry in self._table
+            if entry.message == OUTDATED and entry.path in fresh
+        ]
+        for entry in renewed:
+            self._table.put(entry)
+        if renewed:
+            self._tell("changed", renewed)
 
     def count(self, ids: list[str]) -> None:
         """Of a program without the probe: nobody counts there, but where it stops is seen."""
@@ -303,10 +321,11 @@ class Breakpoints:
             if entry.verified and entry.path in outdated:
                 entry.message = OUTDATED
 
-    async def outdated(self, paths: Collection[str]) -> set[str]:
+    async def outdated(self, paths: Collection[str], moment: int | None = None) -> set[str]:
         """In which of these files the program runs what is no more on disk."""
         try:
-            return await self._loaded.outdated(paths, self._session.stop_id)
+            moment = self._session.stop_id if moment is None else moment
+            return await self._loaded.outdated(paths, moment)
         except RelayError:
             return set()  # it has ended, or does not answer: then nothing is known of it
 

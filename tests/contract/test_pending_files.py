@@ -165,6 +165,28 @@ def test_a_source_that_changed_since_it_was_loaded_is_said(
         assert session.get("/stacktrace").ok()["frames"][0]["warning"] is None
 
 
+def test_a_source_that_is_loaded_anew_is_not_old_any_more(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    late = source("def work():\n    return 1  # @work\n", "late.py")
+    program = source("""
+        import importlib, late
+        late.work()
+        importlib.reload(late)
+        late.work()
+    """)
+    with relay.session(python_path=python) as session:
+        id = session.break_at(late, late["work"])["id"]
+        assert session.launch(program)["status"] == "paused"
+        late.path.write_text(late.text.replace("return 1", "return 1 + 1"))
+        eventually(lambda: "has changed" in str(session.get(f"/breakpoints/{id}").ok()["message"]))
+        assert session.resume()["status"] == "paused"
+        assert session.get("/stacktrace").ok()["frames"][0]["warning"] is None
+        assert session.get(f"/breakpoints/{id}").ok()["message"] is None
+        assert session.events("breakpoint")[-1]["body"]["breakpoint"]["message"] is None
+        assert session.resume()["exit_code"] == 0
+
+
 def test_a_line_whose_code_went_away_is_not_verified_any_more(
     relay: Client, source: Callable[..., Source]
 ) -> None:
