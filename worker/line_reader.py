@@ -124,6 +124,8 @@ def _problem(error: BaseException, text: str) -> dict[str, Any]:
     if shown is None:
         lines = _split(text)
         shown = lines[line - 1] if 1 <= line <= len(lines) else ""
+    if getattr(error, "offset", None) == 0:
+        offset = len(shown.rstrip()) + 1  # something is missing at its end
     return {
         "line": line,
         "offset": max(1, offset),
