@@ -131,6 +131,16 @@ def tell_owner(entry: Entry, owners: list[str]) -> None:
     entry.suggestion = f"A static method or one in C: set it at {owners[0]}, for all classes."
 
 
+def _tell_also(entry: Entry, places: list[FoundPlace]) -> None:
+    """Those that have not been told: each process of a program finds them anew."""
+    told = entry.message or ""
+    others = [one for one in places if (one.path, one.line) != (entry.path, entry.line)]
+    words = [f"{one.name} ({one.path}:{one.line})" for one in others[:_SHOWN]]
+    listed = ", ".join(one for one in words if one not in told)
+    if listed:
+        entry.message = "; ".join(part for part in (told, f"also in {listed}") if part)[:2000]
+
+
 def place(entry: Entry, found: FoundFunction) -> None:
     """The first place where it is found is shown, the others are named; all of them stop."""
     reached = [one for one in found.places if one.left_out is None]
@@ -146,8 +156,6 @@ def place(entry: Entry, found: FoundFunction) -> None:
             entry.message = f"{owner} has it from {first.name}: stops where a {owner} calls it"
         reached = reached[1:]
     if entry.verified and reached:
-        listed = ", ".join(f"{one.name} ({one.path}:{one.line})" for one in reached[:_SHOWN])
-        also = "; ".join(part for part in (entry.message, f"also in {listed}") if part)
-        entry.message = also[:2000]
+        _tell_also(entry, reached)
     elif not entry.verified and not found.places and found.elsewhere:
         entry.suggestion = f"There is {', '.join(found.elsewhere[:_SHOWN])}: is that meant?"

@@ -271,3 +271,28 @@ def test_a_line_outlives_a_kill_and_processes_are_asked_side_by_side(
             os.close(release)
         assert answers == ["b'.'"]
         assert session.resume()["exit_code"] == 0
+
+
+def test_a_function_that_each_child_has_too_is_told_once(
+    relay: Client, source: Write, python: str
+) -> None:
+    program = source("""
+        import multiprocessing
+
+        def work(n):
+            return n  # @work
+
+        if __name__ == "__main__":
+            spawn = multiprocessing.get_context("spawn")
+            for n in range(2):
+                child = spawn.Process(target=work, args=(n,))
+                child.start()
+                child.join()
+    """)
+    with relay.session(python_path=python) as session:
+        asked = {"function": "work", "log_message": "{n}"}
+        id = session.post("/breakpoints", asked).ok()["breakpoints"][0]["id"]
+        assert session.launch(program, debug_subprocesses=True)["exit_code"] == 0
+        told = session.get(f"/breakpoints/{id}").ok()
+        assert (told["line"], told["hit_count"]) == (program["work"], 2)
+        assert (told["verified"], told["message"]) == (True, None)
