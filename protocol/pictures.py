@@ -61,7 +61,7 @@ def _execution(result: e.Execution) -> Iterator[Line]:
     if not result.completed and result.status == "running":
         yield "not stopped yet: wait with GET …/events?timeout=30&types=stopped,terminated"
     elif not result.completed and result.status == "paused":
-        yield "the thread that was moved still runs; this is where another one stands:"
+        yield "the thread that was moved still runs; this is where another one stands"
     if result.pause_pending:
         yield "pause pending: a thread is in C code and stops as soon as it returns"
     if result.live_stack is not None:
@@ -94,7 +94,7 @@ def _stack(stack: i.Stack) -> Iterator[Line]:
     live = ", as it runs" if stack.live else ""
     where = f" of child process {stack.child_pid}" if stack.child_pid is not None else ""
     yield f"thread {stack.thread_id}{where}, {stack.total_frames} frames{live}"
-    yield from (stop_text.frame(frame) for frame in stack.frames)
+    yield from stop_text.frames(stack.frames)
     if stack.has_more:
         following = stack.frames[-1].id + 1 if stack.frames else 0
         yield f"… more: ?start_frame={following}"

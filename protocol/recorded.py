@@ -61,21 +61,22 @@ def _row(row: TraceRow, with_thread: bool) -> str:
 
 
 def exception(report: ExceptionReport) -> Iterator[Line]:
-    yield f"{report.full_type_name}: {short(report.message, 1000)}"
+    yield stop_text.said(report.full_type_name, report.message, 1000)
     yield f"thread {report.thread_id}, {report.break_mode}"
     yield _last_lines(report.traceback, _TRACEBACK)
     for member in report.members:
-        yield f"in the group: {member.full_type_name}: {short(member.message, _TEXT)}"
+        yield f"in the group: {stop_text.said(member.full_type_name, member.message, _TEXT)}"
     if report.members_omitted:
         yield f"in the group: {report.members_omitted} more"
 
 
 def run(report: RunReport) -> Iterator[Line]:
-    yield f"the program has ended{ending(report.exit_code, report.signal, report.end_reason)}"
+    if report.session_id is not None:
+        yield f"the program is paused where it crashed; kept as session {report.session_id}"
+    else:
+        yield f"the program has ended{ending(report.exit_code, report.signal, report.end_reason)}"
     if report.passed_limit is not None:
         yield f"passed {report.passed_limit.words()}"
-    if report.session_id is not None:
-        yield f"kept, paused, as session {report.session_id}"
     if report.output:
         cut = f", without its first {report.output_left_out} bytes" * bool(report.output_left_out)
         yield f"output{cut}:"
@@ -86,19 +87,22 @@ def run(report: RunReport) -> Iterator[Line]:
         yield from _crash(report.exception)
     if report.stack is not None:
         yield "where its main thread was when the time was up:"
-        yield from (f"  {stop_text.frame(frame)}" for frame in report.stack.frames)
+        yield from (f"  {line}" for line in stop_text.frames(report.stack.frames))
 
 
 def _crash(crash: RunException) -> Iterator[Line]:
-    yield f"exception: {crash.type}: {short(crash.message, 1000)}"
-    for number, frame in enumerate(crash.frames):
-        yield f"#{number} {frame.name} at {frame.path}:{frame.line}"
-        yield from _locals(frame)
+    yield f"exception: {stop_text.said(crash.type, crash.message, 1000)}"
+    yield from stop_text.folded(
+        [
+            (number, stop_text.place(frame), list(_locals(frame)))
+            for number, frame in enumerate(crash.frames)
+        ]
+    )
     if crash.total_frames > len(crash.frames):
         yield f"… {crash.total_frames - len(crash.frames)} more frames"
 
 
-def _locals(frame: RunFrame) -> Iterator[Line]:
+def _locals(frame: RunFrame) -> Iterator[str]:
     shown, others = stop_text.apart(frame.locals, frame.name)
     for local in shown:
         yield f"  {short(local.name, _VALUE)}: {local.type} = {short(local.value, _TEXT)}"

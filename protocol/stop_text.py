@@ -7,7 +7,8 @@ most 600. Places are whole paths all the same, for they are what the next call n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import groupby
 from typing import Final, TypeVar
 
 from msgspec import UNSET
@@ -15,13 +16,14 @@ from msgspec import UNSET
 from debug_relay.protocol import inspection as i
 from debug_relay.protocol import stops
 from debug_relay.protocol.fields import Location
-from debug_relay.protocol.runs import RunLocal
+from debug_relay.protocol.runs import RunFrame, RunLocal
 from debug_relay.protocol.text import Code, Line, short
 
 _VALUE: Final = 100
 _TEXT: Final = 120
 _STEP: Final = 600
 _WAS: Final = 60
+_SAME: Final = 2
 _RAISED: Final = re.compile(r"\w+(:|$)")
 _UNITS: Final = {"str": "characters", "bytes": "bytes", "bytearray": "bytes"}
 _DEFINED: Final = frozenset(
@@ -46,7 +48,7 @@ def stop(report: stops.Stop, headline: bool = True) -> Iterator[Line]:
     if report.hit_breakpoints:
         yield f"hit: {', '.join(report.hit_breakpoints)}"
     if report.exception is not None:
-        yield f"exception: {report.exception.type}: {short(report.exception.message, 300)}"
+        yield f"exception: {said(report.exception.type, report.exception.message, 300)}"
         yield from _causes(report.exception.traceback or "")
     if report.return_value is not None:
         yield returned(report.return_value)
@@ -91,13 +93,17 @@ def brief(report: stops.Stop) -> Iterator[Line]:
             f"→ {short(row.text.strip(), _TEXT)}" for row in report.source.lines if row.current
         )
     if report.exception is not None:
-        yield f"exception: {report.exception.type}: {short(report.exception.message, _TEXT)}"
+        yield f"exception: {said(report.exception.type, report.exception.message, _TEXT)}"
     if report.return_value is not None:
         yield returned(report.return_value)
     yield from _locals(report) if report.new_frame else _changed(report)
     yield from (f"watch {watch(one)}" for one in report.watches)
     for printed in report.output:
         yield f"{printed.category}: {short(printed.text.rstrip(), _TEXT)}"
+
+
+def said(type: str, message: str, longest: int) -> str:
+    return f"{type}: {short(message, longest)}" if message else type
 
 
 def _causes(traceback: str) -> Iterator[Line]:
@@ -163,7 +169,8 @@ def _length(line: Line) -> int:
 def _locals(report: stops.Stop) -> Iterator[Line]:
     changes = {change.name: change for change in report.changed}
     place = report.current_location
-    shown, others = apart(report.locals, place.function if place is not None else "")
+    function = place.function if place is not None else ""
+    shown, others = apart(report.locals, function, changes)
     for row in shown:
         change = changes.pop(row.name, None)
         yield variable(row) + (_was(change) if change is not None else "")
@@ -174,12 +181,12 @@ def _locals(report: stops.Stop) -> Iterator[Line]:
         yield "(no locals)"
 
 
-def apart(rows: list[_Row], function: str) -> tuple[list[_Row], str]:
-    """Of a module's names those that hold data; the others by their names alone."""
+def apart(rows: list[_Row], function: str, changed: Collection[str] = ()) -> tuple[list[_Row], str]:
+    """Of a module's names those that hold data or have changed; the others by their names alone."""
     if function != "<module>":
         return rows, ""
-    shown = [row for row in rows if row.type not in _DEFINED]
-    others = [row.name for row in rows if row.type in _DEFINED]
+    shown = [row for row in rows if row.type not in _DEFINED or row.name in changed]
+    others = [row.name for row in rows if row.type in _DEFINED and row.name not in changed]
     return shown, f"(and {short(', '.join(others), 300)})" if others else ""
 
 
@@ -239,13 +246,35 @@ def watch(one: i.Watch) -> str:
 
 
 def frame(row: i.Frame) -> str:
-    return f"#{row.id} {row.name} at {row.source.path}:{row.line}"
+    return f"#{row.id} {place(row)}"
+
+
+def place(row: i.Frame | RunFrame) -> str:
+    path = row.source.path if isinstance(row, i.Frame) else row.path
+    return f"{row.name} at {path}:{row.line}"
+
+
+def frames(rows: list[i.Frame]) -> Iterator[str]:
+    """One a line; of a recursion the first, and how far the same goes on."""
+    yield from folded([(row.id, place(row), []) for row in rows])
+
+
+def folded(rows: list[tuple[int, str, list[str]]]) -> Iterator[str]:
+    """`#number place` and the lines that belong to it; not all of many that read the same."""
+    for _, alike in groupby(rows, key=lambda row: row[1:]):
+        same = list(alike)
+        shown = same if len(same) <= _SAME else same[:1]
+        for number, where, lines in shown:
+            yield f"#{number} {where}"
+            yield from lines
+        if shown is not same:
+            yield f"#{same[1][0]} to #{same[-1][0]} the same"
 
 
 def _callers(report: stops.Stop) -> Iterator[Line]:
     if len(report.frames) > 1:
         yield "called from:"
-        yield from (f"  {frame(row)}" for row in report.frames[1:])
+        yield from (f"  {line}" for line in frames(report.frames[1:]))
 
 
 def _cuts(report: stops.Stop, stepped: bool) -> Iterator[Line]:

@@ -20,6 +20,7 @@ CONTENT_TYPES: Final[Mapping[str, str]] = {
     "markdown": "text/markdown; charset=utf-8",
 }
 _LONGEST: Final = 400  # characters of one value in the generic rendering
+_SAID: Final = len("… (+99 characters)")
 _DEEPEST: Final = 8
 _LISTED: Final = 1000
 
@@ -49,10 +50,12 @@ def written(lines: Iterator[Line] | list[Line], format: str) -> bytes:
 
 
 def short(value: object, longest: int = _LONGEST) -> str:
-    """One line of bounded length; what is cut is said."""
+    """One line of bounded length; what is cut is said, where that is shorter than what is cut."""
     text = value if isinstance(value, str) else str(value)
     cut = len(text) - longest
-    if cut > 0:
+    if cut <= _SAID:
+        cut = 0
+    else:
         text = text[:longest]
     if not text.isprintable():
         text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

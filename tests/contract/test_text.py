@@ -203,3 +203,24 @@ def test_what_a_reader_must_not_have_to_guess(relay: Client, source: Callable[..
         assert "→ made = item * factor  # @made" in past
         assert "no asyncio tasks" in said(session.get("/tasks", format="text"))
         assert f"__main__ {program}" in said(session.get("/modules", format="text", limit=1000))
+
+
+def test_what_is_cut_is_more_than_what_says_so(
+    relay: Client, source: Callable[..., Source]
+) -> None:
+    program = source("""
+        import os
+        almost = "x" * 110
+        much = "y" * 300
+        import sys
+        here = 1  # @here
+    """)
+    with relay.session() as session:
+        session.launch(program, stop_on_entry=True)
+        body = {"file": str(program), "line": program["here"]}
+        shown = said(session.post("/run-to", body, headers=TEXT)).splitlines()
+        assert f"almost: str = '{'x' * 110}'  ← new" in shown
+        assert any(line.startswith(f"much: str = '{'y' * 99}…  [300 char") for line in shown)
+        # What has just come is told with its value, not once more among the others.
+        assert any(line.startswith("sys: module = <module 'sys'") for line in shown)
+        assert "(and os, sys)" not in shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.kit.client import Client
+from tests.kit.client import Client, Session
 from tests.kit.source import Source
 
 PROGRAM = """
@@ -66,3 +66,55 @@ def test_a_run_that_is_well(relay: Client, source: Callable[..., Source]) -> Non
     assert answer.raw.decode() == "the program has ended (exit code 0, target exited)\n" + (
         "output:\nfine\n"
     )
+
+
+def test_a_run_that_is_kept_stands_where_it_crashed(
+    relay: Client, source: Callable[..., Source]
+) -> None:
+    body = {"script": str(source("raise MemoryError\n")), "keep_on_exception": True}
+    shown = relay.post("/run", body, headers=TEXT).raw.decode().splitlines()
+    head, _, kept = shown[0].rpartition(" ")
+    with Session(relay, kept) as session:
+        assert head == "the program is paused where it crashed; kept as session"
+        assert "exception: MemoryError" in shown
+        assert not any("has ended" in line for line in shown)
+        assert session.status()["status"] == "paused"
+
+
+def test_a_recursion_is_told_once_and_how_far_it_goes(
+    relay: Client, source: Callable[..., Source]
+) -> None:
+    program = source("""
+        def deep(n):
+            if n:
+                return deep(n - 1)  # @again
+            return empty() / 0  # @crash
+
+        def empty():
+            return empty_too()
+
+        def empty_too(*alike):
+            return len(alike) if len(alike) > 8 else empty_too(*alike, 1)  # @end
+
+        deep(30)
+    """)
+    again, crash, end = (program[name] for name in ("again", "crash", "end"))
+    with relay.session() as session:
+        session.break_at(program, end, condition="len(alike) == 8")
+        body = {"script": str(program), "wait": 20, "snapshot": {"frames": 12}}
+        shown = session.post("/launch", body, headers=TEXT).raw.decode().splitlines()
+        at = shown.index(f"  #1 empty_too at {program}:{end}")
+        assert shown[at + 1] == "  #2 to #8 the same"
+        stack = session.get("/stacktrace", format="text", levels=45).raw.decode().splitlines()
+        assert stack[1:7] == [
+            f"#0 empty_too at {program}:{end}",
+            "#1 to #8 the same",
+            f"#9 empty at {program}:{end - 3}",
+            f"#10 deep at {program}:{crash}",
+            f"#11 deep at {program}:{again}",
+            "#12 to #40 the same",
+        ]
+    ran = relay.post("/run", {"script": str(program)}, headers=TEXT).raw.decode().splitlines()
+    # What differs in its locals is not the same.
+    assert ran[ran.index(f"#1 deep at {program}:{again}") + 1] == "  n: int = 1"
+    assert f"#30 deep at {program}:{again}" in ran
