@@ -40,10 +40,7 @@ async def set_variable(call: Call, params: i.SetVariable) -> Struct:
             variables_reference=params.variables_reference,
         )
     viewing.require_answer(session, answer)
-    if refused := answer.get("refused"):
-        raise _no_value(params, f"The value does not compile: {refused['message']}")
-    if raised := answer.get("raised"):
-        raise _no_value(params, f"{raised['type']}: {raised['message']}")
+    _require_set(session, params, answer)
     return i.VariableSet(
         name=params.name,
         value=answer["value"],
@@ -52,6 +49,38 @@ async def set_variable(call: Call, params: i.SetVariable) -> Struct:
             entry.server, answer.get("reference", 0), entry.thread_id
         ),
     )
+
+
+def _require_set(session: Session, params: i.SetVariable, answer: dict[str, Any]) -> None:
+    """Refuse what could not be set, or what cannot be told of it."""
+    if refused := answer.get("refused"):
+        raise _no_value(
+            params,
+            f"The value does not compile: {refused['message']}",
+            f"Correct the value at column {refused.get('offset') or 1}; it is an expression.",
+        )
+    if raised := answer.get("raised"):
+        raise _no_value(params, _said(raised))
+    if kept := answer.get("kept"):
+        raise _no_value(
+            params,
+            _said(kept),
+            "What it is in refuses that. Set the variable that holds it to another object, "
+            "or run a statement: POST …/evaluate with context repl.",
+        )
+    if unread := answer.get("unread"):
+        raise RelayError(
+            Code.EVALUATE_ERROR,
+            f"{params.name} was set, but to read it again raised {_said(unread)}",
+            f"GET /api/v1/sessions/{session.id}/variables/{params.variables_reference} "
+            "shows what can be shown.",
+            expression=params.value[:200],
+            error_message=_said(unread),
+        )
+
+
+def _said(raised: dict[str, Any]) -> str:
+    return f"{raised['type']}: {raised['message']}" if raised["message"] else str(raised["type"])
 
 
 async def _set_plainly(session: Session, entry: Any, params: i.SetVariable) -> dict[str, Any]:
@@ -76,11 +105,15 @@ async def _set_plainly(session: Session, entry: Any, params: i.SetVariable) -> d
     }
 
 
-def _no_value(params: i.SetVariable, what: str) -> RelayError:
+def _no_value(
+    params: i.SetVariable,
+    what: str,
+    suggestion: str = "Send an expression that the program can evaluate at this stop.",
+) -> RelayError:
     return RelayError(
         Code.EVALUATE_ERROR,
         f"{params.name} was not set: {what}",
-        "Send an expression that the program can evaluate at this stop.",
+        suggestion,
         expression=params.value[:200],
         error_message=what,
     )

@@ -157,3 +157,50 @@ def test_every_kind_of_place(relay: Client, source: Callable[..., Source], pytho
         assert put(session, scope(session, "Locals"), "CONSTANT", "'end'") == "'end'"
         session.resume()
         assert session.printed().endswith("end\n")
+
+
+def test_a_refusal_says_what_happened_and_nothing_ran_for_it(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source("""
+        class Hides:
+            said = None
+            @property
+            def word(self):
+                if self.said is not None:
+                    raise LookupError("hidden")
+                return self.said
+            @word.setter
+            def word(self, value):
+                self.said = value
+
+        def asked():
+            calls.append(1)
+            return 5
+
+        calls, a_list, a_tuple, hides = [], [1], (1,), Hides()
+        print(hides.said)  # @here
+    """)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        here = scope(session, "Locals")
+        at = {name: row["variables_reference"] for name, row in children(session, here).items()}
+
+        def refused(reference: int, name: str, value: str, code: str = "EVALUATE_ERROR") -> Any:
+            answer = session.post(f"/variables/{reference}/set", {"name": name, "value": value})
+            return answer.refused(code)
+
+        # The value is not evaluated for a place that is not there.
+        for reference, name in ((here, "nobody"), (at["a_list"], "7"), (at["a_list"], "²")):
+            refused(reference, name, "asked()", "VARIABLE_NOT_FOUND")
+        assert session.value("calls") == "[]"
+        # Why, and what would do instead: the value is not always to blame.
+        error = refused(here, "calls", "1 +")
+        assert "column" in error["details"]["suggestion"]
+        error = refused(at["a_tuple"], "0", "asked()")
+        assert "context repl" in error["details"]["suggestion"]
+        error = refused(at["hides"], "word", "'said'")
+        assert "was set, but" in error["message"]
+        assert "LookupError: hidden" in error["message"]
+        assert session.value("hides.said, calls") == "('said', [1])"

@@ -39,26 +39,27 @@ class Assigning(object):
         frame = getattr(variable, "frame", None)
         if frame is None:
             frame = self.probe.db.suspended_frames_manager.get_frames_list(thread_id)[0]
+        pages = self.probe.pages
+        node = pages.opened(tracker, variable, scope)
+        place = Names(frame, scope) if scope is not None else place_in(node.value, name, pages.mode)
+        # Before the value is evaluated, which may do anything, for nothing.
+        if place is None or not place.has(name):
+            return {"id": id, "unknown": True}
         value = evaluated(self.probe.db, frame, text, False)
         if name_of(type(value)) == "ExceptionOnEvaluate":
             return {"id": id, "raised": described(value.result, value.tb)}
-        node = self.probe.pages.opened(tracker, variable, scope)
-        place = (
-            Names(frame, scope)
-            if scope is not None
-            else place_in(node.value, name, self.probe.pages.mode)
-        )
-        if place is None or not place.has(name):
-            return {"id": id, "unknown": True}
         try:
             place.set(name, value)
         except Exception as error:
-            return {"id": id, "raised": described(error)}
+            return {"id": id, "kept": described(error)}
         # By a second look: not everything can be set, and not everything says so.
-        pages = self.probe.pages
+        try:
+            now = place.get(name)
+        except Exception as error:
+            return {"id": id, "unread": described(error)}
         view = pages.view("whole", seconds=AS_LONG_AS_IT_TAKES, quiet=False)
         step = place.step % name
-        row = pages.row(tracker, node, (NAMED, name), name, place.get(name), view, step)
+        row = pages.row(tracker, node, (NAMED, name), name, now, view, step)
         return dict(row, id=id)
 
 
@@ -80,9 +81,9 @@ def places(owner, kind, name, mode):
     found = []
     if issubclass(kind, dict):
         found.append(Keys(owner, mode))
-    elif name.isdigit() and issubclass(kind, (tuple, set, frozenset)):
+    elif name.isdecimal() and issubclass(kind, (tuple, set, frozenset)):
         found.append(Fixed(owner))
-    elif name.isdigit() and "length" in extent(owner, kind):
+    elif name.isdecimal() and "length" in extent(owner, kind):
         found.append(Items(owner))
     exact = key_of(kind)
     return found if exact in BRACKETS or exact in MAPPINGS else found + [Attributes(owner)]
@@ -128,7 +129,7 @@ class Items(object):
         self.owner = owner
 
     def has(self, name):
-        return name.isdigit() and int(name) < len(self.owner)
+        return name.isdecimal() and int(name) < len(self.owner)
 
     def get(self, name):
         kind = list if issubclass(type(self.owner), list) else type(self.owner)
