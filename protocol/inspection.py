@@ -401,7 +401,9 @@ class Task(Result, kw_only=True):
     coroutine: str
     state: Literal["pending", "done", "cancelled"]
     frames: list[TaskFrame] = []  # where it waits: the coroutine first, then what it awaits
-    waiting_for: str | None = None  # what the last of them awaits
+    waiting_for: str | None = None  # the task or tasks that it awaits, or else of which type
+    current: bool = False  # whether its loop runs it just now
+    exception: str | None = None  # what it has ended with
 
 
 class TaskList(Result, kw_only=True):

@@ -165,8 +165,11 @@ def _modules(page: i.ModuleList) -> Iterator[Line]:
 def _tasks(result: i.TaskList) -> Iterator[Line]:
     for task in result.tasks:
         waits = f", waits for {short(task.waiting_for, 200)}" if task.waiting_for else ""
-        yield f"{short(task.name, 80)} {short(task.coroutine, 200)}: {task.state}{waits}"
-        yield from (f"  {row.name} at {row.path}:{row.line}" for row in task.frames)
+        ended = f", raised {short(task.exception, 200)}" if task.exception else ""
+        mark = "→" if task.current else " "
+        head = f"{mark} {short(task.name, 80)} {short(task.coroutine, 200)}"
+        yield f"{head}: {task.state}{waits}{ended}"
+        yield from (f"    {row.name} at {row.path}:{row.line}" for row in task.frames)
     if result.total != len(result.tasks):
         yield f"… {result.total} in all"
     if not result.total:

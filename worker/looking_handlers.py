@@ -233,6 +233,8 @@ async def tasks(call: Call, params: i.Tasks) -> Struct:
                     for name, path, line in row["frames"]
                 ],
                 waiting_for=row["waiting_for"],
+                current=row["current"],
+                exception=row.get("exception"),
             )
             for row in told["rows"]
         ],

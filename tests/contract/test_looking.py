@@ -184,6 +184,58 @@ def test_tasks_with_their_stacks(relay: Client, source: Callable[..., Source], p
         assert found["worker"]["frames"][1]["line"] == program["sleeping"]
         assert found["worker"]["state"] == "pending"
         assert found["main"]["state"] == "pending"
+        assert [name for name, task in found.items() if task["current"]] == ["main"]
+
+
+def test_tasks_say_whom_they_wait_for_and_how_they_ended(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source("""
+        import asyncio
+
+        async def sleeps():
+            await asyncio.sleep(60)
+
+        async def fails():
+            raise LookupError("nobody asks")
+
+        async def joins(other):
+            await other
+
+        async def gathers(*others):
+            await asyncio.gather(*others)
+
+        async def main():
+            first = asyncio.ensure_future(sleeps())
+            rest = [asyncio.ensure_future(sleeps()) for _ in range(9)]
+            ended = asyncio.ensure_future(fails())
+            asyncio.ensure_future(joins(first))
+            asyncio.ensure_future(gathers(first, *rest))
+            asyncio.ensure_future(gathers(*rest, first, joins(first)))
+            await asyncio.sleep(0.01)
+            done = 1  # @stop
+
+        asyncio.run(main())
+    """)
+    with relay.session(python_path=python) as session:
+        stopped(session, program)
+        tasks = session.get("/tasks").ok()["tasks"]
+        assert [task["name"] for task in tasks] == [f"Task-{n}" for n in range(1, 17)]
+        told = {task["name"]: task for task in tasks}
+        assert told["Task-12"]["exception"] == "LookupError('nobody asks')"
+        assert told["Task-12"]["state"] == "done"
+        assert told["Task-13"]["waiting_for"] == "Task-2 sleeps"
+        both = "all of Task-2, Task-3, Task-4, Task-5, Task-6, Task-7, Task-8, Task-9, Task-10"
+        assert told["Task-14"]["waiting_for"] == f"{both}, Task-11"
+        assert told["Task-15"]["waiting_for"].endswith("Task-11, Task-2, … 1 more")
+        assert all(task["exception"] is None for task in tasks if task["name"] != "Task-12")
+        shown = session.get("/tasks", format="text").raw.decode().splitlines()
+        assert shown[0] == "→ Task-1 main: pending"
+        assert "  Task-12 fails: done, raised LookupError('nobody asks')" in shown
+        assert "  Task-13 joins: pending, waits for Task-2 sleeps" in shown
+        # Nobody has asked for its exception: asyncio still complains of that.
+        session.resume()
+        assert "Task exception was never retrieved" in session.printed("stderr")
 
 
 def test_a_program_without_tasks_has_none(relay: Client, source: Callable[..., Source]) -> None:

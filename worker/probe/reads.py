@@ -8,12 +8,13 @@ import sys
 import types
 
 from debug_relay.worker.probe.shapes import full_name, key_of
-from debug_relay.worker.probe.values import clean
+from debug_relay.worker.probe.values import View, clean
 
 _held = types.ModuleType.__getattribute__
 OURS = ("pydevd", "_pydev", "debugpy")
 TASKS = 1000
 STACK = 50
+GATHERED = 10
 
 
 class Reads(object):
@@ -51,6 +52,7 @@ def file_of(module):
 
 
 def all_tasks():
+    """Those that asyncio knows, by their names: it keeps them in no order."""
     asyncio = sys.modules.get("asyncio.tasks")
     if asyncio is None:
         return []
@@ -59,21 +61,38 @@ def all_tasks():
         try:
             kept = names.get("_scheduled_tasks")
             found = list(kept if kept is not None else names.get("_all_tasks", ()))
-            return found + list(names.get("_eager_tasks", ()))
+            found += list(names.get("_eager_tasks", ()))
+            break
         except RuntimeError:  # it changed while it was read
             continue
-    return []
+    else:
+        return []
+    return sorted({id(task): task for task in found}.values(), key=in_order)
+
+
+def in_order(task):
+    """Task-2 comes before Task-10."""
+    name = task_name(task)
+    words = name.rstrip("0123456789")
+    return words, int(name[len(words) :] or 0)
+
+
+def task_name(task):
+    return clean(str(_tasks().Task.get_name(task))[:200])
 
 
 def task_row(task):
-    base = sys.modules["asyncio.tasks"].Task
-    row = {"name": clean(str(base.get_name(task))[:200])}
+    base = _tasks().Task
+    row = {"name": task_name(task), "current": is_current(task)}
     if base.done(task):
         row["state"] = "cancelled" if base.cancelled(task) else "done"
     else:
         row["state"] = "pending"
+    error = held(task, "_exception")
+    if error is not None and row["state"] == "done":
+        row["exception"] = View("safe").text(error)
     awaited = base.get_coro(task)
-    row["coroutine"] = clean(str(getattr(awaited, "__qualname__", full_name(type(awaited)))))
+    row["coroutine"] = named(awaited)
     frames = []
     while awaited is not None and len(frames) < STACK:
         prefix = PREFIXES.get(key_of(type(awaited)))
@@ -84,8 +103,45 @@ def task_row(task):
         frames.append([code.co_name, clean(code.co_filename), frame.f_lineno or 0])
         awaited = getattr(awaited, prefix[1])
     row["frames"] = frames
-    row["waiting_for"] = None if awaited is None or not frames else full_name(type(awaited))
+    # What is awaited is an iterator of the future that this is about.
+    awaited = held(task, "_fut_waiter") or awaited
+    row["waiting_for"] = None if awaited is None or not frames else waited_for(awaited)
     return row
+
+
+def is_current(task):
+    """Whether it is the one that its loop runs just now."""
+    current = vars(_tasks()).get("_current_tasks")
+    return type(current) is dict and any(one is task for one in list(current.values()))
+
+
+def waited_for(awaited):
+    """A task by its name, those that are gathered by theirs, all else by its type."""
+    tasks = _tasks()
+    if issubclass(type(awaited), tasks.Task):
+        return "%s %s" % (task_name(awaited), named(tasks.Task.get_coro(awaited)))
+    if type(awaited) is vars(tasks).get("_GatheringFuture"):
+        parts = [
+            task_name(one) if issubclass(type(one), tasks.Task) else full_name(type(one))
+            for one in list(getattr(awaited, "_children", ()))
+        ]
+        more = ", \u2026 %d more" % (len(parts) - GATHERED) if len(parts) > GATHERED else ""
+        return "all of " + ", ".join(parts[:GATHERED]) + more
+    return full_name(type(awaited))
+
+
+def named(coroutine):
+    return clean(str(getattr(coroutine, "__qualname__", full_name(type(coroutine)))))
+
+
+def held(task, name):
+    """What asyncio itself has written there, in C; no class of the program's is asked."""
+    slot = getattr(_tasks().Task, name, None)
+    return slot.__get__(task) if type(slot) is types.GetSetDescriptorType else None
+
+
+def _tasks():
+    return sys.modules["asyncio.tasks"]
 
 
 PREFIXES = {
