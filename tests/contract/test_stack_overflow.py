@@ -1,9 +1,11 @@
-"""A stack overflow that the program handles: its thread is debugged on, and that is told."""
+"""Stack overflows: the thread is debugged on, and what the program sees of them is its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from tests.kit.client import Client
 from tests.kit.relay import eventually
@@ -88,3 +90,47 @@ def test_a_tracer_of_the_programs_own_is_left_alone(
         assert session.launch(program)["exit_code"] == 0
         assert session.printed("stdout") == "True\nNone\n"
         assert session.printed("console") == ""
+
+
+@pytest.mark.parametrize("how", ["uncaught", True])
+def test_it_reads_as_without_a_debugger(
+    relay: Client, source: Write, python: str, how: str | bool
+) -> None:
+    program = source("""
+        def deep(n):
+            return deep(n + 1)  # @deep
+
+        def overflow():
+            try:
+                deep(0)
+            except RecursionError as error:
+                return error
+
+        chain, frames, error = [], set(), overflow()
+        trace = error.__traceback__
+        while error is not None:
+            chain.append(type(error).__name__)
+            error = error.__context__
+        while trace is not None:
+            frames.add(trace.tb_frame.f_code.co_filename)
+            trace = trace.tb_next
+        print(chain, len(frames))
+        deep(0)
+    """)
+    with relay.session(python_path=python) as session:
+        traced = "3.8" in python or "3.11" in python  # and the tracer is what has no room
+        moved = session.launch(program, stop_on_exception=how)
+        # Both are raised, one of them is caught. There is no room for a stop where they are raised:
+        # it comes on their way, once for each.
+        for _ in range(2 if how is True and not traced else 1):
+            assert moved["status"] == "paused", moved
+            told = session.get("/exception").ok()
+            assert told["full_type_name"] == "builtins.RecursionError"
+            assert session.get("/stacktrace").ok()["total_frames"] > 900
+            moved = session.resume()
+        assert moved["exit_code"] == 1
+        if traced:
+            return
+        assert session.printed("stdout") == "['RecursionError'] 1\n"
+        assert "During handling" not in session.printed("stderr")
+        assert "pydevd" not in session.printed("stderr")

@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 
-from debug_relay.worker.probe import encoding, inlined
+from debug_relay.worker.probe import encoding, inlined, overflow
 from debug_relay.worker.probe.answers import Answers
 from debug_relay.worker.probe.assigning import Assigning
 from debug_relay.worker.probe.children import Children
@@ -136,6 +136,7 @@ class Probe(object):
         self.deep.hook()
         inlined.hook(self.undo)
         encoding.hook(self.undo)
+        overflow.hook(self.undo)
         self.reports.hook()
         self.tracer.hook_entry()
         self.greenlets.hook()

@@ -16,6 +16,7 @@ import threading
 from debug_relay.worker.probe.answers import Interrupted
 from debug_relay.worker.probe.expressions import Expression
 from debug_relay.worker.probe.libraries import is_library
+from debug_relay.worker.probe.overflow import has_room
 from debug_relay.worker.probe.shapes import full_name, key_of, lookup
 from debug_relay.worker.probe.signalled import is_foreign
 from debug_relay.worker.probe.unwinding import is_pause
@@ -116,7 +117,8 @@ class Exceptions(object):
         tell, wait = db.send_caught_exception_stack, db.do_wait_suspend
 
         def send_caught_exception_stack(thread, arg, frame_id):
-            if not self.stops(arg[1], arg[2], frame_id):
+            # A stop that fails on its way leaves its thread standing, and nobody is told.
+            if not (has_room() and self.stops(arg[1], arg[2], frame_id)):
                 raise Passed()
             return tell(thread, arg, frame_id)
 
