@@ -89,9 +89,11 @@ async def step_out(call: Call, params: e.Step) -> Struct:
     completed = await _until_stopped(call, moved, params.wait)
     result = run.result(session, completed, moved.awaited, moved.process)
     try:
-        if completed and session.state is State.PAUSED:
-            result.return_value = await viewing.return_value(session, moved.thread.id)
-        await session.asking.keep_returns(False)
+        try:
+            if completed and session.state is State.PAUSED:
+                result.return_value = await viewing.return_value(session, moved.thread.id)
+        finally:
+            await session.asking.keep_returns(False)
     except RelayError:
         # The program ended, or ran on for another caller: the step itself is done all the same.
         result.return_value = None

@@ -56,6 +56,51 @@ def test_what_is_stepped_out_of_returns_and_is_gone(
         assert session.printed() == "[]\n"
 
 
+def test_a_step_out_leaves_nothing_of_what_is_returned_meanwhile(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source("""
+        import gc, weakref
+
+        class Thing:
+            pass
+
+        def makes():
+            return Thing()
+
+        def caller():
+            lives = weakref.ref(makes())
+            gc.collect()
+            print(lives() is None, sorted(locals()))
+            inside = makes()  # @inside
+            lives = weakref.ref(makes())
+            gc.collect()
+            print(lives() is None, sorted(locals()))
+            return [inside is None]
+
+        def outer():
+            got = caller()
+            print(sorted(locals()))
+            return got
+
+        class Body:
+            made = outer()
+            print(sorted(name for name in locals() if "pydevd" in name))
+
+        print([name for name in globals() if "pydevd" in name])
+    """)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["inside"])
+        session.launch(program)
+        session.step("into")
+        assert "Thing" in session.step("out")["return_value"]["type"]
+        assert session.step("out")["return_value"] == {"type": "list", "value": "[False]"}
+        assert session.step("out")["return_value"] == {"type": "list", "value": "[False]"}
+        assert session.resume()["exit_code"] == 0
+        names = "True ['inside', 'lives']"
+        assert session.printed() == f"True ['lives']\n{names}\n['got']\n[]\n[]\n"
+
+
 def test_a_slow_value_does_not_move_the_program(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:

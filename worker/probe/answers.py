@@ -10,17 +10,19 @@ import threading
 import time
 import traceback
 
+from debug_relay.worker.probe.frames import MONITORED
 from debug_relay.worker.probe.muted import unmute
 from debug_relay.worker.probe.shapes import name_of
 from debug_relay.worker.probe.signalled import hold
 from debug_relay.worker.probe.values import Interrupted
 
 _ident = _thread.get_ident
+_current = threading.current_thread
 _now = time.monotonic
 _main_ident = threading.main_thread().ident
 RESULT_LIMIT = 65536
 AS_LONG_AS_IT_TAKES = 3600.0  # whoever asks has a deadline of his own
-RETURNED = "__pydevd_ret_val_dict"  # pydevd's name for them
+RETURNED = "__pydevd_ret_val_dict"  # pydevd's name for them, up to 3.11
 
 
 class Answers(object):
@@ -28,6 +30,7 @@ class Answers(object):
         self.probe = probe
         self.running = {}  # thread ident → what `begun` made
         self.dropped = set()  # questions that nobody waits for any more
+        self.returns = {}  # thread ident → what was stepped out of has returned, until it is asked
         probe.questions.update(evaluate=self.ask_evaluate, returned=self.ask_returned)
         probe.commands.update(
             returns=self.keep_returns,
@@ -38,9 +41,24 @@ class Answers(object):
     def ask_evaluate(self, id, frame, text, statements):
         return self.ask_thread_of(frame, id, self.answer, text, statements)
 
+    def hook(self):
+        """pydevd puts what is returned among the caller's variables, where the program sees it, and
+        from 3.12 on whatever any function returns during a step out."""
+        if MONITORED:
+            module = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
+            name, same = "_show_return_values", module._is_same_frame
+            self.probe.undo.append((module, name, getattr(module, name)))
+
+            def keep(frame, value):
+                info = getattr(_current(), "additional_info", None)
+                if info is not None and same(info, info.pydev_step_stop, frame):
+                    self.returns[_ident()] = value
+
+            setattr(module, name, keep)
+
     def keep_returns(self, on):
-        """Keep what functions return: only while one is stepped out of, for pydevd puts it among
-        the caller's variables, where the program can see it."""
+        """Keep what functions return: only while one is stepped out of."""
+        self.returns.clear()
         self.probe.db.show_return_values = on
         return on
 
@@ -190,16 +208,12 @@ class Answers(object):
         return dict(row, id=id, shown=True)
 
     def returned(self, id, thread_id, frame_id):
-        """What was returned into this frame, taken out of it again."""
+        """What was returned into this frame; up to 3.11 taken out of it again."""
         frame = self.probe.db.find_frame(thread_id, frame_id)
-        names = frame.f_locals
-        kept = names.get(RETURNED) or {}
-        values = list(kept.values())
-        kept.clear()
-        try:
-            names.pop(RETURNED, None)
-        except (TypeError, ValueError, AttributeError):
-            pass  # 3.13 has no way to take a name out of a function's frame: it stays, and empty
+        if MONITORED:
+            values = [self.returns.pop(_ident())] if _ident() in self.returns else []
+        else:
+            values = list((frame.f_locals.pop(RETURNED, None) or {}).values())
         if not values or self.probe.unwinding.left_by_exception(frame):
             return {"id": id, "none": True}
         return self.shown(id, thread_id, None, "return", values[-1])

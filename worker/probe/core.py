@@ -127,6 +127,7 @@ class Probe(object):
 
     def hook(self):
         self.requests.hook()
+        self.answers.hook()
         self.points.hook()
         self.goal.hook()
         self.exceptions.hook()
