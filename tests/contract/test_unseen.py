@@ -101,6 +101,46 @@ def test_a_step_out_leaves_nothing_of_what_is_returned_meanwhile(
         assert session.printed() == f"True ['lives']\n{names}\n['got']\n[]\n[]\n"
 
 
+def test_a_breakpoint_call_in_what_is_evaluated_does_not_move_the_program(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source("""
+        class Stops:
+            def __repr__(self):
+                breakpoint()
+                return "shown"
+
+        def stops():
+            breakpoint()
+            return 5
+
+        def main():
+            held = Stops()
+            before = 1  # @here
+            after = 2  # @next
+            breakpoint()
+            return held  # @called
+
+        main()
+    """)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        assert session.locals()["held"] == "shown"
+        for expression, value in (("stops()", "5"), ("breakpoint()", "None"), ("held", "shown")):
+            assert session.value(expression) == value
+        for call in ("stops()", "import debugpy; debugpy.breakpoint()"):
+            session.post("/evaluate", {"expression": call, "context": "repl"}).ok()
+        session.post("/watch", {"expression": "stops()"}).ok()
+        assert session.line() == program["here"]
+        assert session.value("held, stops()") == "(shown, 5)"
+        assert session.step()["current_location"]["line"] == program["next"]
+        # The program's own stops all the same.
+        assert session.resume()["current_location"]["line"] == program["called"]
+        session.delete("/watch")
+        assert session.resume()["exit_code"] == 0
+
+
 def test_a_slow_value_does_not_move_the_program(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:

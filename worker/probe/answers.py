@@ -42,6 +42,21 @@ class Answers(object):
         return self.ask_thread_of(frame, id, self.answer, text, statements)
 
     def hook(self):
+        self.hook_returns()
+        # A `breakpoint()` in what is evaluated would have the thread run on, to stop elsewhere.
+        pydevd, name = sys.modules["pydevd"], "_locked_settrace"
+        set_trace = getattr(pydevd, name, None)
+        if set_trace is None:
+            return
+
+        def unless_asked(*arguments, **named):
+            if _ident() not in self.running:
+                set_trace(*arguments, **named)
+
+        self.probe.undo.append((pydevd, name, set_trace))
+        setattr(pydevd, name, unless_asked)
+
+    def hook_returns(self):
         """pydevd puts what is returned among the caller's variables, where the program sees it, and
         from 3.12 on whatever any function returns during a step out."""
         if MONITORED:
