@@ -344,15 +344,33 @@ def _run(probe, module, code):
 def _report_without_us():
     """The interpreter will report what is raised: let it show the program's frames only. Whatever
     hook the program has set is asked at the last moment, with what it would have got without us."""
-    hook = sys.excepthook
+    missing = not hasattr(sys, "excepthook")
+    hook = sys.__excepthook__ if missing else sys.excepthook
 
     def report(kind, error, trace):
         sys.excepthook = hook
+        if missing:
+            del sys.excepthook
+            _complain("sys.excepthook is missing\n")
         while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, _RUNNER[1]):
             trace = trace.tb_next
-        hook(kind, error.with_traceback(trace), trace)
+        try:
+            hook(kind, error.with_traceback(trace), trace)
+        except SystemExit:
+            raise
+        except BaseException as failed:
+            _complain("Error in sys.excepthook:\n")
+            own = failed.__traceback__.tb_next
+            sys.__excepthook__(type(failed), failed.with_traceback(own), own)
+            _complain("\nOriginal exception was:\n")
+            sys.__excepthook__(kind, error, trace)
 
     sys.excepthook = report
+
+
+def _complain(text):
+    if sys.stderr is not None:
+        sys.stderr.write(text)
 
 
 if __name__ == "__main__":

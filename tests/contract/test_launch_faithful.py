@@ -99,6 +99,9 @@ TRACEBACKS = {
     "lambda": "list(map(lambda x: 1 / x, [1, 0]))\n",
     "exit": "import sys\nsys.exit('in words')\n",
     "hook": "import sys\nsys.excepthook = lambda *a: print(a[0], a[2].tb_lineno)\n1 / 0\n",
+    "hook fails": "import sys\ndef hook(*a):\n    {}['x']\nsys.excepthook = hook\n1 / 0\n",
+    "hook exits": "import sys\nsys.excepthook = lambda *a: sys.exit(12)\n1 / 0\n",
+    "no hook": "import sys\ndel sys.excepthook\n1 / 0\n",
     "thread": """
         import threading
         thread = threading.Thread(target=lambda: 1 / 0, name="dividing")
