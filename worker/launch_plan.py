@@ -161,7 +161,7 @@ async def _check_syntax(book: LineBook, script: str) -> None:
 
 
 async def _check_code(book: LineBook, text: str) -> None:
-    problem = await book.check_expression(text, "statements")
+    problem = await book.check_expression(text, "program")
     if problem is not None:
         raise syntax_error("<string>", problem)
 

@@ -12,7 +12,6 @@ import dis
 import io
 import json
 import sys
-import textwrap
 import tokenize
 import types
 import warnings
@@ -46,11 +45,13 @@ def read_facts(data: bytes, optimize: int = 0) -> dict[str, Any]:
 
 
 def check(text: str, mode: str) -> dict[str, Any] | None:
-    """Why `text` does not compile as a condition, expression or statements; None when it does."""
-    flags = 0 if mode == "condition" else ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    wanted = "exec" if mode == "statements" else "eval"
+    """Why `text` does not compile as a condition, expression or program; None when it does."""
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if mode == "expression" else 0
     try:
-        _compile(text.strip() if wanted == "eval" else textwrap.dedent(text), wanted, flags)
+        if mode == "program":
+            _compile(text, "exec", flags)
+        else:
+            _compile(text.strip(), "eval", flags)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         return _problem(error, text)
     return None

@@ -54,7 +54,7 @@ Why = Literal[
     "blank", "comment", "docstring", "continuation", "no_code", "past_end", "syntax_error"
 ]
 _Key = tuple[str, int, int, int]  # path, mtime, size, inode
-Mode = Literal["condition", "expression", "statements"]
+Mode = Literal["condition", "expression", "program"]
 
 
 class SyntaxProblem(Struct, frozen=True):
@@ -132,9 +132,11 @@ class LineBook:
     async def check_expression(self, text: str, mode: Mode) -> SyntaxProblem | None:
         """Why `text` does not compile in the program; None when it does."""
         problem = line_reader.check(text, mode)
-        if problem is not None and not self._is_ours:
+        # What is right for this Python is so for others, as far as expressions go; statements of
+        # newer versions are not.
+        if not self._is_ours and (problem is not None or mode == "program"):
             data = text.encode("utf-8", "surrogatepass")
-            answer = await self._run(["check", mode], data, "expression", _CHECK_SECONDS)
+            answer = await self._run(["check", mode], data, mode, _CHECK_SECONDS)
             return msgspec.json.decode(answer, type=SyntaxProblem | None)
         return None if problem is None else msgspec.convert(problem, SyntaxProblem)
 

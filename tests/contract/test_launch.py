@@ -254,6 +254,25 @@ def test_syntax_is_judged_by_the_sessions_interpreter(
             assert answer.ok()["exit_code"] == 0
 
 
+@pytest.mark.parametrize("code", ["    print(1)\n    print(2)", "await sleep(1)", "return 1"])
+def test_a_text_that_no_interpreter_would_run(relay: Client, code: str) -> None:
+    with relay.session() as session:
+        error = session.try_launch(code=code).refused("LAUNCH_SYNTAX_ERROR", 400)
+        assert (error["details"]["file"], error["details"]["line"]) == ("<string>", 1)
+        assert session.launch(code="print('fine')")["exit_code"] == 0
+
+
+def test_a_text_is_judged_by_the_sessions_interpreter(relay: Client, python: str) -> None:
+    """`except*` is new in 3.11, the one that judges for a relay of that version."""
+    code = "try:\n    print('tried')\nexcept* ValueError:\n    pass\n"
+    with relay.session(python_path=python) as session:
+        answer = session.try_launch(code=code)
+        if "python3.8" in python:
+            assert answer.refused("LAUNCH_SYNTAX_ERROR")["details"]["line"] == 3
+        else:
+            assert answer.ok()["exit_code"] == 0
+
+
 def test_a_missing_script_names_the_closest(relay: Client, source: Write) -> None:
     program = source("print('here')", "programme.py")
     with relay.session() as session:

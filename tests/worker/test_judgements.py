@@ -160,9 +160,10 @@ async def test_what_is_too_deep_for_a_tree_still_has_lines(source):
         ("x is 1", "condition", True),
         ("await x", "expression", True),
         ("import os", "expression", False),
-        ("import os\nos.getpid()", "statements", True),
-        ("  x = 1\n  y = 2", "statements", True),
-        ("return 1", "statements", False),
+        ("import os\nos.getpid()", "program", True),
+        ("  x = 1\n  y = 2", "program", False),
+        ("await x", "program", False),
+        ("return 1", "program", False),
     ],
     ids=lambda value: repr(value)[:20],
 )
