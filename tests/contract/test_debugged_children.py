@@ -225,6 +225,27 @@ def pids_of_threads(session: Session, status: str) -> set[int]:
     return {thread["pid"] for thread in threads if thread["status"] == status}
 
 
+def test_an_old_python_gets_its_own_words(relay: Client, source: Write, tmp_path: Path) -> None:
+    """Python 2 would refuse an option of ours, and with it the command line."""
+    old = tmp_path / "python2.7"
+    old.write_text('#!/bin/sh\necho "$@"\n')
+    old.chmod(0o755)
+    (tmp_path / "python").symlink_to(old)
+    program = source(
+        """
+        import os, subprocess, sys
+        os.environ["PATH"] = "/nowhere:" + os.environ["OLD"] + ":" + os.environ["PATH"]
+        for name in (os.environ["OLD"] + "/python2.7", os.environ["OLD"] + "/python", "python"):
+            subprocess.run([name, "script.py", "x"], check=True)
+        """
+    )
+    with relay.session() as session:
+        ended = session.launch(program, debug_subprocesses=True, env={"OLD": str(tmp_path)})
+        assert ended["exit_code"] == 0
+        assert session.printed("stdout") == "script.py x\n" * 3
+        assert [e["debugged"] for e in told(session) if e["reason"] == "started"] == [False] * 3
+
+
 def test_a_line_outlives_a_kill_and_processes_are_asked_side_by_side(
     relay: Client, source: Write, python: str
 ) -> None:

@@ -4,12 +4,15 @@ Runs in the program: Python 3.8 to 3.14, standard library only. Executed by `boo
 anything else of ours; imports nothing of ours.
 """
 
+import os
 import re
 
 _WITHOUT_VALUE = "bBdEIOPqRsSuv"
 _WITH_VALUE = "WX"
 _RUNS = {"c": "code", "m": "module"}
 _PYTHON = re.compile(r"python[0-9.]*[dt]*\Z")
+_PYTHON_2 = re.compile(r"python2[0-9.]*\Z")
+_LINKS = 8  # of one link to the next
 # multiprocessing's own processes, which run nothing of the program's.
 _TRACKERS = (
     "from multiprocessing.resource_tracker import main;",
@@ -38,7 +41,25 @@ class Parts(object):
 
 
 def is_python(path):
-    return _PYTHON.match(path.rpartition("/")[2]) is not None
+    return _PYTHON.match(_name(path)) is not None
+
+
+def is_python_2(path):
+    """Its name alone says so, or that of what it is a link to."""
+    for _ in range(_LINKS):
+        if _PYTHON_2.match(_name(path)):
+            return True
+        try:
+            target = os.readlink(path)
+        except (OSError, ValueError):
+            return False
+        path = target if target.startswith("/") else path.rpartition("/")[0] + "/" + target
+    return False
+
+
+def _name(path):
+    # `os.path` is code in Python, and called by the program: a breakpoint in there is not for us.
+    return path.rpartition("/")[2]
 
 
 def parted(arguments):

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 
-from debug_relay.worker.probe.arguments import is_python, parted
+from debug_relay.worker.probe.arguments import is_python, is_python_2, parted
 from debug_relay.worker.probe.encoding import words_of
 
 _SENT_SECONDS = 0.2
@@ -61,6 +61,8 @@ class Family(object):
             return words  # the start itself will say what is wrong with it
         if not (is_python(path) or path == sys.executable):
             return words
+        if is_python_2(path):
+            return words  # it does not know our options, and would not run
         parts = parted(texts[1:])
         if parts is None or parts.is_tracker:
             return words
@@ -76,7 +78,7 @@ class Family(object):
         args = list(args)
         given = args[0 if "fork_exec" in name else 1]
         if "fork_exec" in name:
-            words = args[0] = self.rewritten((args[1] or given)[0], given)
+            words = args[0] = self.rewritten(_first_there(args[1] or given), given)
         else:
             words = args[1] = self.rewritten(args[0], given)
         ident = _thread.get_ident()
@@ -107,6 +109,14 @@ class Family(object):
             original(status)
 
         return leave
+
+
+def _first_there(paths):
+    """Of the places where the kernel is to look for a program."""
+    try:
+        return next((path for path in paths if os.access(path, os.X_OK)), paths[0])
+    except (TypeError, ValueError):
+        return paths[0]  # the start itself will say what is wrong with it
 
 
 def _until_sent(db):
