@@ -67,6 +67,42 @@ def test_threads_that_have_ended_are_let_go(
         assert session.printed() == "[]\n"
 
 
+def test_nothing_has_to_look_for_a_thread_that_has_ended(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    """One that has not stopped goes when its last owner lets it go: pools, and what else knows
+    threads by weak references, work by that."""
+    program = source(
+        """
+        import gc, threading, weakref
+        from concurrent.futures import ProcessPoolExecutor
+
+        def work(n):
+            return n + 1  # @here
+
+        def pool():
+            with ProcessPoolExecutor(1) as executor:
+                return list(executor.map(work, [1, 2]))
+
+        gc.disable()
+        refs = []
+        for _ in range(20):
+            thread = threading.Thread(target=work, args=(1,))
+            refs.append(weakref.ref(thread))
+            thread.start()
+            thread.join()
+        del thread
+        threading.Event().wait(0.1)  # the last one may not have left C yet
+        print(len([ref for ref in refs if ref()]), pool())
+        """
+    )
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"], condition="n < 0")
+        assert session.launch(program)["exit_code"] == 0
+        assert session.printed("stderr") == ""
+        assert session.printed("stdout") == "0 [2, 3]\n"
+
+
 def test_an_exception_that_was_handled_is_let_go(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:

@@ -43,6 +43,7 @@ class Lifetimes(object):
             # On 3.8 pydevd takes a thread for ended that is just beginning: it may stand already.
             if thread is not None and not self.probe.threads.is_held(thread):
                 self.forget(thread_id)
+                _untie(thread)
 
         self.probe.replace("notify_thread_not_alive", notify_thread_not_alive)
 
@@ -52,3 +53,13 @@ class Lifetimes(object):
             table.pop(thread_id, None)
         self.probe.reports.forget(thread_id)
         self.probe.deep.forget_ended()
+
+
+def _untie(thread):
+    """A thread that pydevd traces holds its tracers, and they hold the thread: only the garbage
+    collector would see that it is gone. Pools of Python 3.8, which do not wait for that, then fail
+    at exit."""
+    info = thread.__dict__.get("additional_info")
+    if info is not None:
+        info.thread_tracer = info.top_level_thread_tracer_unhandled = None
+        info.top_level_thread_tracer_no_back_frames = []
