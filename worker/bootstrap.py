@@ -16,16 +16,21 @@ the child runs as it would have run without us.
 import os
 import sys
 
+# What was there before us; and what the interpreter itself asks about threads at the end.
+_NOT_OURS = frozenset(sys.modules) | {"threading"}
+_OWN = {}  # what the debugger does not share with the program
+
 
 def main():
     if not sys.argv[1].isdigit():
         return _as_child(sys.argv[1], sys.argv[2:])
-    setup = _setup()
-    text = _source(setup)
-    code = _compiled(setup, text)
-    with _Uncollected():
-        probe = _launched(setup, text).connect()
-    _wake_by_signal()
+    with _StandardFirst():
+        setup = _setup()
+        text = _source(setup)
+        code = _compiled(setup, text)
+        with _Uncollected():
+            probe = _launched(setup, text).connect()
+        _wake_by_signal()
     if setup["kind"] == "code":
         probe.texts.keep(code, setup["target"])
     _restore_original_arguments(setup)
@@ -42,6 +47,7 @@ def main():
 def _setup():
     import json
 
+    _OWN["json"] = json
     fd = int(sys.argv[1])
     with os.fdopen(fd, "rb") as pipe:
         setup = json.loads(pipe.read().decode("utf-8", "surrogateescape"))
@@ -72,7 +78,7 @@ def _as_child(path, words):
         setup.update(kind=parts.kind, target=parts.target, args=parts.rest, word=None)
         text = _source(setup)
         code = _compiled(setup, text)
-        with _Uncollected():
+        with _StandardFirst(), _Uncollected():
             launched = _launched(setup, text)
             # A fork server runs nothing of the program's; what it forks connects by itself.
             if not parts.is_fork_server:
@@ -149,6 +155,52 @@ def _file_loader(path):
     return (SourcelessFileLoader if path.endswith(".pyc") else SourceFileLoader)("__main__", path)
 
 
+# The standard library's places, as they stand in sys.path.
+_LIBRARY = os.path.dirname(os.__file__)
+_STANDARD = (
+    os.path.join(os.path.dirname(_LIBRARY), "python%d%d.zip" % sys.version_info[:2]),
+    _LIBRARY,
+    os.path.join(_LIBRARY, "lib-dynload"),
+)
+
+
+class _StandardFirst(object):
+    """While the debugger comes in, what it imports by the name of a standard module is that one,
+    and no namesake on PYTHONPATH."""
+
+    def __enter__(self):
+        sys.meta_path.insert(0, self)
+
+    def __exit__(self, *_):
+        sys.meta_path.remove(self)
+
+    def find_spec(self, name, path=None, target=None):
+        return _find(name, _STANDARD) if path is None else None
+
+
+def _find(name, places):
+    """A module in these directories alone, nothing of it run; a bare directory is none."""
+    spec = sys.modules["_frozen_importlib_external"].PathFinder.find_spec(name, list(places))
+    return spec if spec is not None and spec.has_location else None
+
+
+def _give_back_names():
+    """The debugger has loaded standard modules that the program may have namesakes of, in its own
+    directory or on PYTHONPATH: what the program imports by such a name is its own."""
+    before = []
+    for place in sys.path:
+        if place in _STANDARD:
+            break
+        before.append(place)
+    for name in [name for name in sys.modules if "." not in name and name not in _NOT_OURS]:
+        theirs = _find(name, before)
+        known = getattr(sys.modules[name], "__file__", None)
+        if theirs and _find(name, _STANDARD) and theirs.origin != known:
+            _OWN[name] = sys.modules[name]
+            for loaded in [one for one in sys.modules if one.partition(".")[0] == name]:
+                del sys.modules[loaded]
+
+
 class _Uncollected(object):
     """While the debugger comes in none of it is garbage: to look for some costs 10 ms."""
 
@@ -169,15 +221,14 @@ class _Uncollected(object):
 
 
 def _launched(setup, text):
-    own = {}  # what the debugger does not share with the program
-    bytecode, bring = _loader(setup, own)
+    bytecode, bring = _loader(setup, _OWN)
     bytecode.watch(os.path.join(setup["debugpy_parent"], "debugpy"))
     debugger, greenlets = bring("debugger"), bring("greenlets")
     arguments = [setup["target"]] + setup["args"]
     gevent = greenlets.are_expected(text or b"", arguments) and greenlets.SETTING
     with bring("left_out").LeftOut():
         pydevd = debugger.bring_in(setup["debugpy_parent"], gevent)
-    own.update(greenlets.copies())
+    _OWN.update(greenlets.copies())
     hidden = (os.path.abspath(__file__),)
     return bring("launched").Launched(setup, pydevd, bytecode, hidden)
 
@@ -214,13 +265,15 @@ def _main_module(setup, code):
     if setup["kind"] == "module":
         return _prepared_module(setup)
     if setup["kind"] in ("code", "stdin"):
+        module = _new_main(None, None)
         _add_path("")
-        return _new_main(None, None), code
+        return module, code
     path = setup["target"]
     if code is None:
         return _prepared_archive(setup)
+    module = _new_main(path, _file_loader(path))
     _add_path(os.path.dirname(path))
-    return _new_main(path, _file_loader(path)), code
+    return module, code
 
 
 def _restore_original_arguments(setup):
@@ -274,8 +327,6 @@ def _not_prepared(setup, error):
 
 def _say_syntax(setup, error):
     """Of source that only the import system finds: in a package, in an archive."""
-    import json
-
     told = {
         "file": error.filename or setup["target"],
         "line": error.lineno or 1,
@@ -283,7 +334,7 @@ def _say_syntax(setup, error):
         "message": error.msg,
         "text": (error.text or "")[:500],
     }
-    _say(setup, b"syntax error:" + json.dumps(told).encode())
+    _say(setup, b"syntax error:" + _OWN["json"].dumps(told).encode())
 
 
 def _prepared_archive(setup):
@@ -291,6 +342,7 @@ def _prepared_archive(setup):
     import runpy
 
     sys.path.insert(0, setup["target"])
+    _give_back_names()
     try:
         _, spec, code = runpy._get_main_module_details(runpy._Error)
     except BaseException as error:
@@ -306,12 +358,11 @@ def _prepared_archive(setup):
 def _add_path(directory):
     if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
         sys.path.insert(0, directory)
+    _give_back_names()
 
 
 def _new_main(path, loader):
-    import types
-
-    module = types.ModuleType("__main__")
+    module = type(sys)("__main__")
     module.__builtins__ = __builtins__
     module.__loader__ = loader
     if path is not None:

@@ -199,3 +199,41 @@ def test_exit_code_of_a_program_ended_from_outside(relay: Client, source: Write)
         os.kill(launched["pid"], 9)
         (event,) = session.events("terminated", cursor=cursor, timeout=10)
         assert (event["body"]["exit_code"], event["body"]["signal"]) == (-9, "SIGKILL")
+
+
+@pytest.mark.parametrize("kind", ["script", "module", "code", "pythonpath", "child"])
+def test_namesakes_of_standard_modules(
+    relay: Client, source: Write, tmp_path: Path, python: str, kind: str
+) -> None:
+    """The debugger needs many standard modules: the program's own of such names are nothing to it,
+    and the program gets its own."""
+    for name in ("queue", "string", "json", "textwrap", "token"):
+        source(f"mine = {name!r}\n", f"beside/{name}.py")
+    (tmp_path / "beside" / "http").mkdir()  # no package: the standard one comes first
+    program = source(
+        """
+        import http, queue, string, json, textwrap, token
+        found = [part.mine for part in (queue, string, json, textwrap, token)]
+        print(*found, hasattr(http, "HTTPStatus"))  # @here
+        """,
+        "elsewhere/program.py" if kind == "pythonpath" else "beside/program.py",
+    )
+    beside = str(tmp_path / "beside")
+    target: dict[str, Any] = {
+        "script": {"script": str(program)},
+        "module": {"module": "program", "cwd": beside},
+        "code": {"code": "import program", "cwd": beside},
+        "pythonpath": {"script": str(program), "pythonpath": [beside]},
+        "child": {
+            "code": f"import subprocess, sys; subprocess.run([sys.executable, {str(program)!r}])",
+            "debug_subprocesses": True,
+        },
+    }[kind]
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        assert session.launch(**target)["stop_reason"] == "breakpoint"
+        text = "    found.append(1)\n    found.pop()"  # to take in the indentation takes textwrap
+        assert session.post("/evaluate", {"expression": text}).ok()["error"] is None
+        assert session.resume()["exit_code"] == 0
+        assert session.printed("stdout") == "queue string json textwrap token True\n"
+        assert session.printed("stderr") == ""
