@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 _PIDFD_GET_INFO: Final = 0xC040FF0B
 _PIDFD_INFO_EXIT: Final = 1 << 3
 _INFO_BYTES: Final = 64
+_END_SECONDS: Final = 0.5  # from the loss of a dying process's connection to the news of its end
 
 
 class Child(Struct):
     server: DebugServer
     pidfd: int
+    gone: asyncio.Event
 
 
 class Children:
@@ -92,7 +94,8 @@ class Children:
         except (RelayError, OSError) as error:
             # It has ended meanwhile, or is too slow: its own bound is not longer than ours.
             server.close("the handshake failed")
-            if pid in self._children:
+            child = self._children.get(pid)
+            if child is not None and child.server is server and not await _ends(child):
                 child_news.released(self._session, pid, str(error))
 
     def _command_of(self, pid: int) -> list[str]:
@@ -109,7 +112,7 @@ class Children:
         except OSError:
             return False
         self._forget(server.pid)
-        self._children[server.pid] = Child(server, pidfd)
+        self._children[server.pid] = Child(server, pidfd, asyncio.Event())
         asyncio.get_running_loop().add_reader(pidfd, self._ended, server.pid)
         return True
 
@@ -125,6 +128,7 @@ class Children:
         if child is not None:
             asyncio.get_running_loop().remove_reader(child.pidfd)
             os.close(child.pidfd)
+            child.gone.set()
 
     # -- living with them
 
@@ -134,6 +138,13 @@ class Children:
             if not child.server.lost:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(child.pidfd, signal.SIGURG)
+
+
+async def _ends(child: Child) -> bool:
+    """Whether it is about to, or has become another."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(child.gone.wait(), _END_SECONDS)
+    return child.gone.is_set()
 
 
 def exit_of(pid: int, pidfd: int) -> Exit | None:

@@ -246,6 +246,31 @@ def test_an_old_python_gets_its_own_words(relay: Client, source: Write, tmp_path
         assert [e["debugged"] for e in told(session) if e["reason"] == "started"] == [False] * 3
 
 
+def test_a_child_that_ends_while_it_comes_does_not_run_on(
+    relay: Client, source: Write, python: str
+) -> None:
+    """What a pool terminates, say: it is told to have ended, if it was there at all."""
+    program = source(
+        """
+        import os, signal, time
+        for halves in range(40):
+            child = os.fork()
+            if child == 0:
+                time.sleep(1000)
+            time.sleep(halves / 2000)  # at another point of its way each time
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        time.sleep(1)
+        """
+    )
+    with relay.session(python_path=python) as session:
+        assert session.launch(program, debug_subprocesses=True, wait=60)["exit_code"] == 0
+        reasons = [event["reason"] for event in told(session)]
+        assert reasons.count("started") == 40
+        assert reasons.count("attached") == reasons.count("exited") > 0
+        assert "released" not in reasons
+
+
 def test_a_line_outlives_a_kill_and_processes_are_asked_side_by_side(
     relay: Client, source: Write, python: str
 ) -> None:
