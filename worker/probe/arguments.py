@@ -53,7 +53,7 @@ def is_python_2(path):
             target = os.readlink(path)
         except (OSError, ValueError):
             return False
-        path = target if target.startswith("/") else path.rpartition("/")[0] + "/" + target
+        path = target if target.startswith("/") else path[: -len(_name(path))] + target
     return False
 
 
