@@ -89,6 +89,17 @@ def failed(pid: int, why: str, said: str) -> RelayError:
     )
 
 
+def runs_nothing(pid: int) -> RelayError:
+    return RelayError(
+        Code.ATTACH_FAILED,
+        f"The main thread of process {pid} cannot run anything for us: it is at the limit of its "
+        "recursion or memory, or an audit hook refuses",
+        "The process runs on as before. Try again when it is elsewhere, or start it under "
+        "python -m debugpy --listen PORT and attach by port.",
+        pid=pid,
+    )
+
+
 def too_late(pid: int, timeout: float, pending: bool) -> RelayError:
     more = " The injection goes on by itself and will find nobody; nothing is harmed."
     return RelayError(

@@ -159,6 +159,7 @@ class Hold:
             "bytecode": writable_folder(self._params.bytecode_dir),
             "silence": _SILENCE_SECONDS,
             "session": self._params.session_id,
+            "pid": self._pid,
         }
         accepting = asyncio.ensure_future(self._adapter.accept())
         gone = asyncio.ensure_future(self._gone.wait())
@@ -170,9 +171,13 @@ class Hold:
                     # Another session comes in just now: soon the program tells which.
                     await asyncio.sleep(_NOTED_SECONDS)
                     tries -= 1
+                vain = injection is not None and injection.could_not_run
+                if vain and not tries:
+                    raise refusals.runs_nothing(self._pid)
+                tries -= vain
                 rest = await at_rest.resting_place(self._pid)
-                if injection is None or injection.failed or rest is not None:
-                    self._begin(Injection(self._pid, setup, rest))
+                if injection is None or injection.failed or vain or rest is not None:
+                    self._begin(Injection(self._pid, setup, rest, injection if vain else None))
                 self._server = await self._let_in(accepting, gone, tries)
         finally:
             accepting.cancel()
@@ -193,7 +198,8 @@ class Hold:
         tries: int,
     ) -> DebugServer | None:
         """The program's debug server; failing that, the reason. None when what was brought waits
-        for the main thread, which may have come to rest since: then there is another way in."""
+        for the main thread, which may have come to rest since: then there is another way in; or
+        when it could not be run."""
         injection = self._injection
         assert injection is not None
         injected = asyncio.ensure_future(injection.ended.wait())
@@ -215,7 +221,7 @@ class Hold:
                     return None
                 if injection.failed:
                     raise refusals.not_injected(self._pid, injection)
-                if not done:
+                if not done or injection.could_not_run:
                     return None
         finally:
             injected.cancel()

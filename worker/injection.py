@@ -22,12 +22,12 @@ import subprocess
 import tempfile
 from typing import IO, Any, Final
 
+from debug_relay.worker import brought
 from debug_relay.worker.at_rest import Place
 
 _TAIL: Final = 4000
 _FORK_SECONDS: Final = 2.0  # who forks may hold what the import waits for
 _GATE_SECONDS: Final = 10.0  # somebody else who is coming in is waited for so long
-_ROOM: Final = 32768  # for the text; the kernel gives what of it is used
 _under_way: set[int] = set()
 
 # Runs in the program's main thread, between any two of its instructions: it takes no lock that
@@ -36,7 +36,6 @@ _under_way: set[int] = set()
 _FIRST: Final = """
 import _thread, posix, sys
 setup = {setup!r}
-setup["text"] = page, {room}
 
 class Importing:
     # A fork waits for the end of it: in the child the locks of half-imported modules would be held
@@ -140,6 +139,8 @@ def start():
         comes or setup["imported"]()
 
 def begin():
+    if posix.getpid() != setup["pid"]:
+        return  # a child that was forked before this could run
     starts = (getattr(threading, "_start_joinable_thread", None), _thread.start_new_thread,
               getattr(threading, "_start_new_thread", None))
     for function in starts:
@@ -167,10 +168,8 @@ finally:
 
 
 def first_text(setup: dict[str, Any]) -> str:
-    """What the program's main thread runs; it wants `page`, the address of its own memory."""
-    return _FIRST.format(
-        setup=setup, room=_ROOM, patience=_FORK_SECONDS, patience_at_gate=_GATE_SECONDS
-    )
+    """What the program's main thread runs."""
+    return _FIRST.format(setup=setup, patience=_FORK_SECONDS, patience_at_gate=_GATE_SECONDS)
 
 
 def under_way() -> frozenset[int]:
@@ -179,18 +178,22 @@ def under_way() -> frozenset[int]:
 
 
 class Injection:
-    """One run of gdb. `rest` is where the program's main thread rests, if it does."""
+    """One run of gdb. `rest` is where the program's main thread rests, if it does; `former` is an
+    injection whose text could not be run there."""
 
-    def __init__(self, pid: int, setup: dict[str, Any], rest: Place | None) -> None:
+    def __init__(
+        self, pid: int, setup: dict[str, Any], rest: Place | None, former: Injection | None = None
+    ) -> None:
         self.ended = asyncio.Event()
         self.code: int | None = None
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by release
         text = os.memfd_create("debug-relay-text")
         script = os.memfd_create("debug-relay-injection")
         try:
-            call, gap = _call(first_text(setup))
-            os.write(text, call)
-            os.write(script, _script(text, gap, rest).encode())
+            content = brought.content(first_text(setup))
+            os.write(text, content)
+            spent = former.page if former is not None else None
+            os.write(script, _script(text, len(content), rest, spent).encode())
             self._popen = subprocess.Popen(
                 [
                     shutil.which("gdb") or "gdb",
@@ -214,6 +217,7 @@ class Injection:
             os.close(script)
             os.close(text)
         self.pid = self._popen.pid
+        self._program = pid
         _under_way.add(self.pid)
         self._pidfd = os.pidfd_open(self.pid)
         asyncio.get_running_loop().add_reader(self._pidfd, self._exited)
@@ -241,6 +245,19 @@ class Injection:
         """It has ended, and what it has brought runs as soon as the main thread does."""
         return self.ended.is_set() and self._result() == (0, "noted")
 
+    @property
+    def page(self) -> int | None:
+        """Where in the program the text is, or was."""
+        found = re.search(r"^relay page: (\d+)$", self.said(), re.MULTILINE)
+        return int(found.group(1)) if found else None
+
+    @property
+    def could_not_run(self) -> bool:
+        """Python has tried what was brought and could not begin it. The program is as before."""
+        if not self.ended.is_set() or self.page is None:
+            return False
+        return brought.could_not_run(self._program, self.page)
+
     def _result(self) -> tuple[int | None, str]:
         found = re.search(r"^relay injected: (-?\d+) (\w+)$", self.said(), re.MULTILINE)
         return (int(found.group(1)), found.group(2)) if found else (None, "")
@@ -266,14 +283,7 @@ class Injection:
             self._pidfd = -1
 
 
-def _call(program: str) -> tuple[bytes, int]:
-    """For PyRun_SimpleString, and where in it the address of its own memory is to be put, which is
-    given back by whom it brings. What a pending call raises would be raised in the program."""
-    head = f"try: __import__('builtins').exec({program!r}, {{'page': 0x".encode()
-    return head + b"0" * 16 + b"})\nexcept BaseException: pass\n", len(head)
-
-
-def _script(text: int, gap: int, rest: Place | None) -> str:
+def _script(text: int, size: int, rest: Place | None, former: int | None) -> str:
     """No debug information and few symbols are read: the program stands still meanwhile."""
     at_rest = "0"
     if rest is not None:
@@ -285,19 +295,28 @@ def _script(text: int, gap: int, rest: Place | None) -> str:
             "set scheduler-locking off",
             r"sharedlibrary libc\.",
             "sharedlibrary libpython",
-            "set $page = ((unsigned long (*)(unsigned long, unsigned long, int, int, int, long))"
-            f"mmap)(0, {_ROOM}, 3, 0x22, -1, 0)",
-            f"restore /proc/self/fd/{text} binary $page",
-            f'eval "set {{char[17]}}%lu = \\"%016lx\\"", $page + {gap}, $page',
-            f"set {{char}}($page + {gap + 16}) = '}}'",  # in place of the string's end
-            f"if {at_rest}",
+            *brought.commands(f"/proc/self/fd/{text}", size, former),
+            'printf "relay page: %lu\\n", $page',
+            f"set $rests = {at_rest}",
+            "set $relay = 0",
+            "if $rests",
             "set $lock = ((int (*)(void)) PyGILState_Ensure)()",
-            "set $relay = ((int (*)(unsigned long)) PyRun_SimpleString)($page)",
+            "if $runs",
+            "set $relay = ((int (*)(unsigned long)) $page)($page)",
+            "else",
+            f"set $relay = ((int (*)(unsigned long)) PyRun_SimpleString)($page + {brought.TEXT})",
+            brought.unmap(),
+            "end",
             "call ((void (*)(int)) PyGILState_Release)($lock)",
             'printf "relay injected: %d done\\n", $relay',
             "else",
+            "if $runs",
+            "set $relay = ((int (*)(unsigned long, unsigned long)) Py_AddPendingCall)"
+            "($page, $page)",
+            "else",
             "set $relay = ((int (*)(void *, unsigned long)) Py_AddPendingCall)"
-            "((void *) PyRun_SimpleString, $page)",
+            f"((void *) PyRun_SimpleString, $page + {brought.TEXT})",
+            "end",
             'printf "relay injected: %d noted\\n", $relay',
             "end",
             "",

@@ -110,6 +110,59 @@ NOWHERE = """
         work(1)
         time.sleep(0.01)
 """
+# Nothing more can be called where its main thread is, half of the time or always.
+AT_THE_LIMIT = """
+    import sys, time
+
+    def work(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    def spin(until):
+        while time.monotonic() < until:
+            pass
+
+    def deeper(n, until):
+        try:
+            return deeper(n - 1, until) if n else spin(until)
+        except RecursionError:
+            return spin(until)
+
+    print("up", flush=True)
+    while True:
+        deeper(sys.getrecursionlimit(), time.monotonic() + {seconds})
+        until = time.monotonic() + 0.2
+        while time.monotonic() < until:
+            work(1)
+"""
+# Whoever comes late compiles nothing here.
+AUDITED = """
+    import sys, time
+
+    def refuse(event, arguments):
+        if event == "compile":
+            raise RuntimeError("nothing is compiled here")
+
+    print("up", flush=True)
+    sys.addaudithook(refuse)
+    until = 0
+    while True:
+        {wait}
+"""
+# What is written cannot be run in it (MemoryDenyWriteExecute).
+HARDENED = """
+    import ctypes, time
+
+    def work(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    assert ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) == 0
+    print("up", flush=True)
+    while True:
+        {wait}
+        work(1)
+"""
 CROWDED = """
     import os, resource, time
     held = len(os.listdir("/proc/self/fd"))
@@ -160,6 +213,53 @@ def test_it_never_stands_still(relay: Client, start: Start, python: str, text: s
     assert text is FORKS or one.stderr() == ""
 
 
+def test_one_at_the_limit_of_its_recursion(relay: Client, start: Start, python: str) -> None:
+    one = start(AT_THE_LIMIT.format(seconds=0.2), python)
+    with relay.session() as session:
+        for _ in range(3):
+            session.post("/attach", {"pid": one.pid, "connect_timeout": 60}).ok()
+            assert session.post("/detach").ok()["residue"] is None
+    assert one.alive
+    assert one.stderr() == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [AT_THE_LIMIT.format(seconds=3600), AUDITED.format(wait="pass")],
+    ids=["recursion", "audited"],
+)
+def test_one_that_can_run_nothing_is_left_as_it_is(
+    relay: Client, start: Start, python: str, text: str
+) -> None:
+    one = start(text, python)
+    with relay.session() as session:
+        error = session.post("/attach", {"pid": one.pid}).refused("ATTACH_FAILED")
+        assert "cannot run anything" in error["message"]
+        assert session.status()["status"] == "created"
+    assert one.alive
+    assert one.stderr() == ""
+
+
+def test_one_that_can_run_nothing_and_rests(relay: Client, start: Start, python: str) -> None:
+    one = start(AUDITED.format(wait="time.sleep(1000)"), python)
+    with relay.session() as session:
+        session.post("/attach", {"pid": one.pid}).refused("ATTACH_FAILED")
+    assert one.alive
+    assert one.stderr() == ""
+
+
+@pytest.mark.parametrize("wait", ["pass", "time.sleep(0.2)"], ids=["busy", "at-rest"])
+def test_one_that_runs_nothing_that_was_written(
+    relay: Client, start: Start, python: str, wait: str
+) -> None:
+    one = start(HARDENED.format(wait=wait), python)
+    with relay.session() as session:
+        for _ in range(2):
+            hit_and_leave(session, one)
+    assert one.alive
+    assert one.stderr() == ""
+
+
 def test_its_memory_is_given_back(relay: Client, start: Start, python: str) -> None:
     one = start(JOINS, python)
 
@@ -168,9 +268,9 @@ def test_its_memory_is_given_back(relay: Client, start: Start, python: str) -> N
         with open(f"/proc/{one.pid}/maps") as maps, open(f"/proc/{one.pid}/mem", "rb") as memory:
             for line in maps:
                 first, last = (int(part, 16) for part in line.split()[0].split("-"))
-                if line.split()[1] == "rw-p" and last - first == 32768:
+                if line.split()[1] in ("rw-p", "rwxp") and last - first <= 1 << 20:
                     memory.seek(first)
-                    found += memory.read(32).startswith(b"try: __import__('builtins').exec(")
+                    found += memory.read(last - first).count(b"try: __import__('builtins').exec(")
         return found
 
     with relay.session() as session:

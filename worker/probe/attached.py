@@ -57,7 +57,6 @@ def arrive(setup, bytecode):
         pydevd = _bring_in(setup["debugpy_parent"], bytecode)
         _refuse_strange_debugger(sys.modules["debugpy"])
         setup["imported"]()
-        _give_back(*setup["text"])
         held = _held(pydevd)
         if held[0] is not None and held[0].setup["token"] == setup["token"]:
             return  # brought twice
@@ -77,13 +76,6 @@ def _bring_in(parent, bytecode):
         return debugger.bring_in(parent)
     finally:
         bytecode.leave()
-
-
-def _give_back(address, size):
-    """The memory in which the injection's text came: Python has compiled it."""
-    unmap = sys.modules["ctypes"].CDLL(None).munmap  # pydevd has imported it
-    unmap.argtypes = [sys.modules["ctypes"].c_size_t] * 2
-    unmap(address, size)
 
 
 def _refuse_strange_debugger(debugpy):
