@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.kit.client import Client
 from tests.kit.source import Source
 
@@ -40,6 +42,40 @@ def test_threads_that_come_to_a_breakpoint_at_once_are_shown_one_after_the_other
         assert sorted(seen) == [(i, turn) for i in range(6) for turn in range(3)]
         assert session.get(f"/breakpoints/{breakpoint['id']}").ok()["hit_count"] == 18
         assert session.status()["exit_code"] == 0
+
+
+@pytest.mark.parametrize("how", ["deleted", "disabled", "suspended"])
+def test_a_thread_that_waits_for_its_turn_does_not_stop_at_what_is_gone(
+    relay: Client, source: Callable[..., Source], python: str, how: str
+) -> None:
+    program = source(
+        """
+        import threading
+
+        together = threading.Barrier(6)
+
+        def work(i):
+            for turn in range(3):
+                mark = (i, turn)  # @here
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        """
+    )
+    with relay.session(python_path=python) as session:
+        # All of them are about to stop before any of them stands.
+        condition = "turn == 0 and together.wait() >= 0"
+        id = session.break_at(program, program["here"], condition=condition)["id"]
+        assert session.launch(program)["stop_reason"] == "breakpoint"
+        if how == "deleted":
+            session.delete(f"/breakpoints/{id}").ok()
+        elif how == "disabled":
+            session.patch(f"/breakpoints/{id}", {"enabled": False}).ok()
+        else:
+            session.patch("", {"breakpoints_suspended": True}).ok()
+        assert session.resume()["status"] == "terminated"
 
 
 def test_threads_that_fail_at_once_are_never_shown_twice(

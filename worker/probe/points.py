@@ -13,6 +13,7 @@ import time
 
 from debug_relay.worker.probe.expressions import Expression, Template
 from debug_relay.worker.probe.functions import Functions
+from debug_relay.worker.probe.goal import ID as GOAL
 from debug_relay.worker.probe.places import TRAP, Places
 from debug_relay.worker.probe.signalled import is_foreign
 from debug_relay.worker.probe.sources import outdated
@@ -165,7 +166,7 @@ class Points(object):
         )
 
     def suspend(self, on):
-        """Whether none of them does anything at all."""
+        """Whether none of them does anything at all, and no exception stops."""
         self.suspended = on
         return on
 
@@ -263,12 +264,14 @@ class Points(object):
         self.probe.told.frame, self.probe.told.hits = frame, hits
         return True
 
-    def are_gone(self, hits):
-        """Whether a thread waits for its turn at breakpoints that stop nobody any more."""
-        if not hits or not all(id.startswith("bp_") for id in hits):
-            return False  # nowhere, or at the line that is run to
-        points = [self.table.get("'relay:%s'" % id) for id in hits]
-        return self.suspended or not any(point is not None and point.enabled for point in points)
+    def still(self, hits):
+        """Which of them would stop now: meanwhile they may have been removed or suspended."""
+        left = []
+        for id in hits:
+            point = self.table.get("'relay:%s'" % id)
+            if point.enabled and not self.suspended if point is not None else id == GOAL:
+                left.append(id)
+        return left
 
     def hits_now(self, info, frame):
         """Whether a thread that was halted on this very line has a breakpoint of its own there."""

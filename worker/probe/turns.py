@@ -78,9 +78,10 @@ class Turns(object):
             self.wait(thread, frame, "line", None)
             if info.pydev_step_cmd != -1:
                 return None  # it was stepped on from here
-            if self.probe.points.are_gone(told.__dict__.get("hits")):
-                del told.hits
-                return None
+            if told.hits:
+                told.hits = self.probe.points.still(told.hits)
+                if not told.hits:
+                    return None
 
     def do_wait_suspend(self, thread, frame, event, arg, exception_type=None):
         """In place of pydevd's: it stops here, until it is resumed."""
@@ -100,7 +101,7 @@ class Turns(object):
                 self.probe.told.stands = False
             if info.pydev_step_cmd != -1:
                 return
-            if put_off:
+            if put_off and not self.probe.points.suspended:
                 self.set_suspend(thread, *put_off)
             elif passing and self.probe.points.hits_now(info, frame):
                 self.set_suspend(thread, self.at_breakpoint, suspend_other_threads=True)
