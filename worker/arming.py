@@ -162,6 +162,7 @@ class Arming:
             else:
                 for path in self._table.files():
                     await self._send_file(server, path)
+                await self._session.exceptions.begin(server)
 
         await self._session.hub.each(self._session.hub.hearing(), tell)
 

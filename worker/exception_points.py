@@ -61,6 +61,7 @@ class ExceptionPoints:
             problem = await book.check_expression(params.condition, "condition")
             if problem is not None:
                 raise bad_condition(params.condition, problem)
+        await self._session.breakpoints.suspend(False)
         self._asked = ExceptionBreakpoints(
             filters=list(dict.fromkeys(params.filters)),
             types=list(dict.fromkeys(params.types)),
@@ -126,6 +127,8 @@ class ExceptionPoints:
         """What is asked for, to a debug server that knows nothing or something else."""
         asked = self._asked
         filters = list(asked.filters)
+        if not server.has_probe and self._session.breakpoints.suspended:
+            filters = []  # else the probe passes over them
         if server.has_probe:
             await self._session.asking.ask(
                 server,

@@ -30,6 +30,24 @@ SLEEPS = """
         work(n)
         time.sleep(0.02)
 """
+FAILS = """
+    import threading, time
+
+    def work(n):
+        try:
+            raise ValueError(n)
+        except ValueError:
+            pass
+
+    def run():
+        while True:
+            work(1)
+            time.sleep(0.01)
+
+    print("up", flush=True)
+    threading.Thread(target=run, daemon=True).start()
+    run()
+"""
 SPINS = """
     def work(n):
         doubled = n * 2  # @line
@@ -366,6 +384,24 @@ def test_a_recycled_pid(relay: Client, start: Start) -> None:
         wrong = identity.replace("-", "-1", 1)
         session.post("/attach", {"pid": one.pid, "identity": wrong}).refused("ATTACH_PID_RECYCLED")
         attach(session, one, identity=identity)
+
+
+def test_it_is_not_left_frozen_by_exceptions(relay: Client, start: Start, python: str) -> None:
+    one = start(FAILS, python)
+    with relay.session(pause_budget=1) as session:
+        attach(session, one)
+        session.post("/exception-breakpoints", {"filters": ["raised"]}).ok()
+        paused(session)
+        time.sleep(4)  # a call would use the session
+        shown = session.get().ok()
+        assert (shown["status"], shown["breakpoints_suspended"]) == ("running", True)
+        assert shown["held_seconds"] < 3
+        # So do exceptions that are asked for anew.
+        session.post("/exception-breakpoints", {"filters": ["raised"]}).ok()
+        paused(session)
+        assert session.get().ok()["breakpoints_suspended"] is False
+        session.post("/detach").ok()
+    assert one.alive
 
 
 def test_it_is_not_left_frozen(relay: Client, start: Start) -> None:

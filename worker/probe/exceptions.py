@@ -74,7 +74,7 @@ class Exceptions(object):
             if uncaught or not raised:
                 told.tables = []
             # SystemExit is an exit, not a crash.
-            if not probe.started or issubclass(kind, _NEVER):
+            if not probe.started or probe.points.suspended or issubclass(kind, _NEVER):
                 return None
             if raised:
                 told.named = self.named(kind)
@@ -139,6 +139,8 @@ class Exceptions(object):
     def uncaught(self, error):
         """The program's own end; Python traces no more after a stack overflow (up to 3.11)."""
         if sys.gettrace() is not None or hasattr(sys, "monitoring") or not self.probe.hooked:
+            return
+        if self.probe.points.suspended:
             return
         thread, db = threading.current_thread(), self.probe.db
         self.probe.rearming.leave()  # what is run at the stop is not the program's
