@@ -537,3 +537,26 @@ def test_what_a_program_sees_is_unchanged(relay: Client, source: Write, python: 
         set_function(session, "work", condition="False")
         assert session.launch(program)["exit_code"] == 0
         assert session.printed("stdout") == "[True, True] []\n"
+
+
+def test_a_file_that_is_loaded_under_another_name_before(
+    relay: Client, source: Write, python: str
+) -> None:
+    module = source("def work():\n    return 1  # @work\n", "late.py")
+    program = source(f"""
+        import importlib.util
+
+        def load(name):
+            spec = importlib.util.spec_from_file_location(name, {str(module)!r})
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+
+        load("early")
+        import late
+        late.work()
+    """)
+    with relay.session(python_path=python) as session:
+        id = set_function(session, "late.work")["id"]
+        assert walk(session, session.launch(program)) == [(module["work"], [id])]
+        assert session.get(f"/breakpoints/{id}").ok()["verified"] is True

@@ -212,6 +212,9 @@ class Functions(object):
         probe.replace("get_file_type", get_file_type)
         probe.replace("_internal_get_file_type", by_place(db._internal_get_file_type))
         db.get_cache_file_type().clear()
+        if apart:
+            # Looked into before we are asked, by code again: the same file loaded once more.
+            probe.replace("get_cache_file_type", dict)
 
     def watch(self):
         db = self.probe.db

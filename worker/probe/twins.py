@@ -19,7 +19,10 @@ class CodesByFile(dict):
     """What pydevd asks for by code, kept by code and file."""
 
     def get(self, code, default=None):
-        return _get(self, (code.co_filename, code), default)
+        info = _get(self, (code.co_filename, code), default)
+        if info is None or info.code_obj is code or code.co_name != "<module>":
+            return info
+        return default  # a file that is loaded once more: as another module, perhaps
 
     def __setitem__(self, code, info):
         _put(self, (code.co_filename, code), info)
