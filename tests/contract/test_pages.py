@@ -65,7 +65,7 @@ def test_pages(relay: Client, source: Callable[..., Source], python: str) -> Non
 
 MILLION = 1_000_000
 LARGE = """
-    import array, collections, enum
+    import array, collections, enum, types
 
     class Named(list):
         pass
@@ -92,7 +92,7 @@ LARGE = """
         a_list, a_tuple, a_range = list(range(million)), tuple(range(million)), range(million)
         a_dict, a_set = {n: -n for n in range(million)}, set(range(million))
         a_deque, an_array = collections.deque(range(million)), array.array("l", range(million))
-        a_counter = collections.Counter(a_dict)
+        a_counter, a_proxy = collections.Counter(a_dict), types.MappingProxyType(a_dict)
         ordered = collections.OrderedDict.fromkeys("abc")
         ordered.move_to_end("a")
         named, point, colour = Named([1, 2]), Point(1, 2), Colour.RED
@@ -104,7 +104,8 @@ LARGE = """
 
     main()
 """
-CONTAINERS = ("a_list", "a_tuple", "a_range", "a_dict", "a_set", "a_deque", "an_array", "a_counter")
+MAPPINGS = ("a_dict", "a_counter", "a_proxy")
+CONTAINERS = ("a_list", "a_tuple", "a_range", "a_set", "a_deque", "an_array", *MAPPINGS)
 
 
 def test_any_page_of_a_million(relay: Client, source: Callable[..., Source], python: str) -> None:
@@ -115,7 +116,7 @@ def test_any_page_of_a_million(relay: Client, source: Callable[..., Source], pyt
         rows = {row["name"]: row for row in session.get("/frames/0/variables").ok()["variables"]}
         for name in CONTAINERS:
             row = rows[name]
-            kind = "named" if name in ("a_dict", "a_counter") else "indexed"
+            kind = "named" if name in MAPPINGS else "indexed"
             assert (row["length"], row[f"{kind}_variables"]) == (MILLION, MILLION), name
             for start in (0, 5, MILLION // 2 + 1, MILLION - 2, MILLION, 10 * MILLION):
                 path = f"/variables/{row['variables_reference']}"

@@ -12,9 +12,10 @@ import collections
 import itertools
 import sys
 import time
+import types
 
 from debug_relay.worker.probe import arrays, cdata
-from debug_relay.worker.probe.kinds import BY_TYPE, VIEWS
+from debug_relay.worker.probe.kinds import BY_TYPE, VIEWS, mapped
 from debug_relay.worker.probe.muted import mute
 from debug_relay.worker.probe.shapes import (
     attributes,
@@ -359,6 +360,9 @@ def extent(value, kind):
             if namedtuple_fields(kind) is not None:
                 found.update(indexed=False)
             return found
+    if kind is types.MappingProxyType:
+        behind = mapped(value)
+        return extent(behind, type(behind))
     if kind is range:
         size = range_size(value)
         return {"length": size, "indexed": True, "more": False} if size <= MOST else {}
