@@ -210,3 +210,31 @@ def test_a_module_whose_names_are_in_a_dict_of_its_own_kind(
         assert thread["current_location"]["line"] == code["here"]
         assert session.resume()["exit_code"] == 0
         assert session.printed() == "4\n"
+
+
+def test_a_breakpoint_asks_no_class_for_its_hash(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source("""
+        ran, armed = [], []
+
+        class Meta(type):
+            def __hash__(cls):
+                if armed:
+                    ran.append("hash")
+                return type.__hash__(cls)
+
+        class Thing(metaclass=Meta):
+            pass
+
+        things = [Thing() for _ in range(10)]
+        armed.append(1)
+        here = 1  # @here
+        print(ran)  # @later
+    """)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        session.break_at(program, program["later"])
+        assert session.resume()["current_location"]["line"] == program["later"]
+        assert session.value("ran") == "[]"

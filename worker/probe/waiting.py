@@ -11,6 +11,7 @@ import sys
 import threading
 import types
 
+from debug_relay.worker.probe.shapes import key_of
 from debug_relay.worker.probe.tracing import monitors
 
 _FRAMES = {
@@ -29,7 +30,7 @@ def reach_waiting(files):
     thread = threading.main_thread().ident
     known = {}
     for thing in gc.get_objects():
-        attribute = _FRAMES.get(type(thing))
+        attribute = _FRAMES.get(key_of(type(thing)))
         if attribute is None:
             continue
         frame = getattr(thing, attribute)
