@@ -32,6 +32,7 @@ from debug_relay.protocol.fields import (
     SessionId,
     SessionParams,
     SourceCode,
+    TerminalSize,
     Time,
     TimeoutMinutes,
 )
@@ -89,7 +90,10 @@ class CreateSession(Params, kw_only=True):
         list[Path], Meta(description="Directories to put in front of its import path.")
     ] = []
     console: Console = "internalConsole"
-    pty: Annotated[bool, Meta(description="Give the program a terminal instead of pipes.")] = False
+    pty: Annotated[
+        bool | TerminalSize,
+        Meta(description="Give the program a terminal instead of pipes; an object has its size."),
+    ] = False
     debug_subprocesses: Annotated[
         bool, Meta(description="Debug its child processes in the same session.")
     ] = False

@@ -293,22 +293,23 @@ def test_children_in_its_group_stay_when_it_is_terminated(relay: Client, source:
 # -- in one call with the session
 
 
+@pytest.mark.parametrize(("pty", "size"), [(True, "80 24"), ({"columns": 100}, "100 24")])
 def test_fields_of_a_launch_in_the_creating_call(
-    relay: Client, source: Write, tmp_path: Path
+    relay: Client, source: Write, tmp_path: Path, pty: Any, size: str
 ) -> None:
     (tmp_path / "x.env").write_text("FROM_FILE=1\n")
-    program = source("import os, sys\nprint(os.environ['FROM_FILE'], sys.stdout.isatty())")
+    program = source("import os\nprint(os.environ['FROM_FILE'], *os.get_terminal_size())")
     body = {
         "mode": "launch",
         "script": str(program),
         "env_file": str(tmp_path / "x.env"),
-        "pty": True,
+        "pty": pty,
         "wait": 20,
     }
     created = relay.post("/sessions", body).ok(201)
     session = Session(relay, created["session_id"])
     eventually(lambda: session.status()["status"] == "terminated")
-    assert session.printed() == "1 True\r\n"
+    assert session.printed() == f"1 {size}\r\n"
 
 
 # -- the debugger's own byte code
