@@ -181,14 +181,19 @@ async def until_paused(
 
 async def until_others_stand(session: Session, abandoned: asyncio.Event) -> None:
     """A pause is one of all processes: who comes to stand soon is awaited, or a `continue` that
-    follows at once would miss it."""
+    follows at once would miss it. One that sleeps in the kernel is woken, as the first was."""
     servers = session.hub.servers
-    if len(servers) > 1:
-        await session.until(
-            lambda: all(session.standing.latest(server) is not None for server in servers),
-            _OTHERS_SECONDS,
-            abandoned,
-        )
+
+    def all_stand() -> bool:
+        return all(session.standing.latest(server) is not None for server in servers)
+
+    for patience in (_WAKE_AFTER, _WAKE_AGAIN):
+        if len(servers) < 2 or await session.until(all_stand, patience, abandoned):
+            return
+        if abandoned.is_set() or session.target is None:
+            return
+        session.target.wake()
+    await session.until(all_stand, _OTHERS_SECONDS, abandoned)
 
 
 def has_stopped(

@@ -246,6 +246,29 @@ def test_an_old_python_gets_its_own_words(relay: Client, source: Write, tmp_path
         assert [e["debugged"] for e in told(session) if e["reason"] == "started"] == [False] * 3
 
 
+def test_a_pause_reaches_a_program_that_waits_for_its_children(
+    relay: Client, source: Write, python: str
+) -> None:
+    """They stand at once, it sits in a system call."""
+    program = source(
+        """
+        import subprocess, sys, time
+        if len(sys.argv) == 1:
+            children = [subprocess.Popen([sys.executable, __file__, "x"]) for _ in range(2)]
+            print("go", flush=True)
+            children[0].wait()
+        while True:
+            time.sleep(0.01)
+        """
+    )
+    with relay.session(python_path=python) as session:
+        session.launch(program, wait=0, debug_subprocesses=True)
+        eventually(lambda: len(pids_of_threads(session, "running")) == 3, timeout=30)
+        assert session.post("/pause", {"wait": 20}).ok()["status"] == "paused"
+        assert len(pids_of_threads(session, "paused")) == 3
+        assert pids_of_threads(session, "running") == set()
+
+
 def test_a_child_that_ends_while_it_comes_does_not_run_on(
     relay: Client, source: Write, python: str
 ) -> None:
