@@ -53,12 +53,31 @@ def refusal(facts: Facts, around: Surroundings) -> RelayError | None:
 
 
 def no_such_process(pid: int) -> RelayError:
+    leader = _leader(pid)
+    if leader is not None:
+        return RelayError(
+            Code.ATTACH_NO_SUCH_PROCESS,
+            f"{pid} is no process but a thread of process {leader}",
+            f"Attach to {leader}; threads of a session are told by GET …/threads.",
+            pid=pid,
+            process=leader,
+        )
     return RelayError(
         Code.ATTACH_NO_SUCH_PROCESS,
         f"There is no process {pid}",
         f"GET {API_PREFIX}/processes lists those that can be attached to.",
         pid=pid,
     )
+
+
+def _leader(pid: int) -> int | None:
+    """Whose thread it is: top and htop show these numbers like those of processes."""
+    with suppress(OSError, ValueError), open(f"/proc/{pid}/status", "rb") as status:
+        for line in status:
+            if line.startswith(b"Tgid:"):
+                leader = int(line[5:])
+                return leader if leader not in (0, pid) else None
+    return None
 
 
 def recycled(facts: Facts, identity: str) -> RelayError:

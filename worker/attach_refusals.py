@@ -38,6 +38,14 @@ def of_the_program(pid: int, reason: str, words: str) -> RelayError:
             "Start it without that one, or with debugpy 1.8, and attach again.",
             pid=pid,
         )
+    if reason == "interpreters":
+        return RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"Process {pid} has subinterpreters, and on Python {words} debugpy cannot trace its "
+            "threads then",
+            "Launch it under the debugger, or run it on Python 3.12 or later.",
+            pid=pid,
+        )
     if reason == "ending":
         return RelayError(
             Code.ATTACH_UNSUPPORTED,

@@ -12,6 +12,7 @@ from tests.kit.client import Client, Session
 from tests.kit.relay import eventually
 from tests.kit.running import Running
 from tests.kit.source import Source
+from tests.kit.statements import python_path
 
 # Its main thread is mostly on its way into the interpreter.
 BUSY_THREADS = """
@@ -163,6 +164,28 @@ HARDENED = """
         {wait}
         work(1)
 """
+HAS_ITS_OWN = """
+    import sys, time
+
+    sys.monitoring.use_tool_id(sys.monitoring.DEBUGGER_ID, "profiler of mine")
+    print("up", flush=True)
+    while True:
+        time.sleep(0.01)
+"""
+SUBINTERPRETERS = """
+    import time
+    import _xxsubinterpreters
+
+    def work(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    kept = _xxsubinterpreters.create()
+    print("up", flush=True)
+    while True:
+        work(1)
+        time.sleep(0.01)
+"""
 CROWDED = """
     import os, resource, time
     held = len(os.listdir("/proc/self/fd"))
@@ -256,6 +279,29 @@ def test_one_that_runs_nothing_that_was_written(
     with relay.session() as session:
         for _ in range(2):
             hit_and_leave(session, one)
+    assert one.alive
+    assert one.stderr() == ""
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_one_with_a_debugger_of_its_own(relay: Client, start: Start, version: str) -> None:
+    one = start(HAS_ITS_OWN, python_path(version))
+    with relay.session() as session:
+        error = session.post("/attach", {"pid": one.pid}).refused("ATTACH_ALREADY_ATTACHED", 409)
+        assert "profiler of mine" in error["message"]
+    assert one.alive
+    assert one.stderr() == ""
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.11", "3.12"])
+def test_one_with_subinterpreters(relay: Client, start: Start, version: str) -> None:
+    one = start(SUBINTERPRETERS, python_path(version))
+    with relay.session() as session:
+        if version == "3.12":
+            hit_and_leave(session, one)
+            return
+        error = session.post("/attach", {"pid": one.pid}).refused("ATTACH_UNSUPPORTED", 400)
+        assert "subinterpreters" in error["message"]
     assert one.alive
     assert one.stderr() == ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -384,6 +385,16 @@ def test_a_recycled_pid(relay: Client, start: Start) -> None:
         wrong = identity.replace("-", "-1", 1)
         session.post("/attach", {"pid": one.pid, "identity": wrong}).refused("ATTACH_PID_RECYCLED")
         attach(session, one, identity=identity)
+
+
+def test_a_number_that_is_a_thread(relay: Client, start: Start) -> None:
+    one = start(FAILS)
+    (thread,) = {int(name) for name in os.listdir(f"/proc/{one.pid}/task")} - {one.pid}
+    with relay.session() as session:
+        error = session.post("/attach", {"pid": thread}).refused("ATTACH_NO_SUCH_PROCESS", 404)
+    assert f"thread of process {one.pid}" in error["message"]
+    assert error["details"]["process"] == one.pid
+    relay.get(f"/processes/{thread}").refused("ATTACH_NO_SUCH_PROCESS", 404)
 
 
 def test_it_is_not_left_frozen_by_exceptions(relay: Client, start: Start, python: str) -> None:

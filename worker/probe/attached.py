@@ -19,7 +19,16 @@ import sys
 import termios
 import threading
 
-from debug_relay.worker.probe import core, debugger, leaving, other_debugpy, pace, patches, tracing
+from debug_relay.worker.probe import (
+    core,
+    debugger,
+    leaving,
+    other_debugpy,
+    pace,
+    patches,
+    traced_count,
+    tracing,
+)
 from debug_relay.worker.probe.answers import Interrupted, begun
 
 _HELD = "_relay_held"
@@ -50,6 +59,7 @@ class Refused(Exception):
 def arrive(setup, bytecode):
     """Attach; runs in a thread of its own, of which one at a time is here. Raises what goes wrong,
     and has undone all then."""
+    _refuse_taken_place()
     before = patches.Before()
     bring_back = other_debugpy.set_aside(setup["debugpy_parent"])
     try:
@@ -57,6 +67,7 @@ def arrive(setup, bytecode):
         pydevd = _bring_in(setup["debugpy_parent"], bytecode)
         _refuse_strange_debugger(sys.modules["debugpy"])
         setup["imported"]()
+        _refuse_interpreters()
         held = _held(pydevd)
         if held[0] is not None and held[0].setup["token"] == setup["token"]:
             return  # brought twice
@@ -76,6 +87,21 @@ def _bring_in(parent, bytecode):
         return debugger.bring_in(parent)
     finally:
         bytecode.leave()
+
+
+def _refuse_taken_place():
+    """pydevd would find its place taken, say nothing, and see nothing."""
+    monitoring = getattr(sys, "monitoring", None)
+    tool = monitoring.get_tool(monitoring.DEBUGGER_ID) if monitoring else None
+    if tool not in (None, "pydevd"):
+        words = "%s has the one place for debuggers in sys.monitoring" % tool
+        raise Refused("strangers", words)
+
+
+def _refuse_interpreters():
+    """Up to 3.11 threads are traced from outside by what looks for them in the newest one only."""
+    if not tracing.monitors() and traced_count.interpreters() > 1:
+        raise Refused("interpreters", "%d.%d" % sys.version_info[:2])
 
 
 def _refuse_strange_debugger(debugpy):
