@@ -35,6 +35,7 @@ _SILENCE_SECONDS: Final = 10.0
 _LEAVE_SECONDS: Final = 8.0
 _NOTED_SECONDS: Final = 0.3
 _TRIES: Final = 5
+_END_SECONDS: Final = 0.5
 
 
 class _Begun(Struct):
@@ -121,7 +122,11 @@ class Hold:
             raise refusals.too_late(self._pid, timeout, pending) from None
         except RelayError as error:
             said = self._injection.said() if self._injection else ""
+            # Its connection closes a moment before its end is told.
+            gone = await self.until_gone(_END_SECONDS)
             await self.release()
+            if gone:
+                raise refusals.no_such(self._pid) from None
             if error.code.value.startswith("ATTACH_"):
                 raise
             raise refusals.failed(self._pid, error.message, said) from None

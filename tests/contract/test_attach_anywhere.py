@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -186,6 +187,25 @@ SUBINTERPRETERS = """
         work(1)
         time.sleep(0.01)
 """
+# It ends as soon as the debugger has come, and takes a moment for that.
+ENDS = """
+    import atexit, sys, time
+
+    atexit.register(time.sleep, 0.1)
+    print("up", flush=True)
+    while True:
+        debugger = sys.modules.get("pydevd")
+        current = getattr(debugger, "get_global_debugger", int)()
+        if getattr(current, "reader", None) is not None:
+            break
+        time.sleep(0.0001)
+"""
+SHADOWS = """
+    import time
+    print("up", flush=True)
+    while True:
+        time.sleep(0.01)
+"""
 CROWDED = """
     import os, resource, time
     held = len(os.listdir("/proc/self/fd"))
@@ -302,6 +322,29 @@ def test_one_with_subinterpreters(relay: Client, start: Start, version: str) -> 
             return
         error = session.post("/attach", {"pid": one.pid}).refused("ATTACH_UNSUPPORTED", 400)
         assert "subinterpreters" in error["message"]
+    assert one.alive
+    assert one.stderr() == ""
+
+
+def test_one_that_ends_meanwhile(relay: Client, start: Start, python: str) -> None:
+    one = start(ENDS, python)
+    with relay.session() as session:
+        session.post("/attach", {"pid": one.pid}).refused("ATTACH_NO_SUCH_PROCESS", 404)
+        assert session.status()["status"] == "created"
+
+
+@pytest.mark.parametrize("name", ["json", "queue"])
+def test_one_whose_files_stand_before_the_library(
+    relay: Client, start: Start, python: str, name: str
+) -> None:
+    one = start(SHADOWS, python)
+    own = one.program.path.with_name(f"{name}.py")
+    own.write_text('# "mine" \\ and no more than that\n', "utf-8")
+    with relay.session() as session:
+        began = time.monotonic()
+        error = session.post("/attach", {"pid": one.pid}).refused("ATTACH_FAILED")
+        assert time.monotonic() - began < 5  # of 10, after which it would be given up
+        assert name in error["details"]["debugger_output"]
     assert one.alive
     assert one.stderr() == ""
 
