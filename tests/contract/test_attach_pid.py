@@ -45,8 +45,8 @@ FAILS = """
             work(1)
             time.sleep(0.01)
 
-    print("up", flush=True)
     threading.Thread(target=run, daemon=True).start()
+    print("up", flush=True)
     run()
 """
 SPINS = """
