@@ -19,12 +19,13 @@ import sys
 # What was there before us; and what the interpreter itself asks about threads at the end.
 _NOT_OURS = frozenset(sys.modules) | {"threading"}
 _OWN = {}  # what the debugger does not share with the program
+_NAMESAKES = {}
 
 
 def main():
     if not sys.argv[1].isdigit():
         return _as_child(sys.argv[1], sys.argv[2:])
-    with _StandardFirst():
+    with _namesakes()["StandardFirst"]():
         setup = _setup()
         text = _source(setup)
         code = _compiled(setup, text)
@@ -78,7 +79,7 @@ def _as_child(path, words):
         setup.update(kind=parts.kind, target=parts.target, args=parts.rest, word=None)
         text = _source(setup)
         code = _compiled(setup, text)
-        with _StandardFirst(), _Uncollected():
+        with _namesakes()["StandardFirst"](), _Uncollected():
             launched = _launched(setup, text)
             # A fork server runs nothing of the program's; what it forks connects by itself.
             if not parts.is_fork_server:
@@ -155,50 +156,17 @@ def _file_loader(path):
     return (SourcelessFileLoader if path.endswith(".pyc") else SourceFileLoader)("__main__", path)
 
 
-# The standard library's places, as they stand in sys.path.
-_LIBRARY = os.path.dirname(os.__file__)
-_STANDARD = (
-    os.path.join(os.path.dirname(_LIBRARY), "python%d%d.zip" % sys.version_info[:2]),
-    _LIBRARY,
-    os.path.join(_LIBRARY, "lib-dynload"),
-)
-
-
-class _StandardFirst(object):
-    """While the debugger comes in, what it imports by the name of a standard module is that one,
-    and no namesake on PYTHONPATH."""
-
-    def __enter__(self):
-        sys.meta_path.insert(0, self)
-
-    def __exit__(self, *_):
-        sys.meta_path.remove(self)
-
-    def find_spec(self, name, path=None, target=None):
-        return _find(name, _STANDARD) if path is None else None
-
-
-def _find(name, places):
-    """A module in these directories alone, nothing of it run; a bare directory is none."""
-    spec = sys.modules["_frozen_importlib_external"].PathFinder.find_spec(name, list(places))
-    return spec if spec is not None and spec.has_location else None
+def _namesakes():
+    if not _NAMESAKES:
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "probe", "namesakes.py")
+        _NAMESAKES.update(_execute(path, "namesakes.py"))
+    return _NAMESAKES
 
 
 def _give_back_names():
     """The debugger has loaded standard modules that the program may have namesakes of, in its own
     directory or on PYTHONPATH: what the program imports by such a name is its own."""
-    before = []
-    for place in sys.path:
-        if place in _STANDARD:
-            break
-        before.append(place)
-    for name in [name for name in sys.modules if "." not in name and name not in _NOT_OURS]:
-        theirs = _find(name, before)
-        known = getattr(sys.modules[name], "__file__", None)
-        if theirs and _find(name, _STANDARD) and theirs.origin != known:
-            _OWN[name] = sys.modules[name]
-            for loaded in [one for one in sys.modules if one.partition(".")[0] == name]:
-                del sys.modules[loaded]
+    _namesakes()["give_back"](_NOT_OURS, _OWN)
 
 
 class _Uncollected(object):
@@ -240,8 +208,12 @@ def _loader(setup, own):
 
 
 def _executed(setup, name):
+    return _execute(os.path.join(setup["probe"], name), name)
+
+
+def _execute(path, name):
     names = {"__name__": name}
-    with open(os.path.join(setup["probe"], name), "rb") as source:
+    with open(path, "rb") as source:
         text = source.read()
     exec(compile(text, "<frozen relay probe>/" + name, "exec", dont_inherit=True), names)
     return names

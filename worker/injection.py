@@ -116,9 +116,11 @@ class Gate:
 
 def come():
     try:
-        with setup["pace"]["Pace"](), Gate():
+        own = {{}}
+        apart = executed("namesakes.py")["Apart"](own)
+        with setup["pace"]["Pace"](), Gate(), apart:
             bytecode = executed("bytecode.py")["Bytecode"](setup["bytecode"])
-            bring = executed("loader.py")["loader"](setup["probe"], bytecode.compiled)
+            bring = executed("loader.py")["loader"](setup["probe"], bytecode.compiled, own)
             bring("attached").arrive(setup, bytecode)
     except BaseException as error:
         import traceback
