@@ -203,6 +203,7 @@ NAMES = {
         "pydevd:stoptrace",
     ],
     "attaching and letting go": [
+        "_pydevd_bundle.pydevd_daemon_thread:PyDBDaemonThread",
         "debugpy._vendored.force_pydevd:debugpy_breakpointhook",
         "db:_dap_messages_listeners",
         "db:ready_to_run",

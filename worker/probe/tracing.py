@@ -71,7 +71,9 @@ def _trace_all(function):
     if library is None:
         raise OSError("debugpy's library for this Python cannot be loaded")
     nothing = ctypes.py_object(None)
-    others = {t.ident for t in list(threading._active.values()) if is_debuggers(t)}
+    # By their class: a Jupyter kernel marks threads of its own as pydevd's, and pydevd traces them.
+    pydevds = sys.modules["_pydevd_bundle.pydevd_daemon_thread"].PyDBDaemonThread
+    others = {t.ident for t in list(threading._active.values()) if isinstance(t, pydevds)}
     others.add(threading.get_ident())
     for ident in sys._current_frames():
         if ident not in others:
