@@ -110,8 +110,8 @@ SETTRACE, MONITORING = ("3.8", "3.11"), ("3.12", "3.13")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors: tests wait for processes half of their time."""
-    return min(os.cpu_count() or 1, 15) + 1
+    """Two more than there are processors: tests wait for processes half of their time."""
+    return min(os.cpu_count() or 1, 14) + 2
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

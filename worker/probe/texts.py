@@ -29,7 +29,7 @@ class Texts(object):
         self.launched = split(text)
         # pydevd judges code of this name by who calls it first: a function that a thread begins
         # with would be a library's, where no exception is uncaught (3.12+).
-        kinds = self.probe.db.get_cache_file_type()
+        kinds = type(self.probe.db).get_cache_file_type(self.probe.db)  # `functions` hides it
         pending = [code]
         while pending:
             code = pending.pop()
