@@ -113,7 +113,8 @@ def _start_threads(pydevd, db, sock):
     # What gevent makes of locks and clocks would bring these threads to a stand when it comes
     # unexpectedly: what they wait with is the interpreter's own, by whatever name it goes later.
     comm._queue = types.SimpleNamespace(Queue=_queue.SimpleQueue, Empty=queue.Empty)
-    comm.time = types.SimpleNamespace(**vars(time))
+    # And it gives the interpreter away after each message: threads that never wait keep it then.
+    comm.time = _NoSleep(types.SimpleNamespace(**vars(time)))
     try:
         db.initialize_network(sock)
     finally:

@@ -76,13 +76,19 @@ def _codes_in_frames():
 
 
 def _modules(wanted):
-    found = {}
+    # To find out where thousands of files really lie takes seconds beside threads that never wait;
+    # a link to one of them has its name, but for the rare one that is itself called otherwise.
+    names, found = set(_name(path) for path in wanted), {}
     for module in list(sys.modules.values()):
         if issubclass(type(module), types.ModuleType):
             path = types.ModuleType.__getattribute__(module, "__dict__").get("__file__")
-            if type(path) is str and _real(path) in wanted:
+            if type(path) is str and _name(path) in names and _real(path) in wanted:
                 found[_real(path)] = module
     return found
+
+
+def _name(path):
+    return path.rpartition("/")[2]
 
 
 def _codes_of(module, path):
