@@ -45,7 +45,7 @@ from debug_relay.worker.probe.turns import Turns
 from debug_relay.worker.probe.unwinding import Unwinding
 
 _allocate_lock = _thread.allocate_lock
-_SENDING_SECONDS = 0.05  # it takes a tenth of a millisecond, on a busy machine some
+_SENDING_SECONDS = 0.5  # it takes a tenth of a millisecond, on a busy machine up to hundreds
 HOOKS = (
     "handle_breakpoint_condition",
     "get_exception_breakpoint",

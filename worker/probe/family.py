@@ -16,7 +16,7 @@ import threading
 from debug_relay.worker.probe.arguments import is_python, is_python_2, parted
 from debug_relay.worker.probe.encoding import words_of
 
-_SENT_SECONDS = 0.2
+_SENT_SECONDS = 0.5
 _NO_FROZEN = ["-X", "frozen_modules=off"]  # frozen modules have no lines to stop at
 
 
