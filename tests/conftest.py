@@ -16,6 +16,7 @@ import pytest
 
 from tests.kit.client import Client
 from tests.kit.relay import Relay, eventually, marked
+from tests.kit.running import Running
 from tests.kit.source import Source, interpreters
 
 # A shell without job control starts background jobs deaf to these; tests compare programs under the
@@ -103,6 +104,24 @@ def source(tmp_path: Path) -> Callable[..., Source]:
         return Source(tmp_path / name, text)
 
     return write
+
+
+@pytest.fixture
+def start(source: Callable[..., Source]) -> Iterator[Callable[..., Running]]:
+    """Starts programs to attach to, each of which says that it is up."""
+    started: list[Running] = []
+
+    def run(
+        text: str, *args: str, python: str = sys.executable, name: str = "program.py"
+    ) -> Running:
+        one = Running(source(text, name), python, *args)
+        started.append(one)
+        assert one.line() == "up"
+        return one
+
+    yield run
+    for one in started:
+        one.end()
 
 
 SETTRACE, MONITORING = ("3.8", "3.11"), ("3.12", "3.13")

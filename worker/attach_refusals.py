@@ -54,7 +54,8 @@ def of_the_program(pid: int, reason: str, words: str) -> RelayError:
             "Let the main thread wait for the others (join); or launch the program.",
             pid=pid,
         )
-    return failed(pid, "its Python could not load the debugger", words)
+    last = words.strip().rpartition("\n")[2][:300]
+    return failed(pid, f"its Python could not load the debugger: {last}", words)
 
 
 def not_injected(pid: int, injection: Injection) -> RelayError:
@@ -97,13 +98,30 @@ def failed(pid: int, why: str, said: str) -> RelayError:
     )
 
 
-def runs_nothing(pid: int) -> RelayError:
+def raised(pid: int, name: str) -> RelayError:
+    """What was brought could not answer by itself."""
+    reasons = {
+        "RecursionError": "it is at the limit of its recursion in C",
+        "MemoryError": "it has no memory left, or may have no more",
+    }
+    why = reasons.get(
+        name, "it forbids that by an audit hook, or has replaced exec, compile or __import__"
+    )
     return RelayError(
         Code.ATTACH_FAILED,
-        f"The main thread of process {pid} cannot run anything for us: it is at the limit of its "
-        "recursion or memory, or an audit hook refuses",
+        f"The main thread of process {pid} raised {name} instead of running anything for us: {why}",
         "The process runs on as before. Try again when it is elsewhere, or start it under "
         "python -m debugpy --listen PORT and attach by port.",
+        pid=pid,
+    )
+
+
+def another_program(pid: int) -> RelayError:
+    return RelayError(
+        Code.ATTACH_FAILED,
+        f"Process {pid} executed another program in its place while we came in; what was brought "
+        "is gone with the former one",
+        f"GET /api/v1/processes/{pid} tells what it is now; if that is Python, attach again.",
         pid=pid,
     )
 

@@ -3,10 +3,10 @@
 Python calls what is noted for its main thread with one argument and takes any answer but 0 for an
 exception. `PyRun_SimpleString` answers otherwise whenever the text could not begin: at the limit of
 recursion, without memory, or where an audit hook refuses to compile; the program would end by a
-SystemError then. So it calls a few instructions of ours, which forget what went wrong, mark the
-page, and always answer 0; after a success they give the page back in the same breath. Where no
-memory may be both written and run (systemd's MemoryDenyWriteExecute, SELinux), and on other
-machines, the text is run without them.
+SystemError then. So it calls a few instructions of ours, which lift the limit of recursion
+meanwhile, note the class of what went wrong and forget it, and always answer 0; after a success
+they give the page back in the same breath. Where no memory may be both written and run (systemd's
+MemoryDenyWriteExecute, SELinux), and on other machines, the text is run without them.
 """
 
 from __future__ import annotations
@@ -15,71 +15,134 @@ import os
 import platform
 import struct
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 ROOM: Final = 32768  # the kernel gives what of it is used
-_MARK: Final = 79
-_TABLE: Final = 80
+_DEEPER: Final = 200  # it may stand deep down
+_CODE_ROOM: Final = 192
+_FAILED: Final = _CODE_ROOM  # 1 when the text has raised something
+_CLASS: Final = _FAILED + 8  # where the name of its class is
+_TABLE: Final = _CLASS + 8
 _FUNCTIONS: Final = (
-    "PyImport_AddModule", "PyModule_GetDict", "PyRun_StringFlags", "PyErr_Clear", "munmap",
+    "Py_GetRecursionLimit", "Py_SetRecursionLimit", "PyImport_AddModule", "PyModule_GetDict",
+    "PyRun_StringFlags", "PyErr_Occurred", "PyExceptionClass_Name", "PyErr_Clear", "munmap",
 )  # fmt: skip
-_NAME: Final = _TABLE + 8 * len(_FUNCTIONS)
-TEXT: Final = 136
+_MAIN: Final = _TABLE + 8 * len(_FUNCTIONS)
+_WORD_NAME: Final = _MAIN + 16
+TEXT: Final = _WORD_NAME + 16
+WORD: Final = "debug relay"  # the name of the file by which the text answers
+_WORD_DIGITS: Final = 6
+_MEMFD_CREATE: Final = {"x86_64": 319, "i686": 356}
+_CLOEXEC: Final = 1
+_GET_SEALS: Final = 1034
 _FILE_INPUT: Final = 257
-_CODE: Final = b"".join(
-    [
-        b"\x53",  # push rbx
-        b"\x48\x89\xfb",  # mov rbx, rdi: the page
-        b"\x48\x8d\x7b" + bytes([_NAME]),  # lea rdi, [rbx + name]
-        b"\xff\x53\x50",  # call PyImport_AddModule
-        b"\x48\x85\xc0\x74\x32",  # test rax, rax; jz failed
-        b"\x48\x89\xc7",  # mov rdi, rax
-        b"\xff\x53\x58",  # call PyModule_GetDict
-        b"\x48\x8d\xbb" + struct.pack("<i", TEXT),  # lea rdi, [rbx + text]
-        b"\xbe" + struct.pack("<i", _FILE_INPUT),  # mov esi, file_input
-        b"\x48\x89\xc2\x48\x89\xc1",  # mov rdx, rax; mov rcx, rax: globals and locals
-        b"\x45\x31\xc0",  # xor r8d, r8d
-        b"\xff\x53\x60",  # call PyRun_StringFlags
-        b"\x48\x85\xc0\x74\x0f",  # test rax, rax; jz failed
-        b"\x48\x89\xdf",  # mov rdi, rbx
-        b"\xbe" + struct.pack("<i", ROOM),  # mov esi, room
-        b"\x48\x8b\x43\x70",  # mov rax, munmap
-        b"\x5b\xff\xe0",  # pop rbx; jmp rax: it answers 0 to who has called us
-        b"\xff\x53\x68",  # failed: call PyErr_Clear
-        b"\xc6\x43" + bytes([_MARK]) + b"\x01",  # mov byte [rbx + mark], 1
-        b"\x31\xc0\x5b\xc3",  # xor eax, eax; pop rbx; ret
-    ]
-)
 _SWALLOWED: Final = "pass "
+_NAME_LENGTH: Final = 100
 
 
-def content(program: str) -> bytes:
-    """Of the page, before the addresses of the functions are in its table."""
-    head = _CODE.ljust(_TABLE, b"\0") + bytes(8 * len(_FUNCTIONS)) + b"__main__\0"
-    text = f"try: __import__('builtins').exec({program!r}, {{}})\nexcept BaseException: raise"
-    page = head.ljust(TEXT, b"\0") + text.encode() + b"\0"
+def _disp(offset: int) -> bytes:
+    return struct.pack("<i", offset)
+
+
+def _call(name: str) -> bytes:
+    return b"\xff\x93" + _disp(_TABLE + 8 * _FUNCTIONS.index(name))  # call [rbx + …]
+
+
+def _assembled() -> bytes:
+    """`rbx` is the page, `r12` the limit of recursion as it was."""
+    begin = b"".join(
+        [
+            b"\x53\x41\x54\x48\x83\xec\x08",  # push rbx; push r12; sub rsp, 8
+            b"\x48\x89\xfb",  # mov rbx, rdi
+            _call("Py_GetRecursionLimit"),
+            b"\x41\x89\xc4",  # mov r12d, eax
+            b"\x8d\xb8" + _disp(_DEEPER),  # lea edi, [rax + deeper]
+            _call("Py_SetRecursionLimit"),
+            b"\x48\x8d\xbb" + _disp(_MAIN),  # lea rdi, [rbx + main]
+            _call("PyImport_AddModule"),
+        ]
+    )
+    run = b"".join(
+        [
+            b"\x48\x89\xc7",  # mov rdi, rax
+            _call("PyModule_GetDict"),
+            b"\x48\x8d\xbb" + _disp(TEXT),  # lea rdi, [rbx + text]
+            b"\xbe" + _disp(_FILE_INPUT),  # mov esi, file_input
+            b"\x48\x89\xc2\x48\x89\xc1",  # mov rdx, rax; mov rcx, rax: globals and locals
+            b"\x45\x31\xc0",  # xor r8d, r8d
+            _call("PyRun_StringFlags"),
+        ]
+    )
+    limit = b"\x44\x89\xe7" + _call("Py_SetRecursionLimit")  # mov edi, r12d; call
+    leave = b"\x48\x83\xc4\x08\x41\x5c\x5b"  # add rsp, 8; pop r12; pop rbx
+    done = b"".join(
+        [
+            limit,
+            b"\x48\x89\xdf",  # mov rdi, rbx
+            b"\xbe" + _disp(ROOM),  # mov esi, room
+            b"\x48\x8b\x83" + _disp(_TABLE + 8 * _FUNCTIONS.index("munmap")),  # mov rax, munmap
+            leave,
+            b"\xff\xe0",  # jmp rax: it answers 0 to who has called us
+        ]
+    )
+    failed = b"".join(
+        [
+            _call("PyErr_Occurred"),
+            b"\x48\x89\xc7",  # mov rdi, rax
+            _call("PyExceptionClass_Name"),
+            b"\x48\x89\x83" + _disp(_CLASS),  # mov [rbx + class], rax
+            _call("PyErr_Clear"),
+            limit,
+            b"\xc6\x83" + _disp(_FAILED) + b"\x01",  # mov byte [rbx + failed], 1
+            b"\x31\xc0" + leave + b"\xc3",  # xor eax, eax; …; ret
+        ]
+    )
+    run += _unless_null(len(done))
+    return begin + _unless_null(len(run + done)) + run + done + failed
+
+
+def _unless_null(skip: int) -> bytes:
+    return b"\x48\x85\xc0\x74" + bytes([skip])  # test rax, rax; jz …
+
+
+_CODE: Final = _assembled()
+
+
+def content(program: str, **names: Any) -> bytes:
+    """Of the page, before gdb puts into it the addresses of the functions, and as `word` the
+    descriptor of the file by which `program` answers. The other `names` are the program's."""
+    head = _CODE.ljust(_CODE_ROOM, b"\0").ljust(_MAIN, b"\0") + b"__main__".ljust(16, b"\0")
+    head += WORD.encode().ljust(16, b"\0")
+    page = head + _text(program, names).encode() + b"\0"
+    assert len(_CODE) <= _CODE_ROOM
+    assert len(head) == TEXT
     assert len(page) <= ROOM
     return page
 
 
-def commands(file: str, size: int, former: int | None) -> list[str]:
-    """For gdb: `$page` has the content of `file`, and `$runs` says whether it can run itself.
+def _text(program: str, names: dict[str, Any]) -> str:
+    known = ", ".join(f"{name!r}: {value!r}" for name, value in names.items())
+    word = "-1".rjust(_WORD_DIGITS)
+    return (
+        f"try: __import__('builtins').exec({program!r}, {{{known}, 'word': {word}}})\n"
+        "except BaseException: raise"
+    )
 
-    `former` is a page that could not be run; it is given back.
-    """
+
+def commands(file: str, page: bytes) -> list[str]:
+    """For gdb: `$page` has the content of `file`, which is `page`; `$runs` says whether it can run
+    itself, and `$word` is the descriptor by which it answers."""
+    machine = platform.machine()
+    can_run = machine == "x86_64"
     map_it = (
         "set $page = ((unsigned long (*)(unsigned long, unsigned long, int, int, int, long))"
         f"mmap)(0, {ROOM}, %d, 0x22, -1, 0)"
     )
-    can_run = platform.machine() == "x86_64"
-    last = size - len(_SWALLOWED) - 1
     table = [
         f"set {{unsigned long}}($page + {_TABLE + 8 * n}) = (unsigned long) &{name}"
         for n, name in enumerate(_FUNCTIONS)
     ]
-    give_back = [] if former is None else [f"set $gone = {_unmap(str(former))}"]
     return [
-        *give_back,
         f"set $runs = {int(can_run)}",
         map_it % (7 if can_run else 3),
         "if $page + 1 == 0",
@@ -90,24 +153,69 @@ def commands(file: str, size: int, former: int | None) -> list[str]:
         "if $runs",
         *table,
         "else",
-        f'set {{char[6]}}($page + {last}) = "{_SWALLOWED}"',
+        f'set {{char[6]}}($page + {len(page) - len(_SWALLOWED) - 1}) = "{_SWALLOWED}"',
+        "end",
+        f"set $word = (int) ((long (*)(long, ...)) syscall)({_MEMFD_CREATE[machine]}, "
+        f"$page + {_WORD_NAME}, {_CLOEXEC})",
+        "if $word >= 0",
+        *_digits(page.rindex(b"-1}") + 2 - _WORD_DIGITS),
         "end",
     ]
 
 
-def unmap() -> str:
-    return f"set $gone = {_unmap('$page')}"
+def _digits(place: int) -> list[str]:
+    """gdb's own way of writing a number into a text would end the text there."""
+    powers = [10 ** (_WORD_DIGITS - 1 - n) for n in range(_WORD_DIGITS)]
+    return [
+        f"set {{char}}($page + {place + n}) = "
+        + (f"$word >= {power} ? " if power > 1 else "")
+        + f"48 + $word / {power} % 10"
+        + (" : 32" if power > 1 else "")
+        for n, power in enumerate(powers)
+    ]
 
 
-def _unmap(page: str) -> str:
-    return f"((int (*)(unsigned long, unsigned long)) munmap)({page}, {ROOM})"
+def unmap(page: str) -> str:
+    return f"set $gone = ((int (*)(unsigned long, unsigned long)) munmap)({page}, {ROOM})"
 
 
-def could_not_run(pid: int, page: int) -> bool:
-    with suppress(OSError):
-        memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.pread(memory, _MARK + 1, page) == _CODE.ljust(_MARK, b"\0") + b"\1"
-        finally:
-            os.close(memory)
-    return False
+def take_back(page: int, word: int) -> list[str]:
+    """For gdb: what was brought and could not run."""
+    # Only of files in memory it is known how they are sealed.
+    sealed = f"((int (*)(int, int, ...)) fcntl)({word}, {_GET_SEALS})"
+    return [unmap(str(page)), f"if {sealed} > 0", f"call ((int (*)(int)) close)({word})", "end"]
+
+
+class Memory:
+    """A program's memory from outside. When it executes another program that one has its own."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._fd = -1
+        with suppress(OSError):
+            self._fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+
+    def _read(self, size: int, place: int) -> bytes | None:
+        """None where there is nothing; empty when all of it is gone."""
+        with suppress(OSError, OverflowError):
+            return os.pread(self._fd, size, place) if self._fd >= 0 else None
+        return None
+
+    @property
+    def is_anothers(self) -> bool:
+        """A program that ends has none for a moment."""
+        return self._read(1, ROOM) == b"" and os.path.exists(f"/proc/{self._pid}/exe")
+
+    def raised(self, page: int) -> str | None:
+        """The class of what the text in it has raised, if it has."""
+        head = self._read(_TABLE, page) or b""
+        if head[: _FAILED + 1] != _CODE.ljust(_FAILED, b"\0") + b"\1":
+            return None
+        (place,) = struct.unpack_from("<Q", head, _CLASS)
+        name = self._read(_NAME_LENGTH, place) or b""
+        return name.partition(b"\0")[0].decode("ascii", "replace")
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -33,19 +33,10 @@ _PROBE: Final = str(Path(__file__).parent / "probe")
 _BEAT_SECONDS: Final = 1.5
 _SILENCE_SECONDS: Final = 10.0
 _LEAVE_SECONDS: Final = 8.0
+_LOOK_SECONDS: Final = 0.02
 _NOTED_SECONDS: Final = 0.3
 _TRIES: Final = 5
 _END_SECONDS: Final = 0.5
-
-
-class _Begun(Struct):
-    token: str
-
-
-class _Refusal(Struct):
-    token: str
-    reason: str
-    words: str
 
 
 class _Left(Struct):
@@ -72,8 +63,6 @@ class Hold:
         self._pidfd = -1
         self._server: DebugServer | None = None
         self._injection: Injection | None = None
-        self._begun = False  # what was brought into the program runs there
-        self._refused: asyncio.Future[_Refusal] = asyncio.get_running_loop().create_future()
         self._gone = asyncio.Event()
         self._cut = asyncio.Event()
         self.is_ending = False  # by its own word: its exit may have much to do
@@ -121,14 +110,19 @@ class Hold:
             await self.release()
             raise refusals.too_late(self._pid, timeout, pending) from None
         except RelayError as error:
-            said = self._injection.said() if self._injection else ""
+            injection = self._injection
+            said = injection.said() if injection else ""
+            refused = error.code.value.startswith("ATTACH_")
             # Its connection closes a moment before its end is told.
-            gone = await self.until_gone(_END_SECONDS)
+            gone = await self.until_gone(0 if refused else _END_SECONDS)
+            replaced = injection is not None and injection.found_another_program
             await self.release()
             if gone:
                 raise refusals.no_such(self._pid) from None
-            if error.code.value.startswith("ATTACH_"):
+            if refused:
                 raise
+            if replaced:
+                raise refusals.another_program(self._pid) from None
             raise refusals.failed(self._pid, error.message, said) from None
         except BaseException:
             await self.release()
@@ -176,13 +170,9 @@ class Hold:
                     # Another session comes in just now: soon the program tells which.
                     await asyncio.sleep(_NOTED_SECONDS)
                     tries -= 1
-                vain = injection is not None and injection.could_not_run
-                if vain and not tries:
-                    raise refusals.runs_nothing(self._pid)
-                tries -= vain
                 rest = await at_rest.resting_place(self._pid)
-                if injection is None or injection.failed or vain or rest is not None:
-                    self._begin(Injection(self._pid, setup, rest, injection if vain else None))
+                if injection is None or injection.failed or rest is not None:
+                    self._begin(Injection(self._pid, setup, rest))
                 self._server = await self._let_in(accepting, gone, tries)
         finally:
             accepting.cancel()
@@ -203,34 +193,47 @@ class Hold:
         tries: int,
     ) -> DebugServer | None:
         """The program's debug server; failing that, the reason. None when what was brought waits
-        for the main thread, which may have come to rest since: then there is another way in; or
-        when it could not be run."""
+        for the main thread, which may have come to rest since: then there is another way in."""
         injection = self._injection
         assert injection is not None
         injected = asyncio.ensure_future(injection.ended.wait())
-        waiting: set[asyncio.Future[Any]] = {accepting, gone, injected, self._refused}
+        waiting: set[asyncio.Future[Any]] = {accepting, gone, injected}
+        clock = asyncio.get_running_loop().time
+        patience = clock() + _NOTED_SECONDS
         try:
             while True:
-                patience = _NOTED_SECONDS if injection.noted and not self._begun else None
-                done, waiting = await asyncio.wait(
-                    waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                _, waiting = await asyncio.wait(
+                    waiting, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
-                if self._refused.done():
-                    said = self._refused.result()
-                    raise refusals.of_the_program(self._pid, said.reason, said.words)
                 if accepting.done():
                     return accepting.result()
                 if self._gone.is_set():
                     raise refusals.no_such(self._pid)
                 if injection.found_another and tries:
                     return None
-                if injection.failed:
-                    raise refusals.not_injected(self._pid, injection)
-                if not done or injection.could_not_run:
+                await self._refuse_what_cannot_come(injection)
+                if not injection.ended.is_set():
+                    patience = clock() + _NOTED_SECONDS
+                elif clock() >= patience and not injection.begun:
                     return None
         finally:
             injected.cancel()
             await asyncio.gather(injected, return_exceptions=True)
+
+    async def _refuse_what_cannot_come(self, injection: Injection) -> None:
+        said = injection.refusal()
+        if said is not None:
+            if said.reason == "ending" and await self.until_gone(_END_SECONDS):
+                raise refusals.no_such(self._pid)
+            raise refusals.of_the_program(self._pid, said.reason, said.words)
+        if injection.found_another_program:
+            raise refusals.another_program(self._pid)
+        if injection.failed:
+            raise refusals.not_injected(self._pid, injection)
+        raised = injection.raised
+        if raised is not None:
+            await injection.take_back()
+            raise refusals.raised(self._pid, raised)
 
     def _is_pending(self) -> bool:
         """Whether something of ours is still on its way into the program."""
@@ -248,14 +251,7 @@ class Hold:
     # -- events
 
     def _told(self, server: DebugServer, message: dap.Message) -> None:
-        if message.event == "relayBegun":
-            begun = msgspec.json.decode(bytes(message.body), type=_Begun)
-            self._begun = self._begun or begun.token == self._adapter.token
-        elif message.event == "relayRefused":
-            refusal = msgspec.json.decode(bytes(message.body), type=_Refusal)
-            if refusal.token == self._adapter.token and not self._refused.done():
-                self._refused.set_result(refusal)
-        elif message.event == "relayLeft":
+        if message.event == "relayLeft":
             self._left = msgspec.json.decode(bytes(message.body), type=_Left)
         elif message.event == "relayEnding":
             self.is_ending = True

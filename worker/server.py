@@ -20,7 +20,7 @@ from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.sessions import EndReason, SessionDeleted, WorkerParams
 from debug_relay.protocol.state import COUNTED, LIVE, State
 from debug_relay.protocol.version import VERSION, WIRE
-from debug_relay.worker import blueprints, held, injection, run, sweep
+from debug_relay.worker import blueprints, gdb, held, run, sweep
 from debug_relay.worker.disk import write_atomically
 from debug_relay.worker.handlers import check_table
 from debug_relay.worker.identity import boot_id, start_ticks
@@ -217,4 +217,4 @@ async def main(params: WorkerParams, ready: Callable[[], None]) -> None:
         target = worker.session.target
         if target is None or not target.keeps_children:
             # gdb at work is left to end by itself: to signal it would kill the program it is in.
-            sweep.end_descendants(time.monotonic() + 5.0, injection.under_way())
+            sweep.end_descendants(time.monotonic() + 5.0, gdb.under_way())

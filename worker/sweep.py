@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from debug_relay.worker import brief_runs, injection, process_tree
+from debug_relay.worker import brief_runs, gdb, process_tree
 from debug_relay.worker.process_tree import Row
 
 log = logging.getLogger("debug_relay.worker")
@@ -45,7 +45,7 @@ def of_programs() -> list[Row] | None:
     found = process_tree.below(os.getpid())
     if brief_runs.is_starting():
         return None
-    return _without(found, brief_runs.asked() | injection.under_way())
+    return _without(found, brief_runs.asked() | gdb.under_way())
 
 
 def _without(rows: Iterable[Row], own: Set[int]) -> list[Row]:
@@ -96,7 +96,7 @@ def collect_adopted(awaited: int | None) -> None:
     children = process_tree.children_of_us()
     if brief_runs.is_starting():
         return
-    for pid in set(children) - {awaited} - brief_runs.asked() - injection.under_way():
+    for pid in set(children) - {awaited} - brief_runs.asked() - gdb.under_way():
         row = process_tree.read(pid)
         if row is not None and row.state == "Z":
             _collect(pid)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -15,7 +15,6 @@ from tests.kit.client import Client, Session
 from tests.kit.listening import free_port
 from tests.kit.relay import eventually
 from tests.kit.running import Running
-from tests.kit.source import Source
 
 SLEEPS = """
     import time
@@ -128,23 +127,6 @@ LONG = """
     time.sleep(600)
 """
 Start = Callable[..., Running]
-
-
-@pytest.fixture
-def start(source: Callable[..., Source]) -> Iterator[Start]:
-    started: list[Running] = []
-
-    def run(
-        text: str, *args: str, python: str = sys.executable, name: str = "program.py"
-    ) -> Running:
-        one = Running(source(text, name), python, *args)
-        started.append(one)
-        assert one.line() == "up"
-        return one
-
-    yield run
-    for one in started:
-        one.end()
 
 
 def attach(session: Session, one: Running, **fields: object) -> dict[str, object]:
@@ -371,9 +353,11 @@ def test_one_that_holds_the_interpreter(relay: Client, start: Start) -> None:
         def attached() -> bool:
             return session.post("/attach", {"pid": one.pid, "connect_timeout": 30}).status == 200
 
-        # As soon as the first injection has let go of it.
+        # As soon as the first injection has let go of it, of which nothing is left.
         eventually(attached, timeout=30)
         session.post("/detach").ok()
+        links = [os.readlink(link) for link in Path(f"/proc/{one.pid}/fd").iterdir()]
+        assert not any("debug relay" in link for link in links)
     assert one.alive
     assert one.stderr() == ""
 

@@ -86,6 +86,7 @@ WITNESS = """
                 told[name] = hash(getattr(threading, name).__code__)
         if hasattr(sys, "monitoring"):
             told["tools"] = [sys.monitoring.get_tool(n) for n in range(6)]
+        told["recursion limit"] = sys.getrecursionlimit()
         told["switch interval"] = round(sys.getswitchinterval(), 6)
         told["traced threads"] = [traced_threads[n] for n in count]
         return told

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import debugpy
 import pytest
 
-from debug_relay.protocol import dap
 from debug_relay.worker import injection
 from debug_relay.worker.adapter import Adapter
+from debug_relay.worker.brought import WORD
 from debug_relay.worker.connection import DebugServer
+from tests.kit.relay import eventually
 from tests.kit.statements import python_path
 
 PROBE = Path(injection.__file__).with_name("probe")
 # The main thread reads what it is to run, twice as the kernel's word may have it: noted, and then
-# brought anew because the thread seemed to rest.
+# brought anew because the thread seemed to rest. The files by which it answers are ours here.
 PROGRAM = """
-import os, sys, threading, time
-text = sys.stdin.read().replace("'PID'", str(os.getpid()))
+import json, os, sys, threading, time
+text, setup, words = json.load(sys.stdin)
+setup["pid"] = os.getpid()
 code = compile(text, "<text>", "exec")
-for _ in range(2):
-    exec(code, {})
+for word in words:
+    exec(code, {"setup": setup, "word": word})
 seen = set()
 while True:
     there = {one for one in threading.enumerate() if one.name == "debug relay arrives"}
@@ -40,13 +44,15 @@ threading.Event().wait()
 
 
 @asynccontextmanager
-async def program(text: str, python: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def program(
+    setup: dict[str, Any], words: list[int], python: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
-        python, "-c", PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        python, "-c", PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=words
     )
     try:
         assert process.stdin is not None
-        process.stdin.write(text.encode())
+        process.stdin.write(json.dumps([injection.arrival(), setup, words]).encode())
         process.stdin.close()
         yield process
     finally:
@@ -57,18 +63,14 @@ async def program(text: str, python: str) -> AsyncIterator[asyncio.subprocess.Pr
 
 @pytest.mark.parametrize("version", ["3.8", "3.13"])
 async def test_what_arrives_twice_comes_in_once(tmp_path: Path, version: str) -> None:
-    told: list[str] = []
     came: list[DebugServer] = []
     lost = asyncio.Event()
-
-    def hear(server: DebugServer, message: dap.Message) -> None:
-        told.append(message.event)
 
     async def welcome(server: DebugServer) -> None:
         came.append(server)
         first.set()
 
-    adapter, first = Adapter(hear, lambda server, why: lost.set()), asyncio.Event()
+    adapter, first = Adapter(lambda *_: None, lambda server, why: lost.set()), asyncio.Event()
     adapter.listen()
     setup = {
         "port": adapter.port,
@@ -78,21 +80,25 @@ async def test_what_arrives_twice_comes_in_once(tmp_path: Path, version: str) ->
         "bytecode": None,
         "silence": 30,
         "session": "s",
-        "pid": "PID",
     }
+    words = [os.memfd_create(WORD) for _ in range(2)]
     letting_in = asyncio.create_task(adapter.welcome_all(welcome))
     try:
-        async with program(injection.first_text(setup), python_path(version)) as process:
+        async with program(setup, words, python_path(version)) as process:
             async with asyncio.timeout(20):
                 await first.wait()
                 assert process.stdout is not None
                 assert await process.stdout.readline() == b"over\n"
-            assert told.count("relayBegun") == 2
-            assert "relayRefused" not in told
+            # Neither is refused, and both have given their files back.
+            assert [os.pread(word, 9, 0) for word in words] == [b"b", b"b"]
+            kept = [Path(f"/proc/{process.pid}/fd/{word}") for word in words]
+            await asyncio.to_thread(eventually, lambda: not any(map(os.path.lexists, kept)))
             assert len(came) == 1
     finally:
         letting_in.cancel()
         await asyncio.gather(letting_in, return_exceptions=True)
         adapter.close()
+        for word in words:
+            os.close(word)
         for server in came:
             server.close("the test is over")

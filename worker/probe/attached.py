@@ -56,9 +56,9 @@ class Refused(Exception):
         self.reason = reason
 
 
-def arrive(setup, bytecode):
+def arrive(setup, bytecode, imported):
     """Attach; runs in a thread of its own, of which one at a time is here. Raises what goes wrong,
-    and has undone all then."""
+    and has undone all then. `imported` is called when all that is imported is there."""
     _refuse_taken_place()
     before = patches.Before()
     bring_back = other_debugpy.set_aside(setup["debugpy_parent"])
@@ -66,13 +66,14 @@ def arrive(setup, bytecode):
         _refuse_strange_debugger(sys.modules.get("debugpy"))
         pydevd = _bring_in(setup["debugpy_parent"], bytecode)
         _refuse_strange_debugger(sys.modules["debugpy"])
-        setup["imported"]()
+        imported()
         _refuse_interpreters()
         held = _held(pydevd)
         if held[0] is not None and held[0].setup["token"] == setup["token"]:
             return  # brought twice
         _end_former(pydevd, held, before)
         before.look_again()
+        before.make_room()
         attachment = Attachment(held, before, setup, bring_back)
         bring_back = None  # from here on it is the attachment's to do
         attachment.begin(pydevd)

@@ -7,6 +7,7 @@ import _thread
 import atexit
 import sys
 import threading
+import time
 
 from debug_relay.worker.probe.tracing import is_pydevds
 
@@ -17,6 +18,9 @@ _INVENTED = {
     threading: ("start_new_thread", "start_new", "start_joinable_thread"),
 }
 _KEPT = ("_original_start_new_thread", "_original_start_joinable_thread")
+_ROOM = 100  # frames
+_ABOVE = 20  # where it has stood before
+_LOOKS, _LOOK_SECONDS = 20, 0.02
 _STARTING = (
     "start_new_thread", "start_new", "_start_new_thread", "start_joinable_thread",
     "_start_joinable_thread",
@@ -29,7 +33,15 @@ class Before(object):
     def __init__(self):
         self.breakpointhook = sys.__breakpointhook__
         self.trace_hook = None
+        self.limit = None  # of recursion, while it is a higher one
         self.look_again()
+
+    def make_room(self):
+        """On the stack: a program that stands just below its limit would end by our frames."""
+        limit = sys.getrecursionlimit()
+        if _is_deep(limit):
+            self.limit = limit
+            sys.setrecursionlimit(limit + _ROOM)
 
     def look_again(self):
         """What a debugger has left is nobody's."""
@@ -63,6 +75,7 @@ def restore(before, attempt):
     attempt("at exit", atexit.unregister, sys.modules["pydevd"].stoptrace)
     attempt("streams", restore_streams)
     attempt("start of processes", restore_processes)
+    attempt("limit of recursion", _restore_limit, before)
     # else a later session's debugger would connect to the old port
     attempt("setup", setattr, sys.modules["pydevd"].SetupHolder, "setup", None)
 
@@ -94,6 +107,33 @@ def _restore_breakpointhook(before):
 def _restore_trace_hook(before):
     if before.trace_hook is not None and getattr(threading, "_trace_hook", None) is None:
         threading.settrace(before.trace_hook)
+
+
+def _restore_limit(before):
+    limit, before.limit = before.limit, None
+    # Unless the program has chosen another meanwhile. Up to 3.11 the interpreter aborts where a
+    # thread is more than 50 frames above its limit: what stands there keeps what it was given.
+    if limit is None or sys.getrecursionlimit() != limit + _ROOM:
+        return
+    for _ in range(_LOOKS):
+        sys.setrecursionlimit(limit)
+        if not _is_deep(limit + _ROOM + _ABOVE):
+            return
+        sys.setrecursionlimit(limit + _ROOM)
+        time.sleep(_LOOK_SECONDS)
+    raise RuntimeError("it is %d now, not %d: a thread stands so deep" % (limit + _ROOM, limit))
+
+
+def _is_deep(limit):
+    """Whether a thread is near to it."""
+    for frame in sys._current_frames().values():
+        room = limit - _ROOM
+        while frame is not None and room > 0:
+            frame = frame.f_back
+            room -= 1
+        if frame is not None:
+            return True
+    return False
 
 
 def restore_streams():

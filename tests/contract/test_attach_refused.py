@@ -1,0 +1,194 @@
+"""Programs that cannot be attached to: each is told at once, runs on, and has nothing of ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.running import Running
+
+Start = Callable[..., Running]
+
+WAITS = "time.sleep(0.01)"
+# Whoever comes late may not do this here.
+AUDITED = """
+    import sys, threading, time
+
+    def refuse(event, arguments):
+        if event.startswith({event!r}):
+            raise RuntimeError("nobody does that here")
+
+    print("up", flush=True)
+    sys.addaudithook(refuse)
+    while True:
+        {wait}
+"""
+# What the debugger comes in with is gone, or is something else.
+REPLACED = """
+    import builtins, sys, threading, time, types
+
+    {change}
+    print("up", flush=True)
+    while True:
+        {wait}
+"""
+NO_THREAD = """
+    import _thread, time
+
+    def none(*_):
+        raise RuntimeError("can't start new thread")
+
+    _thread.start_new_thread = none
+    print("up", flush=True)
+    while True:
+        {wait}
+"""
+NO_MEMORY = """
+    import resource, threading, time
+
+    with open("/proc/self/statm") as sizes:
+        size = int(sizes.read().split()[0]) * resource.getpagesize() + 200_000
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    print("up", flush=True)
+    while True:
+        {wait}
+"""
+# As soon as something of the debugger is there.
+EXECUTES = """
+    import os, sys, threading, time
+
+    print("up", flush=True)
+    while {missing!r} not in sys.modules and not any(
+        thread.name.startswith({missing!r}) for thread in threading.enumerate()
+    ):
+        time.sleep(0.0001)
+    os.execv("/bin/sleep", ["sleep", "1000"])
+"""
+
+
+def audited(event: str, wait: str = WAITS) -> str:
+    return AUDITED.format(event=event, wait=wait)
+
+
+def replaced(change: str, wait: str = WAITS) -> str:
+    return REPLACED.format(change=change, wait=wait)
+
+
+RAISES = "def raises(*_, **__): raise RuntimeError('nobody does that here')\n    "
+REFUSED = {
+    "compile": (audited("compile"), "raised RuntimeError"),
+    "compile-busy": (audited("compile", "pass"), "raised RuntimeError"),
+    "compile-rests": (audited("compile", "time.sleep(1000)"), "raised RuntimeError"),
+    "import": (audited("import"), "nobody does that here"),
+    "open": (audited("open"), "nobody does that here"),
+    "sockets": (audited("socket."), "nobody does that here"),
+    "no-import": (replaced(RAISES + "builtins.__import__ = raises"), "raised RuntimeError"),
+    "no-exec": (replaced("del builtins.exec"), "raised AttributeError"),
+    "no-open": (replaced("del builtins.open"), "NameError"),
+    "no-finders": (
+        replaced("sys.meta_path.clear(); sys.modules['_socket'] = None"), "ModuleNotFoundError",
+    ),
+    "other-socket": (
+        replaced("sys.modules['_socket'] = types.ModuleType('_socket')"), "socket",
+    ),
+    "other-threading": (
+        replaced("sys.modules['threading'] = types.ModuleType('threading')"), "no attribute",
+    ),
+    "no-thread": (NO_THREAD.format(wait=WAITS), "can't start new thread"),
+    "no-thread-rests": (NO_THREAD.format(wait="time.sleep(1000)"), "can't start new thread"),
+    "no-memory": (NO_MEMORY.format(wait=WAITS), "raised MemoryError"),
+    "executes": (EXECUTES.format(missing="pydevd"), "executed another program"),
+    "executes-soon": (EXECUTES.format(missing="debug relay"), "executed another program"),
+}  # fmt: skip
+
+
+def descriptors(pid: int) -> list[str]:
+    folder = Path(f"/proc/{pid}/fd")
+    return [os.readlink(folder / name) for name in os.listdir(folder)]
+
+
+def writable_code(pid: int) -> list[str]:
+    return [line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "rwx" in line]
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_it_is_told_and_runs_on(relay: Client, start: Start, python: str, kind: str) -> None:
+    text, words = REFUSED[kind]
+    one = start(text, python=python)
+    before = descriptors(one.pid)
+    with relay.session() as session:
+        # Far from the call's own deadline: who is refused does not wait for it.
+        body = {"pid": one.pid, "connect_timeout": 60}
+        error = session.post("/attach", body).refused("ATTACH_FAILED")
+        assert words in error["message"]
+        assert session.status()["status"] == "created"
+    assert one.alive
+    assert one.stderr() == ""
+    assert writable_code(one.pid) == []
+    if not kind.startswith("executes"):
+        assert descriptors(one.pid) == before
+
+
+def test_what_lost_its_files_on_the_way_is_attached_to(
+    relay: Client, start: Start, python: str
+) -> None:
+    one = start(replaced("sys.path.clear()"), python=python)
+    with relay.session() as session:
+        session.post("/attach", {"pid": one.pid}).ok()
+        assert session.post("/detach").ok()["residue"] is None
+    assert one.alive
+    assert one.stderr() == ""
+
+
+def test_its_descriptors_are_as_before(relay: Client, start: Start, python: str) -> None:
+    one = start(replaced("pass"), python=python)
+    before = descriptors(one.pid)
+    with relay.session() as session:
+        for _ in range(2):
+            session.post("/attach", {"pid": one.pid}).ok()
+            assert [name for name in descriptors(one.pid) if "debug relay" in name] == []
+            session.post("/detach").ok()
+            assert descriptors(one.pid) == before
+
+
+def test_one_that_closes_what_it_does_not_know(
+    relay: Client, start: Start, python: str, tmp_path: Path
+) -> None:
+    """And opens a file by the same number: nothing of ours is written into that."""
+    text = """
+        import os, threading, time
+
+        def taken():
+            for name in os.listdir("/proc/self/fd"):
+                try:
+                    if "debug relay" in os.readlink("/proc/self/fd/" + name):
+                        os.dup2(file, int(name))
+                        return True
+                except OSError:
+                    pass
+
+        def told():
+            while not taken():
+                pass
+            print("taken", flush=True)
+
+        def rest():
+            while True:
+                time.sleep(0.01)
+
+        file = os.open({path!r}, os.O_RDWR)
+        print("up", flush=True)
+        {how}
+    """
+    path = tmp_path / "precious"
+    for how in ("told(), rest()", "threading.Thread(target=told).start(), rest()"):
+        path.write_bytes(b"as it was")
+        one = start(text.format(path=str(path), how=how), python=python)
+        with relay.session() as session:
+            session.post("/attach", {"pid": one.pid, "connect_timeout": 2})
+            assert one.line() == "taken"
+        assert path.read_bytes() == b"as it was"

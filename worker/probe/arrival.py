@@ -1,0 +1,204 @@
+"""What the injection runs in the program's main thread: a thread of ours is started, and no more.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. Given as a text, with `setup` and
+`word` among its names; imports nothing of ours.
+
+It runs between any two instructions of the main thread and takes no lock that could be held there.
+`_thread` is what nobody replaces; a program whose threads are greenlets would run ours in its own
+loop. What cannot come in says so by `word`, a file in memory that gdb has opened for us: for a
+socket, or for another file, it would take what the program may have replaced or forbidden.
+"""
+
+import _thread
+import posix
+import sys
+
+_FORK_SECONDS = 2.0  # who forks may hold what the import waits for
+_GATE_SECONDS = 10.0  # somebody else who is coming in is waited for so long
+_HEARD_SECONDS = 1.0
+
+
+class Word(object):
+    """The worker reads it, and says so in it."""
+
+    def __init__(self, fd):
+        self.fd = fd
+
+    def is_ours(self):
+        # A program that closes all its descriptors may have opened something else by this number.
+        try:
+            return posix.readlink("/proc/self/fd/%d" % self.fd).startswith("/memfd:debug relay")
+        except OSError:
+            return False
+
+    def is_waited_for(self):
+        return not self.is_ours() or posix.pread(self.fd, 1, 0) != b"n"
+
+    def begun(self):
+        if self.is_ours():
+            posix.pwrite(self.fd, b"b", 0)
+
+    def refuse(self, reason, words):
+        if self.is_ours():
+            text = "%s\n%s" % (reason, words[-4000:])
+            posix.pwrite(self.fd, text.encode("utf-8", "backslashreplace"), 1)
+            posix.pwrite(self.fd, b"r", 0)
+            self.until_heard()
+        self.close()
+
+    def until_heard(self):
+        end = posix.times().elapsed + _HEARD_SECONDS
+        while posix.pread(self.fd, 1, 0) == b"r" and posix.times().elapsed < end:
+            posix.sched_yield()
+
+    def close(self):
+        if self.is_ours():
+            posix.close(self.fd)
+
+
+class Importing(object):
+    """A fork waits for the end of it: in the child the locks of half-imported modules would be held
+    for ever, by a thread that is not there. The hooks cannot be taken back."""
+
+    def __init__(self, arrival):
+        self.arrival = arrival
+        self.lock = _thread.allocate_lock()
+        self.lock.acquire()
+        posix.register_at_fork(before=self.wait, after_in_child=self.in_child)
+
+    def wait(self):
+        lock = self.lock
+        if lock is not None and lock.acquire(True, _FORK_SECONDS):
+            lock.release()
+
+    def over(self):
+        lock, self.lock = self.lock, None
+        if lock is not None:
+            lock.release()
+
+    def in_child(self):
+        self.over()
+        arrival, self.arrival = self.arrival, None
+        if arrival is not None and arrival.pace is not None:
+            arrival.pace["in_child"]()
+
+
+class Gate(object):
+    """One at a time: others may come just now, and so may this one a second time, brought anew
+    because its main thread was found at rest. Nothing of it stays. A fork copies it, held or not:
+    hence the pid."""
+
+    def __enter__(self):
+        self.shared = vars(sys.modules["threading"])
+        self.name = "relay gate %d" % posix.getpid()
+        while True:
+            self.lock = self.shared.setdefault(self.name, _thread.allocate_lock())
+            if not self.lock.acquire(True, _GATE_SECONDS):
+                raise RuntimeError("another debugger has been coming in for %g s" % _GATE_SECONDS)
+            if self.shared.get(self.name) is self.lock:
+                return
+            self.lock.release()  # its last holder has taken it away
+
+    def __exit__(self, *error):
+        del self.shared[self.name]
+        self.lock.release()
+
+
+class Arrival(object):
+    """Of one relay, by a thread that the program's main thread starts."""
+
+    def __init__(self, setup, word):
+        self.setup = setup
+        self.word = word
+        self.pace = None
+        self.imported = int  # called when all that is imported is there
+
+    def begin(self):
+        starts = (
+            getattr(threading, "_start_joinable_thread", None),
+            _thread.start_new_thread,
+            getattr(threading, "_start_new_thread", None),
+        )
+        for function in starts:
+            if getattr(function, "__module__", "").split(".")[0] in ("gevent", "eventlet"):
+                return self.word.refuse("greenlets", function.__module__)
+        if "pydevd" not in sys.modules:
+            self.imported = Importing(self).over
+        try:
+            _thread.start_new_thread(self.start, ())
+        except BaseException:
+            self.imported()
+            raise
+
+    def start(self):
+        """Not in the main thread, which may stand within threading's own locks."""
+        comes = False
+        try:
+            self.word.begun()
+            self.pace = self.executed("pace.py")
+            # `daemon` is given because threading would make an entry for this thread to ask it.
+            thread = threading.Thread(target=self.come, name="debug relay arrives", daemon=True)
+            thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True
+            with self.pace["Pace"]():
+                thread.start()
+            comes = True
+        except BaseException as error:
+            self.word.refuse(reason(error), named(error))
+        finally:
+            comes or self.imported()
+
+    def come(self):
+        try:
+            own = {}
+            apart = self.executed("namesakes.py")["Apart"](own)
+            with self.pace["Pace"](), Gate(), apart:
+                bytecode = self.executed("bytecode.py")["Bytecode"](self.setup["bytecode"])
+                loader = self.executed("loader.py")["loader"]
+                bring = loader(self.setup["probe"], bytecode.compiled, own)
+                bring("attached").arrive(self.setup, bytecode, self.imported)
+        except BaseException as error:
+            why = reason(error)
+            self.word.refuse(why, told(error) if why == "failed" else str(error))
+        else:
+            self.word.close()
+        finally:
+            self.imported()
+
+    def executed(self, name):
+        with open(self.setup["probe"] + "/" + name, "rb") as source:
+            code = compile(source.read(), "<frozen relay probe>/" + name, "exec")
+        names = {"__name__": name}
+        exec(code, names)
+        return names
+
+
+def reason(error):
+    """A word that the worker knows."""
+    ending = "interpreter shutdown" in str(error)
+    return getattr(error, "reason", "ending" if ending else "failed")
+
+
+def named(error):
+    return "%s: %s" % (type(error).__name__, error)
+
+
+def told(error):
+    try:
+        import traceback
+
+        return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    except BaseException:
+        return named(error)
+
+
+_word = Word(word)  # noqa: F821  given
+try:
+    # A child may be forked before this runs; and the relay may have given up.
+    if posix.getpid() == setup["pid"] and _word.is_waited_for():  # noqa: F821  given
+        import threading
+
+        Arrival(setup, _word).begin()  # noqa: F821  given
+    else:
+        _word.close()
+except BaseException as error:
+    _word.refuse(reason(error), named(error))
