@@ -105,6 +105,7 @@ class Hold:
                 await set_up(self._server)
                 # As long as gdb is in it, its main thread stands still.
                 await self._injection.ended.wait()
+                self._injection.release()
         except TimeoutError:
             pending = self._is_pending()
             await self.release()

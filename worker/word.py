@@ -55,8 +55,7 @@ class Word:
     def leave(self) -> None:
         """What has not run yet does nothing when it does."""
         if self._fd >= 0:
-            if not self.begun:
-                os.pwrite(self._fd, b"n", 0)
+            os.pwrite(self._fd, b"n", 0)
             self._close()
 
     def _close(self) -> None:

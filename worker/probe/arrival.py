@@ -39,7 +39,7 @@ class Word(object):
             posix.pwrite(self.fd, b"b", 0)
 
     def refuse(self, reason, words):
-        if self.is_ours():
+        if self.is_ours() and self.is_waited_for():
             text = "%s\n%s" % (reason, words[-4000:])
             posix.pwrite(self.fd, text.encode("utf-8", "backslashreplace"), 1)
             posix.pwrite(self.fd, b"r", 0)
@@ -134,6 +134,8 @@ class Arrival(object):
         """Not in the main thread, which may stand within threading's own locks."""
         comes = False
         try:
+            if not self.word.is_waited_for():
+                return self.word.close()
             self.word.begun()
             self.pace = self.executed("pace.py")
             # `daemon` is given because threading would make an entry for this thread to ask it.
