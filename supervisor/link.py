@@ -107,6 +107,14 @@ class Link(asyncio.Protocol):
                 self._send(frames.encode(Kind.CANCEL, id))
                 _fail(future)
 
+    def tell_silence(self, seconds: float) -> None:
+        """Whoever waits for an answer is told that none comes, however long the call may last."""
+        for id, future in self._waiting.items():
+            if not future.done():
+                self._send(frames.encode(Kind.CANCEL, id))
+                said = f"The session's worker has answered nothing for {seconds:.0f} s"
+                future.set_exception(_silent(said, "any call"))
+
     @property
     def _unread(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0

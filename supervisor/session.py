@@ -29,6 +29,7 @@ from debug_relay.supervisor.pages import EventPages, OutputPages
 _log: Final = Log(__name__)
 _HEARTBEAT: Final = 2.0
 _SILENT: Final = 5.0
+_SILENT_BEATS: Final = 3  # after so many nobody waits any more
 _KNOWN_SILENT: Final = 2.0  # no need to wait long for one that is known not to answer
 _TOUCH_EVERY: Final = 0.5
 _ENDING: Final = 1.0
@@ -176,6 +177,7 @@ class Session:
 
     async def _watch(self, child: Child) -> None:
         """Heartbeat: a stopped worker looks alive to everything else."""
+        heard, beats = time.monotonic(), 0
         while not await child.wait(self._beat()):
             if self._waiters:
                 self.touch()  # whoever waits for news uses the session
@@ -185,8 +187,12 @@ class Session:
                 else:
                     await self._link.ping(_SILENT)
                 self._set_unresponsive(False)
+                heard, beats = time.monotonic(), 0
             except (RelayError, TimeoutError):
                 self._set_unresponsive(True)
+                beats += 1
+                if beats >= _SILENT_BEATS and self._link is not None:
+                    self._link.tell_silence(time.monotonic() - heard)
             except (LinkLost, OSError):
                 continue  # it may be ending: its pidfd tells
         self._lost()

@@ -48,6 +48,23 @@ def test_a_stopped_worker_and_its_return(
     assert session.resume()["exit_code"] == 0
 
 
+def test_nobody_waits_for_one_as_long_as_the_call_may_last(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    program = source("import time\nx = 5  # @here\ntime.sleep(600)\n")
+    session = relay.client.session()
+    session.break_at(program, program["here"])
+    session.launch(program)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(session.post, "/continue", {"wait": 300})
+        eventually(lambda: session.status()["status"] == "running")
+        relay.worker(session.id).suspend()
+        error = asked.result(60).refused("WORKER_UNRESPONSIVE", 504)
+    assert "has answered nothing for" in error["message"]
+    session.delete(force="true").ok()
+
+
 def test_force_deletes_what_does_not_answer(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
