@@ -116,10 +116,12 @@ def _restore_limit(before):
     if limit is None or sys.getrecursionlimit() != limit + _ROOM:
         return
     for _ in range(_LOOKS):
-        sys.setrecursionlimit(limit)
         if not _is_deep(limit + _ROOM + _ABOVE):
-            return
-        sys.setrecursionlimit(limit + _ROOM)
+            sys.setrecursionlimit(limit)
+            # The interpreter may have changed hands in between.
+            if not _is_deep(limit + _ROOM + _ABOVE):
+                return
+            sys.setrecursionlimit(limit + _ROOM)
         time.sleep(_LOOK_SECONDS)
     raise RuntimeError("it is %d now, not %d: a thread stands so deep" % (limit + _ROOM, limit))
 
