@@ -527,7 +527,8 @@ class WorkerParams(Params, kw_only=True):
     created_by: str | None
     config: SessionConfig
     debugpy_dir: str
-    bytecode_dir: str  # where programs keep the debugger's compiled code
+    # Where programs keep the debugger's compiled code; what kind of interpreter it is for is added.
+    bytecode: str
     interpreters_dir: str  # where workers keep who an interpreter is
     output_max_bytes: int
     events_max: int

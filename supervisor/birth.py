@@ -9,6 +9,7 @@ import msgspec
 from debug_relay.protocol.envelope import timestamp
 from debug_relay.protocol.limits import changed
 from debug_relay.protocol.sessions import Blueprint, CreateSession, SessionConfig, WorkerParams
+from debug_relay.supervisor import debugger_code
 from debug_relay.supervisor.settings import Settings
 from debug_relay.supervisor.store import Places
 
@@ -17,6 +18,8 @@ class Births:
     def __init__(self, places: Places, debugpy_dir: str) -> None:
         self._places = places
         self._debugpy_dir = debugpy_dir
+        self._debugger = debugger_code.fingerprint(debugpy_dir)
+        debugger_code.forget_others(places.bytecode, self._debugger)
 
     def asked(
         self, id: str, asked: CreateSession, created_by: str, settings: Settings
@@ -69,7 +72,7 @@ class Births:
             created_by=created_by,
             config=config,
             debugpy_dir=self._debugpy_dir,
-            bytecode_dir=str(self._places.data_dir / "bytecode"),
+            bytecode=str(self._places.bytecode / self._debugger),
             interpreters_dir=str(self._places.data_dir / "interpreters"),
             output_max_bytes=settings.output.max_bytes,
             events_max=settings.output.max_events,

@@ -80,6 +80,7 @@ class Places:
         self.sessions, self.breakpoints, self.profiles, self.logs = (
             data_dir / name for name in _SUBFOLDERS
         )
+        self.bytecode = data_dir / "bytecode"
         self.relay_json = data_dir / "relay.json"
         self.config_json = data_dir / "config.json"
         self.kept_replies = data_dir / "idempotency.jsonl"

@@ -82,7 +82,9 @@ def _as_child(path, words):
         with _namesakes()["StandardFirst"](), _Uncollected():
             launched = _launched(setup, text)
             # A fork server runs nothing of the program's; what it forks connects by itself.
-            if not parts.is_fork_server:
+            if parts.is_fork_server:
+                launched.bytecode.leave()
+            else:
                 probe = launched.connect(waits=True)
         if probe is not None:
             _wake_by_signal()
@@ -194,8 +196,7 @@ def _launched(setup, text):
     debugger, greenlets = bring("debugger"), bring("greenlets")
     arguments = [setup["target"]] + setup["args"]
     gevent = greenlets.are_expected(text or b"", arguments) and greenlets.SETTING
-    with bring("left_out").LeftOut():
-        pydevd = debugger.bring_in(setup["debugpy_parent"], gevent)
+    pydevd = debugger.bring_in(setup["debugpy_parent"], gevent)
     _OWN.update(greenlets.copies())
     hidden = (os.path.abspath(__file__),)
     return bring("launched").Launched(setup, pydevd, bytecode, hidden)

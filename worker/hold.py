@@ -27,7 +27,7 @@ from debug_relay.worker import attach_refusals as refusals
 from debug_relay.worker.asking import Asking
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.injection import Injection
-from debug_relay.worker.launch import writable_folder
+from debug_relay.worker.launch import kept_bytecode
 
 _PROBE: Final = str(Path(__file__).parent / "probe")
 _BEAT_SECONDS: Final = 1.5
@@ -156,7 +156,7 @@ class Hold:
             "token": self._adapter.token,
             "debugpy_parent": os.path.dirname(self._params.debugpy_dir),
             "probe": _PROBE,
-            "bytecode": writable_folder(self._params.bytecode_dir),
+            "bytecode": kept_bytecode(self._params.bytecode),
             "silence": _SILENCE_SECONDS,
             "session": self._params.session_id,
             "pid": self._pid,

@@ -21,14 +21,26 @@ from debug_relay.worker.at_rest import Place
 from debug_relay.worker.gdb import Gdb
 from debug_relay.worker.word import Refusal, Word
 
-_ARRIVAL: Final = Path(__file__).parent / "probe" / "arrival.py"
+_PROBE: Final = Path(__file__).parent / "probe"
+# What it needs to bring in the others.
+_FIRST: Final = ("pace", "namesakes", "bytecode", "loader")
 _BACK_SECONDS: Final = 3.0
 
 
 @cache
 def arrival() -> str:
     """What the program's main thread runs."""
-    return _ARRIVAL.read_text()
+    return _text("arrival")
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Among its names: the program would be kept waiting for each file that it reads."""
+    return {name: _text(name) for name in _FIRST}
+
+
+def _text(name: str) -> str:
+    return (_PROBE / f"{name}.py").read_text()
 
 
 class Injection:
@@ -41,7 +53,7 @@ class Injection:
         self._begun = False
         text = os.memfd_create("debug-relay-text")
         try:
-            page = brought.content(arrival(), setup=setup)
+            page = brought.content(arrival(), setup=setup, texts=texts())
             os.write(text, page)
             self._gdb = Gdb(pid, _commands(f"/proc/self/fd/{text}", page, rest), (text,))
         except BaseException:

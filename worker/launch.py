@@ -176,7 +176,7 @@ class LaunchedProgram:
             "token": self._adapter.token,
             "debugpy_parent": os.path.dirname(self._session.params.debugpy_dir),
             "probe": _PROBE,
-            "bytecode": writable_folder(self._session.params.bytecode_dir),
+            "bytecode": kept_bytecode(self._session.params.bytecode),
             "bootstrap": _BOOTSTRAP,
             "family": str(self._family),
             "debug_subprocesses": self._plan.debug_subprocesses,
@@ -433,12 +433,13 @@ async def introduce(session: Session, server: DebugServer) -> None:
         await changes.send_stop_all(session, server)
 
 
-def writable_folder(path: str) -> str | None:
+def kept_bytecode(prefix: str) -> str | None:
     try:
-        Path(path).mkdir(mode=0o700, exist_ok=True)  # FileExistsError: a file lies there
+        # FileExistsError: a file lies there.
+        Path(prefix).parent.mkdir(mode=0o700, exist_ok=True)
     except OSError:
         return None  # a full or read-only disk: it starts slower
-    return path
+    return prefix
 
 
 def _encoded(setup: dict[str, Any]) -> bytes:

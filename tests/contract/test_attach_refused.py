@@ -88,7 +88,7 @@ REFUSED = {
     "sockets": (audited("socket."), "nobody does that here"),
     "no-import": (replaced(RAISES + "builtins.__import__ = raises"), "raised RuntimeError"),
     "no-exec": (replaced("del builtins.exec"), "raised AttributeError"),
-    "no-open": (replaced("del builtins.open"), "NameError"),
+    "no-open": (replaced("del builtins.open"), "'open'"),
     "no-finders": (
         replaced("sys.meta_path.clear(); sys.modules['_socket'] = None"), "ModuleNotFoundError",
     ),

@@ -52,10 +52,8 @@ class Relay:
 
     def start(self, *flags: str, port: int = 0) -> Relay:
         if self.compiled is not None and not self.data_dir.exists():
-            folder = self.data_dir / "bytecode"
-            for made in (self.data_dir, folder):
-                made.mkdir(0o700)
-            link_all(self.compiled, folder)
+            self.data_dir.mkdir(0o700)
+            (self.data_dir / "bytecode").symlink_to(self.compiled)
         with open(self.log, "ab") as err:
             self.process = subprocess.Popen(
                 [
@@ -110,8 +108,6 @@ class Relay:
 
     def stop(self) -> int:
         """As a user would."""
-        if self.compiled is not None:
-            link_all(self.data_dir / "bytecode", self.compiled)
         if self.process is None or self.process.poll() is not None:
             return self.process.returncode if self.process else 0
         self.signal(signal.SIGTERM)
@@ -160,15 +156,6 @@ class Relay:
                 if any(str(file.path).startswith(run_dir) for file in process.open_files()):
                     found.append(process)
         return found
-
-
-def link_all(source: Path, target: Path) -> None:
-    """What is compiled in one folder is there in the other as well; nobody writes into a file."""
-    if source.is_dir() and source.stat().st_dev != target.stat().st_dev:
-        return  # a relay on a file system of its own compiles for itself
-    for path in source.glob("*.opt-[0-2]"):
-        with suppress(FileExistsError):
-            (target / path.name).hardlink_to(path)
 
 
 def children(pid: int) -> list[int]:

@@ -21,6 +21,7 @@ WITNESS = """
     import threading, time
     import _posixsubprocess, _thread
 
+    faulthandler.enable()
     jobs, results = [], []
     beats = [0, 0]
 
@@ -93,7 +94,7 @@ WITNESS = """
 
     def frames():
         # From 3.10 on a thread that waits is slow alone, until it wakes, and then by one event.
-        left_out = [one.ident for one in idle] if sys.version_info >= (3, 10) else []
+        left_out = [*(one.ident for one in idle), bare] if sys.version_info >= (3, 10) else []
         for ident, frame in sys._current_frames().items():
             while frame is not None and ident not in left_out:
                 yield frame
@@ -162,6 +163,10 @@ WITNESS = """
     idle[1].is_pydev_daemon_thread = idle[1].pydev_do_not_trace = True
     for waiting in idle:
         waiting.start()
+    # And one that `threading` does not know.
+    held = _thread.allocate_lock()
+    held.acquire()
+    bare = _thread.start_new_thread(lambda: held.acquire(), ())
     threading.Thread(target=other, daemon=True).start()
     threading.Thread(target=control, daemon=True).start()
     main()
@@ -238,7 +243,9 @@ class Witness(Running):
 
     def is_free(self) -> None:
         """Nothing of a debugger is left in it, and it runs on."""
-        eventually(lambda: self.counts() == self.before, what="threads and descriptors as before")
+        what = "threads and descriptors as before"
+        eventually(lambda: not self.alive or self.counts() == self.before, what=what)
+        assert self.alive, f"it ended with {self.process.returncode}: {self.stderr()}"
         first = self.ask("beats")
         eventually(lambda: all(a > b for a, b in zip(self.ask("beats"), first, strict=True)))
         changes = self.ask("changes")

@@ -26,11 +26,11 @@ PROBE = Path(injection.__file__).with_name("probe")
 # brought anew because the thread seemed to rest. The files by which it answers are ours here.
 PROGRAM = """
 import json, os, sys, threading, time
-text, setup, words = json.load(sys.stdin)
+text, texts, setup, words = json.load(sys.stdin)
 setup["pid"] = os.getpid()
 code = compile(text, "<text>", "exec")
 for word in words:
-    exec(code, {"setup": setup, "word": word})
+    exec(code, {"setup": setup, "texts": texts, "word": word})
 seen = set()
 while True:
     there = {one for one in threading.enumerate() if one.name == "debug relay arrives"}
@@ -52,7 +52,9 @@ async def program(
     )
     try:
         assert process.stdin is not None
-        process.stdin.write(json.dumps([injection.arrival(), setup, words]).encode())
+        process.stdin.write(
+            json.dumps([injection.arrival(), injection.texts(), setup, words]).encode()
+        )
         process.stdin.close()
         yield process
     finally:

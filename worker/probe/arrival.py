@@ -1,7 +1,7 @@
 """What the injection runs in the program's main thread: a thread of ours is started, and no more.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. Given as a text, with `setup` and
-`word` among its names; imports nothing of ours.
+Runs in the program: Python 3.8 to 3.14, standard library only. Given as a text, with `setup`,
+`texts` (of four modules of ours) and `word` among its names; imports nothing of ours.
 
 It runs between any two instructions of the main thread and takes no lock that could be held there.
 `_thread` is what nobody replaces; a program whose threads are greenlets would run ours in its own
@@ -16,6 +16,7 @@ import sys
 _FORK_SECONDS = 2.0  # who forks may hold what the import waits for
 _GATE_SECONDS = 10.0  # somebody else who is coming in is waited for so long
 _HEARD_SECONDS = 1.0
+_OVER_SECONDS = 0.3
 
 
 class Word(object):
@@ -107,11 +108,13 @@ class Gate(object):
 class Arrival(object):
     """Of one relay, by a thread that the program's main thread starts."""
 
-    def __init__(self, setup, word):
+    def __init__(self, setup, texts, word):
         self.setup = setup
+        self.texts = texts
         self.word = word
         self.pace = None
         self.imported = int  # called when all that is imported is there
+        self.starting = None  # the thread that begins it
 
     def begin(self):
         starts = (
@@ -133,11 +136,14 @@ class Arrival(object):
     def start(self):
         """Not in the main thread, which may stand within threading's own locks."""
         comes = False
+        self.starting = _thread.get_ident()
         try:
             if not self.word.is_waited_for():
                 return self.word.close()
             self.word.begun()
-            self.pace = self.executed("pace.py")
+            # Before anything gives the interpreter away: who gives it away as often, and takes it
+            # back at once, would let us wait for seconds.
+            self.pace = self.executed("pace")
             # `daemon` is given because threading would make an entry for this thread to ask it.
             thread = threading.Thread(target=self.come, name="debug relay arrives", daemon=True)
             thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True
@@ -151,13 +157,14 @@ class Arrival(object):
 
     def come(self):
         try:
-            own = {}
-            apart = self.executed("namesakes.py")["Apart"](own)
-            with self.pace["Pace"](), Gate(), apart:
-                bytecode = self.executed("bytecode.py")["Bytecode"](self.setup["bytecode"])
-                loader = self.executed("loader.py")["loader"]
-                bring = loader(self.setup["probe"], bytecode.compiled, own)
-                bring("attached").arrive(self.setup, bytecode, self.imported)
+            with self.pace["Pace"]():
+                self.until_started()
+                own = {}
+                with Gate(), self.executed("namesakes")["Apart"](own):
+                    bytecode = self.executed("bytecode")["Bytecode"](self.setup["bytecode"])
+                    loader = self.executed("loader")["loader"]
+                    bring = loader(self.setup["probe"], bytecode.compiled, own)
+                    bring("attached").arrive(self.setup, bytecode, self.imported)
         except BaseException as error:
             why = reason(error)
             self.word.refuse(why, told(error) if why == "failed" else str(error))
@@ -166,9 +173,15 @@ class Arrival(object):
         finally:
             self.imported()
 
+    def until_started(self):
+        """pydevd traces, and makes an entry of `threading` for, each thread that it meets: also one
+        that is just ending."""
+        end = posix.times().elapsed + _OVER_SECONDS
+        while self.starting in sys._current_frames() and posix.times().elapsed < end:
+            self.pace["give_away"]()
+
     def executed(self, name):
-        with open(self.setup["probe"] + "/" + name, "rb") as source:
-            code = compile(source.read(), "<frozen relay probe>/" + name, "exec")
+        code = compile(self.texts[name], "<frozen relay probe>/%s.py" % name, "exec")
         names = {"__name__": name}
         exec(code, names)
         return names
@@ -199,7 +212,7 @@ try:
     if posix.getpid() == setup["pid"] and _word.is_waited_for():  # noqa: F821  given
         import threading
 
-        Arrival(setup, _word).begin()  # noqa: F821  given
+        Arrival(setup, texts, _word).begin()  # noqa: F821  given
     else:
         _word.close()
 except BaseException as error:

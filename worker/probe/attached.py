@@ -60,11 +60,12 @@ def arrive(setup, bytecode, imported):
     """Attach; runs in a thread of its own, of which one at a time is here. Raises what goes wrong,
     and has undone all then. `imported` is called when all that is imported is there."""
     _refuse_taken_place()
+    bytecode.watch(os.path.join(setup["debugpy_parent"], "debugpy"))
     before = patches.Before()
     bring_back = other_debugpy.set_aside(setup["debugpy_parent"])
     try:
         _refuse_strange_debugger(sys.modules.get("debugpy"))
-        pydevd = _bring_in(setup["debugpy_parent"], bytecode)
+        pydevd = debugger.bring_in(setup["debugpy_parent"])
         _refuse_strange_debugger(sys.modules["debugpy"])
         imported()
         _refuse_interpreters()
@@ -78,16 +79,9 @@ def arrive(setup, bytecode, imported):
         bring_back = None  # from here on it is the attachment's to do
         attachment.begin(pydevd)
     finally:
+        bytecode.leave()
         if bring_back is not None:
             bring_back()
-
-
-def _bring_in(parent, bytecode):
-    bytecode.watch(os.path.join(parent, "debugpy"))
-    try:
-        return debugger.bring_in(parent)
-    finally:
-        bytecode.leave()
 
 
 def _refuse_taken_place():

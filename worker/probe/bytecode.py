@@ -1,9 +1,13 @@
-"""Code that was compiled once is read the next time: a debugger without byte code costs 0.2 s.
+"""Code that was compiled once is read the next time, all of it at once.
 
 Runs in the program: Python 3.8 to 3.14, standard library only. Executed by `bootstrap`, or by
-what the injection has started; imports nothing of ours. The files lie below the relay's data
-directory, one for each source and interpreter; the program's own byte code, and whether it writes
-any, is none of our business.
+what the injection has started; imports nothing of ours.
+
+A debugger without byte code costs 0.2 s. And every file that is looked for, opened and read gives
+the interpreter away: beside a thread that never waits each time costs as long as that thread keeps
+it. So all the debugger's code is in one file below the relay's data directory, one for each kind of
+interpreter, named after the sources by the relay. The program's own byte code, and whether it
+writes any, is none of our business.
 """
 
 import binascii
@@ -11,55 +15,93 @@ import marshal
 import os
 import struct
 import sys
-from importlib.machinery import PathFinder, SourceFileLoader
-from importlib.util import MAGIC_NUMBER
 
-_HEADER = struct.Struct("<4sQQI")  # magic, source's time and size, checksum of what follows
+# What `importlib` would only bring in files to show.
+_importing = sys.modules["_frozen_importlib_external"]
+_HEADER = struct.Struct("<II")  # length and checksum of what follows
+_TOPS = ("debugpy", "pydev", "_pydev")
 
 
 class Bytecode(object):
     """Also a finder for `sys.meta_path`, while the debugger's modules are imported."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, prefix):
+        """`prefix` is a path to which the kind of interpreter is added; or None."""
+        kind = (sys.implementation.cache_tag, _importing.MAGIC_NUMBER[:2].hex(), sys.flags.optimize)
+        self.kept = prefix and "%s.%s.%s.opt-%d" % ((prefix,) + kind)
         self.below = None
+        self.begin()
+
+    def begin(self):
+        self.content, self.fresh = _read(self.kept), ({}, {})
 
     def compiled(self, path, shown):
         """The code of the source at `path`, called `shown` in stacks."""
-        facts = os.stat(path)
-        kept = self.folder and os.path.join(self.folder, _name(path, shown))
-        stamp = (MAGIC_NUMBER, facts.st_mtime_ns, facts.st_size)
-        code = kept and _read(kept, stamp)
-        if not code:
-            with open(path, "rb") as source:
-                code = compile(source.read(), shown, "exec", dont_inherit=True)
-            if kept:
-                _write(kept, stamp, code)
+        content = self.content or _read(self.kept)
+        text = content[0].get(shown)
+        if text is not None:
+            return marshal.loads(text)
+        with open(path, "rb") as source:
+            code = compile(source.read(), shown, "exec", dont_inherit=True)
+        self.add({shown: marshal.dumps(code)}, {})
         return code
 
     def watch(self, below):
         """From now on imports from below this directory go through here."""
         self.below = os.path.join(below, "")
-        if self.folder:
+        if self.content is None:
+            self.begin()
+        if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
 
     def leave(self):
+        """All that is needed is there, and nothing of it is kept in memory."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
+        fresh, self.content, self.fresh = self.fresh, None, None
+        if fresh is not None and any(fresh):
+            self.add(*fresh)
+
+    def add(self, codes, modules):
+        """To what is kept: when all is there, or at once when it is more than that."""
+        if self.fresh is not None:
+            for known, new in zip(self.fresh, (codes, modules)):
+                known.update(new)
+        elif self.kept:
+            # Others may have added theirs meanwhile; what is lost of it is compiled once more.
+            content = _read(self.kept)
+            for known, new in zip(content, (codes, modules)):
+                known.update(new)
+            _write(self.kept, content)
 
     def find_spec(self, name, path=None, target=None):
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is None or type(spec.loader) is not SourceFileLoader:
+        if not name.startswith(_TOPS):
+            return None
+        found = self.content[1].get(name)
+        if found is None or not _lies_in(found, sys.path if path is None else path):
+            found = self.looked_for(name, path)
+        if found is None:
+            return None
+        file, is_package = found
+        places = [os.path.dirname(file)] if is_package else None
+        return _importing.spec_from_file_location(
+            name, file, loader=_Loader(name, file, self), submodule_search_locations=places
+        )
+
+    def looked_for(self, name, path):
+        spec = _importing.PathFinder.find_spec(name, path)
+        if spec is None or type(spec.loader) is not _importing.SourceFileLoader:
             return None
         if not spec.loader.path.startswith(self.below):
             return None
-        spec.loader = _Loader(name, spec.loader.path, self)
-        return spec
+        found = spec.loader.path, spec.submodule_search_locations is not None
+        self.add({}, {name: found})
+        return found
 
 
-class _Loader(SourceFileLoader):
+class _Loader(_importing.SourceFileLoader):
     def __init__(self, name, path, bytecode):
-        SourceFileLoader.__init__(self, name, path)
+        _importing.SourceFileLoader.__init__(self, name, path)
         self._bytecode = bytecode
 
     def get_code(self, fullname):
@@ -67,33 +109,38 @@ class _Loader(SourceFileLoader):
         return self._bytecode.compiled(path, path)
 
 
-def _name(path, shown):
-    number = binascii.crc32(("%s\0%s" % (path, shown)).encode("utf-8", "surrogateescape"))
-    tag = sys.implementation.cache_tag
-    return "%s.%08x.%s.opt-%d" % (os.path.basename(path), number, tag, sys.flags.optimize)
+def _lies_in(found, path):
+    file, is_package = found
+    place = os.path.dirname(file)
+    return (os.path.dirname(place) if is_package else place) in path
 
 
-def _read(kept, stamp):
+def _read(kept):
+    """(code by the name it is shown by, (file, whether a package) by the name of a module)."""
     try:
-        with open(kept, "rb") as file:
-            raw = file.read()
-        magic, when, size, checksum = _HEADER.unpack_from(raw)
-        body = raw[_HEADER.size :]
-        # Without the checksum a damaged file could crash the interpreter.
-        if (magic, when, size) == stamp and binascii.crc32(body) == checksum:
-            return marshal.loads(body)
+        fd = os.open(kept, os.O_RDONLY | os.O_CLOEXEC) if kept else None
+        if fd is not None:
+            try:
+                raw = os.read(fd, os.fstat(fd).st_size)
+            finally:
+                os.close(fd)
+            length, checksum = _HEADER.unpack_from(raw)
+            body = memoryview(raw)[_HEADER.size :]
+            # Without the checksum a damaged file could crash the interpreter.
+            if len(body) == length and binascii.crc32(body) == checksum:
+                return marshal.loads(body)
     except (OSError, struct.error, ValueError, EOFError, TypeError):
         pass  # the first time, or damaged: it is compiled
-    return None
+    return {}, {}
 
 
-def _write(kept, stamp, code):
-    body = marshal.dumps(code)
+def _write(kept, content):
+    body = marshal.dumps(content)
     fresh = "%s.%d" % (kept, os.getpid())
     try:
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
-            file.write(_HEADER.pack(*(stamp + (binascii.crc32(body),))) + body)
+            file.write(_HEADER.pack(len(body), binascii.crc32(body)) + body)
         os.replace(fresh, kept)
     except OSError:
         pass  # a full disk, or not ours to write: slower, and no worse

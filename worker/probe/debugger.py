@@ -12,6 +12,8 @@ import socket
 import sys
 import types
 
+from debug_relay.worker.probe import left_out
+
 # Read by pydevd when it is imported: it never lets other threads run because a value is slow to
 # show (the program would move at a stop), and says nothing of slow values, or of frozen modules,
 # in the program's output.
@@ -37,9 +39,10 @@ def bring_in(parent, switch=None):
     known = set(vars(builtins))
     os.environ.update(settings)
     try:
-        _find_debugpy(parent)
-        import debugpy._vendored.force_pydevd  # noqa: F401
-        import pydevd
+        with left_out.LeftOut():
+            _find_debugpy(parent)
+            import debugpy._vendored.force_pydevd  # noqa: F401
+            import pydevd
     finally:
         for name in set(vars(builtins)) - known:
             delattr(builtins, name)  # pydevd's `runfile` and `execfile` are not the program's

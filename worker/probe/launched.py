@@ -40,7 +40,6 @@ class Launched(object):
         self.wanted = os.environ.pop("DEBUG_RELAY_PROBE", "on") != "off"
         self.probe = None
         self.family = Family(self) if setup["debug_subprocesses"] else None
-        bytecode.leave()
 
     def connect(self, waits=False):
         """The probe of this process. With `waits` it fails in the end instead of waiting on, and

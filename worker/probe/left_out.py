@@ -7,9 +7,11 @@ pydevd gets that.
 Runs in the program: Python 3.8 to 3.14, standard library only.
 """
 
+import builtins
 import sys
 import types
 
+_WHERE = "_pydev_bundle._pydev_saved_modules"
 # Module → what pydevd looks up in it when it is imported, and calls in its console only.
 NAMES = {
     "http.server": ("BaseHTTPRequestHandler",),
@@ -19,17 +21,43 @@ NAMES = {
 
 
 class LeftOut(object):
-    """For the time of an import; only where no other thread of the program imports meanwhile."""
+    """For the time of an import. Only pydevd's one module finds something else by these names."""
 
     def __enter__(self):
-        self._absent = {}
-        for name, needed in NAMES.items():
-            if name not in sys.modules:
-                module = self._absent[name] = types.ModuleType(name)
-                vars(module).update(dict.fromkeys(needed))
-        sys.modules.update(self._absent)
+        sys.meta_path.insert(0, self)
 
     def __exit__(self, *_):
-        for name, module in self._absent.items():
-            if sys.modules.get(name) is module:
-                del sys.modules[name]
+        sys.meta_path.remove(self)
+
+    def find_spec(self, name, path=None, target=None):
+        if name != _WHERE:
+            return None
+        for finder in [finder for finder in sys.meta_path if finder is not self]:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                spec.loader = _Loader(spec.loader)
+                return spec
+        return None
+
+
+class _Loader(object):
+    def __init__(self, loader):
+        self.loader = loader
+
+    def create_module(self, spec):
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__loader__ = module.__spec__.loader = self.loader
+        module.__builtins__ = dict(vars(builtins), __import__=_bring)
+        try:
+            self.loader.exec_module(module)
+        finally:
+            module.__builtins__ = vars(builtins)
+
+
+def _bring(name, globals=None, locals=None, fromlist=(), level=0):
+    if name not in NAMES or name in sys.modules:
+        return builtins.__import__(name, globals, locals, fromlist, level)
+    package, _, part = name.partition(".")
+    return types.SimpleNamespace(**{part: types.SimpleNamespace(**dict.fromkeys(NAMES[name]))})

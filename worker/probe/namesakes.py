@@ -7,12 +7,20 @@ A program may have a queue.py or a json.py beside its script. What the debugger 
 name is the library's; what the program imports by it, before and after, is its own.
 """
 
+import _imp
 import _thread
 import os
 import sys
 
+# What `importlib` would only bring in files to show.
+_importing = sys.modules["_frozen_importlib_external"]
+_AT_ONCE = 1 << 20
+_SUFFIXES = tuple(_imp.extension_suffixes())
+
 # What the interpreter itself asks about threads at its end, and what the debugger has no use for.
 _LEFT_ALONE = ("threading", "test")
+# What the library and the debugger try to import where they run on other systems.
+_ELSEWHERE = ("nt", "_winapi", "msvcrt", "java", "org", "thread", "_pydevd_bundle_ext")
 _LIBRARY = os.path.dirname(os.__file__)
 # The standard library's places, as they stand in sys.path.
 STANDARD = (
@@ -27,6 +35,7 @@ class StandardFirst(object):
 
     def __enter__(self):
         self.ident = _thread.get_ident()
+        self.library = Library()
         sys.meta_path.insert(0, self)
         return self
 
@@ -35,8 +44,69 @@ class StandardFirst(object):
 
     def find_spec(self, name, path=None, target=None):
         if path is None and _thread.get_ident() == self.ident:
-            return find(name, STANDARD)
+            if name in _ELSEWHERE:
+                raise ModuleNotFoundError("No module named %r" % name, name=name)
+            return self.library.find(name)
         return None
+
+
+class Library(object):
+    """Its directories, looked at once: the import system looks at them for each module, and gives
+    the interpreter away each time."""
+
+    def __init__(self):
+        self.archived = os.path.isfile(STANDARD[0])
+        self.files = {}
+        for place in reversed(STANDARD[1:]):
+            try:
+                entries = os.listdir(place)
+            except OSError:
+                continue  # all modules are built in
+            for entry in entries:
+                name, dot, suffix = entry.partition(".")
+                if dot + suffix in _SUFFIXES or suffix == "py" or not dot:
+                    self.files.setdefault(name, []).append(os.path.join(place, entry))
+
+    def find(self, name):
+        files = self.files.get(name)
+        if self.archived or (files and len(files) > 1):
+            return find(name, STANDARD)
+        if not files:
+            return None
+        (file,) = files
+        if file.endswith(".py"):
+            return _importing.spec_from_file_location(name, file, loader=_Source(name, file))
+        if file.endswith(_SUFFIXES):
+            loader = _importing.ExtensionFileLoader(name, file)
+            return _importing.spec_from_file_location(name, file, loader=loader)
+        inner = os.path.join(file, "__init__.py")
+        if not os.path.isfile(inner):
+            return None
+        return _importing.spec_from_file_location(
+            name, inner, loader=_Source(name, inner), submodule_search_locations=[file]
+        )
+
+
+class _Source(_importing.SourceFileLoader):
+    """Reads a file in as few calls as it takes; nothing of it is left to see."""
+
+    def get_data(self, path):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.read(fd, _AT_ONCE)
+            while len(data) % _AT_ONCE == 0:
+                more = os.read(fd, _AT_ONCE)
+                if not more:
+                    break
+                data += more
+            return data
+        finally:
+            os.close(fd)
+
+    def exec_module(self, module):
+        plain = _importing.SourceFileLoader(self.name, self.path)
+        module.__loader__ = module.__spec__.loader = plain
+        _importing.SourceFileLoader.exec_module(self, module)
 
 
 class Apart(StandardFirst):
@@ -47,10 +117,18 @@ class Apart(StandardFirst):
         self.own = own
 
     def __enter__(self):
+        StandardFirst.__enter__(self)
         loaded = [name for name in list(sys.modules) if "." not in name]
-        self.aside = [_taken(name) for name in loaded if _is_namesake(name)]
+        self.aside = [_taken(name) for name in loaded if self.is_namesake(name)]
         self.known = frozenset(sys.modules)
-        return StandardFirst.__enter__(self)
+        return self
+
+    def is_namesake(self, name):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if name in _LEFT_ALONE or not file or file.startswith(STANDARD):
+            return False
+        standard = self.library.find(name)
+        return standard is not None and standard.origin != file
 
     def __exit__(self, *error):
         StandardFirst.__exit__(self, *error)
@@ -70,7 +148,8 @@ def give_back(known, own):
         if place in STANDARD:
             break
         before.append(place)
-    for name in [name for name in list(sys.modules) if "." not in name and name not in known]:
+    new = [name for name in list(sys.modules) if "." not in name and name not in known]
+    for name in _standing_in(before, new):
         theirs = find(name, before)
         file = getattr(sys.modules.get(name), "__file__", None)
         if theirs and find(name, STANDARD) and theirs.origin != file:
@@ -80,16 +159,20 @@ def give_back(known, own):
 
 def find(name, places):
     """A module in these directories alone, nothing of it run; a bare directory is none."""
-    spec = sys.modules["_frozen_importlib_external"].PathFinder.find_spec(name, list(places))
+    spec = _importing.PathFinder.find_spec(name, list(places))
     return spec if spec is not None and spec.has_location else None
 
 
-def _is_namesake(name):
-    file = getattr(sys.modules.get(name), "__file__", None)
-    if name in _LEFT_ALONE or not file or file.startswith(STANDARD):
-        return False
-    standard = find(name, STANDARD)
-    return standard is not None and standard.origin != file
+def _standing_in(places, names):
+    """Those which have a file or directory there, at a look at each place and not for each name."""
+    there = set()
+    for place in places:
+        try:
+            there.update(entry.partition(".")[0] for entry in os.listdir(place or "."))
+        except OSError:
+            if os.path.isfile(place):
+                return names  # an archive
+    return [name for name in names if name in there]
 
 
 def _taken(name):

@@ -34,6 +34,7 @@ class Before(object):
         self.breakpointhook = sys.__breakpointhook__
         self.trace_hook = None
         self.limit = None  # of recursion, while it is a higher one
+        self.strange_threads = _strange_threads()
         self.look_again()
 
     def make_room(self):
@@ -70,6 +71,7 @@ def restore(before, attempt):
     """Each part by itself: `attempt(what, function, *arguments)` keeps an error to itself."""
     attempt("start of threads", restore_threads)
     attempt("list of threads", _restore_hiding, before)
+    attempt("entries of threads", _restore_entries, before)
     attempt("breakpoint()", _restore_breakpointhook, before)
     attempt("new threads", _restore_trace_hook, before)
     attempt("at exit", atexit.unregister, sys.modules["pydevd"].stoptrace)
@@ -97,6 +99,18 @@ def _restore_hiding(before):
         if function.__code__ is not code and "pydevd" in function.__code__.co_filename:
             function.__code__ = code
     daemon._patched_threading_to_hide_pydevd_threads = False
+
+
+def _strange_threads():
+    """Entries for threads that `threading` has not started."""
+    active = list(threading._active.items())
+    return {ident for ident, thread in active if isinstance(thread, threading._DummyThread)}
+
+
+def _restore_entries(before):
+    """pydevd makes one for each that it meets, also for its own which have ended since."""
+    for ident in _strange_threads() - before.strange_threads:
+        threading._active.pop(ident, None)
 
 
 def _restore_breakpointhook(before):
