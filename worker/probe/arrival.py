@@ -136,7 +136,7 @@ class Arrival(object):
     def start(self):
         """Not in the main thread, which may stand within threading's own locks."""
         comes = False
-        self.starting = _thread.get_ident()
+        self.starting = _thread.get_native_id()
         try:
             if not self.word.is_waited_for():
                 return self.word.close()
@@ -175,10 +175,14 @@ class Arrival(object):
 
     def until_started(self):
         """pydevd traces, and makes an entry of `threading` for, each thread that it meets: also one
-        that is just ending."""
+        that is just ending. When the kernel knows it no more the interpreter is done with it."""
         end = posix.times().elapsed + _OVER_SECONDS
-        while self.starting in sys._current_frames() and posix.times().elapsed < end:
-            self.pace["give_away"]()
+        try:
+            while posix.times().elapsed < end:
+                posix.stat("/proc/self/task/%d" % self.starting)
+                self.pace["give_away"]()
+        except OSError:
+            pass  # it has ended
 
     def executed(self, name):
         code = compile(self.texts[name], "<frozen relay probe>/%s.py" % name, "exec")
