@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from debug_relay.protocol import dap
 from debug_relay.protocol.errors import RelayError
 from debug_relay.worker import child_news, process_tree
 from debug_relay.worker.children import exit_of
@@ -56,6 +57,7 @@ class Tree:
         self._introduce = introduce
         self._timeout = min(timeout, _ATTACH_SECONDS)
         self._holds: dict[int, Hold] = {}
+        self._early: dict[DebugServer, list[dap.Message]] = {}  # told before it was introduced
         self._seen: dict[tuple[int, int], _Seen] = {}
         self._left: list[str] = []  # what could not be cleared away
         self._closing = False
@@ -114,23 +116,43 @@ class Tree:
 
     async def _attach(self, row: Row, words: list[str]) -> None:
         session = self._session
-        hold = Hold(row.pid, session.params, session.debug_events.take, self._lost, self._ended)
+        hold = Hold(row.pid, session.params, self._take, self._lost, self._ended)
+        came = False
 
         async def introduce(server: DebugServer) -> None:
-            child_news.attached(session, row.pid, row.parent, words)
-            await self._introduce(server)
+            """It runs meanwhile: not before the end of this do breakpoints work in it."""
+            nonlocal came
+            early = self._early.setdefault(server, [])
+            try:
+                await self._introduce(server)
+                came = True
+                self._holds[row.pid] = hold
+                child_news.attached(session, row.pid, row.parent, words)
+            finally:
+                del self._early[server]
+                for message in early:
+                    session.debug_events.take(server, message)
 
-        self._holds[row.pid] = hold
         try:
             await hold.begin(self._timeout, None, introduce)
         except RelayError as error:
-            self._holds.pop(row.pid, None)
-            if hold.server is None:
+            self._forget(hold)
+            if hold.gone:
+                return  # told of, if anybody knew of it
+            if not came:
                 child_news.found(session, row.pid, row.parent, words)
             child_news.released(session, row.pid, error.message)
         except BaseException:
-            self._holds.pop(row.pid, None)
+            self._forget(hold)
             raise
+
+    def _take(self, server: DebugServer, message: dap.Message) -> None:
+        """That it has come is told before what happens in it."""
+        early = self._early.get(server)
+        if early is None or message.event == "relayAnswer":
+            self._session.debug_events.take(server, message)
+        else:
+            early.append(message)
 
     def _unfit(self, pid: int, executable: str, words: list[str]) -> str | None:
         """Why it is not to be touched: in what is no Python an injection would leave memory."""
@@ -159,24 +181,28 @@ class Tree:
         """It has executed another program, which is met anew, or we were silent for too long."""
         if await hold.until_gone(_EXIT_SECONDS) or self._closing:
             return
-        if self._holds.get(hold.pid) is hold:
-            del self._holds[hold.pid]
+        if self._forget(hold):
             child_news.released(
                 self._session, hold.pid, "its connection was lost; it runs on undebugged"
             )
             await hold.release()
 
     def _ended(self, hold: Hold) -> None:
-        if self._closing or self._holds.get(hold.pid) is not hold:
-            return
-        if hold.server is None:
+        if self._closing or not self._forget(hold):
             return  # not held yet: who waits for it is told
-        del self._holds[hold.pid]
+        assert hold.server is not None
         child_news.ended(self._session, hold.pid, exit_of(hold.pid, hold.pidfd))
         hold.server.close("its process has ended")
         task = asyncio.create_task(hold.release())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _forget(self, hold: Hold) -> bool:
+        """Whether it was one of ours."""
+        if self._holds.get(hold.pid) is not hold:
+            return False
+        del self._holds[hold.pid]
+        return True
 
     @property
     def residue(self) -> str | None:

@@ -113,7 +113,8 @@ def test_a_prefork_server(relay: Client, tmp_path: Path) -> None:
 
 def stands_in(session: Session, served: Served, n: int, pids: set[int]) -> None:
     request = Request(served, n)
-    paused(session)
+    eventually(lambda: request.is_answered or session.status()["status"] == "paused", timeout=20)
+    assert not request.is_answered, "nobody stopped"
     thread = session.get("/snapshot").ok()["stop"]["thread"]
     assert thread["pid"] in pids
     assert thread["is_child"] is True

@@ -138,6 +138,10 @@ class Request:
         self._thread = threading.Thread(target=lambda: self._answers.append(served.ask(n)))
         self._thread.start()
 
+    @property
+    def is_answered(self) -> bool:
+        return bool(self._answers)
+
     def answer(self) -> str:
         self._thread.join(WITHIN)
         assert self._answers, "no answer"
