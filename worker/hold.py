@@ -111,24 +111,28 @@ class Hold:
             await self.release()
             raise refusals.too_late(self._pid, timeout, pending) from None
         except RelayError as error:
-            injection = self._injection
-            said = injection.said() if injection else ""
-            refused = error.code.value.startswith("ATTACH_")
-            # Its connection closes a moment before its end is told.
-            gone = await self.until_gone(0 if refused else _END_SECONDS)
-            replaced = injection is not None and injection.found_another_program
+            why = await self._why(error)
             await self.release()
-            if gone:
-                raise refusals.no_such(self._pid) from None
-            if refused:
-                raise
-            if replaced:
-                raise refusals.another_program(self._pid) from None
-            raise refusals.failed(self._pid, error.message, said) from None
+            raise why from None
         except BaseException:
             await self.release()
             raise
         self._beating = asyncio.create_task(self._beat(self._server), name="beat")
+
+    async def _why(self, error: RelayError) -> RelayError:
+        """Nearer to the cause than that a connection was lost."""
+        injection = self._injection
+        if injection is None or error.code.value.startswith("ATTACH_"):
+            return refusals.no_such(self._pid) if self.gone else error
+        refusal = injection.refusal()  # it had connected, and failed then
+        # Its connection closes a moment before its end is told.
+        if await self.until_gone(_END_SECONDS):
+            return refusals.no_such(self._pid)
+        if refusal is not None:
+            return refusals.of_the_program(self._pid, refusal.reason, refusal.words)
+        if injection.found_another_program:
+            return refusals.another_program(self._pid)
+        return refusals.failed(self._pid, error.message, injection.said())
 
     def _take_hold(self, identity: str | None) -> None:
         """From here on no other process can be meant."""

@@ -46,6 +46,20 @@ def test_the_worker_is_killed(
         session.delete().ok()
 
 
+@pytest.mark.parametrize("mark", [None, "main"])
+def test_the_next_session_follows_at_once(
+    shared_relay: Relay, witness: Witness, mark: str | None
+) -> None:
+    """While the program is still about to let the former one go."""
+    for _ in range(3):
+        session = attached(shared_relay, witness, mark)
+        shared_relay.worker(session.id).kill()
+        again = attached(shared_relay, witness, "main")
+        again.post("/detach").ok()
+        session.delete().ok()
+    witness.is_free()
+
+
 def test_the_worker_is_killed_while_it_evaluates(
     relay: Client, shared_relay: Relay, witness: Witness
 ) -> None:

@@ -17,19 +17,27 @@ from tests.kit.relay import eventually
 from tests.kit.source import Source
 
 WITNESS = """
-    import atexit, builtins, faulthandler, json, multiprocessing, os, signal, subprocess, sys
-    import threading, time
+    import atexit, builtins, faulthandler, gc, json, multiprocessing, os, signal, subprocess, sys
+    import threading, time, weakref
     import _posixsubprocess, _thread
 
     faulthandler.enable()
+    gc.disable()  # what lives on is to be seen
     jobs, results = [], []
     beats = [0, 0]
+    lasting = weakref.WeakSet()
+
+    class Held(object):
+        def __init__(self):
+            lasting.add(self)
 
     def tick(beat):
+        held = Held()
         beats[0] = beat  # @main
         return beat
 
     def tock(beat):
+        held = Held()
         beats[1] = beat  # @other
         return beat
 
@@ -248,6 +256,8 @@ class Witness(Running):
         assert self.alive, f"it ended with {self.process.returncode}: {self.stderr()}"
         first = self.ask("beats")
         eventually(lambda: all(a > b for a, b in zip(self.ask("beats"), first, strict=True)))
+        # What their functions held has gone with them.
+        eventually(lambda: self.ask("len(lasting)") == 0)
         changes = self.ask("changes")
         assert changes == {}, changes
         assert self.ask("children") == [7, 7, 7, 7, 7]

@@ -60,6 +60,11 @@ def arrive(setup, bytecode, imported):
     """Attach; runs in a thread of its own, of which one at a time is here. Raises what goes wrong,
     and has undone all then. `imported` is called when all that is imported is there."""
     _refuse_taken_place()
+    former = _former()
+    if former is not None:
+        if former.setup["token"] == setup["token"]:
+            return  # brought twice
+        _end(former)
     bytecode.watch(os.path.join(setup["debugpy_parent"], "debugpy"))
     before = patches.Before()
     bring_back = other_debugpy.set_aside(setup["debugpy_parent"])
@@ -70,9 +75,7 @@ def arrive(setup, bytecode, imported):
         imported()
         _refuse_interpreters()
         held = _held(pydevd)
-        if held[0] is not None and held[0].setup["token"] == setup["token"]:
-            return  # brought twice
-        _end_former(pydevd, held, before)
+        _clear_remains(pydevd, before)
         before.look_again()
         before.make_room()
         attachment = Attachment(held, before, setup, bring_back)
@@ -130,14 +133,22 @@ def _held(pydevd):
     return held
 
 
-def _end_former(pydevd, held, before):
-    """What is left of somebody who is gone is cleared away; who is there is left in peace."""
-    former = held[0]
-    if former is not None:
-        if former.talks():
-            raise Refused("busy", former.setup["session"])
-        former.leave("replaced")
-        former.thread.join(_GONE_SECONDS)
+def _former():
+    held = vars(sys.modules.get("pydevd", object)).get(_HELD)
+    return held[0] if held is not None else None
+
+
+def _end(former):
+    """Who is there is left in peace, who is gone is waited for: what he does last, as to bring the
+    program's own debugpy back, would be done to us."""
+    if former.talks():
+        raise Refused("busy", former.setup["session"])
+    former.leave("replaced")
+    former.thread.join(_GONE_SECONDS)
+
+
+def _clear_remains(pydevd, before):
+    """Of somebody who went without clearing away."""
     db = pydevd.get_global_debugger()
     if db is None:
         tracing.silence()
@@ -152,8 +163,10 @@ def _end_former(pydevd, held, before):
 
 def _is_connected(db):
     sock = getattr(getattr(db, "reader", None), "sock", None)
-    if sock is None or db.pydb_disposed:
-        return False
+    return sock is not None and not db.pydb_disposed and _has_other_end(sock)
+
+
+def _has_other_end(sock):
     try:
         sock.getpeername()
         poll = select.poll()
@@ -243,7 +256,9 @@ class Attachment(object):
         self.heard += 1
 
     def talks(self):
-        return self.reason is None and self.quiet * _TICK < _TALKS_SECONDS
+        if self.reason is not None or self.quiet * _TICK >= _TALKS_SECONDS:
+            return False
+        return self.sock is None or _has_other_end(self.sock)
 
     # -- watching
 
@@ -316,8 +331,11 @@ class Attachment(object):
                 tell = lambda: self.probe.emit("relayEnding", {})  # noqa: E731
             if self in self.db._dap_messages_listeners:
                 self.db._dap_messages_listeners.remove(self)
-            self.held[0] = None
-            leaving.end_debugger(self.db, self.sock, report, tell, self.bring_back)
+            try:
+                leaving.end_debugger(self.db, self.sock, report, tell, self.bring_back)
+            finally:
+                # Not before: the next one waits for us; what we do last would be done to him.
+                self.held[0] = None
 
     def in_child(self):
         """After fork(), in the child, in the only thread there is; takes no lock of another."""

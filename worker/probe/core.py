@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 
-from debug_relay.worker.probe import encoding, inlined, overflow
+from debug_relay.worker.probe import all_frames, encoding, inlined, overflow
 from debug_relay.worker.probe.answers import Answers
 from debug_relay.worker.probe.assigning import Assigning
 from debug_relay.worker.probe.children import Children
@@ -64,6 +64,7 @@ HOOKS = (
     "_thread_events",
     "collect_return_info",
     "set_trace_for_frame_and_parents",
+    "set_tracing_for_untraced_contexts",
     "suspended_frames_manager",
     "authentication",
     "dap_messages_listeners",
@@ -135,6 +136,7 @@ class Probe(object):
         self.native.hook()
         self.unwinding.hook()
         self.deep.hook()
+        all_frames.hook(self)
         inlined.hook(self.undo)
         encoding.hook(self.undo)
         overflow.hook(self.undo)

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import sys
 
+from debug_relay.worker.probe import pages
 from debug_relay.worker.probe.frames import MONITORED
 
 AT_ONCE = 40  # frames
@@ -172,6 +173,8 @@ def tracker_class(base):
         def untrack_all(self):
             with self._lock:
                 self.later = []
+                for variable in self._variable_reference_to_variable.values():
+                    pages.untie(variable)
                 base.untrack_all(self)
 
     return Tracker

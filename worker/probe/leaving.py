@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from debug_relay.worker.probe import patches, traced_count, tracing
+from debug_relay.worker.probe import all_frames, patches, traced_count, tracing
 from debug_relay.worker.probe.tracing import is_debuggers
 
 _OUT_SECONDS = 3.0  # for threads that are inside the debugger to come out of it
@@ -91,7 +91,7 @@ def threads_inside():
     # By its folder: what a launched program's forked child has in its stack only looks like it.
     pydevd = os.path.join(os.path.dirname(sys.modules["pydevd"].__file__), "")
     found = []
-    for ident, frame in sys._current_frames().items():
+    for ident, frame in all_frames.of_all().items():
         while ident not in ours and frame is not None:
             code = frame.f_code
             # The start function of a traced thread lies below all that the thread does.

@@ -22,8 +22,10 @@ def set_aside(parent):
     sys.modules.update(vars(theirs).get(_OURS, {}))
 
     def bring_back():
-        vars(theirs)[_OURS] = _take_out()
-        sys.modules.update(others)
+        if others:  # a child that is forked just after this does it again
+            vars(theirs)[_OURS] = _take_out()
+            sys.modules.update(others)
+            others.clear()
 
     return bring_back
 

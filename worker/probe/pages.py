@@ -245,6 +245,17 @@ class Listing(object):
         return row
 
 
+def untie(variable):
+    """At the resume: a circle of nodes would keep the program's values until the garbage collector
+    comes by, which may be never."""
+    if type(variable) is Node:
+        variable.parent = None
+        variable.children.clear()
+    else:
+        for scope in variable.__dict__.get("_relay_scopes", {}).values():
+            scope.children.clear()
+
+
 def scope_of(variable, of_module):
     """The scope of pydevd's frame variable, always the same one at a stop."""
     known = variable.__dict__.setdefault("_relay_scopes", {})

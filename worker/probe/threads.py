@@ -8,6 +8,7 @@ thread and leaves the others as they are.
 
 import sys
 
+from debug_relay.worker.probe import all_frames
 from debug_relay.worker.probe.frames import module_of, stack, visible
 from debug_relay.worker.probe.turns import SUSPENDED
 from debug_relay.worker.probe.values import clean
@@ -37,7 +38,7 @@ class Threads(object):
 
     def rows(self):
         """[DAP's number, whether it stands, whether it will before its next line, top frame]."""
-        current, known, found = sys._current_frames(), {}, []
+        current, known, found = all_frames.of_all(), {}, []
         for thread in _bundle("pydevd_utils").get_non_pydevd_threads():
             id = _bundle("pydevd_constants").get_thread_id(thread)
             held = self.is_held(thread)
@@ -59,7 +60,7 @@ class Threads(object):
         manager = self.probe.db.suspended_frames_manager
         if self.is_held(thread) and manager.get_frames_list(id) is not None:
             return {"stands": True}
-        frame = sys._current_frames().get(thread.ident)
+        frame = all_frames.of_all().get(thread.ident)
         rows, total = self.walked(frame, start, levels, {})
         return {"rows": rows, "total": total}
 
