@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.kit.client import Client
+from tests.kit.client import Client, Session
 from tests.kit.source import Source
 
 PROGRAM = """
@@ -137,3 +137,68 @@ def test_an_exception_that_was_handled_is_let_go(
         session.launch(program)
         assert session.resume()["status"] == "terminated"
         assert session.printed() == "None\n"
+
+
+LOOKED_AT = """
+    import gc, weakref
+
+    class Held(object):
+        def __init__(self):
+            self.inner = Inner()
+            refs.append(weakref.ref(self))
+
+    class Inner(object):
+        def __init__(self):
+            self.items = [1, 2]
+            refs.append(weakref.ref(self))
+
+    refs = []
+    gc.disable()
+
+    def work():
+        held = Held()
+        made = [held.inner]  # @here
+        try:
+            raise ValueError(held)  # @raise
+        except ValueError:
+            made = None
+        return held.inner
+
+    def alive():
+        known = refs  # @alive
+        return len([ref for ref in known if ref()])
+
+    work()
+    print(alive())
+"""
+
+
+def opened(session: Session, reference: int, depth: int) -> None:
+    for row in session.get(f"/variables/{reference}").ok()["variables"]:
+        if depth and row["variables_reference"] and row["name"] in ("held", "inner", "items"):
+            opened(session, row["variables_reference"], depth - 1)
+
+
+def test_what_was_looked_at_goes_with_its_function(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    """No collector has to come by."""
+    program = source(LOOKED_AT)
+    with relay.session(python_path=python) as session:
+        session.post("/watch", {"expression": "held.inner"}).ok()
+        session.break_at(program, program["here"])
+        session.break_at(program, program["alive"])
+        session.launch(program, stop_on_exception="raised")
+        for scope in session.get("/scopes").ok()["scopes"]:
+            opened(session, scope["variables_reference"], depth=3)
+        session.post("/evaluate", {"expression": "held.inner.items"}).ok()
+        session.post("/evaluate", {"expression": "kept = held", "context": "repl"})
+        session.post("/evaluate", {"expression": "[held, {1: held.inner}]"}).ok()
+        session.get("/snapshot").ok()
+        assert session.step()["current_location"]["line"] == program["raise"] - 1
+        assert session.resume()["stop_reason"] == "exception"
+        session.get("/exception").ok()
+        session.get("/snapshot").ok()
+        assert session.resume()["current_location"]["line"] == program["alive"]
+        assert session.resume()["status"] == "terminated"
+        assert session.printed() == "0\n"
