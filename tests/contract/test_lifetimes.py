@@ -202,3 +202,39 @@ def test_what_was_looked_at_goes_with_its_function(
         assert session.resume()["current_location"]["line"] == program["alive"]
         assert session.resume()["status"] == "terminated"
         assert session.printed() == "0\n"
+
+
+def test_a_thread_that_lies_where_another_lay(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    """One that `threading` does not know leaves an entry there: the next is not taken for it."""
+    program = source("""
+        import _thread, threading
+
+        def work(n):
+            return n * 2  # @here
+
+        def bare(n, done):
+            work(n)
+            done.release()
+
+        for n in range(20):
+            done = _thread.allocate_lock()
+            done.acquire()
+            _thread.start_new_thread(bare, (n, done))
+            done.acquire()
+            thread = threading.Thread(target=work, args=(n,))
+            thread.start()
+            thread.join()
+    """)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        stopped = session.launch(program)
+        names = []
+        while stopped["status"] == "paused":
+            names.append(session.get("/snapshot").ok()["stop"]["thread"]["name"])
+            stopped = session.resume()
+        assert stopped["status"] == "terminated"
+        assert len(names) == 40
+        assert all("Dummy" in name for name in names[::2])
+        assert not any("Dummy" in name for name in names[1::2])

@@ -9,7 +9,10 @@ Here they are counted instead.
 
 import itertools
 import sys
+import threading
 import time
+
+from debug_relay.worker.probe import tracing
 
 
 class Lifetimes(object):
@@ -46,6 +49,28 @@ class Lifetimes(object):
                 _untie(thread)
 
         self.probe.replace("notify_thread_not_alive", notify_thread_not_alive)
+        if tracing.monitors():
+            self.hook_beginning()
+
+    def hook_beginning(self):
+        """A thread that is just beginning has no entry of its own yet, but perhaps that of one that
+        has ended and lay in the same place: pydevd would take it for that for as long as it lives,
+        and never find it when it is to go on."""
+        facts = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
+        create, local = facts._create_thread_info, facts._thread_local_info
+
+        def create_thread_info(depth):
+            info = create(depth + 1)
+            if info is None or not isinstance(info.thread, threading._DummyThread):
+                return info
+            if local.is_bootstrap_frame_internal:
+                first = local.f_bootstrap.f_locals  # of pydevd's own function, or the thread's
+                if all(first.get(name) is not info.thread for name in ("t", "self")):
+                    return None  # asked again at its next event
+            return info
+
+        self.probe.undo.append((facts, "_create_thread_info", create))
+        facts._create_thread_info = create_thread_info
 
     def forget(self, thread_id):
         db = self.probe.db

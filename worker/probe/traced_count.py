@@ -35,13 +35,15 @@ def set_right():
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_UNDISTURBED)
     try:
-        time.sleep(0)  # to whoever waits already, by the former interval
-        count = _find_count(looked_at)
-        for _ in range(_TRIES if count is not None else 0):
+        for _ in range(_TRIES):
+            time.sleep(0)  # to whoever waits already, by the former interval
+            count = _find_count(looked_at)
+            if count is None:
+                continue  # disturbed all the same, by a machine that is busy
             traced = sum(1 for thread in list(_threads()) if _is_traced(thread))
             if count.value == traced:
                 break
-            count.value = traced  # unless this thread was disturbed all the same
+            count.value = traced
     finally:
         sys.setswitchinterval(interval)
     for frame in sys._current_frames().values():
