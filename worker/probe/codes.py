@@ -8,6 +8,8 @@ import gc
 import sys
 import types
 
+from debug_relay.worker.probe import all_frames
+
 # What stands before the first line of a body, by versions of Python.
 _PROLOGUE = {"COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR", "RESUME", "GEN_START"}
 FUNCTION = 0x1  # CO_OPTIMIZED: a class body has it not
@@ -78,10 +80,11 @@ def alive():
         yield plain(name), code, value.__globals__
 
 
+@all_frames.steady
 def being_loaded():
     """(code, globals) of modules that run just now: what they will define is not there yet."""
     found = {}
-    for frame in list(sys._current_frames().values()):
+    for frame in list(all_frames.of_all().values()):
         while frame is not None:
             if frame.f_code.co_name == "<module>":
                 found[id(frame.f_code)] = (frame.f_code, frame.f_globals)

@@ -123,7 +123,7 @@ def _start_threads(pydevd, db, sock):
     finally:
         pydevd.time = time
         comm._queue = queue
-    db.writer.sock = _WholeMessages(sock)
+    db.writer.sock = WholeMessages(sock)
 
 
 class _Signal(object):
@@ -147,12 +147,19 @@ class _Signal(object):
             self.set()
 
 
-class _WholeMessages(object):
+class WholeMessages(object):
     """pydevd sends a message's header and body apart: two packets, which wake the relay twice."""
 
     def __init__(self, sock):
         self._sock = sock
         self._header = b""
+        self.is_kept_open = False
+
+    def shutdown(self, how):
+        """By the writer, which tells the end of the connection when it is told to end itself just
+        after it has looked in vain for something to write."""
+        if not self.is_kept_open:
+            self._sock.shutdown(how)
 
     def __getattr__(self, name):
         return getattr(self._sock, name)

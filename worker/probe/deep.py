@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import sys
 
-from debug_relay.worker.probe import pages
+from debug_relay.worker.probe import all_frames, pages
 from debug_relay.worker.probe.frames import MONITORED
 
 AT_ONCE = 40  # frames
@@ -42,7 +42,7 @@ class Deep(object):
         )
         self.trace = db.set_trace_for_frame_and_parents
         set_trace = self.set_trace if MONITORED else self.set_trace_of_frames
-        self.probe.replace("set_trace_for_frame_and_parents", set_trace)
+        self.probe.replace("set_trace_for_frame_and_parents", all_frames.steady(set_trace))
 
     def set_trace_of_frames(self, ident, frame, disable=False):
         """Up to 3.11: pydevd gives each frame a trace function that looks for the stack's bottom at

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from debug_relay.worker.probe import all_frames, patches, traced_count, tracing
+from debug_relay.worker.probe import all_frames, debugger, patches, traced_count, tracing
 from debug_relay.worker.probe.tracing import is_debuggers
 
 _OUT_SECONDS = 3.0  # for threads that are inside the debugger to come out of it
@@ -84,6 +84,7 @@ def _let_out(db, probe, report, waiting):
     return len(inside)
 
 
+@all_frames.steady
 def threads_inside():
     """Idents of the program's threads that are inside the debugger just now."""
     ours = {t.ident for t in list(threading._active.values()) if is_debuggers(t)}
@@ -114,6 +115,8 @@ def end_debugger(db, sock, report, tell, last=None):
     db.__dict__.pop("dispose_and_kill_all_pydevd_threads", None)
     # Left there, it would be closed under the reader, which then never wakes.
     db._client_socket = None
+    if isinstance(getattr(db.writer, "sock", None), debugger.WholeMessages):
+        db.writer.sock.is_kept_open = True  # its end says that all is done
     ours = [t for t in list(db.created_pydb_daemon_threads) if t is not threading.current_thread()]
     attempt("dispose", db.dispose_and_kill_all_pydevd_threads, False, 0.2)
     _shut(sock, socket.SHUT_RD)  # wakes the reader; the other end sees nothing yet

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+from debug_relay.worker.probe import all_frames
 from debug_relay.worker.probe.tracing import is_pydevds
 
 _HIDING = ("enumerate", "active_count", "_pickSomeNonDaemonThread")
@@ -140,9 +141,10 @@ def _restore_limit(before):
     raise RuntimeError("it is %d now, not %d: a thread stands so deep" % (limit + _ROOM, limit))
 
 
+@all_frames.steady
 def _is_deep(limit):
     """Whether a thread is near to it."""
-    for frame in sys._current_frames().values():
+    for frame in all_frames.of_all().values():
         room = limit - _ROOM
         while frame is not None and room > 0:
             frame = frame.f_back

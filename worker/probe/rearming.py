@@ -12,6 +12,7 @@ lost, so it is told.
 import _thread
 import sys
 
+from debug_relay.worker.probe import all_frames
 from debug_relay.worker.probe.tracing import monitors
 from debug_relay.worker.probe.values import clean
 
@@ -82,8 +83,9 @@ class Rearming(object):
         threads = sys.modules["threading"]._active
         return getattr(threads.get(ident), "additional_info", None)
 
+    @all_frames.steady
     def trace_again(self, ident, tracer, held):
-        frame = sys._current_frames().get(ident)
+        frame = all_frames.of_all().get(ident)
         if self.armed.get(ident) is not tracer:
             return
         if frame is None:

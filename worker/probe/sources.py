@@ -9,6 +9,8 @@ help: a file may be touched, or written and loaded by the program itself.
 import sys
 import types
 
+from debug_relay.worker.probe import all_frames
+
 _SOURCE_LOADER = "SourceFileLoader"
 _names_of_class = type.__dict__["__dict__"].__get__
 
@@ -66,9 +68,10 @@ def _plain(const):
     return repr(const)
 
 
+@all_frames.steady
 def _codes_in_frames():
     found = {}
-    for frame in list(sys._current_frames().values()):
+    for frame in list(all_frames.of_all().values()):
         while frame is not None:
             found[id(frame.f_code)] = frame.f_code
             frame = frame.f_back

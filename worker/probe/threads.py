@@ -36,6 +36,7 @@ class Threads(object):
 
     # -- where they are
 
+    @all_frames.steady
     def rows(self):
         """[DAP's number, whether it stands, whether it will before its next line, top frame]."""
         current, known, found = all_frames.of_all(), {}, []
@@ -51,6 +52,7 @@ class Threads(object):
             found.append([dap_id, listed is not None, held, frames[0] if frames else None])
         return found
 
+    @all_frames.steady
     def live(self, thread, start, levels):
         """The stack of a thread that does not stand, as it is at this moment."""
         found = self.found(thread)
@@ -120,6 +122,7 @@ class Threads(object):
         # It has done this and waits for the next command before it looks at its state: 0.2 s.
         db.get_internal_queue_and_event(id)[1].set()
 
+    @all_frames.steady
     def halt(self, thread):
         """Stop this thread at its next line; its stop is the one that is told."""
         found = self.found(thread)

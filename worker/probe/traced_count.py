@@ -15,7 +15,7 @@ import sys
 import time
 import types
 
-from debug_relay.worker.probe import tracing
+from debug_relay.worker.probe import all_frames, tracing
 
 # For so long no other thread asks for the interpreter after this one has got it, which takes as
 # long for each that never waits.
@@ -46,7 +46,12 @@ def set_right():
             count.value = traced
     finally:
         sys.setswitchinterval(interval)
-    for frame in sys._current_frames().values():
+    _forget_stops()
+
+
+@all_frames.steady
+def _forget_stops():
+    for frame in all_frames.of_all().values():
         tracing.forget(frame)
 
 

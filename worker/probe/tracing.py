@@ -8,6 +8,8 @@ import sys
 import threading
 import types
 
+from debug_relay.worker.probe import all_frames
+
 
 def monitors():
     """Whether pydevd works by `sys.monitoring` (3.12 and later) and not by `sys.settrace`."""
@@ -35,6 +37,7 @@ def silence():
                 continue  # not one that takes callbacks
 
 
+@all_frames.steady
 def stop_everywhere():
     """In all threads, while they run."""
     if monitors():
@@ -42,7 +45,7 @@ def stop_everywhere():
         return
 
     _trace_all(stop)
-    for frame in sys._current_frames().values():
+    for frame in all_frames.of_all().values():
         while frame is not None:
             if is_pydevds(frame.f_trace):
                 # A loop that calls nothing drops its tracing at its next line.
@@ -75,7 +78,7 @@ def _trace_all(function):
     pydevds = sys.modules["_pydevd_bundle.pydevd_daemon_thread"].PyDBDaemonThread
     others = {t.ident for t in list(threading._active.values()) if isinstance(t, pydevds)}
     others.add(threading.get_ident())
-    for ident in sys._current_frames():
+    for ident in all_frames.of_all():
         if ident not in others:
             library.AttachDebuggerTracing(
                 ctypes.c_int(0),
