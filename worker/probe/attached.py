@@ -334,6 +334,7 @@ class Attachment(object):
             try:
                 leaving.end_debugger(self.db, self.sock, report, tell, self.bring_back)
             finally:
+                del self.probe.rearming.others[:]
                 # Not before: the next one waits for us; what we do last would be done to him.
                 self.held[0] = None
 

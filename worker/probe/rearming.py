@@ -7,9 +7,14 @@ taken from its thread, silently: no breakpoint there would stop any more, no ste
 is told, but the function that traced the thread has one holder less then. pydevd's command thread,
 which looks for work every 0.2 s anyhow, looks at that too. What the thread has passed until then is
 lost, so it is told.
+
+And a tracer that was replaced lives on here for a while. The interpreter borrows it when it enters
+a function, and only then makes the frame: a garbage collection may come in between and run Python
+code, in which that thread, or another, replaces the tracer. It is called all the same.
 """
 
 import _thread
+import collections
 import sys
 
 from debug_relay.worker.probe import all_frames
@@ -19,6 +24,7 @@ from debug_relay.worker.probe.values import clean
 # Who holds such a function besides the thread: `armed` and the copy of it, pydevd's two thread
 # locals, and the name and the argument by which it is counted.
 _OTHERS = 6
+_REPLACED = 16  # of a thread: so many while it makes one frame
 TOLD = (
     "A stack overflow in thread %s ended its tracing, or what a signal's handler raised while its "
     "tracer ran, as Python does up to 3.11. It is traced "
@@ -30,6 +36,8 @@ class Rearming(object):
     def __init__(self, probe):
         self.probe = probe
         self.armed = {}  # thread ident → the function that traces it
+        self.own = _thread._local()  # its `replaced`: those of this thread that were
+        self.others = []  # those that other threads have taken from it
         self.lock = _thread.allocate_lock()  # while one is traced again; not taken in a fork
 
     def hook(self):
@@ -42,11 +50,12 @@ class Rearming(object):
             self.mind_the_program()
             enable(thread_trace_func, apply_to_all_threads)
             if thread_trace_func is not None and not apply_to_all_threads:
+                self.replace()
                 armed[_thread.get_ident()] = thread_trace_func
 
         def disable_tracing():
-            armed.pop(_thread.get_ident(), None)
             disable()
+            self.replace()
 
         def process_internal_commands(*arguments):
             work(*arguments)
@@ -65,7 +74,7 @@ class Rearming(object):
             return
 
         def chosen(function):
-            self.armed.pop(_thread.get_ident(), None)
+            self.replace()
             settrace(function)
 
         chosen.wrapped = settrace
@@ -95,7 +104,7 @@ class Rearming(object):
         trace = sys.modules["pydevd_tracing"].set_trace_to_threads
         trace(tracer, thread_idents=threads, create_dummy_thread=False)
         if sys.getrefcount(tracer) <= held:
-            del self.armed[ident]  # it cannot be, or nothing was lost
+            self.others.append(self.armed.pop(ident))  # it cannot be, or nothing was lost
             return
         self.probe.db.set_trace_for_frame_and_parents(ident, frame)
         thread = sys.modules["threading"]._active.get(ident)
@@ -105,9 +114,17 @@ class Rearming(object):
     def leave(self):
         """This thread is to stay as it is."""
         with self.lock:
-            self.armed.pop(_thread.get_ident(), None)
+            self.replace()
+
+    def replace(self):
+        """In the thread itself."""
+        tracer = self.armed.pop(_thread.get_ident(), None)
+        if tracer is not None:
+            own = self.own.__dict__
+            own.setdefault("replaced", collections.deque(maxlen=_REPLACED)).append(tracer)
 
     def stop(self):
         """The program is let go: what is without tracing from now on is to stay so."""
         with self.lock:
+            self.others += self.armed.values()
             self.armed.clear()

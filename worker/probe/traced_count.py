@@ -27,6 +27,7 @@ _MOST = 100000
 _TRIES = 10
 
 
+@all_frames.steady  # or threads end in between, and what is looked at is no more
 def set_right():
     """In a thread that the program does not know."""
     looked_at = _PYTHONS.get(sys.version_info[:2])
@@ -46,13 +47,8 @@ def set_right():
             count.value = traced
     finally:
         sys.setswitchinterval(interval)
-    _forget_stops()
-
-
-@all_frames.steady
-def _forget_stops():
     for frame in all_frames.of_all().values():
-        tracing.forget(frame)
+        tracing.forget(frame, tracing.stopping())
 
 
 def interpreters():
@@ -110,12 +106,13 @@ def _threads():
 
 def _is_traced(thread):
     """Not any more, if it was by what only waits for its next event to end that."""
-    if _tracing(thread)[2] == id(tracing.stop):
+    stop = tracing.stopping()
+    if _tracing(thread)[2] == id(stop):
         profiled = ctypes.c_size_t.from_address(thread + _PROFILE_FUNCTION).value
         ctypes.c_int.from_address(thread + _IN_USE).value = bool(profiled)
         for pointer in (_TRACE_FUNCTION, _TRACER):
             ctypes.c_size_t.from_address(thread + pointer).value = 0
-        ctypes.PyDLL(None).Py_DecRef(ctypes.py_object(tracing.stop))  # the thread's own count of it
+        ctypes.PyDLL(None).Py_DecRef(ctypes.py_object(stop))  # the thread's own count of it
     return _tracing(thread)[1]
 
 

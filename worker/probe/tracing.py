@@ -10,6 +10,8 @@ import types
 
 from debug_relay.worker.probe import all_frames
 
+_STOPPING = "_relay_stop"
+
 
 def monitors():
     """Whether pydevd works by `sys.monitoring` (3.12 and later) and not by `sys.settrace`."""
@@ -44,12 +46,13 @@ def stop_everywhere():
         _free_monitoring()
         return
 
-    _trace_all(stop)
+    ends = stopping()
+    _trace_all(ends)
     for frame in all_frames.of_all().values():
         while frame is not None:
             if is_pydevds(frame.f_trace):
                 # A loop that calls nothing drops its tracing at its next line.
-                frame.f_trace = stop
+                frame.f_trace = ends
             frame = frame.f_back
 
 
@@ -57,13 +60,19 @@ def stop(frame, event, arg):
     """A thread's tracer: its first event ends the thread's tracing."""
     if sys.gettrace() is stop:
         sys.settrace(None)
-        forget(frame)
+        forget(frame, stop)
 
 
-def forget(frame):
+def stopping():
+    """The one `stop` of this process: a thread that rests since an earlier session has that still,
+    and may be about to call it when this one puts another in its place."""
+    return vars(sys.modules["pydevd"]).setdefault(_STOPPING, stop)
+
+
+def forget(frame, ends):
     """No frame of this stack keeps what ended its tracing."""
     while frame is not None:
-        if frame.f_trace is stop:
+        if frame.f_trace is ends:
             frame.f_trace = None
         frame = frame.f_back
 
