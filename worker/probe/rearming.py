@@ -14,7 +14,6 @@ code, in which that thread, or another, replaces the tracer. It is called all th
 """
 
 import _thread
-import collections
 import sys
 
 from debug_relay.worker.probe import all_frames
@@ -50,7 +49,7 @@ class Rearming(object):
             self.mind_the_program()
             enable(thread_trace_func, apply_to_all_threads)
             if thread_trace_func is not None and not apply_to_all_threads:
-                self.replace()
+                self.replace(by=thread_trace_func)
                 armed[_thread.get_ident()] = thread_trace_func
 
         def disable_tracing():
@@ -116,12 +115,15 @@ class Rearming(object):
         with self.lock:
             self.replace()
 
-    def replace(self):
-        """In the thread itself."""
+    def replace(self, by=None):
+        """In the thread itself. Who holds the new one is counted: it is nowhere else."""
         tracer = self.armed.pop(_thread.get_ident(), None)
-        if tracer is not None:
-            own = self.own.__dict__
-            own.setdefault("replaced", collections.deque(maxlen=_REPLACED)).append(tracer)
+        kept = self.own.__dict__.setdefault("replaced", [])
+        if by in kept:
+            kept.remove(by)
+        if tracer is not None and tracer is not by:
+            kept.append(tracer)
+        del kept[:-_REPLACED]
 
     def stop(self):
         """The program is let go: what is without tracing from now on is to stay so."""
