@@ -8,12 +8,13 @@ is told, but the function that traced the thread has one holder less then. pydev
 which looks for work every 0.2 s anyhow, looks at that too. What the thread has passed until then is
 lost, so it is told.
 
-And a tracer that was replaced lives on here for a while. The interpreter borrows it when it enters
-a function, and only then makes the frame: a garbage collection may come in between and run Python
+And on 3.11 a tracer that was replaced lives on here. The interpreter borrows it when it enters a
+function, and only then makes the frame: a garbage collection may come in between and run Python
 code, in which that thread, or another, replaces the tracer. It is called all the same.
 """
 
 import _thread
+import opcode
 import sys
 
 from debug_relay.worker.probe import all_frames
@@ -23,7 +24,8 @@ from debug_relay.worker.probe.values import clean
 # Who holds such a function besides the thread: `armed` and the copy of it, pydevd's two thread
 # locals, and the name and the argument by which it is counted.
 _OTHERS = 6
-_REPLACED = 16  # of a thread: so many while it makes one frame
+_BORROWS = sys.version_info[:2] == (3, 11)
+_REPLACED = 16  # of a thread, from which on it is looked whether they may still be called
 TOLD = (
     "A stack overflow in thread %s ended its tracing, or what a signal's handler raised while its "
     "tracer ran, as Python does up to 3.11. It is traced "
@@ -121,12 +123,23 @@ class Rearming(object):
         kept = self.own.__dict__.setdefault("replaced", [])
         if by in kept:
             kept.remove(by)
-        if tracer is not None and tracer is not by:
+        if _BORROWS and tracer is not None and tracer is not by:
             kept.append(tracer)
-        del kept[:-_REPLACED]
+            if len(kept) > _REPLACED and not _enters_a_function(sys._getframe()):
+                del kept[:-1]
 
     def stop(self):
         """The program is let go: what is without tracing from now on is to stay so."""
         with self.lock:
             self.others += self.armed.values()
             self.armed.clear()
+
+
+def _enters_a_function(frame):
+    """Somewhere in this stack, with what runs above it run in between."""
+    while frame is not None:
+        code = frame.f_code.co_code
+        if frame.f_lasti < 0 or code[frame.f_lasti] == opcode.opmap["RESUME"]:
+            return True
+        frame = frame.f_back
+    return False
