@@ -42,6 +42,43 @@ ALLOCATES = """
         n = work(n) % 1000
         blocks = [bytearray(n * 37 % 5000 + 600) for n in range(2000)]
 """
+# Its garbage collector comes by all the time and runs what waits, while threads come and go.
+COLLECTS = """
+    import gc, threading, time, _thread, weakref
+
+    class Node(object):
+        pass
+
+    def litter():
+        one = Node()
+        one.me = one
+        return weakref.ref(one, lambda ref: time.sleep(0.0001))
+
+    def work(n):
+        refs.append(litter())
+        del refs[:-50]
+        doubled = n * 2  # @line
+        return doubled
+
+    def run():
+        while True:
+            work(1)
+            time.sleep(0.0002)
+
+    def starts():
+        while True:
+            _thread.start_new_thread(work, (1,))
+            thread = threading.Thread(target=work, args=(1,))
+            thread.start()
+            thread.join()
+
+    refs = []
+    gc.set_threshold(3)
+    for target in (run, run, starts):
+        threading.Thread(target=target, daemon=True).start()
+    print("up", flush=True)
+    run()
+"""
 # Its main thread rests in a call that nothing ends.
 JOINS = """
     import threading, time
@@ -225,8 +262,8 @@ def hit_and_leave(session: Session, one: Running) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [BUSY_THREADS, ALLOCATES, JOINS, FORKS, DEEP, NOWHERE],
-    ids=["busy-threads", "allocates", "joins", "forks", "deep", "nowhere"],
+    [BUSY_THREADS, ALLOCATES, COLLECTS, JOINS, FORKS, DEEP, NOWHERE],
+    ids=["busy-threads", "allocates", "collects", "joins", "forks", "deep", "nowhere"],
 )
 def test_it_never_stands_still(relay: Client, start: Start, python: str, text: str) -> None:
     one = start(text, python=python)

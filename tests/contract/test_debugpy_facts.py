@@ -59,6 +59,7 @@ NAMES = {
         "db:_thread_events",
         "db:collect_return_info",
         "db:set_trace_for_frame_and_parents",
+        "db:set_tracing_for_untraced_contexts",
         "db:suspended_frames_manager",
         "db:authentication",
         "db:dap_messages_listeners",
@@ -167,6 +168,11 @@ NAMES = {
         "pydevd_tracing:TracingFunctionHolder._original_tracing",
         "pydevd_tracing:set_trace_to_threads",
     ],
+    "frames of running threads": [
+        "pydevd:threadingEnumerate",
+        "pydevd_tracing:set_trace_to_threads",
+        "_pydevd_bundle.pydevd_constants:_current_frames",
+    ],
     "the probe's messages": [
         "_pydevd_bundle.pydevd_net_command:NetCommand",
         "_pydevd_bundle._debug_adapter.pydevd_base_schema:BaseSchema._translate_id_from_dap",
@@ -235,11 +241,17 @@ NAMES = {
     ],
 }
 TRACING_PLAINLY = [
+    "_pydevd_bundle.pydevd_additional_thread_info_regular:_current_frames",
     "_pydevd_bundle.pydevd_trace_dispatch_regular:PyDBFrame.trace_dispatch",
     "_pydevd_bundle.pydevd_trace_dispatch_regular:PyDBFrame.exc_info",
     "_pydevd_bundle.pydevd_trace_dispatch_regular:ThreadTracer",
 ]
 MONITORING = [
+    "_pydevd_bundle.pydevd_additional_thread_info_regular:_current_frames",
+    "_pydevd_sys_monitoring._pydevd_sys_monitoring:_create_thread_info",
+    "_pydevd_sys_monitoring._pydevd_sys_monitoring:_thread_local_info",
+    "_pydevd_sys_monitoring.pydevd_sys_monitoring:restart_events",
+    "_pydevd_sys_monitoring.pydevd_sys_monitoring:update_monitor_events",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:enable_code_tracing",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:_code_to_func_code_info_cache",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:_get_unhandled_exception_frame",

@@ -95,11 +95,8 @@ def threads_inside():
     for ident, frame in all_frames.of_all().items():
         while ident not in ours and frame is not None:
             code = frame.f_code
-            # The start function of a traced thread lies below all that the thread does. What is
-            # compiled has no frame, but what it calls of ours.
-            if code.co_filename.startswith("<frozen relay probe>/") or (
-                code.co_filename.startswith(pydevd) and code.co_name not in ("__call__", "attach")
-            ):
+            # The start function of a traced thread lies below all that the thread does.
+            if code.co_filename.startswith(pydevd) and code.co_name not in ("__call__", "attach"):
                 found.append(ident)
                 break
             frame = frame.f_back
