@@ -168,6 +168,10 @@ NAMES = {
         "pydevd_tracing:TracingFunctionHolder._original_tracing",
         "pydevd_tracing:set_trace_to_threads",
     ],
+    "the list of threads": [
+        "_pydevd_bundle.pydevd_daemon_thread:mark_as_pydevd_daemon_thread",
+        "_pydev_bundle._pydev_saved_modules:pydevd_saved_threading_enumerate",
+    ],
     "frames of running threads": [
         "pydevd:threadingEnumerate",
         "pydevd_tracing:set_trace_to_threads",

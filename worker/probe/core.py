@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 
-from debug_relay.worker.probe import all_frames, encoding, inlined, overflow
+from debug_relay.worker.probe import all_frames, encoding, inlined, listing, overflow
 from debug_relay.worker.probe.answers import Answers
 from debug_relay.worker.probe.assigning import Assigning
 from debug_relay.worker.probe.children import Children
@@ -139,6 +139,7 @@ class Probe(object):
         all_frames.hook(self)
         inlined.hook(self.undo)
         encoding.hook(self.undo)
+        listing.hook(self.undo)
         overflow.hook(self.undo)
         self.reports.hook()
         self.tracer.hook_entry()

@@ -1,0 +1,35 @@
+"""Threads are listed without a lock.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+
+A thread may stop while it holds the one that `threading` has for its list: in what the garbage
+collector runs there, or a signal. pydevd would wait for that lock before it lets the thread go on.
+"""
+
+import sys
+import threading
+import types
+
+
+def hook(undo):
+    """Where pydevd replaces the code of the function, to hide its own threads."""
+    daemon = sys.modules["_pydevd_bundle.pydevd_daemon_thread"]
+    daemon.mark_as_pydevd_daemon_thread(types.SimpleNamespace())  # the first one: it does that now
+    enumerate, saved = threading.enumerate, sys.modules["_pydev_bundle._pydev_saved_modules"]
+    if "pydevd" not in enumerate.__code__.co_filename:
+        return
+    undo.append((enumerate, "__code__", enumerate.__code__))
+    enumerate.__code__ = _without_debuggers.__code__
+    name = "pydevd_saved_threading_enumerate"
+    undo.append((saved, name, getattr(saved, name)))
+    setattr(saved, name, _all)
+
+
+def _all():
+    return list(threading._active.values()) + list(threading._limbo.values())
+
+
+def _without_debuggers():
+    """Its code runs among the names of `threading`. Each list is made in one go."""
+    known = list(_active.values()) + list(_limbo.values())  # noqa: F821
+    return [one for one in known if not getattr(one, "is_pydev_daemon_thread", False)]
