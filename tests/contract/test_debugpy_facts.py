@@ -171,6 +171,8 @@ NAMES = {
     "the list of threads": [
         "_pydevd_bundle.pydevd_daemon_thread:mark_as_pydevd_daemon_thread",
         "_pydev_bundle._pydev_saved_modules:pydevd_saved_threading_enumerate",
+        "_pydevd_bundle.pydevd_utils:get_non_pydevd_threads",
+        "db:_running_thread_ids",
     ],
     "frames of running threads": [
         "pydevd:threadingEnumerate",

@@ -139,7 +139,7 @@ class Probe(object):
         all_frames.hook(self)
         inlined.hook(self.undo)
         encoding.hook(self.undo)
-        listing.hook(self.undo)
+        listing.hook(self)
         overflow.hook(self.undo)
         self.reports.hook()
         self.tracer.hook_entry()

@@ -42,9 +42,11 @@ class Lifetimes(object):
 
         def notify_thread_not_alive(thread_id, *args, **kwargs):
             thread = db._running_thread_ids.get(thread_id)
+            # It is in no list when it is just beginning or ending, and may stand there.
+            if thread is not None and self.probe.threads.is_held(thread):
+                return
             tell(thread_id, *args, **kwargs)
-            # On 3.8 pydevd takes a thread for ended that is just beginning: it may stand already.
-            if thread is not None and not self.probe.threads.is_held(thread):
+            if thread is not None:
                 self.forget(thread_id)
                 _untie(thread)
 

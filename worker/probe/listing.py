@@ -1,9 +1,10 @@
-"""Threads are listed without a lock.
+"""Threads are listed without a lock, and none that stands is missed.
 
 Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
 A thread may stop while it holds the one that `threading` has for its list: in what the garbage
-collector runs there, or a signal. pydevd would wait for that lock before it lets the thread go on.
+collector runs there, or a signal. pydevd would wait for that lock before it lets the thread go on,
+and not find it if it has just taken itself from the list.
 """
 
 import sys
@@ -11,8 +12,25 @@ import threading
 import types
 
 
-def hook(undo):
-    """Where pydevd replaces the code of the function, to hide its own threads."""
+def hook(probe):
+    undo, utils = probe.undo, sys.modules["_pydevd_bundle.pydevd_utils"]
+    of_program = utils.get_non_pydevd_threads
+
+    def get_non_pydevd_threads():
+        found = of_program()
+        known = {id(thread) for thread in found}
+        for thread in list(probe.db._running_thread_ids.values()):
+            if id(thread) not in known and probe.threads.is_held(thread):
+                found.append(thread)
+        return found
+
+    undo.append((utils, "get_non_pydevd_threads", of_program))
+    utils.get_non_pydevd_threads = get_non_pydevd_threads
+    _replace_code(undo)
+
+
+def _replace_code(undo):
+    """Where pydevd replaces that of the function, to hide its own threads."""
     daemon = sys.modules["_pydevd_bundle.pydevd_daemon_thread"]
     daemon.mark_as_pydevd_daemon_thread(types.SimpleNamespace())  # the first one: it does that now
     enumerate, saved = threading.enumerate, sys.modules["_pydev_bundle._pydev_saved_modules"]
