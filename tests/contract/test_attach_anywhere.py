@@ -79,6 +79,11 @@ COLLECTS = """
     print("up", flush=True)
     run()
 """
+ONE_LINE = """
+    n = 0
+    print("up", flush=True)
+    while True: n += 1  # @line
+"""
 # Its main thread rests in a call that nothing ends.
 JOINS = """
     import threading, time
@@ -273,6 +278,16 @@ def test_it_never_stands_still(relay: Client, start: Start, python: str, text: s
     assert one.alive
     # 3.12 and later warn of every fork beside other threads, and ours are there for a while.
     assert text is FORKS or one.stderr() == ""
+
+
+def test_a_loop_in_one_line_that_runs_already(relay: Client, start: Start, python: str) -> None:
+    if "3.8" in python or "3.13" in python:
+        pytest.skip("missed at times up to 3.10, always from 3.13 on: docs/breakpoints.md says so")
+    one = start(ONE_LINE, python=python)
+    with relay.session() as session:
+        for _ in range(2):
+            hit_and_leave(session, one)
+    assert one.alive
 
 
 @pytest.mark.parametrize(

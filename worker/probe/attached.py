@@ -153,6 +153,8 @@ def _clear_remains(pydevd, before):
     if db is None:
         tracing.silence()
         tracing.stop_everywhere()
+        # Each thread that ends its tracing counts down for what was never counted up.
+        traced_count.set_right()
     elif _is_connected(db):
         raise Refused("strangers", "another debugger is connected to it")
     else:

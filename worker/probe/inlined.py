@@ -1,10 +1,11 @@
-"""A step passes a comprehension at once, on 3.12 too.
+"""Which jumps back come to a new line, on 3.12.
 
 Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
-Since 3.12 a comprehension is no function of its own. On 3.12 pydevd takes each of its rounds for a
-new line, as it does with a loop that stands in one line: a step over a thousand items takes a
-thousand steps. It asks which lines a jump connects; those of a comprehension connect none.
+pydevd takes a jump within a line for a new line, and asks which lines a jump connects. Since 3.12 a
+comprehension is no function of its own, and a step over a thousand items would take a thousand
+steps: its jumps connect none. And the first instruction of a line is not of the line before, as
+pydevd has it: a loop in one line would be passed for as long as it runs.
 """
 
 import dis
@@ -18,7 +19,7 @@ def hook(undo):
     if not WANTED:
         return
     facts = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"].FuncCodeInfo
-    line_of = facts.get_line_of_offset
+    kept = facts.get_line_of_offset
 
     def get_line_of_offset(this, offset):
         spans = this.__dict__.get("_inlined")
@@ -26,9 +27,10 @@ def hook(undo):
             spans = this._inlined = inlined(this.code_obj)
         if any(first <= offset < end for first, end in spans):
             return -1 - offset  # of no line, and not that of any other
-        return line_of(this, offset)
+        lines = this.code_obj.co_lines()
+        return next((line for start, end, line in lines if line and start <= offset < end), -1)
 
-    undo.append((facts, "get_line_of_offset", line_of))
+    undo.append((facts, "get_line_of_offset", kept))
     facts.get_line_of_offset = get_line_of_offset
 
 
