@@ -305,15 +305,24 @@ class Breakpoints:
             judged = msgspec.structs.replace(entry)
             await batch.judge_again(judged)
             again.append(judged)
-        if in_programs:
-            await self._arming.foretell(again)
-        for judged in again:
-            self._table.put(judged)
         self._watch.seen(batch.seen)
+        try:
+            await self._take_over(again, in_programs)
+        finally:
+            changed = [entry for entry in again if self.show(entry) != before[entry.id]]
+            self._tell("changed", changed)
+
+    async def _take_over(self, judged: list[Entry], in_programs: bool) -> None:
+        try:
+            if in_programs:
+                await self._arming.foretell(judged)
+        finally:
+            # Also where the program ends just now: nobody judges them again.
+            for entry in judged:
+                self._table.put(entry)
         if in_programs:
-            await self._arming.set(again)
-        await self._mark_outdated(again)
-        self._tell("changed", [entry for entry in again if self.show(entry) != before[entry.id]])
+            await self._arming.set(judged)
+        await self._mark_outdated(judged)
 
     async def _mark_outdated(self, entries: list[Entry]) -> None:
         outdated = await self.outdated({entry.path for entry in entries if entry.verified})
