@@ -145,11 +145,11 @@ def test_acting_renews_it_and_looking_does_not(session: Session) -> None:
     ann = session.called(X_Agent="ann")
     ann.post("/lease", {"ttl": 300}).ok()
     first = session.get().ok()["lease"]["expires_at"]
-    ann.value("n")
+    ann.value("__import__('time').sleep(0.05)")  # what is renewed ends so much later
     session.called(X_Agent="bob").post("/step-over").refused("SESSION_LEASED", 423)
     assert abs(moment(session.get().ok()["lease"]["expires_at"]) - moment(first)) < 0.01
     ann.step()
-    assert moment(session.get().ok()["lease"]["expires_at"]) > moment(first) + 0.005
+    assert moment(session.get().ok()["lease"]["expires_at"]) > moment(first) + 0.04
     ann.post("/lease", {"ttl": 5}).ok()
     assert moment(session.get().ok()["lease"]["expires_at"]) < moment(first)
 
