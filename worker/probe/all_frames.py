@@ -24,13 +24,24 @@ from debug_relay.worker.probe.frames import MONITORED
 class Uncollected(object):
     """Nobody collects meanwhile. Several threads may be in here: who came first ends it."""
 
+    first = []
+
     def __enter__(self):
-        self.was = gc.isenabled()
-        gc.disable()
+        if gc.isenabled():
+            self.first.append(self)
+            gc.disable()
 
     def __exit__(self, *error):
-        if self.was:
+        if self in self.first:
+            self.first.remove(self)
             gc.enable()
+
+
+def in_child():
+    """After a fork: who would end it is not here."""
+    if Uncollected.first:
+        del Uncollected.first[:]
+        gc.enable()
 
 
 def steady(function):

@@ -20,6 +20,7 @@ import termios
 import threading
 
 from debug_relay.worker.probe import (
+    all_frames,
     core,
     debugger,
     leaving,
@@ -346,6 +347,7 @@ class Attachment(object):
         self.reason = "fork"
         report = leaving.Report()
         if self.probe is None:  # the thread that was bringing it is not here
+            report.attempt("collector", all_frames.in_child)
             report.attempt("tracing", tracing.stop_in_child)
             constants = sys.modules["_pydevd_bundle.pydevd_constants"]
             report.attempt("debugger", constants.set_global_debugger, None)

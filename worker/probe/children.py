@@ -8,7 +8,7 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 import os
 import sys
 
-from debug_relay.worker.probe import streams
+from debug_relay.worker.probe import all_frames, streams
 from debug_relay.worker.probe.encoding import words_of
 from debug_relay.worker.probe.tracing import stop_in_child
 
@@ -75,7 +75,14 @@ class Children(object):
         """After fork(), in the child, in the only thread there is; takes no lock of another."""
         self.probe.points.table.clear()
         db = self.probe.db
-        for part in (stop_in_child, self.probe.remove, _forget_exit, lambda: _forget_debugger(db)):
+        parts = (
+            all_frames.in_child,
+            stop_in_child,
+            self.probe.remove,
+            _forget_exit,
+            lambda: _forget_debugger(db),
+        )
+        for part in parts:
             try:
                 part()
             except Exception:  # noqa: S110  each part stands alone; the child must run
