@@ -84,6 +84,22 @@ ONE_LINE = """
     print("up", flush=True)
     while True: n += 1  # @line
 """
+TWO_LINES = """
+    import threading
+
+    def run():
+        n = 0
+        while True:
+            n += 1
+            m = n
+
+    threading.Thread(target=run, daemon=True).start()
+    n = 0
+    print("up", flush=True)
+    while True:
+        n += 1
+        m = n  # @line
+"""
 # Its main thread rests in a call that nothing ends.
 JOINS = """
     import threading, time
@@ -280,12 +296,13 @@ def test_it_never_stands_still(relay: Client, start: Start, python: str, text: s
     assert text is FORKS or one.stderr() == ""
 
 
-def test_a_loop_in_one_line_that_runs_already(relay: Client, start: Start, python: str) -> None:
-    if "3.8" in python or "3.13" in python:
-        pytest.skip("missed at times up to 3.10, always from 3.13 on: docs/breakpoints.md says so")
-    one = start(ONE_LINE, python=python)
+@pytest.mark.parametrize("loop", [ONE_LINE, TWO_LINES], ids=["one-line", "two-lines"])
+def test_a_loop_that_runs_already_and_calls_nothing(
+    relay: Client, start: Start, python: str, loop: str
+) -> None:
+    one = start(loop, python=python)
     with relay.session() as session:
-        for _ in range(2):
+        for _ in range(4):
             hit_and_leave(session, one)
     assert one.alive
 

@@ -251,6 +251,10 @@ TRACING_PLAINLY = [
     "_pydevd_bundle.pydevd_trace_dispatch_regular:PyDBFrame.trace_dispatch",
     "_pydevd_bundle.pydevd_trace_dispatch_regular:PyDBFrame.exc_info",
     "_pydevd_bundle.pydevd_trace_dispatch_regular:ThreadTracer",
+    "_pydevd_bundle.pydevd_trace_dispatch_regular:TopLevelThreadTracerNoBackFrame"
+    ".trace_dispatch_and_unhandled_exceptions",
+    "db:mtime",
+    "db:trace_dispatch",
 ]
 MONITORING = [
     "_pydevd_bundle.pydevd_additional_thread_info_regular:_current_frames",
@@ -262,6 +266,8 @@ MONITORING = [
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:_code_to_func_code_info_cache",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:_get_unhandled_exception_frame",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:_unwind_event",
+    "_pydevd_sys_monitoring._pydevd_sys_monitoring:update_monitor_events",
+    "_pydevd_sys_monitoring._pydevd_sys_monitoring:_jump_event",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:FuncCodeInfo.get_line_of_offset",
     "_pydevd_sys_monitoring._pydevd_sys_monitoring:should_stop_on_exception",
 ]

@@ -19,7 +19,7 @@ import os
 import sys
 import threading
 
-from debug_relay.worker.probe import all_frames, encoding, inlined, listing, overflow
+from debug_relay.worker.probe import all_frames, encoding, jumps, listing, overflow
 from debug_relay.worker.probe.answers import Answers
 from debug_relay.worker.probe.assigning import Assigning
 from debug_relay.worker.probe.children import Children
@@ -137,7 +137,7 @@ class Probe(object):
         self.unwinding.hook()
         self.deep.hook()
         all_frames.hook(self)
-        inlined.hook(self.undo)
+        jumps.hook(self.undo)
         encoding.hook(self.undo)
         listing.hook(self)
         overflow.hook(self.undo)

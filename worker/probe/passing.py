@@ -6,9 +6,15 @@ Up to 3.10 pydevd traces in Python. At each call, line and return of a function 
 breakpoint it goes through all that stepping, exceptions and plugins may need. A thread that just
 runs needs two things of it: is there a breakpoint at this line, and does it stop? All else is left
 to pydevd itself.
+
+What is found for a frame holds as long as it runs, and is found in Python, while other threads run
+and breakpoints change: what was found by the former ones is found anew, or a loop that calls
+nothing would pass its new breakpoint for ever.
 """
 
 import sys
+
+from debug_relay.worker.probe import tracing
 
 RUNNING = 1  # pydevd's word for a thread that is not to stand still
 _ROOM = 40  # frames that pydevd, and what is asked at a breakpoint, may need
@@ -36,6 +42,9 @@ def shorten(probe):
     probe.undo.append((plain, "ThreadTracer", plain.ThreadTracer))
     plain.PyDBFrame = frame_of(plain.PyDBFrame, reason)
     plain.ThreadTracer = thread_of(plain.ThreadTracer)
+    bottom = plain.TopLevelThreadTracerNoBackFrame
+    probe.undo.append((plain, "TopLevelThreadTracerNoBackFrame", bottom))
+    plain.TopLevelThreadTracerNoBackFrame = bottom_of(bottom, plain)
 
 
 def thread_of(whole_thread):
@@ -51,9 +60,46 @@ def thread_of(whole_thread):
             # pydevd swallows the RecursionError that it runs into itself. The program would go on
             # calling, and Python 3.8 ends it by SIGABRT when it has had no error in time.
             _DEEP == _AS_DEEP  # noqa: B015
-            return whole(self, frame, event, arg)
+            return of_now(self._args, whole, self, frame, event, arg)
 
     return ThreadTracer
+
+
+def bottom_of(whole_bottom, plain):
+    """Of a frame below which there is none, in a stack that was there before us."""
+    whole = whole_bottom.trace_dispatch_and_unhandled_exceptions
+
+    class TopLevelThreadTracerNoBackFrame(whole_bottom):
+        __module__ = whole_bottom.__module__
+        found_by = None  # which breakpoints
+
+        def trace_dispatch_and_unhandled_exceptions(self, frame, event, arg):
+            breakpoints = self._args[0].mtime
+            if self.found_by != breakpoints:
+                # It puts itself over whatever is set to have this frame looked at anew.
+                self._frame_trace_dispatch = plain.ThreadTracer(self._args)
+                self.found_by = breakpoints
+            traces = whole(self, frame, event, arg)
+            if self._args[0].pydb_disposed:
+                # The next debugger sets its own there, and this one must not go over it for ever.
+                traces = tracing.stopping()
+                frame.f_trace = traces if sys.gettrace() is traces else None
+            return frame.f_trace
+
+    return TopLevelThreadTracerNoBackFrame
+
+
+def of_now(args, find, *event):
+    """How pydevd goes on with a frame; anew at its next event if breakpoints changed meanwhile."""
+    db = args[0]
+    breakpoints = db.mtime
+    found = find(*event)
+    if db.mtime == breakpoints or db.pydb_disposed:
+        return found
+    for skips in args[-2:]:  # where it was noted as well
+        if isinstance(skips, dict):
+            skips.clear()
+    return db.trace_dispatch
 
 
 def frame_of(whole_frame, reason):
@@ -78,7 +124,7 @@ def frame_of(whole_frame, reason):
                 # Tables are replaced when they change: pydevd may let the frame go then.
                 begins = event == "call" and skips.get(code) == 1
                 if not begins or code.co_name in db.function_breakpoint_name_to_breakpoint:
-                    traces = whole(self, frame, event, arg)
+                    traces = of_now(self._args, whole, self, frame, event, arg)
                     if traces == self.trace_dispatch and event != "exception":
                         self.lines = lines
                     return traces

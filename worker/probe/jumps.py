@@ -1,24 +1,27 @@
-"""Which jumps back come to a new line, on 3.12.
+"""Which jumps back come to a new line, on 3.12 and 3.13.
 
 Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
 pydevd takes a jump within a line for a new line, and asks which lines a jump connects. Since 3.12 a
 comprehension is no function of its own, and a step over a thousand items would take a thousand
 steps: its jumps connect none. And the first instruction of a line is not of the line before, as
-pydevd has it: a loop in one line would be passed for as long as it runs.
+pydevd has it: a loop in one line would be passed for as long as it runs. On 3.13 pydevd asks for no
+jumps at all, since most come with a line event; that of a loop in one line does not there either.
 """
 
 import dis
+import functools
 import sys
 
-WANTED = sys.version_info[:2] == (3, 12)
+WANTED = (3, 12) <= sys.version_info[:2] <= (3, 13)
 _MADE = ("BUILD_LIST", "BUILD_SET", "BUILD_MAP")
 
 
 def hook(undo):
     if not WANTED:
         return
-    facts = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"].FuncCodeInfo
+    module = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
+    facts = module.FuncCodeInfo
     kept = facts.get_line_of_offset
 
     def get_line_of_offset(this, offset):
@@ -32,6 +35,24 @@ def hook(undo):
 
     undo.append((facts, "get_line_of_offset", kept))
     facts.get_line_of_offset = get_line_of_offset
+    if sys.version_info >= (3, 13):
+        ask_for_jumps(module, undo)
+
+
+def ask_for_jumps(module, undo):
+    """Whenever pydevd asks for calls, and with them for lines."""
+    monitoring, tool = sys.monitoring, sys.monitoring.DEBUGGER_ID
+    update = module.update_monitor_events
+
+    @functools.wraps(update)
+    def update_monitor_events(*args, **kwargs):
+        update(*args, **kwargs)
+        if monitoring.get_tool(tool) == "pydevd" and monitoring.get_events(tool):
+            monitoring.register_callback(tool, monitoring.events.JUMP, module._jump_event)
+
+    for place in (module, sys.modules["_pydevd_sys_monitoring.pydevd_sys_monitoring"]):
+        undo.append((place, "update_monitor_events", update))
+        place.update_monitor_events = update_monitor_events
 
 
 def inlined(code):
