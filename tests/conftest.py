@@ -125,6 +125,7 @@ def start(source: Callable[..., Source]) -> Iterator[Callable[..., Running]]:
 
 
 SETTRACE, MONITORING = ("3.8", "3.11"), ("3.12", "3.13")
+DEALT = ("3.8", "3.12", "3.11", "3.13")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -142,7 +143,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Two Pythons a test, chosen by its name: one that traces and one that monitors.
+    """Two Pythons a test, chosen by its name: one that traces and one that monitors. Where a test
+    has several cases these are dealt out among all of them, one Python each.
 
     All four of them run in every suite. `--every-python` is for the change that touches the probe.
     """
@@ -150,13 +152,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []
+    cases: dict[str, list[str]] = {}
     for item in items:
         callspec = getattr(item, "callspec", None)
         version = callspec.params.get("python") if callspec is not None else None
         name = item.nodeid.partition("[")[0]
         choice = zlib.crc32(name.encode())
-        chosen = (None, SETTRACE[choice % 2], MONITORING[choice // 2 % 2])
-        (kept if version in chosen else left).append(item)
+        chosen: tuple[str | None, ...] = (SETTRACE[choice % 2], MONITORING[choice // 2 % 2])
+        if version is not None and len(callspec.params) > 1:
+            case = callspec.id.replace(version, "", 1)
+            known = cases.setdefault(name, [])
+            if case not in known:
+                known.append(case)
+            chosen = (DEALT[(choice + known.index(case)) % len(DEALT)],)
+        (kept if version is None or version in chosen else left).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)
 
