@@ -126,6 +126,7 @@ def start(source: Callable[..., Source]) -> Iterator[Callable[..., Running]]:
 
 SETTRACE, MONITORING = ("3.8", "3.11"), ("3.12", "3.13")
 DEALT = ("3.8", "3.12", "3.11", "3.13")
+NEWEST = ("3.14",) if "3.14" in interpreters() else ()  # where it is, with `--every-python`
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -170,7 +171,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left)
 
 
-@pytest.fixture(params=[*SETTRACE, *MONITORING])
+@pytest.fixture(params=[*SETTRACE, *MONITORING, *NEWEST])
 def python(request: pytest.FixtureRequest) -> str:
     """An interpreter of each version whose debugging differs."""
     found = interpreters().get(request.param)

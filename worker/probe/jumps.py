@@ -1,19 +1,19 @@
-"""Which jumps back come to a new line, on 3.12 and 3.13.
+"""Which jumps back come to a new line, from 3.12 on.
 
 Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
 pydevd takes a jump within a line for a new line, and asks which lines a jump connects. Since 3.12 a
 comprehension is no function of its own, and a step over a thousand items would take a thousand
 steps: its jumps connect none. And the first instruction of a line is not of the line before, as
-pydevd has it: a loop in one line would be passed for as long as it runs. On 3.13 pydevd asks for no
-jumps at all, since most come with a line event; that of a loop in one line does not there either.
+pydevd has it: a loop in one line would be passed for as long as it runs. From 3.13 on pydevd asks
+for no jumps at all, since most come with a line event; that of a loop in one line has none.
 """
 
 import dis
 import functools
 import sys
 
-WANTED = (3, 12) <= sys.version_info[:2] <= (3, 13)
+WANTED = sys.version_info >= (3, 12)
 _MADE = ("BUILD_LIST", "BUILD_SET", "BUILD_MAP")
 
 
