@@ -20,6 +20,7 @@ import sys
 _NOT_OURS = frozenset(sys.modules) | {"threading"}
 _OWN = {}  # what the debugger does not share with the program
 _NAMESAKES = {}
+_FILE = __file__  # 3.14 takes the name away before it reports what was raised
 
 
 def main():
@@ -341,7 +342,8 @@ def _new_main(path, loader):
     if path is not None:
         module.__file__ = path
         module.__cached__ = None
-    module.__annotations__ = {}
+    if sys.version_info < (3, 14):
+        module.__annotations__ = {}
     sys.modules["__main__"] = module
     return module
 
@@ -376,7 +378,7 @@ def _report_without_us():
         if missing:
             del sys.excepthook
             _complain("sys.excepthook is missing\n")
-        while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, _RUNNER[1]):
+        while trace is not None and trace.tb_frame.f_code.co_filename in (_FILE, _RUNNER[1]):
             trace = trace.tb_next
         try:
             hook(kind, error.with_traceback(trace), trace)

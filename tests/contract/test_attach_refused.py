@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,15 +100,10 @@ REFUSED = {
     ),
     "no-thread": (NO_THREAD.format(wait=WAITS), "can't start new thread"),
     "no-thread-rests": (NO_THREAD.format(wait="time.sleep(1000)"), "can't start new thread"),
-    "no-memory": (NO_MEMORY.format(wait=WAITS), "raised MemoryError"),
+    "no-memory": (NO_MEMORY.format(wait=WAITS), "MemoryError|can't start new thread"),
     "executes": (EXECUTES.format(missing="pydevd"), "executed another program"),
     "executes-soon": (EXECUTES.format(missing="debug relay"), "executed another program"),
 }  # fmt: skip
-
-
-def descriptors(pid: int) -> list[str]:
-    folder = Path(f"/proc/{pid}/fd")
-    return [os.readlink(folder / name) for name in os.listdir(folder)]
 
 
 def writable_code(pid: int) -> list[str]:
@@ -119,18 +114,18 @@ def writable_code(pid: int) -> list[str]:
 def test_it_is_told_and_runs_on(relay: Client, start: Start, python: str, kind: str) -> None:
     text, words = REFUSED[kind]
     one = start(text, python=python)
-    before = descriptors(one.pid)
+    before = one.descriptors()
     with relay.session() as session:
         # Far from the call's own deadline: who is refused does not wait for it.
         body = {"pid": one.pid, "connect_timeout": 60}
         error = session.post("/attach", body).refused("ATTACH_FAILED")
-        assert words in error["message"]
+        assert re.search(words, error["message"])
         assert session.status()["status"] == "created"
     assert one.alive
     assert one.stderr() == ""
     assert writable_code(one.pid) == []
     if not kind.startswith("executes"):
-        assert descriptors(one.pid) == before
+        assert one.descriptors() == before
 
 
 def test_what_lost_its_files_on_the_way_is_attached_to(
@@ -146,13 +141,13 @@ def test_what_lost_its_files_on_the_way_is_attached_to(
 
 def test_its_descriptors_are_as_before(relay: Client, start: Start, python: str) -> None:
     one = start(replaced("pass"), python=python)
-    before = descriptors(one.pid)
+    before = one.descriptors()
     with relay.session() as session:
         for _ in range(2):
             session.post("/attach", {"pid": one.pid}).ok()
-            assert [name for name in descriptors(one.pid) if "debug relay" in name] == []
+            assert [name for name in one.descriptors() if "debug relay" in name] == []
             session.post("/detach").ok()
-            assert descriptors(one.pid) == before
+            assert one.descriptors() == before
 
 
 def test_one_that_closes_what_it_does_not_know(

@@ -290,7 +290,7 @@ def test_every_inner_name_is_there(python: str) -> None:
 
 
 def test_the_names_of_monitoring_are_there(python: str) -> None:
-    if "python3.12" not in python and "python3.13" not in python:
+    if "python3.8" in python or "python3.11" in python:
         pytest.skip("sys.monitoring came with Python 3.12")
     assert missing(python, MONITORING) == []
 

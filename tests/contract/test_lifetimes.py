@@ -74,14 +74,15 @@ def test_nothing_has_to_look_for_a_thread_that_has_ended(
     threads by weak references, work by that."""
     program = source(
         """
-        import gc, threading, weakref
+        import gc, multiprocessing, threading, weakref
         from concurrent.futures import ProcessPoolExecutor
 
         def work(n):
             return n + 1  # @here
 
         def pool():
-            with ProcessPoolExecutor(1) as executor:
+            forks = multiprocessing.get_context("fork")
+            with ProcessPoolExecutor(1, forks) as executor:
                 return list(executor.map(work, [1, 2]))
 
         gc.disable()

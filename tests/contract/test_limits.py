@@ -280,7 +280,7 @@ def test_an_attached_program_is_warned_about_and_let_go(
     witness = Witness(tmp_path, python)
     try:
         # What it had used before does not count.
-        witness.ask("sum(range(40_000_000))")
+        witness.ask("sum(range(80_000_000))")
         assert sum(psutil.Process(witness.pid).cpu_times()[:2]) > 0.3
         with relay.session(limits={"cpu_seconds": 60, "wall_seconds": 3}) as session:
             session.post("/attach", {"pid": witness.pid, "connect_timeout": 40}).ok()

@@ -75,7 +75,10 @@ def test_what_is_told_of_one(relay: Client, start: Start, python: str, tmp_path:
     assert told["start_time"] == kernel.create_time()
     assert told["identity"].startswith(f"{pid}-")
     asked = subprocess.run([python, "--version"], capture_output=True, text=True, check=True)
-    assert told["python_version"] == asked.stdout.split()[1]
+    version = asked.stdout.split()[1]
+    if not Path(python).parents[1].joinpath(f"include/python{version.rpartition('.')[0]}").exists():
+        version = version.rpartition(".")[0]  # nothing but the program itself knows more
+    assert told["python_version"] == version
     assert told["listening_ports"] == [port]
     assert (told["venv"], told["debugged_by"], told["greenlets"]) == (None, None, None)
     assert (told["attachable"], told["code"], told["reason"]) == (True, None, None)

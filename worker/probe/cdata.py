@@ -19,6 +19,7 @@ _SORTS = (
 _TEXTS = {"z": 1, "Z": 4}  # of characters that wide
 _BUFFERS = {"c": 1, "u": 4}
 _MOST = 4096  # characters of what ends with a zero, or does not
+_FIELDS = ("_ctypes.CField", "ctypes.CField")  # the second from 3.14 on
 _OWN = ("contents", "raw", "value", "_objects", "_b_base_", "_b_needsfree_")
 _open, _pread, _close = os.open, os.pread, os.close
 
@@ -105,7 +106,7 @@ def fields(value, kind):
         declared = names_in(base).get("_fields_") or ()
         for entry in declared if type(declared) in (list, tuple) else ():
             name, held = entry[0], lookup(kind, entry[0])
-            if type(name) is not str or full_name(type(held)) != "_ctypes.CField":
+            if type(name) is not str or full_name(type(held)) not in _FIELDS:
                 continue
             if _is_text(entry[1]):
                 found.append((name, entry[1].from_buffer(value, held.offset)))
@@ -147,7 +148,7 @@ def inside(value, kind, sort):
 
 def is_own(name, held):
     """Whether an attribute is how ctypes itself keeps or shows the data."""
-    return name in _OWN or full_name(type(held)) == "_ctypes.CField"
+    return name in _OWN or full_name(type(held)) in _FIELDS
 
 
 def _letter(kind):

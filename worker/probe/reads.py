@@ -4,6 +4,7 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`. The 
 thread asks, so nothing here may call what the program has written.
 """
 
+import gc
 import sys
 import types
 
@@ -62,12 +63,26 @@ def all_tasks():
             kept = names.get("_scheduled_tasks")
             found = list(kept if kept is not None else names.get("_all_tasks", ()))
             found += list(names.get("_eager_tasks", ()))
+            found += kept_in_c(asyncio)
             break
         except RuntimeError:  # it changed while it was read
             continue
     else:
         return []
     return sorted({id(task): task for task in found}.values(), key=in_order)
+
+
+def kept_in_c(asyncio):
+    """From 3.14 on asyncio keeps them in lists of the threads' own, and tells the pending ones of
+    one loop only."""
+    if sys.version_info < (3, 14):
+        return []
+    kinds, left = set(), [asyncio.Task]
+    while left:
+        kind = left.pop()
+        kinds.add(id(kind))
+        left += type.__subclasses__(kind)
+    return [one for one in gc.get_objects() if id(type(one)) in kinds]
 
 
 def in_order(task):
@@ -112,7 +127,10 @@ def task_row(task):
 def is_current(task):
     """Whether it is the one that its loop runs just now."""
     current = vars(_tasks()).get("_current_tasks")
-    return type(current) is dict and any(one is task for one in list(current.values()))
+    if type(current) is dict and any(one is task for one in list(current.values())):
+        return True
+    loop = held(task, "_loop") if sys.version_info >= (3, 14) else None
+    return loop is not None and vars(_tasks())["_c_current_task"](loop) is task
 
 
 def waited_for(awaited):
