@@ -24,6 +24,10 @@ from tests.kit.source import Source, interpreters
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
+# An ordinary environment: what these say is the relay's to say, or the program's.
+for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
+    os.environ.pop(name, None)
+
 # Compiled once and not by every process: of the tests by pytest, of the relay below.
 sys.dont_write_bytecode = False
 # `python3` is Python itself: a shim of pyenv's is a shell script that takes five times as long, in

@@ -246,7 +246,7 @@ def _main_module(setup, code):
     if code is None:
         return _prepared_archive(setup)
     module = _new_main(path, _file_loader(path))
-    _add_path(os.path.dirname(path))
+    _add_path(os.path.dirname(os.path.realpath(path)))  # a link's neighbours are those of its file
     return module, code
 
 

@@ -1,6 +1,8 @@
 """The environment of a launched program: whose variables it gets, and which come last.
 
 The relay's without its own, then what activating the venv would set, then `env_file`, then `env`.
+Into a pipe Python prints some kilobytes at a time, the rest when it ends, and nothing where it is
+killed before: PYTHONUNBUFFERED is among the first of them.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ from debug_relay.worker.interpreters import Interpreter
 # The relay's own: a program must not take itself for a relay or a client of one.
 _OWN_VARIABLES: Final = "OPENCODE_DEBUG_"
 _TERMINAL: Final = "xterm-256color"
+UNBUFFERED: Final = "PYTHONUNBUFFERED"
 
 
 def environment(
     params: Launch, config: SessionConfig, cwd: str, interpreter: Interpreter
 ) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
+    env.setdefault(UNBUFFERED, "1")
     prefix = chosen_venv(params, config, interpreter)
     if prefix is not None:
         _activate(env, prefix)

@@ -15,7 +15,7 @@ from debug_relay.protocol.secrets import shown_environment
 from debug_relay.protocol.sessions import Program
 from debug_relay.protocol.version import MARK
 from debug_relay.worker import python_args
-from debug_relay.worker.environment import environment, terminal
+from debug_relay.worker.environment import UNBUFFERED, environment, terminal
 from debug_relay.worker.interpreters import Interpreter
 from debug_relay.worker.lines import LineBook, SyntaxProblem, closest_folder, closest_path
 
@@ -77,7 +77,7 @@ async def plan(session: Session, params: Launch) -> Plan:
         cwd=cwd,
         env=env,
         interpreter=interpreter,
-        python_args=params.python_args,
+        python_args=_options(params.python_args, env),
         stop_on_entry=_given(params.stop_on_entry, config.stop_on_entry),
         just_my_code=_given(params.just_my_code, config.just_my_code),
         terminal=terminal(params),
@@ -93,6 +93,11 @@ async def plan(session: Session, params: Launch) -> Plan:
             python_version=interpreter.version_text,
         ),
     )
+
+
+def _options(args: list[str], env: dict[str, str]) -> list[str]:
+    unseen = env.get(UNBUFFERED) and python_args.ignores_environment(args)
+    return ["-u", *args] if unseen else args
 
 
 def _given(value: bool | None, otherwise: bool) -> bool:

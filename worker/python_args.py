@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from debug_relay.protocol.errors import Code, RelayError
@@ -50,22 +50,30 @@ def _check_letters(index: int, arg: str) -> bool:
 
 def optimization(args: Sequence[str], env: Mapping[str, str]) -> int:
     """How much the interpreter leaves out of what it compiles: `-O`, `-OO`, PYTHONOPTIMIZE."""
-    level, value_next, ignores_env = 0, False, False
+    level = list(_letters(args)).count("O")
+    if level == 0 and not ignores_environment(args) and env.get("PYTHONOPTIMIZE"):
+        wanted = env["PYTHONOPTIMIZE"]
+        level = int(wanted) if wanted.isdecimal() else 1
+    return min(level, 2)
+
+
+def ignores_environment(args: Sequence[str]) -> bool:
+    return not {"E", "I"}.isdisjoint(_letters(args))
+
+
+def _letters(args: Sequence[str]) -> Iterator[str]:
+    """Of all options, without their values."""
+    value_next = False
     for arg in args:
         if value_next or not arg.startswith("-") or arg.startswith("--"):
             value_next = arg == "--check-hash-based-pycs"
             continue
-        letters, value_next = arg[1:], False
+        letters = arg[1:]
         for at, letter in enumerate(letters, 1):
+            yield letter
             if letter in _TAKE_A_VALUE:
                 value_next = at == len(letters)
                 break
-            level += letter == "O"
-            ignores_env = ignores_env or letter in "EI"
-    if level == 0 and not ignores_env and env.get("PYTHONOPTIMIZE"):
-        wanted = env["PYTHONOPTIMIZE"]
-        level = int(wanted) if wanted.isdecimal() else 1
-    return min(level, 2)
 
 
 def _refused(index: int, arg: str, reason: str) -> RelayError:

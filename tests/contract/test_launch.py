@@ -109,7 +109,7 @@ def test_the_environment_is_the_relays_without_its_own_variables(
         )["env"]
         assert seen.pop(MARK) == session.id
     expected = {k: v for k, v in shared_relay.env.items() if not k.startswith("OPENCODE_DEBUG_")}
-    expected |= {"ADDED": "ä = 1", "EMPTY": ""}
+    expected |= {"ADDED": "ä = 1", "EMPTY": "", "PYTHONUNBUFFERED": "1"}
     expected.pop("HOME", None)
     # The C locale's coercion is Python's own doing at its start.
     assert {**seen, "LC_CTYPE": None} == {**expected, "LC_CTYPE": None}

@@ -53,6 +53,7 @@ FACTS = '''
 def plain(python: str, arguments: list[str], cwd: Path, relay: Relay) -> Any:
     """The same without a debugger."""
     env = {k: v for k, v in relay.env.items() if not k.startswith("OPENCODE_DEBUG_")}
+    env["PYTHONUNBUFFERED"] = "1"  # the one thing that is different, for what is printed
     return subprocess.run(
         [python, *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=30,
         check=False,
@@ -81,6 +82,19 @@ def test_the_facts_about_main(
         seen = json.loads(session.printed("stdout"))
     seen["environment"].remove(MARK)
     assert seen == expected
+
+
+def test_beside_a_script_that_is_a_link_lies_what_lies_beside_its_file(
+    relay: Client, source: Write, tmp_path: Path, python: str
+) -> None:
+    source("x = 42\n", "real/neighbour.py")
+    script = source("import neighbour, sys\nprint(neighbour.x, sys.argv[0])\n", "real/tool.py").path
+    link = tmp_path / "links" / "tool.py"
+    link.parent.mkdir()
+    link.symlink_to(Path("..") / "real" / script.name)
+    with relay.session(python_path=python) as session:
+        session.launch(script=str(link))
+        assert session.printed() == f"42 {link}\n"
 
 
 TRACEBACKS = {

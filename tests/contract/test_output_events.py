@@ -48,9 +48,10 @@ def read_on(session: Session, path: str, items: str, **query: Any) -> tuple[list
     ("ending", "code"),
     [
         ("pass", 0),
-        ("sys.stdout.flush(); os._exit(7)", 7),
+        ("os._exit(7)", 7),
         ("raise SystemExit(3)", 3),
-        ("sys.stdout.flush(); os.kill(os.getpid(), 9)", -9),
+        ("os.kill(os.getpid(), 9)", -9),
+        ("__import__('ctypes').string_at(0)", -11),
         ("raise ValueError('over')", 1),
     ],
 )
@@ -89,6 +90,37 @@ def test_categories_are_told_apart_and_keep_their_order(
             f"out {n}\n" for n in range(50)
         ]
         session.get("/output", category="nonsense").refused("INVALID_PARAMETER", 400)
+
+
+@pytest.mark.parametrize("options", [[], ["-I"], ["-E", "-X", "dev"]])
+def test_what_is_printed_is_there_at_once(
+    relay: Client, source: Callable[..., Source], python: str, options: list[str]
+) -> None:
+    program = source("""
+        import sys
+
+        print("asked", end="")
+        print("what", file=sys.stderr)
+        print("said")
+        x = 1  # @here
+        """)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        session.launch(program, python_args=options)
+        assert session.printed("stderr") == "what\n"
+        assert session.printed("stdout") == "askedsaid\n"
+
+
+def test_a_program_may_want_to_print_as_it_does_into_any_pipe(
+    relay: Client, source: Callable[..., Source]
+) -> None:
+    program = source("import os\nprint('soon')\nx = 1  # @here\nprint(len(os.environ))\n")
+    with relay.session() as session:
+        session.break_at(program, program["here"])
+        session.launch(program, env={"PYTHONUNBUFFERED": None})
+        assert session.printed() == ""
+        session.resume()
+        assert session.printed().startswith("soon\n")
 
 
 def test_bytes_that_are_no_text_survive(relay: Client, source: Callable[..., Source]) -> None:
