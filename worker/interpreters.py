@@ -6,6 +6,7 @@ Knows nothing of sessions, launching or debugpy beyond the versions that it supp
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import subprocess
@@ -175,7 +176,7 @@ def alternatives(project_root: str | None = None, wanted: str | None = None) -> 
     candidates = [os.path.join(os.path.dirname(near), name) for name in _NAMES] if near else []
     candidates += _pythons_of(near) if near else []
     candidates += [path for prefix in _project_venvs(project_root) for path in _pythons_of(prefix)]
-    candidates += [path for path in map(_on_path, _NAMES) if path]
+    candidates += [one for path in map(_on_path, _NAMES) if path for one in _behind_shim(path)]
     found: dict[tuple[str, str], str] = {}
     for path in [*candidates, sys.executable]:
         real = os.path.realpath(path)
@@ -183,6 +184,14 @@ def alternatives(project_root: str | None = None, wanted: str | None = None) -> 
             # python3 beside python is the same; a venv's link to either is not.
             found.setdefault((os.path.dirname(path), os.path.basename(real)), path)
     return list(found.values())[:10]
+
+
+def _behind_shim(path: str) -> list[str]:
+    """A shim of pyenv's runs what is chosen elsewhere, often nothing: those there are instead."""
+    folder, name = os.path.split(path)
+    if os.path.basename(folder) != "shims":
+        return [path]
+    return sorted(glob.glob(os.path.join(os.path.dirname(folder), "versions", "*", "bin", name)))
 
 
 def not_found(
@@ -223,7 +232,9 @@ def _no_answer(path: str, reply: Reply) -> str:
     if b"nknown option: -I" in reply.err:
         return f"{path} is too old: {_RANGE}"
     said = reply.err.decode("utf-8", "replace").strip().splitlines()
-    tail = f" and said: {said[-1][:300]}" if said else ""
+    told = said[-1] if said and said[0].startswith("Traceback") else "; ".join(filter(None, said))
+    # Another program than Python may say the question over, which is nobody's business.
+    tail = f" and said: {told[:300]}" if told and "__import__" not in told else ""
     return f"{path} does not answer as Python does: it ended with code {reply.code}{tail}"
 
 

@@ -263,9 +263,10 @@ class LaunchedProgram:
         exit = self._process.exit if self._process else None
         await self._give_up()
         said = self._session.tail.decode("utf-8", "replace")[-_TAIL:]
+        what = "the code" if self._plan.kind == "code" else self._plan.target
         return RelayError(
             Code.LAUNCH_FAILED,
-            f"{self._plan.interpreter.path} could not run {self._plan.target}: {reason}",
+            f"{self._plan.interpreter.path} could not run {what}: {reason}",
             "Read output_tail, correct the launch, and send the same call again.",
             exit_code=exit.code if exit else None,
             output_tail=said,

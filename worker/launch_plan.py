@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _ARCHIVE_TAIL: Final = 22 + 65535  # the record, and the longest comment behind it
 _KINDS: Final = ("script", "module", "code")
+_MOST_VARIABLE_BYTES: Final = 131_071  # the kernel's, without the zero at the end
 
 
 class Plan(Struct):
@@ -60,6 +61,7 @@ async def plan(session: Session, params: Launch) -> Plan:
         session.params.python_default,
     )
     env = environment(params, config, cwd, interpreter)
+    _check_lengths(env)
     if not params.keep_children:
         env[MARK] = session.id  # by which what it starts is found, and ended
     optimize = python_args.optimization(params.python_args, env)
@@ -100,6 +102,19 @@ def _options(args: list[str], env: dict[str, str]) -> list[str]:
     return ["-u", *args] if unseen else args
 
 
+def _check_lengths(env: dict[str, str]) -> None:
+    for name, value in env.items():
+        length = len(f"{name}={value}".encode("utf-8", "surrogatepass"))
+        if length > _MOST_VARIABLE_BYTES:
+            raise RelayError(
+                Code.INVALID_REQUEST,
+                f"The variable {name} of the program's environment is too long for the kernel: "
+                f"{length} bytes, name and all, of at most {_MOST_VARIABLE_BYTES}",
+                "Write it into a file and give the program that file's path.",
+                errors=[{"field": "env", "message": f"{name} is too long", "value": None}],
+            )
+
+
 def _given(value: bool | None, otherwise: bool) -> bool:
     return otherwise if value is None else value
 
@@ -117,9 +132,10 @@ def _directory(session: Session, params: Launch) -> str:
         return os.path.normpath(chosen)
     near = closest_folder(chosen)
     why = "is not a directory" if os.path.exists(chosen) else "does not exist"
+    what = "working directory" if wanted or root is None else "session's project_root"
     raise RelayError(
         Code.LAUNCH_CWD_NOT_FOUND,
-        f"The working directory {chosen} {why}",
+        f"The {what} {chosen} {why}",
         f"Did you mean {near}?" if near else "Create it, or give another cwd.",
         cwd=chosen,
         closest=near,

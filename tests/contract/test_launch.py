@@ -354,3 +354,28 @@ def test_a_session_launches_once(relay: Client, source: Write) -> None:
         session.launch(program, wait=0)
         error = session.try_launch(program).refused("INVALID_SESSION_STATE", 409)
         assert error["details"]["current_state"] == "running"
+
+
+def test_what_cannot_be_handed_over_is_named(relay: Client, source: Write) -> None:
+    program = source("print(1)\n")
+    with relay.session() as session:
+        session.post("/launch", {"script": str(program), "env": {"BIG": "x" * 131_067}}).ok()
+    with relay.session(project_root="/no/such/root") as session:
+        body = {"script": str(program), "env": {"BIG": "x" * 131_068}, "cwd": "/"}
+        error = session.post("/launch", body).refused("INVALID_REQUEST")
+        assert "BIG" in error["message"]
+        assert "131072 bytes" in error["message"]
+        error = session.post("/launch", {"script": str(program)}).refused("LAUNCH_CWD_NOT_FOUND")
+        assert "project_root /no/such/root does not exist" in error["message"]
+
+
+def test_what_is_proposed_instead_runs(relay: Client, tmp_path: Path) -> None:
+    """A shim of pyenv's runs what is chosen elsewhere, often nothing."""
+    with relay.session() as session:
+        for wanted in ("/usr/bin/no-such-python", "/bin/ls"):
+            body = {"code": "print(1)", "python_path": wanted}
+            error = session.post("/launch", body).refused("LAUNCH_INTERPRETER_NOT_FOUND")
+            assert "__import__" not in error["message"]
+            for path in error["details"]["alternatives"]:
+                done = subprocess.run([path, "-c", "print(1)"], capture_output=True, check=False)
+                assert (path, done.stdout) == (path, b"1\n")
