@@ -14,6 +14,7 @@ import threading
 import time
 
 from debug_relay.worker.probe import all_frames, debugger, patches, traced_count, tracing
+from debug_relay.worker.probe.lifetimes import untie
 from debug_relay.worker.probe.tracing import is_debuggers
 
 _OUT_SECONDS = 3.0  # for threads that are inside the debugger to come out of it
@@ -131,7 +132,8 @@ def end_debugger(db, sock, report, tell, last=None):
     attempt("streams again", patches.restore_streams)
     attempt("count", traced_count.set_right)
     if not threads_inside():
-        for thread in list(threading._active.values()):
+        for thread in list(threading._active.values()) + ours:
+            attempt("thread", untie, thread)
             thread.__dict__.pop("additional_info", None)
     if last is not None:
         attempt("other debugger", last)

@@ -48,7 +48,7 @@ class Lifetimes(object):
             tell(thread_id, *args, **kwargs)
             if thread is not None:
                 self.forget(thread_id)
-                _untie(thread)
+                untie(thread)
 
         self.probe.replace("notify_thread_not_alive", notify_thread_not_alive)
         if tracing.monitors():
@@ -82,11 +82,12 @@ class Lifetimes(object):
         self.probe.deep.forget_ended()
 
 
-def _untie(thread):
+def untie(thread):
     """A thread that pydevd traces holds its tracers, and they hold the thread: only the garbage
     collector would see that it is gone. Pools of Python 3.8, which do not wait for that, then fail
-    at exit."""
+    at exit. And pydevd keeps what it knows of a thread for ever, with the whole debugger."""
     info = thread.__dict__.get("additional_info")
     if info is not None:
         info.thread_tracer = info.top_level_thread_tracer_unhandled = None
         info.top_level_thread_tracer_no_back_frames = []
+        sys.modules["_pydevd_bundle.pydevd_additional_thread_info"].remove_additional_info(info)

@@ -50,8 +50,9 @@ def stop_everywhere():
     _trace_all(ends)
     for frame in all_frames.of_all().values():
         while frame is not None:
-            if is_pydevds(frame.f_trace):
-                # A loop that calls nothing drops its tracing at its next line.
+            if frame.f_trace is None or is_pydevds(frame.f_trace):
+                # A loop that calls nothing drops its tracing at its next line; None was pydevd's
+                # word that nothing can stop there.
                 frame.f_trace = ends
             frame = frame.f_back
 
