@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -19,13 +21,15 @@ from debug_relay.protocol import dap
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.program import Attach
 from debug_relay.protocol.sessions import Program
-from debug_relay.worker import adapter
+from debug_relay.worker import adapter, child_news
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.process_tree import Row
 from debug_relay.worker.sweep import Ended
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
+
+log = logging.getLogger("debug_relay.worker")
 
 _GOODBYE_SECONDS: Final = 5.0
 # debugpy's adapter greets who connects, in 3 ms and whatever its program does. Of a larger
@@ -34,15 +38,18 @@ _GREETING_SECONDS: Final = 0.9
 _GREETING_SHARE: Final = 1 / 12
 _SILENT: Final = "it says nothing"
 _TAKEN: Final = "already being debugged"  # debugpy's words
-# The program's own debug server sends header and body apart; without this each waits 40 ms.
-_NO_DELAY: Final = (
-    "__import__('pydevd').get_global_debugger().writer.sock.setsockopt("
-    "__import__('socket').IPPROTO_TCP, __import__('socket').TCP_NODELAY, 1)"
-)
+_TEXT: Final = (Path(__file__).parent / "probe" / "joined.py").read_text()
+_SETTLING_SECONDS: Final = 2.0
+_LEAVING: Final = {"restart": False, "terminateDebuggee": False}
+_GREENLETS: Final = "relay: greenlets"
 
 
 class _ProcessBody(msgspec.Struct, rename="camel"):
     system_process_id: int | None = None
+
+
+class _ChildBody(msgspec.Struct, rename="camel"):
+    sub_process_id: int
 
 
 def check(params: Attach) -> None:
@@ -81,6 +88,7 @@ class JoinedProgram:
         self._leaving = False
         self._has_ended = False
         self._pid: int | None = None
+        self._letting: set[asyncio.Task[None]] = set()
 
     @property
     def pid(self) -> int | None:
@@ -153,7 +161,7 @@ class JoinedProgram:
                 for mapping in self._params.path_mappings
             ]
         await adapter.configure(server, self._prepare, options)
-        await self._speed_up(server)
+        await self._settle(server)
         self._session.program = Program(
             attached=True, pid=self._pid, host=self._host, port=self._port
         )
@@ -166,11 +174,25 @@ class JoinedProgram:
         await self._session.breakpoints.send_all(self._server)
         await self._session.exceptions.begin(self._server)
 
-    async def _speed_up(self, server: DebugServer) -> None:
-        with contextlib.suppress(RelayError):  # slower without, and no worse
-            await server.request(
-                "evaluate", {"expression": _NO_DELAY, "context": "repl"}, dap.Evaluation, 2.0
-            )
+    async def _settle(self, server: DebugServer) -> None:
+        try:
+            await self._say(server, "settle")
+        except RelayError as error:
+            if _GREENLETS in error.message:
+                await self._disconnect(terminate=False)
+                raise self._refusal(
+                    Code.ATTACH_UNSUPPORTED,
+                    "is the debugger of a program whose threads are greenlets of gevent, "
+                    "and does not know",
+                    "Start the program with GEVENT_SUPPORT=True in its environment.",
+                ) from None
+            # Slower without, and its children come one by one.
+            log.warning("joined.unsettled", extra={"fields": {"error": error.message}})
+
+    async def _say(self, server: DebugServer, word: str) -> None:
+        expression = f"exec({_TEXT!r}, {{'__name__': 'relay', 'word': {word!r}}})"
+        arguments = {"expression": expression, "context": "repl"}
+        await server.request("evaluate", arguments, dap.Evaluation, _SETTLING_SECONDS)
 
     def _too_late(self) -> RelayError:
         if self._server is not None and not self._server.has_greeted:
@@ -192,6 +214,8 @@ class JoinedProgram:
 
     def _not_let_in(self, error: RelayError) -> RelayError:
         server = self._server
+        if error.code is Code.ATTACH_UNSUPPORTED:
+            return error
         if _TAKEN in error.message:
             return self._refusal(
                 Code.ATTACH_REFUSED,
@@ -236,6 +260,8 @@ class JoinedProgram:
         if message.event == "process":
             body = msgspec.json.decode(bytes(message.body), type=_ProcessBody)
             self._pid = body.system_process_id
+        elif message.event == "debugpyAttach":
+            self._let_run(msgspec.json.decode(bytes(message.body), type=_ChildBody).sub_process_id)
         elif message.event in ("terminated", "exited"):
             self._gone()
         else:
@@ -292,15 +318,48 @@ class JoinedProgram:
         server = self._server
         if server is None or server.lost:
             return
-        arguments = {"restart": False, "terminateDebuggee": terminate}
+        with contextlib.suppress(RelayError):  # it may be in C code
+            await self._say(server, "leave")
+        arguments = {**_LEAVING, "terminateDebuggee": terminate}
         with contextlib.suppress(RelayError):  # it may close before it has answered
             await server.request("disconnect", arguments, Any, _GOODBYE_SECONDS)
         server.close()
 
     async def release(self) -> None:
+        for task in list(self._letting):
+            task.cancel()
+        await asyncio.gather(*self._letting, return_exceptions=True)
         if self._server is not None:
             self._leaving = True
             self._server.close()
+
+    # -- its children
+
+    def _let_run(self, pid: int) -> None:
+        """One that was started before we had settled things waits for a client of its own."""
+        task = asyncio.create_task(self._let_child_run(pid))
+        self._letting.add(task)
+        task.add_done_callback(self._letting.discard)
+
+    async def _let_child_run(self, pid: int) -> None:
+        server = DebugServer(lambda server, message: None, lambda server, why: None)
+        options = {**adapter.attach_options(False), "subProcessId": pid}
+        try:
+            async with asyncio.timeout(self._params.connect_timeout):
+                loop = asyncio.get_running_loop()
+                await loop.create_connection(lambda: server, self._host, self._port)
+                await adapter.configure(server, _nothing, options)
+                await server.request("disconnect", _LEAVING, Any, _GOODBYE_SECONDS)
+        except (TimeoutError, OSError, RelayError) as error:
+            log.warning("child.waits", extra={"fields": {"pid": pid, "error": str(error)}})
+        else:
+            child_news.released(self._session, pid, "the program was joined by its port")
+        finally:
+            server.close()
+
+
+async def _nothing() -> None:
+    """A child that is let run has no breakpoints."""
 
 
 def _why(error: Exception) -> str:

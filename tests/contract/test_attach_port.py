@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import socket
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.kit.client import Client
 from tests.kit.listening import Listening, free_port
-from tests.kit.relay import Relay
+from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 
 PROGRAM = """
@@ -33,11 +35,11 @@ PROGRAM = """
 
 
 @pytest.fixture
-def listening(source: Callable[..., Source]) -> Iterator[Callable[[], tuple[Source, Listening]]]:
+def listening(source: Callable[..., Source]) -> Iterator[Callable[..., tuple[Source, Listening]]]:
     started: list[Listening] = []
 
-    def start() -> tuple[Source, Listening]:
-        program = source(PROGRAM)
+    def start(text: str = PROGRAM) -> tuple[Source, Listening]:
+        program = source(text)
         started.append(Listening(program.path))
         return program, started[-1]
 
@@ -68,6 +70,85 @@ def test_join_break_look_and_leave(
         # and again, by the same session: its breakpoint is still there
         session.post("/attach", {"port": target.port, "wait": 10}).ok()
         assert session.status()["status"] == "paused"
+    assert target.process.poll() is None
+
+
+def test_a_second_thread_does_not_hold_up_the_first(
+    relay: Client, listening: Callable[..., tuple[Source, Listening]]
+) -> None:
+    begins = (
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
+    )
+    program, target = listening(f"{begins}\n{textwrap.dedent(PROGRAM)}")
+    with relay.session() as session:
+        session.break_at(program, program["line"])
+        session.post("/attach", {"port": target.port, "wait": 10}).ok()
+        took: dict[str, list[float]] = {"step": [], "continue": []}
+        for _ in range(5):
+            for kind, call in (("step", "/step-over"), ("continue", "/continue")):
+                began = time.monotonic()
+                assert session.post(call, {"wait": 10}).ok()["status"] == "paused"
+                took[kind].append(time.monotonic() - began)
+        # pydevd looks for itself every 0.2 s
+        assert min(took["step"]) < 0.1, took
+        assert min(took["continue"]) < 0.1, took
+
+
+CHILDREN = """
+    import multiprocessing, os, subprocess, sys, time
+
+    def plus(n):
+        return n + 1  # @line
+
+    def by_fork():
+        pid = os.fork()
+        if pid == 0:
+            os._exit(plus(6))
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def leave():
+        os._exit(plus(6))
+
+    def by(method):
+        process = multiprocessing.get_context(method).Process(target=leave)
+        process.start()
+        process.join()
+        return process.exitcode
+
+    if __name__ == "__main__":
+        n = 0
+        while True:
+            n += 1
+            said = subprocess.run([sys.executable, "-c", "raise SystemExit(7)"]).returncode
+            codes = [said, by_fork(), by("fork"), by("spawn")]
+            with open(sys.argv[0] + ".rounds", "a") as rounds:
+                print(codes, file=rounds)
+"""
+
+
+def test_its_children_run_on_undebugged(
+    relay: Client, listening: Callable[..., tuple[Source, Listening]]
+) -> None:
+    program, target = listening(CHILDREN)
+    told = Path(f"{program.path}.rounds")
+    assert eventually(told.exists, timeout=20)
+
+    def rounds() -> list[str]:
+        return told.read_text().splitlines()
+
+    def goes_on() -> None:
+        before = len(rounds())
+        eventually(lambda: len(rounds()) >= before + 3, timeout=30, what="children end")
+
+    with relay.session() as session:
+        session.break_at(program, program["line"])
+        for _ in range(2):
+            session.post("/attach", {"port": target.port}).ok()
+            goes_on()
+            session.post("/detach").ok()
+            goes_on()
+    goes_on()
+    assert set(rounds()) == {"[7, 7, 7, 7]"}
     assert target.process.poll() is None
 
 

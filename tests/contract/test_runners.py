@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.listening import Listening
 from tests.kit.notebook import CELL, CELL_LINE, Kernel
 from tests.kit.relay import eventually
 from tests.kit.source import Source
@@ -253,6 +254,31 @@ def test_greenlets_are_not_attached_to(relay: Client, source: Write) -> None:
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def test_greenlets_are_joined_where_their_debugger_knows_of_them(
+    relay: Client, source: Write
+) -> None:
+    is_up = 'open(__file__ + ".up", "w").close()'
+    program = source(GREENLETS.replace('print("up", flush=True)', is_up))
+    unknown = Listening(program.path)
+    try:
+        eventually(Path(f"{program.path}.up").exists, timeout=20)
+        with relay.session() as session:
+            body = {"port": unknown.port}
+            error = session.post("/attach", body).refused("ATTACH_UNSUPPORTED", 400)
+            assert "GEVENT_SUPPORT=True" in error["details"]["suggestion"]
+        assert unknown.process.poll() is None
+    finally:
+        unknown.end()
+    known = Listening(program.path, GEVENT_SUPPORT="True")
+    try:
+        with relay.session() as session:
+            session.break_at(program, program["double"])
+            session.post("/attach", {"port": known.port, "wait": 20}).ok()
+            assert session.step("over")["current_location"]["line"] == program["double"] + 1
+    finally:
+        known.end()
 
 
 # -- notebooks

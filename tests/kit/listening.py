@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -17,7 +18,9 @@ def free_port() -> int:
 
 
 class Listening:
-    def __init__(self, program: Path, port: int | None = None, wait: bool = False) -> None:
+    def __init__(
+        self, program: Path, port: int | None = None, wait: bool = False, **env: str
+    ) -> None:
         self.port = port or free_port()
         self.process = subprocess.Popen(
             [
@@ -28,6 +31,7 @@ class Listening:
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env={**os.environ, **env},
         )
         try:
             eventually(self.listens, what="debugpy listens")
