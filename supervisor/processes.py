@@ -268,9 +268,12 @@ def _unreadable(facts: Facts, said: str) -> RelayError:
 
 
 def _debugged(sessions: Mapping[str, Session]) -> dict[int, str]:
-    """Which session debugs which process."""
+    """Which session debugs which process. One that is silent may have lost its own: programs bear
+    that for ten seconds, and say themselves who holds them still."""
     found: dict[int, str] = {}
     for id, session in sessions.items():
+        if session.unresponsive:
+            continue
         shown = session.state
         if shown.status in LIVE and shown.program is not None and shown.program.pid is not None:
             found.update(dict.fromkeys([shown.program.pid, *shown.child_pids], id))

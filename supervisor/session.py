@@ -140,10 +140,18 @@ class Session:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
             try:
-                await asyncio.wait([waiter], timeout=left)
+                await asyncio.wait([waiter], timeout=min(left, self._touch_within()))
             finally:
                 self._waiters.discard(waiter)
+            self.touch()  # whoever waits for news uses the session
         return True
+
+    def _touch_within(self) -> float:
+        """Often enough that who waits for news never sees the session near its expiry, nor near
+        the end of the time that its program may be held."""
+        config = self.state.config
+        bounds = config.timeout_minutes * 60, config.pause_budget
+        return min([_HEARTBEAT, *(bound / 4 for bound in bounds if bound)])
 
     # -- the worker
 
@@ -178,9 +186,7 @@ class Session:
     async def _watch(self, child: Child) -> None:
         """Heartbeat: a stopped worker looks alive to everything else."""
         heard, beats = time.monotonic(), 0
-        while not await child.wait(self._beat()):
-            if self._waiters:
-                self.touch()  # whoever waits for news uses the session
+        while not await child.wait(_HEARTBEAT):
             try:
                 if self._link is None or self._link.lost:
                     await self._join(child, _SILENT)
@@ -196,11 +202,6 @@ class Session:
             except (LinkLost, OSError):
                 continue  # it may be ending: its pidfd tells
         self._lost()
-
-    def _beat(self) -> float:
-        """Often enough that who waits for news never sees the session near its expiry."""
-        idle = self._mirror.config.timeout_minutes * 60 if self._mirror is not None else 0
-        return min(_HEARTBEAT, idle / 4) if idle else _HEARTBEAT
 
     def _set_unresponsive(self, unresponsive: bool) -> None:
         if self.unresponsive != unresponsive:

@@ -408,13 +408,15 @@ def test_it_is_not_left_frozen(relay: Client, start: Start) -> None:
         attach(session, one)
         line = one.program["line"]
         breakpoint = session.break_at(one.program, line)
-        seen = session.events("stopped", timeout=10)
-        assert seen
-        # A long-poll uses the session as well: nobody is there now.
-        time.sleep(2.5)
+        seen = session.get("/events", types="stopped", timeout=10).ok()
+        assert seen["events"]
+        # A long-poll uses the session as well.
+        assert session.events("stopped", cursor=seen["next_cursor"], timeout=2.5) == []
+        assert session.status()["status"] == "paused"
+        time.sleep(2.5)  # nobody is there now
         shown = session.get().ok()
         assert (shown["status"], shown["breakpoints_suspended"]) == ("running", True)
-        assert 1 <= shown["held_seconds"] < 3
+        assert 3 <= shown["held_seconds"] < 6
         bodies = [event["body"] for event in session.events("session")]
         (told,) = (body for body in bodies if body.get("breakpoints_suspended"))
         assert "runs on" in told["warning"]

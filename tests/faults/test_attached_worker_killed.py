@@ -121,6 +121,10 @@ def test_the_worker_is_stopped(
     os.kill(worker.pid, signal.SIGSTOP)
     eventually(lambda: witness.counts() == witness.before, timeout=30)
     witness.is_free()
+    with relay.client.session() as another:
+        eventually(lambda: session.status()["worker_unresponsive"])
+        another.post("/attach", {"pid": witness.pid, "connect_timeout": 30}).ok()
+        another.post("/detach").ok()
     os.kill(worker.pid, signal.SIGCONT)
     eventually(lambda: session.status()["status"] == "created", timeout=20)
     session.post("/attach", {"pid": witness.pid, "connect_timeout": 30}).ok()
