@@ -27,6 +27,8 @@ _ECHO_WARNING: Final = (
     "The program asks for a password (getpass) and has no terminal: launch it with pty: true"
 )
 
+_BEGUN_WARNING: Final = "What it was sent does not end its line: input() waits for a line's end"
+
 
 class Waiting(Struct, frozen=True):
     """That the program waits for input, and what it printed to ask for it."""
@@ -52,6 +54,7 @@ class InputWatch:
         self._waiting: Waiting | None = None
         self._said = b""  # since it was last written to
         self._warned = False
+        self._begun = False
         self._timer: asyncio.TimerHandle | None = None
         self._pause = _FIRST_LOOK
 
@@ -60,9 +63,11 @@ class InputWatch:
         self._warned = self._warned or _ECHOED in self._said
         self.soon()
 
-    def written(self) -> None:
-        """It has what it waited for."""
-        self._said = b""
+    def written(self, data: bytes, eof: bool) -> None:
+        """It has what it waited for; a line that has only begun is none to most that wait."""
+        self._begun = not eof and bool(data) and not data.endswith(b"\n")
+        if not self._begun or b"\n" in data:
+            self._said = b""
         self._warned = False
         self._set(None)
         self.soon()
@@ -97,11 +102,14 @@ class InputWatch:
             and waits_for_input(self._process.pid, stdin.identity)
         ):
             self._process.flush()
-            self._set(Waiting(self._prompt(), _ECHO_WARNING if self._warned else None))
+            self._set(Waiting(self._prompt(), self._warning()))
         else:
             self._set(None)
         self._pause = min(self._pause * _LATER, _SELDOM)
         self._schedule()
+
+    def _warning(self) -> str | None:
+        return _ECHO_WARNING if self._warned else _BEGUN_WARNING if self._begun else None
 
     def _prompt(self) -> str | None:
         """The line that it has begun; without a terminal, which echoes, also its last whole one."""

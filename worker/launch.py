@@ -363,7 +363,7 @@ class LaunchedProgram:
         if eof:
             self._process.stdin.finish()
         if self._input is not None:
-            self._input.written()
+            self._input.written(data, eof)
 
     async def end(self, grace: float) -> None:
         process = self._process

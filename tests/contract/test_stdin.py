@@ -70,6 +70,22 @@ def test_each_question_has_its_prompt(relay: Client, source: Write) -> None:
         assert session.printed("stdout") == "0? got 0\n1? got 1\n2? got 4\n"
 
 
+def test_half_a_line_is_none(relay: Client, source: Write) -> None:
+    program = source('print("got", input("Age? "))\n')
+    with relay.session() as session:
+        session.launch(program, wait=0)
+        eventually(lambda: session.status()["prompt"] == "Age? ")
+        session.post("/input", {"input": "4"}).ok()
+        eventually(lambda: session.status()["waiting_for_input"])
+        shown = session.status()
+        assert shown["prompt"] == "Age? "
+        assert "line's end" in shown["warning"]
+        session.post("/input", {"input": "2\n"}).ok()
+        eventually(lambda: session.status()["status"] == "terminated")
+        assert session.status()["warning"] is None
+        assert session.printed("stdout") == "Age? got 42\n"
+
+
 def test_what_is_given_beforehand_is_not_waited_for(relay: Client, source: Write) -> None:
     program = source("print([input() for _ in range(3)])")
     with relay.session() as session:
