@@ -2,7 +2,8 @@
 
 Reads only, and opens the files anew for each page: it must not know whether a worker
 is still there. A page is bounded in entries, bytes and effort; its `dropped` counts all that was
-lost between its cursor and its last entry, so that entries and dropped together leave no gap.
+lost between its cursor and its first entry (of events, its last one, whose numbers tell where), so
+that entries and dropped together leave no gap.
 """
 
 from __future__ import annotations
@@ -98,8 +99,11 @@ def _output_entries(walk: Walk, limit: int) -> tuple[list[OutputEntry], bool]:
         room -= end - start
         if end < len(record.payload):
             walk.take_part(len(lines), end)
+            walk.until_gap = False
             return entries, False
         walk.take()
+        walk.until_gap = bool(entries)
+    walk.until_gap = False
     return entries, True
 
 

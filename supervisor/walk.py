@@ -49,6 +49,8 @@ class Walk:
         self.dropped = 0
         # There may be more, but the effort that a page is worth has been spent.
         self.unfinished = False
+        # What was lost next is left for the next walk, to tell where it was lost.
+        self.until_gap = False
         self._fd = fd
         self._wanted = wanted
         self._record: Record | None = None
@@ -64,6 +66,8 @@ class Walk:
     def find(self) -> Record | None:
         """The next wanted record, not taken yet; what lies before it is passed by."""
         while (record := self._peek()) is not None:
+            if self.until_gap and record.first_entry > self.place.entry:
+                return None
             if self._wanted is None or record.category in self._wanted:
                 return record
             self.take()

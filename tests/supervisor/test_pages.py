@@ -219,6 +219,23 @@ def test_damage_costs_what_is_damaged(path: Path, at: int):
     ring.close()
 
 
+def test_what_was_lost_was_lost_before_a_page(path: Path):
+    ring = Ring(path, 1 << 16)
+    for n in range(20):
+        if n == 7:
+            lost = ring.head
+        ring.append(b"%06d\n" % n, time_us=0, category=0)
+    with path.open("r+b") as file:
+        file.seek(HEADER + lost + 8)
+        file.write(b"\xfe\xfe\xfe\xfe")
+    for category, wanted in ((None, list(range(20))), ("stdout", list(range(20)))):
+        first, second = all_pages(OutputPages(path), 100, category)
+        assert [int(text) for text in texts(first)] == wanted[:7]
+        assert [int(text) for text in texts(second)] == wanted[8:]
+        assert (first.dropped, second.dropped) == (0, 1)
+    ring.close()
+
+
 @settings(deadline=None, max_examples=60)
 @given(at=st.integers(0, HEADER + 4096), junk=st.binary(min_size=1, max_size=200))
 def test_any_damage_is_survived(tmp_path_factory, at: int, junk: bytes):
