@@ -45,11 +45,12 @@ def refusal(facts: Facts, around: Surroundings) -> RelayError | None:
     """None when it can be attached to."""
     checks = (_ours, _debugged, _python, _permission, _traced, _stopped, _container, _version,
               _machine, _readable, _descriptors, _confined, _debugger)  # fmt: skip
-    for check in checks:
-        found = check(facts, around)
-        if found is not None:
-            return found
-    return None
+    return next((found for check in checks if (found := check(facts, around))), None)
+
+
+def unseen(facts: Facts, around: Surroundings) -> RelayError | None:
+    """Why its stacks cannot be read, where that is no fault of the reader's."""
+    return _python(facts, around) or _permission(facts, around)
 
 
 def no_such_process(pid: int) -> RelayError:

@@ -89,7 +89,8 @@ class Processes:
         try:
             return Stacks(pid=pid, threads=msgspec.json.decode(said[0]))
         except msgspec.DecodeError:
-            raise _unreadable(facts, said[1]) from None
+            refusal = await asyncio.to_thread(attachable.unseen, facts, self._around())
+            raise refusal or _unreadable(facts, said[1]) from None
 
     # -- finding
 

@@ -175,12 +175,15 @@ def test_nobody_has_that_pid(relay: Client) -> None:
     ended.wait()
 
 
-def test_stacks(relay: Client, start: Start) -> None:
-    pid = start(sys.executable, "-c", SLEEP)
-    answer = relay.get(f"/processes/{pid}/stacks", within=30)
-    if answer.status == 200:
-        threads = answer.ok()["threads"]
-        assert threads[0]["frames"][0]["name"] == "<module>"
-    else:
-        error = answer.refused("ATTACH_NO_DEBUGGER", 503)
-        assert "pip install 'opencode-debug-relay[stacks]'" in error["details"]["suggestion"]
+def test_stacks(relay: Client, start: Start, python: str) -> None:
+    pid = start(python, "-c", SLEEP)
+    threads = relay.get(f"/processes/{pid}/stacks", within=30).ok()["threads"]
+    assert threads[0]["frames"][-1]["name"] == "<module>"
+
+
+def test_what_is_no_python_has_no_stacks(relay: Client) -> None:
+    with subprocess.Popen(["sleep", "100"]) as process:
+        try:
+            relay.get(f"/processes/{process.pid}/stacks").refused("ATTACH_NOT_PYTHON", 400)
+        finally:
+            process.kill()
