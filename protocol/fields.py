@@ -56,6 +56,42 @@ LABEL_KEY = r"^[^=]+$"
 LABEL_FILTER = r"^[^=]+=[\s\S]*$"
 WATCH_ID = r"^watch_[1-9][0-9]*$(?!\n)"
 Path = Annotated[str, Meta(min_length=1, max_length=4096, pattern=NO_NUL, description="A path.")]
+Script = Annotated[
+    Path,
+    Meta(
+        description="A Python file, a folder or an archive with a `__main__.py`; if relative, in "
+        "`cwd`, else in `project_root`."
+    ),
+]
+Cwd = Annotated[
+    Path,
+    Meta(
+        description="The working directory; if relative, in `project_root`. By default "
+        "`project_root`, else where `script` lies, else the home directory."
+    ),
+]
+EnvFile = Annotated[
+    Path,
+    Meta(
+        description="A file of `NAME=value` lines, as shells and dotenv write them: `export`, "
+        "quotes, `${NAME}`, `${NAME:-default}`, comments. `env` goes over it."
+    ),
+]
+PythonPath = Annotated[
+    Path,
+    Meta(
+        description="The interpreter: a path, or a name on PATH. It wins over `venv`, what a "
+        "launch says over what the session says, and nothing is activated."
+    ),
+]
+Venv = Annotated[
+    Path,
+    Meta(
+        description="A venv or conda prefix, which is activated. With neither this nor "
+        "`python_path`: `.venv` or `venv` of `project_root`, else `[python] default_path`, else "
+        "`python3` on PATH, else the relay's own."
+    ),
+]
 Line = Annotated[int, Meta(ge=1, le=10_000_000, description="Line number, counted from 1.")]
 Expression = Annotated[
     str, Meta(min_length=1, max_length=65536, description="A Python expression.")
@@ -115,6 +151,31 @@ TimeoutMinutes = Annotated[
     int, Meta(ge=1, le=1440, description="Idle timeout of the session in minutes.")
 ]
 Seconds = Annotated[float, Meta(ge=0, le=31_536_000, description="Seconds; 0 is for ever.")]
+PauseBudget = Annotated[
+    Seconds,
+    Meta(
+        description="How long an attached program may stand at a stop while nobody calls; then it "
+        "runs on and its breakpoints are suspended until one is set or changed. Seconds; 0 is for "
+        "ever."
+    ),
+]
+HeldSeconds = Annotated[
+    float, Meta(description="How long the session's programs have stood still in all.")
+]
+Inputs = Annotated[
+    list[str],
+    Meta(
+        description="Texts for its standard input, in order; each is a line, whose end is added "
+        "where it is missing."
+    ),
+]
+KeepChildren = Annotated[
+    bool,
+    Meta(
+        description="Let what it started run on for good. Otherwise that is ended with the "
+        "session, by `restart` and by `terminate`; the program's own end ends nothing."
+    ),
+]
 ExceptionStop = Annotated[
     bool | Literal["uncaught", "raised"],
     Meta(description="Stop at exceptions; true is raised and uncaught."),

@@ -10,21 +10,28 @@ from debug_relay.protocol.execution import Execution
 from debug_relay.protocol.fields import (
     Arg,
     Console,
+    Cwd,
     Env,
+    EnvFile,
     EnvName,
     EnvValue,
     ExceptionStop,
     Host,
+    Inputs,
+    KeepChildren,
     Module,
     Path,
     PathMapping,
     Pid,
     Port,
+    PythonPath,
     Result,
+    Script,
     SessionParams,
     SnapshotBounds,
     SourceCode,
     TerminalSize,
+    Venv,
     Wait,
 )
 from debug_relay.protocol.limits import LimitChanges
@@ -38,15 +45,15 @@ Args = list[Arg]
 class Launch(SessionParams, kw_only=True):
     """Start a program under the debugger. Give `script`, `module` or `code`."""
 
-    script: Path | None = None
+    script: Script | None = None
     module: Module | None = None
     code: SourceCode | None = None
     args: Annotated[Args, Meta(description="Arguments for the program.")] = []
-    cwd: Path | None = None
+    cwd: Cwd | None = None
     env: Env = {}
-    env_file: Path | None = None
-    python_path: Path | None = None
-    venv: Path | None = None
+    env_file: EnvFile | None = None
+    python_path: PythonPath | None = None
+    venv: Venv | None = None
     python_args: Annotated[
         Args, Meta(description="Arguments for the interpreter, such as `-X dev`.")
     ] = []
@@ -66,15 +73,11 @@ class Launch(SessionParams, kw_only=True):
         bool | TerminalSize,
         Meta(description="Give the program a terminal instead of pipes; an object has its size."),
     ] = False
-    stdin_inputs: Annotated[
-        list[str], Meta(description="Texts for its standard input, in order.")
-    ] = []
+    stdin_inputs: Inputs = []
     debug_subprocesses: Annotated[
         bool, Meta(description="Debug its child processes in the same session.")
     ] = False
-    keep_children: Annotated[bool, Meta(description="Do not end what it started when it ends.")] = (
-        False
-    )
+    keep_children: KeepChildren = False
     limits: Annotated[
         LimitChanges | None,
         Meta(description="Bounds over its whole process tree, over the session's."),
@@ -100,7 +103,14 @@ class Attach(SessionParams, kw_only=True):
     identity: Identity | None = None
     listening_on: ListeningOn | None = None
     match: Match | None = None
-    wait_seconds: Wait = 0
+    wait_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=300,
+            description="How long to wait for a program that `match` or `listening_on` finds.",
+        ),
+    ] = 0
     path_mappings: Annotated[
         list[PathMapping], Meta(description="Where the same files are, here and in the program.")
     ] = []

@@ -7,7 +7,20 @@ from typing import Annotated
 from msgspec import Meta
 
 from debug_relay.protocol.execution import TraceEnd, TraceRow, TraceSpec
-from debug_relay.protocol.fields import Arg, Env, Module, Params, Path, Result, SourceCode
+from debug_relay.protocol.fields import (
+    Arg,
+    Cwd,
+    Env,
+    EnvFile,
+    Module,
+    Params,
+    Path,
+    PythonPath,
+    Result,
+    Script,
+    SourceCode,
+    Venv,
+)
 from debug_relay.protocol.inspection import Stack
 from debug_relay.protocol.limits import LimitChanges, PassedLimit
 
@@ -15,15 +28,15 @@ from debug_relay.protocol.limits import LimitChanges, PassedLimit
 class Run(Params, kw_only=True):
     """From nothing to an answer: launch, trace, run to the end, report."""
 
-    script: Path | None = None
+    script: Script | None = None
     module: Module | None = None
     code: SourceCode | None = None
     args: Annotated[list[Arg], Meta(description="Arguments for the program.")] = []
-    cwd: Path | None = None
+    cwd: Cwd | None = None
     env: Env = {}
-    env_file: Path | None = None
-    python_path: Path | None = None
-    venv: Path | None = None
+    env_file: EnvFile | None = None
+    python_path: PythonPath | None = None
+    venv: Venv | None = None
     python_args: Annotated[
         list[Arg], Meta(description="Arguments for the interpreter, such as `-X dev`.")
     ] = []

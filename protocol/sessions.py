@@ -11,12 +11,17 @@ from debug_relay.protocol.fields import (
     LABEL_FILTER,
     Arg,
     Console,
+    Cwd,
     Env,
+    EnvFile,
     EnvName,
     ExceptionStop,
     Expression,
+    HeldSeconds,
     Host,
+    Inputs,
     Json,
+    KeepChildren,
     Labels,
     Limit,
     Location,
@@ -25,9 +30,12 @@ from debug_relay.protocol.fields import (
     Params,
     Path,
     PathMapping,
+    PauseBudget,
     Pid,
     Port,
+    PythonPath,
     Result,
+    Script,
     Seconds,
     SessionId,
     SessionParams,
@@ -35,6 +43,7 @@ from debug_relay.protocol.fields import (
     TerminalSize,
     Time,
     TimeoutMinutes,
+    Venv,
 )
 from debug_relay.protocol.limits import LimitChanges, Limits, PassedLimit
 from debug_relay.protocol.processes import Identity, ListeningOn, Match
@@ -52,12 +61,12 @@ class CreateSession(Params, kw_only=True):
 
     name: Annotated[str, Meta(max_length=255, description="Any name.")] | None = None
     project_root: Path | None = None
-    python_path: Path | None = None
-    venv: Path | None = None
+    python_path: PythonPath | None = None
+    venv: Venv | None = None
     timeout_minutes: TimeoutMinutes | None = None
     idle_timeout: Seconds | None = None
     max_lifetime: Seconds | None = None
-    pause_budget: Seconds | None = None
+    pause_budget: PauseBudget | None = None
     labels: Labels = {}
     limits: Annotated[
         LimitChanges | None, Meta(description="Bounds over the program's whole process tree.")
@@ -72,20 +81,18 @@ class CreateSession(Params, kw_only=True):
         Literal["launch", "attach"] | None, Meta(description="Launch or attach too, in this call.")
     ] = None
     # mode launch
-    script: Path | None = None
+    script: Script | None = None
     module: Module | None = None
     code: SourceCode | None = None
     args: Annotated[list[Arg], Meta(description="Arguments for the program.")] = []
-    cwd: Path | None = None
+    cwd: Cwd | None = None
     env: Env = {}
-    env_file: Path | None = None
+    env_file: EnvFile | None = None
     stop_on_exception: ExceptionStop | None = None
     python_args: Annotated[
         list[Arg], Meta(description="Arguments for the interpreter, such as `-X dev`.")
     ] = []
-    stdin_inputs: Annotated[
-        list[str], Meta(description="Texts for its standard input, in order.")
-    ] = []
+    stdin_inputs: Inputs = []
     pythonpath: Annotated[
         list[Path], Meta(description="Directories to put in front of its import path.")
     ] = []
@@ -97,9 +104,7 @@ class CreateSession(Params, kw_only=True):
     debug_subprocesses: Annotated[
         bool, Meta(description="Debug its child processes in the same session.")
     ] = False
-    keep_children: Annotated[bool, Meta(description="Do not end what it started when it ends.")] = (
-        False
-    )
+    keep_children: KeepChildren = False
     # mode attach
     pid: Pid | None = None
     host: Host | None = None
@@ -152,8 +157,8 @@ class PatchSession(SessionParams, kw_only=True):
 
     name: Annotated[str, Meta(max_length=255, description="Any name.")] | UnsetType = UNSET
     project_root: Path | UnsetType = UNSET
-    python_path: Path | UnsetType = UNSET
-    venv: Path | UnsetType = UNSET
+    python_path: PythonPath | UnsetType = UNSET
+    venv: Venv | UnsetType = UNSET
     stop_on_entry: (
         Annotated[bool, Meta(description="Stop at the first line of the next launch.")] | UnsetType
     ) = UNSET
@@ -169,7 +174,7 @@ class PatchSession(SessionParams, kw_only=True):
     timeout_minutes: TimeoutMinutes | UnsetType = UNSET
     idle_timeout: Seconds | UnsetType = UNSET
     max_lifetime: Seconds | UnsetType = UNSET
-    pause_budget: Seconds | UnsetType = UNSET
+    pause_budget: PauseBudget | UnsetType = UNSET
     labels: Labels | UnsetType = UNSET
     limits: (
         Annotated[
@@ -222,8 +227,8 @@ class ImportedConfig(Params, kw_only=True):
     """`config` of an export."""
 
     project_root: Path | None = None
-    python_path: Path | None = None
-    venv: Path | None = None
+    python_path: PythonPath | None = None
+    venv: Venv | None = None
     stop_on_entry: Annotated[bool, Meta(description="Stop at the first line.")] = False
     stop_all: Annotated[bool, Meta(description="A stop of one thread stops all.")] = True
     just_my_code: Annotated[bool, Meta(description="Leave libraries out of stepping.")] = False
@@ -231,7 +236,7 @@ class ImportedConfig(Params, kw_only=True):
         Annotated[float, Meta(ge=0, le=525_600, description="Idle timeout; 0 is for ever.")] | None
     ) = None
     max_lifetime: Seconds | None = None
-    pause_budget: Seconds | None = None
+    pause_budget: PauseBudget | None = None
     labels: Labels = {}
     limits: Annotated[LimitChanges | None, Meta(description="Of the program's process tree.")] = (
         None
@@ -381,7 +386,7 @@ class SessionState(Result, kw_only=True):
     waiting_for_input: bool = False
     prompt: str | None = None
     warning: str | None = None
-    held_seconds: float = 0
+    held_seconds: HeldSeconds = 0
     breakpoints_suspended: bool = False
     created_by: str | None = None
     restored: bool = False
@@ -410,7 +415,7 @@ class SessionStatus(Result, kw_only=True):
     prompt: str | None
     warning: str | None
     expires_at: Time | None
-    held_seconds: float
+    held_seconds: HeldSeconds
     worker_unresponsive: bool
 
 
