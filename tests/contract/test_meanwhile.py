@@ -155,11 +155,11 @@ def test_a_joined_program_ends_as_soon_as_it_runs(
     target = Listening(program.path, wait=True)
     try:
         with held_relay.session() as session:
-            gates.close("_speed_up")
+            gates.close("_settle")
             attaching = aside.submit(session.post, "/attach", {"port": target.port, "wait": 20})
-            gates.until_reached("_speed_up")
+            gates.until_reached("_settle")
             target.process.wait()
-            gates.open("_speed_up")
+            gates.open("_settle")
             attached = attaching.result().ok()
             assert (attached["status"], attached["end_reason"]) == ("terminated", "target_lost")
             assert len(session.events("terminated")) == 1

@@ -60,7 +60,7 @@ elif "debug_relay.worker" in words:
         setattr(owner, name, waiting)
 
     gated(adapter, "configure")
-    gated(joined.JoinedProgram, "_speed_up")
+    gated(joined.JoinedProgram, "_settle")
     gated(run_to, "at_stop")
 """
 
