@@ -67,7 +67,7 @@ def _way_out(current: State, states: frozenset[State], base: str) -> str:
     if current is State.FAILED:
         return f"The session is lost: GET {base}/output still answers. Create a new session."
     if current is State.CREATED:
-        return f"Start a program first with POST {base}/launch."
+        return f"Start a program with POST {base}/launch, or attach to one: POST {base}/attach."
     if current is State.LAUNCHING:
         return f"Wait until it runs: GET {base}/events?timeout=30; or end it: DELETE {base}."
     if current is State.RUNNING and State.PAUSED in states:
