@@ -201,6 +201,8 @@ NAMES = {
         "pydevd:PyDB.connect",
         "db:initialize_network",
         "db:_py_db_command_thread_event",
+        "db:_cmd_queue.default_factory",
+        "db:_thread_events.default_factory",
         "_pydevd_bundle.pydevd_comm:_queue.Queue",
         "_pydevd_bundle.pydevd_comm:time.sleep",
         "pydevd:start_client",

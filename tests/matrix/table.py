@@ -24,9 +24,9 @@ it was attached to by its pid, with the real packages in a virtual environment o
   request, for the kernel by a cell; its answer is right after the detach.
 - **detach**: from the stop, with nothing left by its own word; **left over**: no more threads and
   descriptors than before, by the kernel's.
-- **speed after**: what a loop of calls takes after the detach to what it took before the first
-  attach, each time beside a twin that was never attached to; processor time, medians of one run.
-  Up to {SLOWER:.2f} is noise.
+- **speed after**: what a loop of calls, and one without in a frame that was there before, take
+  after the detach to what they took before the first attach, each time beside a twin that was never
+  attached to; processor time, medians of one run. Up to {SLOWER:.2f} is noise.
 - **children after**: exit codes of a Popen, a fork and a multiprocessing child started then.
 - **attached again**: of {AGAIN}, each with a hit and a detach.
 - **worker killed**: by `kill -9`, while the program stood at the breakpoint; it ran on.

@@ -128,9 +128,12 @@ class Target:
         return json.loads(answer)
 
     def counts(self) -> tuple[int, int]:
-        """Threads and descriptors, by the kernel's word."""
+        """Threads and descriptors, by the kernel's word; newer builds of libffi open their own file
+        for good when anything imports `ctypes`."""
         process = Path(f"/proc/{self.pid}")
-        return len(list((process / "task").iterdir())), len(list((process / "fd").iterdir()))
+        links = [os.readlink(link) for link in (process / "fd").iterdir()]
+        descriptors = [link for link in links if "/libffi.so" not in link]
+        return len(list((process / "task").iterdir())), len(descriptors)
 
     def end(self) -> None:
         raise NotImplementedError

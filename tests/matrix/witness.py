@@ -1,9 +1,11 @@
 """Runs in every target, as its `sitecustomize`: Python 3.8 and later, standard library only.
 
 A thread of it answers at a socket named after the pid: how fast this process computes, and whether
-its children end well. It is there before the debugger comes, so what that leaves behind shows.
+its children end well. Another one computes in one frame, without a call. Both are there before the
+debugger comes, so what that leaves behind shows.
 """
 
+import _thread
 import json
 import multiprocessing
 import os
@@ -14,7 +16,8 @@ import threading
 import time
 
 FOLDER = os.environ.get("WITNESS_FOLDER", "")
-ROUNDS, CALLS = 3, 20000
+ROUNDS, CALLS, TURNS = 3, 20000, range(100000)
+asked, done, taken = _thread.allocate_lock(), _thread.allocate_lock(), []
 quiet = []  # while our own children are born: they need no witness
 
 
@@ -22,16 +25,34 @@ def step(n):
     return n + 1
 
 
+def paced(ask, tell, tell_seconds, clock):
+    """Calls nothing that is written in Python: what a debugger leaves in its frame stays there."""
+    while True:
+        ask()
+        began = clock()
+        for n in TURNS:
+            m = n  # noqa: F841  the work
+        tell_seconds(clock() - began)
+        tell()
+
+
 def speed():
-    """Seconds of processor time that a loop of calls takes."""
-    taken = []
-    for _ in range(ROUNDS):
-        began = time.thread_time()
-        n = 0
-        for _ in range(CALLS):
-            n = step(n)
-        taken.append(time.thread_time() - began)
-    return sorted(taken)[ROUNDS // 2]
+    """Seconds of processor time that a loop of calls takes, and one without."""
+    return sorted(called() + uncalled() for _ in range(ROUNDS))[ROUNDS // 2]
+
+
+def called():
+    began = time.thread_time()
+    n = 0
+    for _ in range(CALLS):
+        n = step(n)
+    return time.thread_time() - began
+
+
+def uncalled():
+    asked.release()
+    done.acquire()
+    return taken.pop()
 
 
 def leave():
@@ -80,8 +101,12 @@ def begin():
     listener.listen(5)
     os.rename(path + ".new", path)  # who sees it can connect
     threading.Thread(target=serve, args=(listener,), daemon=True).start()
+    arguments = (asked.acquire, done.release, taken.append, time.thread_time)
+    threading.Thread(target=paced, args=arguments, daemon=True).start()
 
 
 if FOLDER:
+    asked.acquire()
+    done.acquire()
     begin()
     os.register_at_fork(after_in_child=begin)

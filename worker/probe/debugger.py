@@ -88,6 +88,8 @@ def connect(pydevd, prepare, hidden=(), **settings):
         # program's own; what it does is done by pydevd's atexit handler just as well.
         self._create_check_output_thread = lambda: None
         self._py_db_command_thread_event = _Signal()
+        for name in ("_cmd_queue", "_thread_events"):
+            setattr(self, name, _Made(getattr(self, name).default_factory))
         prepare(self, sock)
         _start_threads(pydevd, self, sock)
 
@@ -124,6 +126,18 @@ def _start_threads(pydevd, db, sock):
         pydevd.time = time
         comm._queue = queue
     db.writer.sock = WholeMessages(sock)
+
+
+class _Made(dict):
+    """A defaultdict that makes one thing for a key, though two threads ask for it at once: what the
+    one has put into a queue of its own the other, who reads, would never see."""
+
+    def __init__(self, make):
+        dict.__init__(self)
+        self.make = make
+
+    def __missing__(self, key):
+        return self.setdefault(key, self.make())
 
 
 class _Signal(object):

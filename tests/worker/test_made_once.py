@@ -1,0 +1,22 @@
+"""What two threads ask for at once is one thing, however slowly it is made."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from debug_relay.worker.probe.debugger import _Made
+
+
+def test_one_thing_for_a_key() -> None:
+    both = threading.Barrier(2, timeout=10)
+
+    def make() -> object:
+        both.wait()  # neither has found it
+        return object()
+
+    table = _Made(make)
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(table.__getitem__, ["*", "*"])
+    assert one is other is table["*"]
+    assert list(table) == ["*"]
