@@ -182,6 +182,16 @@ WITNESS = """
 """
 
 
+def open_files(pid: int) -> list[str]:
+    """What its descriptors are of. All but that of newer builds of libffi, which open their own
+    file for good as soon as anything imports `ctypes`."""
+    found: list[str] = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.append(os.readlink(link))
+    return sorted(name for name in found if "/libffi.so" not in name)
+
+
 class Running:
     """A program that runs, ended by `end`."""
 
@@ -219,11 +229,7 @@ class Running:
         return json.loads(self.line(within))
 
     def descriptors(self) -> list[str]:
-        """All but that of newer builds of libffi, which open their own file for good as soon as
-        anything imports `ctypes`."""
-        folder = Path(f"/proc/{self.pid}/fd")
-        found = [os.readlink(folder / name) for name in os.listdir(folder)]
-        return sorted(name for name in found if "/libffi.so" not in name)
+        return open_files(self.pid)
 
     def counts(self) -> tuple[int, int]:
         """Threads and descriptors, by the kernel's word."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 from tests.kit.apps import Request, Served, Started
 from tests.kit.notebook import CELL, CELL_LINE, Kernel
 from tests.kit.relay import eventually
+from tests.kit.running import open_files
 from tests.kit.source import Source
 
 _WITNESS: Final = Path(__file__).parent / "witness.py"
@@ -128,12 +129,8 @@ class Target:
         return json.loads(answer)
 
     def counts(self) -> tuple[int, int]:
-        """Threads and descriptors, by the kernel's word; newer builds of libffi open their own file
-        for good when anything imports `ctypes`."""
-        process = Path(f"/proc/{self.pid}")
-        links = [os.readlink(link) for link in (process / "fd").iterdir()]
-        descriptors = [link for link in links if "/libffi.so" not in link]
-        return len(list((process / "task").iterdir())), len(descriptors)
+        """Threads and descriptors, by the kernel's word."""
+        return len(os.listdir(f"/proc/{self.pid}/task")), len(open_files(self.pid))
 
     def end(self) -> None:
         raise NotImplementedError
