@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import pytest
 
 from tests.kit.client import Client, Session
 from tests.kit.relay import eventually
-from tests.kit.running import Witness
+from tests.kit.running import Running, Witness
+from tests.kit.source import Source
 
 ENDLESS = "exec('while True: pass')"
 SLEEPING = "__import__('time').sleep(300)"
@@ -153,3 +154,50 @@ def test_another_session_after_the_first(relay: Client, witness: Witness) -> Non
             stop_at(second, witness, "other")
             detach(second)
     witness.is_free()
+
+
+CALLS_NOTHING = """
+    import sys, threading, time
+
+    events = []
+    n = 0
+
+    def spin():
+        global n
+        while True:
+            n += 1  # @line
+
+    def told(frame, event, arg):
+        events.append(event)
+        return told
+
+    thread = threading.Thread(target=spin, daemon=True)
+    thread.start()
+    print("up", flush=True)
+    for line in sys.stdin:
+        # Called only where the thread is traced still.
+        sys._current_frames()[thread.ident].f_trace = told
+        time.sleep(0.1)
+        sys._current_frames()[thread.ident].f_trace = None
+        print(len(events), flush=True)
+"""
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["runs", "stops"])
+def test_a_thread_that_calls_nothing_is_not_traced_any_more(
+    relay: Client, source: Callable[..., Source], python: str, stops: bool
+) -> None:
+    program = source(CALLS_NOTHING)
+    one = Running(program, python)
+    try:
+        assert one.line() == "up"
+        with relay.session() as session:
+            if stops:
+                session.break_at(program, program["line"])
+            body = {"pid": one.pid, "connect_timeout": 30, "wait": 20 if stops else 0}
+            attached = session.post("/attach", body).ok()
+            assert attached["status"] == ("paused" if stops else "running")
+            detach(session)
+        assert one.ask("look") == 0
+    finally:
+        one.end()

@@ -17,9 +17,6 @@ import types
 
 from debug_relay.worker.probe import all_frames, tracing
 
-# For so long no other thread asks for the interpreter after this one has got it, which takes as
-# long for each that never waits.
-_UNDISTURBED = 0.03
 # Where `use_tracing`, an int, and three pointers are in a PyThreadState, in both.
 _IN_USE, _PROFILE_FUNCTION, _TRACE_FUNCTION, _TRACER = 48, 56, 64, 80
 _PYTHONS = {(3, 8): 300, (3, 9): 64}  # how many ints of what holds the count are looked at
@@ -34,7 +31,7 @@ def set_right():
     if looked_at is None or ctypes.sizeof(ctypes.c_void_p) != 8 or _is_replaced(sys.settrace):
         return
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(_UNDISTURBED)
+    sys.setswitchinterval(tracing.UNDISTURBED)
     try:
         for _ in range(_TRIES):
             time.sleep(0)  # to whoever waits already, by the former interval

@@ -3,6 +3,7 @@
 Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 """
 
+import _thread
 import ctypes
 import sys
 import threading
@@ -10,6 +11,9 @@ import types
 
 from debug_relay.worker.probe import all_frames
 
+# For so long no other thread asks for the interpreter after this one has got it, which takes as
+# long for each that never waits.
+UNDISTURBED = 0.03
 _STOPPING = "_relay_stop"
 
 
@@ -47,20 +51,28 @@ def stop_everywhere():
         return
 
     ends = stopping()
-    _trace_all(ends)
-    for frame in all_frames.of_all().values():
-        while frame is not None:
-            if frame.f_trace is None or is_pydevds(frame.f_trace):
-                # A loop that calls nothing drops its tracing at its next line; None was pydevd's
-                # word that nothing can stop there.
-                frame.f_trace = ends
-            frame = frame.f_back
+    ends.done = set()
+    idents = _trace_all(ends)
+    interval = sys.getswitchinterval()
+    # One that ended its tracing after we have looked would keep what is set in its frames then.
+    sys.setswitchinterval(UNDISTURBED)
+    try:
+        for ident, frame in all_frames.of_all().items():
+            while frame is not None and ident in idents and ident not in ends.done:
+                if frame.f_trace is None or is_pydevds(frame.f_trace):
+                    # A loop that calls nothing drops its tracing at its next line; None was
+                    # pydevd's word that nothing can stop there.
+                    frame.f_trace = ends
+                frame = frame.f_back
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def stop(frame, event, arg):
     """A thread's tracer: its first event ends the thread's tracing."""
     if sys.gettrace() is stop:
         sys.settrace(None)
+        stop.done.add(_thread.get_ident())
         forget(frame, stop)
 
 
@@ -88,17 +100,18 @@ def _trace_all(function):
     pydevds = sys.modules["_pydevd_bundle.pydevd_daemon_thread"].PyDBDaemonThread
     others = {t.ident for t in list(threading._active.values()) if isinstance(t, pydevds)}
     others.add(threading.get_ident())
-    for ident in all_frames.of_all():
-        if ident not in others:
-            library.AttachDebuggerTracing(
-                ctypes.c_int(0),
-                ctypes.py_object(sys.settrace),
-                ctypes.py_object(function),
-                ctypes.c_uint(ident & 0xFFFFFFFF),
-                nothing,
-            )
+    idents = set(all_frames.of_all()) - others
+    for ident in idents:
+        library.AttachDebuggerTracing(
+            ctypes.c_int(0),
+            ctypes.py_object(sys.settrace),
+            ctypes.py_object(function),
+            ctypes.c_uint(ident & 0xFFFFFFFF),
+            nothing,
+        )
     if sys.gettrace() is not None:
         sys.settrace(None)
+    return idents
 
 
 def stop_in_child():
