@@ -92,18 +92,18 @@ def _output_entries(walk: Walk, limit: int) -> tuple[list[OutputEntry], bool]:
     """The entries of a page, and whether it ends where a record ends."""
     entries: list[OutputEntry] = []
     room = _PAGE_BYTES
-    while len(entries) < limit and room > 0 and (record := walk.find()) is not None:
+    while len(entries) < limit and room > 0:
+        record = walk.find(until_gap=bool(entries))
+        if record is None:
+            break
         start = walk.place.offset
         lines, end = _lines(record.payload, start, limit - len(entries), room)
         entries += _entries_of(record, lines)
         room -= end - start
         if end < len(record.payload):
             walk.take_part(len(lines), end)
-            walk.until_gap = False
             return entries, False
         walk.take()
-        walk.until_gap = bool(entries)
-    walk.until_gap = False
     return entries, True
 
 

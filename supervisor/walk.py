@@ -49,8 +49,6 @@ class Walk:
         self.dropped = 0
         # There may be more, but the effort that a page is worth has been spent.
         self.unfinished = False
-        # What was lost next is left for the next walk, to tell where it was lost.
-        self.until_gap = False
         self._fd = fd
         self._wanted = wanted
         self._record: Record | None = None
@@ -63,10 +61,11 @@ class Walk:
             place = Place(header.epoch, header.tail, first)
         self.place = place
 
-    def find(self) -> Record | None:
-        """The next wanted record, not taken yet; what lies before it is passed by."""
+    def find(self, until_gap: bool = False) -> Record | None:
+        """The next wanted record, not taken yet; what lies before it is passed by. `until_gap`
+        leaves what was lost before it to the next walk, which tells where that was."""
         while (record := self._peek()) is not None:
-            if self.until_gap and record.first_entry > self.place.entry:
+            if until_gap and record.first_entry > self.place.entry:
                 return None
             if self._wanted is None or record.category in self._wanted:
                 return record
