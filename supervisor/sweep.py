@@ -10,12 +10,13 @@ import ctypes
 import os
 import signal
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 from debug_relay.protocol.version import MARK
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _SECONDS: Final = 5.0
+_EXEC_SECONDS: Final = 0.5
 
 
 def become_subreaper() -> None:
@@ -29,12 +30,10 @@ def end_marked(session_id: str) -> list[int]:
     ended: set[int] = set()
     deadline = time.monotonic() + _SECONDS
     while time.monotonic() < deadline:
-        found = [pid for pid in _pids() if _carries(pid, wanted)]
-        for pid in found:
-            if _kill(pid, wanted):
-                ended.add(pid)
-        if not found or not ended.issuperset(found):
+        found = [pid for pid in _pids() if carries(pid, wanted)]
+        if not found:
             break
+        ended.update(pid for pid in found if _kill(pid, wanted))
         time.sleep(0.02)  # until the kernel has taken them away; runs in a thread of its own
     return sorted(ended)
 
@@ -46,8 +45,9 @@ def reap_orphans() -> None:
     """
     for pid in _children():
         try:
-            state, parent, session, _ = _stat(pid)
-            if state == b"Z" and parent == os.getpid() and session != os.getsid(0):
+            stat = _stat(pid)
+            ours = stat.parent == os.getpid() and stat.session != os.getsid(0)
+            if stat.state == b"Z" and ours:
                 os.waitpid(pid, os.WNOHANG)
         except OSError:
             continue  # gone: somebody was quicker
@@ -72,25 +72,45 @@ def _pids() -> list[int]:
     ]
 
 
-def _carries(pid: int, mark: bytes) -> bool:
+def carries(pid: int, mark: bytes) -> bool:
+    """Whether it carries that mark in its environment, and may be ended for it."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            marked = mark in file.read().split(b"\0")
-        return marked and _may_be_ended(pid)
+        return mark in _environment(pid).split(b"\0") and _may_be_ended(pid)
     except OSError:
         return False  # gone, or another user's
 
 
+def _environment(pid: int) -> bytes:
+    """Of one in the midst of exec too, which for microseconds (more on a busy box) shows none."""
+    deadline = time.monotonic() + _EXEC_SECONDS
+    while True:
+        is_loading = _stat(pid).is_loading
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environment = file.read()
+        if environment or not is_loading or time.monotonic() >= deadline:
+            return environment
+        time.sleep(0.001)
+
+
 def _may_be_ended(pid: int) -> bool:
-    state, parent, _, terminal = _stat(pid)
-    return state != b"Z" and (not terminal or parent == os.getpid())
+    stat = _stat(pid)
+    return stat.state != b"Z" and (not stat.terminal or stat.parent == os.getpid())
 
 
-def _stat(pid: int) -> tuple[bytes, int, int, int]:
-    """State, parent, process session and terminal."""
+class _Stat(NamedTuple):
+    state: bytes
+    parent: int
+    session: int
+    terminal: int
+    is_loading: bool
+
+
+def _stat(pid: int) -> _Stat:
     with open(f"/proc/{pid}/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
-    return fields[0], int(fields[1]), int(fields[3]), int(fields[4])
+    # The code's place is set last of all; the dead and the kernel's own have no memory either.
+    is_loading = fields[20] != b"0" and fields[23] == b"0"
+    return _Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[4]), is_loading)
 
 
 def _kill(pid: int, mark: bytes) -> bool:
@@ -100,7 +120,7 @@ def _kill(pid: int, mark: bytes) -> bool:
         return False
     try:
         # With the handle in hand the pid cannot change owner any more: look again, then kill.
-        if not _carries(pid, mark):
+        if not carries(pid, mark):
             return False
         signal.pidfd_send_signal(handle, signal.SIGKILL)
     except ProcessLookupError:

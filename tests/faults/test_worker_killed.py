@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 
 from debug_relay.protocol.version import MARK
+from debug_relay.supervisor import sweep
 from tests.kit.client import Client, Session
 from tests.kit.relay import Relay, eventually, marked
 from tests.kit.source import Source
@@ -188,3 +189,14 @@ def test_by_its_mark_alone_nothing_ends_that_has_a_terminal(
         outside.wait()
         os.close(terminal)
         os.close(slave)
+
+
+def test_who_is_in_the_midst_of_exec_is_found_by_its_mark() -> None:
+    """`Popen` returns before the kernel shows the new environment: once in some fifty tries."""
+    for _ in range(1000):
+        program = subprocess.Popen(["sleep", "600"], env={**os.environ, MARK: "sess_exec"})
+        try:
+            assert sweep.carries(program.pid, f"{MARK}=sess_exec".encode())
+        finally:
+            program.kill()
+            program.wait()
