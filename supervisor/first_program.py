@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
+
+from debug_relay.protocol.envelope import encode_json
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.frames import Caller, RequestHead
 from debug_relay.protocol.meaning import OF_MODE
 from debug_relay.protocol.program import Attach, Launch
+from debug_relay.protocol.refusals import refusal_of
 from debug_relay.protocol.sessions import CreateSession
+from debug_relay.supervisor.registry import Registry
+from debug_relay.supervisor.session import Session
 
 
 def first_program(params: CreateSession) -> Launch | Attach | None:
@@ -16,3 +24,36 @@ def first_program(params: CreateSession) -> Launch | Attach | None:
     # The id is filled in when there is one.
     kind = Launch if params.mode == "launch" else Attach
     return kind(session_id="", **given)
+
+
+async def start_program(
+    registry: Registry, session: Session, params: Launch | Attach, caller: Caller
+) -> None:
+    """The second half of a creating call; when it fails no session is left behind."""
+    try:
+        await _start_program(registry, session, params, caller)
+    except Exception as error:
+        if not session.deleting:
+            await registry.delete(session, None, force=True)
+        if isinstance(error, RelayError) and error.code is Code.SESSION_CRASHED:
+            # What else is said of a crash is of a session that is still there.
+            left = "No session is left of this call: send it again."
+            raise RelayError(error.code, error.message, left) from error
+        raise
+
+
+async def _start_program(
+    registry: Registry, session: Session, params: Launch | Attach, caller: Caller
+) -> None:
+    params.session_id = session.id
+    if isinstance(params, Attach):
+        await registry.processes.choose(params, session)
+    operation = "launch" if isinstance(params, Launch) else "attach"
+    deadline = registry.settings.dap.launch_timeout + params.wait + 5.0
+    if isinstance(params, Attach):
+        deadline += params.connect_timeout
+    head = RequestHead(operation, secrets.token_hex(8), caller, deadline)
+    reply, payload = await session.forward(head, encode_json(params), deadline + 2.0)
+    session.require_there()
+    if not reply.ok:
+        raise refusal_of(payload)

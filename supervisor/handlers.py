@@ -30,7 +30,7 @@ from debug_relay.protocol.runs import Run
 from debug_relay.protocol.version import API_PREFIX, API_VERSION, VERSION
 from debug_relay.supervisor import exports
 from debug_relay.supervisor.disk_watch import DiskWatch
-from debug_relay.supervisor.first_program import first_program
+from debug_relay.supervisor.first_program import first_program, start_program
 from debug_relay.supervisor.profiles import Profiles
 from debug_relay.supervisor.registry import Registry
 from debug_relay.supervisor.runs import Runs
@@ -234,7 +234,7 @@ class Handlers:
         started = first_program(params)
         session = await self._registry.create(params, caller)
         if started is not None:
-            await self._registry.start_program(session, started, caller)
+            await start_program(self._registry, session, started, caller)
         return session.present()
 
     async def _list(self, params: s.ListSessions, caller: Caller) -> Struct:

@@ -286,7 +286,7 @@ class Front:
             format=request.format,
         )
         if isinstance(params, Attach):
-            await self._registry.choose_target(session, params)
+            await self._registry.processes.choose(params, session)
         asked = self._registry.asked(session, head, encode_json(params), deadline + _MARGIN)
         if session.sleeps:
             # It has to wake before anything is begun that would go on without its caller.

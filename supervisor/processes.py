@@ -97,6 +97,7 @@ class Processes:
     async def choose(self, params: Attach, asking: Session) -> None:
         """Have `params` name one process by pid and identity; refuse one that cannot be had."""
         if params.port is not None:
+            self._refuse_second_client(params, asking)
             return
         if params.pid is None:
             params.pid = await self._find(params, asking)
@@ -112,6 +113,25 @@ class Processes:
         if params.tracing == "settrace" and (refusal := attachable.untraceable(facts)):
             raise refusal
         params.identity = facts.identity
+
+    def _refuse_second_client(self, params: Attach, asking: Session) -> None:
+        """debugpy takes one client: what would wait for it in vain is told who has it."""
+        for session in self._sessions().values():
+            program = session.state.program
+            if session is asking or program is None or session.state.status not in LIVE:
+                continue
+            if params.port is not None and (program.host, program.port) == (
+                params.host or "127.0.0.1",
+                params.port,
+            ):
+                raise RelayError(
+                    Code.ATTACH_ALREADY_ATTACHED,
+                    f"Session {session.id} is attached to {program.host}:{program.port} already",
+                    f"Use {API_PREFIX}/sessions/{session.id}, or let it go with POST "
+                    f"{API_PREFIX}/sessions/{session.id}/detach.",
+                    session_id=session.id,
+                    port=program.port,
+                )
 
     async def _find(self, params: Attach, asking: Session) -> int:
         deadline = time.monotonic() + params.wait_seconds

@@ -7,7 +7,6 @@ supervisor left running is adopted, what a dead worker left is swept.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import shutil
 import time
@@ -22,8 +21,7 @@ from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Params, Result, SessionParams
 from debug_relay.protocol.frames import Caller, ReplyHead, RequestHead
-from debug_relay.protocol.operations import DRAW_BLUEPRINT, END_SESSION
-from debug_relay.protocol.program import Attach, Launch
+from debug_relay.protocol.operations import DRAW_BLUEPRINT
 from debug_relay.protocol.refusals import (
     no_such_session,
     refusal_of,
@@ -32,21 +30,19 @@ from debug_relay.protocol.refusals import (
 from debug_relay.protocol.sessions import (
     Blueprint,
     CreateSession,
-    EndReason,
-    EndSession,
     SessionDeleted,
     WorkerParams,
 )
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
-from debug_relay.supervisor import sweep
 from debug_relay.supervisor.birth import Births
 from debug_relay.supervisor.child import Child
 from debug_relay.supervisor.comeback import holds_what_was_set_aside, read_record, shown_again
+from debug_relay.supervisor.endings import Endings, sweep_up
 from debug_relay.supervisor.link import LinkLost
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.processes import Processes
-from debug_relay.supervisor.session import Session
+from debug_relay.supervisor.session import Session, own_request
 from debug_relay.supervisor.settings import Settings
 from debug_relay.supervisor.slots import Slots
 from debug_relay.supervisor.spawn import living_worker, spawn_worker
@@ -58,8 +54,6 @@ _R = TypeVar("_R", bound=Result)
 _log: Final = Log(__name__)
 _CONNECT_SECONDS: Final = 5.0
 _ADOPT_SECONDS: Final = 2.0
-_END_SECONDS: Final = 12.0
-_FORCED_SECONDS: Final = 2.0
 _DRAW_SECONDS: Final = 10.0
 _BIRTH_SECONDS: Final = 2.0
 _UNDERTAKINGS_SECONDS: Final = 5.0
@@ -81,7 +75,7 @@ class Registry:
         self.undertakings = Undertakings()
         # Those that start a worker: its session may be in no table yet.
         self._starting = Undertakings()
-        self._endings: dict[str, asyncio.Task[SessionDeleted]] = {}
+        self._endings = Endings(self.undertakings, self._awakenings)
 
     # -- finding
 
@@ -194,7 +188,7 @@ class Registry:
         """All of it but its state: from its worker, or from the record that it has left."""
         if session.child is not None:
             reply, payload = await session.forward(
-                self._head(DRAW_BLUEPRINT, _DRAW_SECONDS),
+                own_request(DRAW_BLUEPRINT, _DRAW_SECONDS),
                 encode_json(SessionParams(session_id=session.id)),
                 _DRAW_SECONDS,
             )
@@ -231,65 +225,6 @@ class Registry:
             raise refusal_of(payload)
         return msgspec.json.decode(payload, type=kind)
 
-    def _head(self, operation: str, seconds: float) -> RequestHead:
-        relay = Caller("relay", os.getuid(), ())
-        return RequestHead(operation, secrets.token_hex(8), relay, seconds)
-
-    async def start_program(
-        self, session: Session, params: Launch | Attach, caller: Caller
-    ) -> None:
-        """The second half of a creating call; when it fails no session is left behind."""
-        try:
-            await self._start_program(session, params, caller)
-        except Exception as error:
-            if not session.deleting:
-                await self.delete(session, None, force=True)
-            if isinstance(error, RelayError) and error.code is Code.SESSION_CRASHED:
-                # What else is said of a crash is of a session that is still there.
-                left = "No session is left of this call: send it again."
-                raise RelayError(error.code, error.message, left) from error
-            raise
-
-    async def _start_program(
-        self, session: Session, params: Launch | Attach, caller: Caller
-    ) -> None:
-        params.session_id = session.id
-        if isinstance(params, Attach):
-            await self.choose_target(session, params)
-        operation = "launch" if isinstance(params, Launch) else "attach"
-        deadline = self.settings.dap.launch_timeout + params.wait + 5.0
-        if isinstance(params, Attach):
-            deadline += params.connect_timeout
-        head = RequestHead(operation, secrets.token_hex(8), caller, deadline)
-        reply, payload = await session.forward(head, encode_json(params), deadline + 2.0)
-        session.require_there()
-        if not reply.ok:
-            raise refusal_of(payload)
-
-    async def choose_target(self, asking: Session, params: Attach) -> None:
-        """Have `params` name one process or port; refuse what would be tried in vain."""
-        self._refuse_second_client(asking, params)
-        await self.processes.choose(params, asking)
-
-    def _refuse_second_client(self, asking: Session, params: Attach) -> None:
-        """debugpy takes one client: what would wait for it in vain is told who has it."""
-        for session in self.sessions.values():
-            program = session.state.program
-            if session is asking or program is None or session.state.status not in state.LIVE:
-                continue
-            if params.port is not None and (program.host, program.port) == (
-                params.host or "127.0.0.1",
-                params.port,
-            ):
-                raise RelayError(
-                    Code.ATTACH_ALREADY_ATTACHED,
-                    f"Session {session.id} is attached to {program.host}:{program.port} already",
-                    f"Use {API_PREFIX}/sessions/{session.id}, or let it go with POST "
-                    f"{API_PREFIX}/sessions/{session.id}/detach.",
-                    session_id=session.id,
-                    port=program.port,
-                )
-
     def _new_id(self) -> str:
         while True:
             id = f"sess_{secrets.token_hex(4)}"
@@ -322,7 +257,7 @@ class Registry:
         if child is not None and await self._adopt_living(folder, child, record):
             return
         session = Session(folder.name, folder, self._on_lost)
-        await self._sweep(session.id)
+        await sweep_up(session.id)
         timed_out = record is not None and record.state.end_reason == "timeout"
         if timed_out:
             self._expire(session.id)
@@ -361,75 +296,12 @@ class Registry:
     async def _delete(
         self, session: Session, terminate: bool | None, force: bool
     ) -> SessionDeleted:
-        ended = await self._end(session, terminate, "terminated", force)
+        ended = await self._endings.end(session, terminate, "terminated", force)
         if self.sessions.get(session.id) is session:
             del self.sessions[session.id]
         await session.close()
         self._remove_folders(session)
         return ended
-
-    async def _end(
-        self, session: Session, terminate: bool | None, reason: EndReason, force: bool = False
-    ) -> SessionDeleted:
-        """End it, once: who asks again waits for the same end, or hurries it by force."""
-        ending = self._endings.get(session.id)
-        if ending is None:
-            ending = self.undertakings.begin(self._end_once(session, terminate, reason, force))
-            self._endings[session.id] = ending
-            ending.add_done_callback(lambda _: self._endings.pop(session.id, None))
-        elif force:
-            done, _ = await asyncio.wait([ending], timeout=_FORCED_SECONDS)
-            if not done and session.child is not None:
-                session.child.kill()
-        return await asyncio.shield(ending)
-
-    async def _end_once(
-        self, session: Session, terminate: bool | None, reason: EndReason, force: bool
-    ) -> SessionDeleted:
-        """The worker ends its session and itself; one that does not is killed."""
-        session.begin_deletion()
-        awakening = self._awakenings.get(session.id)
-        if awakening is not None:
-            await asyncio.wait([awakening])
-        answer: SessionDeleted | None = None
-        child = session.child
-        if child is not None:
-            timeout = _FORCED_SECONDS if force else None
-            answer = await self._ask_to_end(session, terminate, reason, timeout)
-            # One that died meanwhile closes its stream a moment before its pidfd tells.
-            if not await child.wait(2.0 if answer else 0.2):
-                if answer is None and not force:
-                    session.deleting = False
-                    raise RelayError(
-                        Code.WORKER_UNRESPONSIVE,
-                        f"The worker of {session.id} does not answer and was not ended",
-                        f"DELETE {API_PREFIX}/sessions/{session.id}?force=true kills it.",
-                        session_id=session.id,
-                    )
-                child.kill()
-                await child.wait(5.0)
-        await self._sweep(session.id)
-        shown = session.state
-        return answer or SessionDeleted(
-            session_id=session.id,
-            final_status=shown.status,
-            exit_code=shown.exit_code,
-            runtime_seconds=0.0,
-        )
-
-    async def _ask_to_end(
-        self, session: Session, terminate: bool | None, reason: EndReason, timeout: float | None
-    ) -> SessionDeleted | None:
-        head = self._head(END_SESSION, _END_SECONDS)
-        wanted = EndSession(session_id=session.id, terminate_debuggee=terminate, reason=reason)
-        try:
-            reply, payload = await session.forward(
-                head, encode_json(wanted), timeout or _END_SECONDS + 2
-            )
-        except RelayError as error:
-            _log.warning("session.end_unanswered", session_id=session.id, error=error.message)
-            return None
-        return msgspec.json.decode(payload, type=SessionDeleted) if reply.ok else None
 
     def _on_lost(self, session: Session) -> None:
         """A worker is gone that nobody here has ended."""
@@ -442,7 +314,7 @@ class Registry:
             self._expire(session.id)
             self.sessions.pop(session.id, None)
             self._remove_folders(session)
-        self.undertakings.begin(self._sweep(session.id))
+        self.undertakings.begin(sweep_up(session.id))
         self._forget_old()
 
     def _expire(self, id: str) -> None:
@@ -460,11 +332,6 @@ class Registry:
             del self.sessions[session.id]
             self._remove_folders(session)
 
-    async def _sweep(self, id: str) -> None:
-        ended = await asyncio.to_thread(sweep.end_marked, id)
-        if ended:
-            _log.info("session.swept", session_id=id, ended=ended)
-
     def _remove_folders(self, session: Session) -> None:
         shutil.rmtree(session.folder, ignore_errors=True)
         shutil.rmtree(self.places.sessions / session.id, ignore_errors=True)
@@ -477,12 +344,12 @@ class Registry:
         for session in sessions:
             session.left_by_relay = True
         if not keep_sessions:
-            ends = [self._end(s, None, "shutdown", True) for s in sessions if s.child is not None]
+            living = [session for session in sessions if session.child is not None]
+            ends = [self._endings.end(session, None, "shutdown", True) for session in living]
             for ended in await asyncio.gather(*ends, return_exceptions=True):
                 if isinstance(ended, BaseException):
                     _log.warning("session.not_ended", error=str(ended))
-        if self._endings:  # which somebody asked for before
-            await asyncio.wait(self._endings.values(), timeout=_END_SECONDS)
+        await self._endings.over()  # those that somebody asked for before
         await asyncio.gather(*(session.close() for session in sessions))
         await self.undertakings.end(_UNDERTAKINGS_SECONDS)
         await self.zygote.close()

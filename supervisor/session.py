@@ -7,6 +7,8 @@ forwarded as bytes, and the worker's answer comes back as bytes.
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +19,7 @@ import msgspec
 from debug_relay.protocol import state
 from debug_relay.protocol.envelope import timestamp_of
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.frames import NewsHead, ReplyHead, RequestHead
+from debug_relay.protocol.frames import Caller, NewsHead, ReplyHead, RequestHead
 from debug_relay.protocol.refusals import deleted_meanwhile
 from debug_relay.protocol.sessions import SessionState, idle_limit
 from debug_relay.protocol.state import Event, State
@@ -316,3 +318,9 @@ class Session:
         self.deleting = True
         self._wake()
         await self.part()
+
+
+def own_request(operation: str, seconds: float) -> RequestHead:
+    """What the relay itself asks of a worker."""
+    relay = Caller("relay", os.getuid(), ())
+    return RequestHead(operation, secrets.token_hex(8), relay, seconds)

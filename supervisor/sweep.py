@@ -83,13 +83,15 @@ def carries(pid: int, mark: bytes) -> bool:
 def _environment(pid: int) -> bytes:
     """Of one in the midst of exec too, which for microseconds (more on a busy box) shows none."""
     deadline = time.monotonic() + _EXEC_SECONDS
+    may_be_loading = True
     while True:
-        is_loading = _stat(pid).is_loading
         with open(f"/proc/{pid}/environ", "rb") as file:
             environment = file.read()
-        if environment or not is_loading or time.monotonic() >= deadline:
+        if environment or not may_be_loading or time.monotonic() >= deadline:
             return environment
-        time.sleep(0.001)
+        may_be_loading = _stat(pid).is_loading  # if not, it may have been when it was read
+        if may_be_loading:
+            time.sleep(0.001)
 
 
 def _may_be_ended(pid: int) -> bool:
