@@ -273,10 +273,13 @@ class Connection(web.RequestHandler):
 
     async def _linger(self) -> None:
         """Closing on unread bytes resets the connection and may take our reply with it."""
+        self._end_writing()
+        await asyncio.sleep(self.deadlines.linger)  # the client's leaving cancels this
+
+    def _end_writing(self) -> None:
         if self.wire is not None and self.wire.can_write_eof():
             with suppress(OSError):  # the client was quicker
                 self.wire.write_eof()
-        await asyncio.sleep(self.deadlines.linger)  # the client's leaving cancels this
 
     def _start_head_timer(self) -> None:
         if self._head_timer is None:
@@ -293,7 +296,9 @@ class Connection(web.RequestHandler):
         if not self._is_waiting or self.wire is None:
             return
         self._door.counts.slow_head += 1
-        if self._has_head_bytes:
+        if not self._has_head_bytes:
+            self.force_close()
+        else:
             seconds = self.deadlines.head
             late = RelayError(
                 Code.REQUEST_TIMEOUT,
@@ -301,7 +306,10 @@ class Connection(web.RequestHandler):
                 "Send the request line, the headers and the empty line behind them at once.",
             )
             self.wire.write(unasked(late))
-        self.force_close()
+            self._end_writing()
+            self._deaf = True
+            # In the place of its own: a connection that is lost, or wound down, stops it.
+            self._head_timer = self._loop.call_later(self.deadlines.linger, self.force_close)
 
     def _end_body(self, request: web.BaseRequest | None) -> None:
         """What is missing of the body can never come: whoever reads it is told, and answers."""

@@ -276,11 +276,15 @@ def test_a_child_that_ends_while_it_comes_does_not_run_on(
     program = source(
         """
         import os, signal, time
+        there, says_so = os.pipe()
         for halves in range(40):
             child = os.fork()
             if child == 0:
+                os.write(says_so, b".")
                 time.sleep(1000)
             time.sleep(halves / 2000)  # at another point of its way each time
+            if halves == 39:
+                os.read(there, 1)  # one at least has come
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         time.sleep(1)

@@ -151,6 +151,21 @@ async def test_headers_that_trickle() -> None:
         await closed(writer)
 
 
+async def test_who_sends_on_does_not_lose_the_refusal() -> None:
+    """On what comes for a closed connection the kernel resets it, with all that is unread."""
+    async with house(deadlines=Deadlines(head=0.1, linger=0.5)) as relay, asyncio.timeout(BOUND):
+        reader, writer = await relay.connect()
+        writer.write(b"GET / HTTP/1.1\r\n")
+        refusal = await reader.readuntil(b"}")
+        for _ in range(5):
+            writer.write(b"X: 1\r\n")
+            await writer.drain()
+            await asyncio.sleep(0.01)  # a reset would have come back by then
+        assert code_of(refusal + await reader.read()) == "REQUEST_TIMEOUT"
+        await until(lambda: not relay.listener.open_connections)  # though the client stays
+        assert relay.listener.counts.slow_head == 1
+
+
 async def test_slow_headers_on_a_used_connection() -> None:
     async with house(deadlines=Deadlines(head=0.1)) as relay:
         reader, writer = await relay.connect()
