@@ -149,7 +149,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Two Pythons a test, chosen by its name: one that traces and one that monitors. Where a test
-    has several cases these are dealt out among all of them, one Python each.
+    has several cases these are dealt out among all of them, one Python each; a slow one has one.
 
     All four of them run in every suite. `--every-python` is for the change that touches the probe.
     """
@@ -170,6 +170,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if case not in known:
                 known.append(case)
             chosen = (DEALT[(choice + known.index(case)) % len(DEALT)],)
+        elif item.get_closest_marker("slow") is not None:
+            chosen = (DEALT[choice % len(DEALT)],)
         (kept if version is None or version in chosen else left).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=left)

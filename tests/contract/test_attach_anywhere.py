@@ -366,6 +366,7 @@ def test_one_that_ends_meanwhile(relay: Client, start: Start, python: str) -> No
         assert session.status()["status"] == "created"
 
 
+@pytest.mark.slow
 def test_one_whose_files_stand_before_the_library(
     relay: Client, start: Start, source: Callable[..., Source], python: str
 ) -> None:
@@ -382,6 +383,7 @@ def test_one_whose_files_stand_before_the_library(
     assert one.stderr() == ""
 
 
+@pytest.mark.slow
 def test_its_memory_is_given_back(relay: Client, start: Start, python: str) -> None:
     one = start(JOINS, python=python)
 

@@ -384,6 +384,7 @@ def test_a_number_that_is_a_thread(relay: Client, start: Start) -> None:
     relay.get(f"/processes/{thread}").refused("ATTACH_NO_SUCH_PROCESS", 404)
 
 
+@pytest.mark.slow
 def test_it_is_not_left_frozen_by_exceptions(relay: Client, start: Start, python: str) -> None:
     one = start(FAILS, python)
     with relay.session(pause_budget=1) as session:

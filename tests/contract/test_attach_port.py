@@ -138,7 +138,7 @@ def test_its_children_run_on_undebugged(
 
     def goes_on() -> None:
         before = len(rounds())
-        eventually(lambda: len(rounds()) >= before + 3, timeout=30, what="children end")
+        eventually(lambda: len(rounds()) >= before + 2, timeout=30, what="children end")
 
     with relay.session() as session:
         session.break_at(program, program["line"])

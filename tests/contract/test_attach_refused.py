@@ -139,6 +139,7 @@ def test_what_lost_its_files_on_the_way_is_attached_to(
     assert one.stderr() == ""
 
 
+@pytest.mark.slow
 def test_its_descriptors_are_as_before(relay: Client, start: Start, python: str) -> None:
     one = start(replaced("pass"), python=python)
     before = one.descriptors()
@@ -150,6 +151,7 @@ def test_its_descriptors_are_as_before(relay: Client, start: Start, python: str)
             assert one.descriptors() == before
 
 
+@pytest.mark.slow
 def test_one_that_closes_what_it_does_not_know(
     relay: Client, start: Start, python: str, tmp_path: Path
 ) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.kit.apps import Request, Served, Started
 from tests.kit.client import Client, Session
 from tests.kit.relay import eventually
@@ -125,6 +127,7 @@ def stands_in(session: Session, served: Served, n: int, pids: set[int]) -> None:
     assert request.answer() == str(2 * n)
 
 
+@pytest.mark.slow
 def test_a_pool(relay: Client, source: Callable[..., Source], python: str) -> None:
     """Forked and spawned workers; what is no Python and trackers are left alone."""
     for method in ("fork", "spawn"):
@@ -154,6 +157,7 @@ def test_a_pool(relay: Client, source: Callable[..., Source], python: str) -> No
             one.end()
 
 
+@pytest.mark.slow
 def test_a_child_executes_another(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:
@@ -178,6 +182,7 @@ def test_a_child_executes_another(
         one.end()
 
 
+@pytest.mark.slow
 def test_the_end_of_the_root(relay: Client, source: Callable[..., Source], python: str) -> None:
     """Its children run on, and are free."""
     one = Running(source(POOL), python, "fork")

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.kit.client import Client, Session
 from tests.kit.relay import eventually
 from tests.kit.source import Source
@@ -144,6 +146,7 @@ def test_in_a_module_that_is_imported_later_by_a_running_program(
         assert stopped["body"]["current_location"]["function"] == "inner"
 
 
+@pytest.mark.slow
 def test_many_changes_in_a_row_lose_none(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:

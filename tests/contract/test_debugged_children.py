@@ -74,6 +74,7 @@ def test_a_child_that_is_started_is_debugged(relay: Client, source: Write, pytho
         assert gone["exit_code"] == 7
 
 
+@pytest.mark.slow
 def test_every_way_to_start_one(
     relay: Client, shared_relay: Relay, source: Write, python: str
 ) -> None:
@@ -269,6 +270,7 @@ def test_a_pause_reaches_a_program_that_waits_for_its_children(
         assert pids_of_threads(session, "running") == set()
 
 
+@pytest.mark.slow
 def test_a_child_that_ends_while_it_comes_does_not_run_on(
     relay: Client, source: Write, python: str
 ) -> None:

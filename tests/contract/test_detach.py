@@ -42,6 +42,7 @@ def detach(session: Session) -> None:
     assert detached["residue"] is None
 
 
+@pytest.mark.slow
 def test_while_it_runs_and_again_and_again(relay: Client, witness: Witness) -> None:
     with relay.session() as session:
         # What one attachment leaves hinders the second, what that one does to it, the third.
@@ -114,6 +115,7 @@ def test_it_ends_as_without_a_debugger(relay: Client, witness: Witness) -> None:
     assert witness.stderr() == ""
 
 
+@pytest.mark.slow
 def test_it_ends_while_attached(relay: Client, witness: Witness) -> None:
     with relay.session() as session:
         # At its end it lets go first, and then has something of its own to do.
@@ -142,6 +144,7 @@ def test_output_is_given_back(relay: Client, witness: Witness) -> None:
     witness.is_free()
 
 
+@pytest.mark.slow
 def test_another_session_after_the_first(relay: Client, witness: Witness) -> None:
     with relay.session() as first:
         attach(first, witness)

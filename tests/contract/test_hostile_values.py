@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.kit.client import Client, Session
 from tests.kit.relay import eventually
 from tests.kit.source import Source
@@ -344,6 +346,7 @@ def test_properties_run_when_they_are_opened(
         assert session.resume()["exit_code"] == 0
 
 
+@pytest.mark.slow
 def test_a_thread_that_hangs_in_a_repr_is_told_by_another(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:

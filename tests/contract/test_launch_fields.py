@@ -315,6 +315,7 @@ def test_fields_of_a_launch_in_the_creating_call(
 # -- the debugger's own byte code
 
 
+@pytest.mark.slow
 def test_the_debugger_is_compiled_once_for_each_interpreter(
     own_relay: Callable[..., Relay], source: Write, python: str
 ) -> None:

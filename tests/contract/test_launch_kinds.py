@@ -114,6 +114,7 @@ def test_a_file_for_a_directory(relay: Client, source: Write) -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_package_that_takes_its_time_runs(
     relay: Client, source: Write, tmp_path: Path, python: str
 ) -> None:

@@ -274,6 +274,7 @@ def test_limits_hold_without_a_supervisor(own_relay: Callable[..., Relay], sourc
     assert [e["body"]["reason"] for e in session.events("process")] == ["warning", "limit"]
 
 
+@pytest.mark.slow
 def test_an_attached_program_is_warned_about_and_let_go(
     relay: Client, tmp_path: Path, python: str
 ) -> None:

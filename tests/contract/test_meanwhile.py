@@ -167,6 +167,7 @@ def test_a_joined_program_ends_as_soon_as_it_runs(
         target.end()
 
 
+@pytest.mark.slow
 def test_a_thread_stops_while_another_evaluates(
     relay: Client, source: Write, python: str, tmp_path: Path, aside: ThreadPoolExecutor
 ) -> None:
@@ -211,6 +212,7 @@ def test_a_thread_stops_while_another_evaluates(
         assert (told["type"], told["message"]) == ("ValueError", "in another thread")
 
 
+@pytest.mark.slow
 def test_two_processes_whose_reports_hang(relay: Client, source: Write, python: str) -> None:
     """Both are interrupted, though the first needs it twice."""
     program = source(

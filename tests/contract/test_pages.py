@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.kit.client import Client
 from tests.kit.source import Source
 
@@ -108,6 +110,7 @@ MAPPINGS = ("a_dict", "a_counter", "a_proxy")
 CONTAINERS = ("a_list", "a_tuple", "a_range", "a_set", "a_deque", "an_array", *MAPPINGS)
 
 
+@pytest.mark.slow
 def test_any_page_of_a_million(relay: Client, source: Callable[..., Source], python: str) -> None:
     program = source(LARGE)
     with relay.session(python_path=python) as session:

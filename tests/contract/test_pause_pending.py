@@ -91,6 +91,7 @@ def test_a_thread_in_c_is_told_where_it_is_and_stops_when_it_returns(
         assert session.resume()["exit_code"] == 0
 
 
+@pytest.mark.slow
 def test_where_a_stop_is_one_of_all_the_others_stand_meanwhile(
     relay: Client, source: Write, python: str
 ) -> None:

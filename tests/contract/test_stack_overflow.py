@@ -65,6 +65,7 @@ def test_breakpoints_stop_again_after_it(
         assert session.get(f"/breakpoints/{counted}").ok()["hit_count"] == 0
 
 
+@pytest.mark.slow
 def test_a_tracer_of_the_programs_own_is_left_alone(
     relay: Client, source: Write, python: str
 ) -> None:

@@ -522,6 +522,7 @@ def test_text_that_was_launched_has_lines_to_trace_and_to_show(relay: Client, py
         assert traced["ended"] == "returned"
 
 
+@pytest.mark.slow
 def test_a_capture_that_does_not_end_costs_one_row_its_value(
     relay: Client, source: Write, python: str
 ) -> None:

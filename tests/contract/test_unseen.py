@@ -141,6 +141,7 @@ def test_a_breakpoint_call_in_what_is_evaluated_does_not_move_the_program(
         assert session.resume()["exit_code"] == 0
 
 
+@pytest.mark.slow
 def test_a_slow_value_does_not_move_the_program(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.kit.client import Client, Session
 from tests.kit.source import Source
 
@@ -104,6 +106,7 @@ def test_an_endless_watch_is_interrupted(relay: Client, source: Callable[..., So
         assert session.get("/stacktrace").ok()["total_frames"] == 2
 
 
+@pytest.mark.slow
 def test_a_watch_that_hangs_holds_up_one_stop_and_no_other_watch(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:

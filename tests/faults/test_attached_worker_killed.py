@@ -60,6 +60,7 @@ def test_the_next_session_follows_at_once(
     witness.is_free()
 
 
+@pytest.mark.slow
 def test_the_worker_is_killed_while_it_evaluates(
     relay: Client, shared_relay: Relay, witness: Witness
 ) -> None:
@@ -76,6 +77,7 @@ def test_the_worker_is_killed_while_it_evaluates(
     witness.is_free()
 
 
+@pytest.mark.slow
 def test_supervisor_and_worker_are_killed(
     own_relay: Callable[..., Relay], witness: Witness
 ) -> None:
@@ -89,6 +91,7 @@ def test_supervisor_and_worker_are_killed(
     witness.is_free()
 
 
+@pytest.mark.slow
 def test_the_next_supervisor_finds_it(own_relay: Callable[..., Relay], witness: Witness) -> None:
     relay = own_relay()
     session = attached(relay, witness, "main")
@@ -109,12 +112,8 @@ def test_the_relay_stops(own_relay: Callable[..., Relay], witness: Witness) -> N
 
 
 @pytest.mark.slow
-def test_the_worker_is_stopped(
-    own_relay: Callable[..., Relay], witness: Witness, python: str
-) -> None:
+def test_the_worker_is_stopped(own_relay: Callable[..., Relay], witness: Witness) -> None:
     """Longer than the program's side bears silence."""
-    if "3.12" not in python:
-        pytest.skip("ten seconds of silence are the same in all versions")
     relay = own_relay()
     session = attached(relay, witness, "main")
     worker = relay.worker(session.id)
