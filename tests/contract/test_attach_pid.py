@@ -348,6 +348,7 @@ def test_one_that_holds_the_interpreter(relay: Client, start: Start) -> None:
         error = answer.refused("ATTACH_TIMEOUT", 504)
         assert time.monotonic() - began < 2.5
         assert error["details"]["attach_pending"] is True
+        assert f"GET /api/v1/processes/{one.pid}/stacks" in error["details"]["suggestion"]
         assert session.status()["status"] == "created"
 
         def attached() -> bool:
