@@ -132,8 +132,8 @@ def too_late(pid: int, timeout: float, pending: bool) -> RelayError:
         Code.ATTACH_TIMEOUT,
         f"Process {pid} did not answer within {timeout:g} s: it may be in C code that "
         "holds the interpreter." + (more if pending else ""),
-        f"GET /api/v1/processes/{pid}/stacks shows where its threads are, without its help. Try again "
-        "when it is elsewhere, or with a larger connect_timeout.",
+        f"GET /api/v1/processes/{pid}/stacks shows where its threads are, without its help. "
+        "Try again when it is elsewhere, or with a larger connect_timeout.",
         pid=pid,
         connect_timeout=timeout,
         attach_pending=pending,

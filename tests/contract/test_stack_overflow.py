@@ -65,34 +65,6 @@ def test_breakpoints_stop_again_after_it(
         assert session.get(f"/breakpoints/{counted}").ok()["hit_count"] == 0
 
 
-@pytest.mark.slow
-def test_a_tracer_of_the_programs_own_is_left_alone(
-    relay: Client, source: Write, python: str
-) -> None:
-    program = source(
-        """
-        import sys, time
-        def mine(frame, event, arg):
-            return None
-        sys.settrace(mine)
-        end = time.monotonic() + 0.7
-        while time.monotonic() < end:
-            time.sleep(0.01)
-        print(sys.gettrace() is mine, flush=True)
-        sys.settrace(None)
-        end = time.monotonic() + 0.7
-        while time.monotonic() < end:
-            time.sleep(0.01)
-        print(sys.gettrace())
-        """
-    )
-    with relay.session(python_path=python) as session:
-        session.break_at(program, 3)
-        assert session.launch(program)["exit_code"] == 0
-        assert session.printed("stdout") == "True\nNone\n"
-        assert session.printed("console") == ""
-
-
 @pytest.mark.parametrize("how", ["uncaught", True])
 def test_it_reads_as_without_a_debugger(
     relay: Client, source: Write, python: str, how: str | bool

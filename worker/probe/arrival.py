@@ -156,6 +156,11 @@ class Arrival(object):
             comes or self.imported()
 
     def come(self):
+        # With what the program has its new threads traced and profiled: this is none of them.
+        if sys.gettrace() is not None:
+            sys.settrace(None)
+        if sys.getprofile() is not None:
+            sys.setprofile(None)
         try:
             with self.pace["Pace"]():
                 self.until_started()

@@ -27,6 +27,8 @@ from debug_relay.worker.probe import (
     other_debugpy,
     pace,
     patches,
+    set_aside,
+    thread_states,
     traced_count,
     tracing,
 )
@@ -76,6 +78,7 @@ def arrive(setup, bytecode, imported):
         imported()
         _refuse_interpreters()
         held = _held(pydevd)
+        before.tracers = set_aside.tracers()
         _clear_remains(pydevd, before)
         before.look_again()
         before.make_room()
@@ -99,7 +102,7 @@ def _refuse_taken_place():
 
 def _refuse_interpreters():
     """Up to 3.11 threads are traced from outside by what looks for them in the newest one only."""
-    if not tracing.monitors() and traced_count.interpreters() > 1:
+    if not tracing.monitors() and thread_states.interpreters() > 1:
         raise Refused("interpreters", "%d.%d" % sys.version_info[:2])
 
 
@@ -225,6 +228,7 @@ class Attachment(object):
                 wait_for_ready_to_run=False,
             )
             self.install_breakpointhook(pydevd)
+            set_aside.tell(self.probe, self.before.tracers)
         except BaseException:
             self.leave("failed")
             if self.db is None:
@@ -266,6 +270,7 @@ class Attachment(object):
     # -- watching
 
     def watch(self):
+        tracing.be_untraced()
         poll = select.poll()
         poll.register(self.sock.fileno(), _RDHUP | select.POLLHUP | select.POLLERR)
         self.hurry(poll)

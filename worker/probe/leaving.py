@@ -53,7 +53,7 @@ def free_program(db, probe, before, report, waiting=()):
     if probe is not None:
         attempt("rearming", probe.rearming.stop)
     report.stuck = _let_out(db, probe, report, waiting)
-    attempt("tracing", tracing.stop_everywhere)
+    attempt("tracing", tracing.stop_everywhere, before.tracers)
     if probe is not None:
         attempt("probe", probe.remove)
     patches.restore(before, attempt)

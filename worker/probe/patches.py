@@ -36,6 +36,7 @@ class Before(object):
         self.trace_hook = None
         self.limit = None  # of recursion, while it is a higher one
         self.strange_threads = _strange_threads()
+        self.tracers = {}  # those of the program's own, by thread
         self.look_again()
 
     def make_room(self):
@@ -75,6 +76,7 @@ def restore(before, attempt):
     attempt("entries of threads", _restore_entries, before)
     attempt("breakpoint()", _restore_breakpointhook, before)
     attempt("new threads", _restore_trace_hook, before)
+    attempt("tracer", _restore_tracer, before)
     attempt("at exit", atexit.unregister, sys.modules["pydevd"].stoptrace)
     attempt("streams", restore_streams)
     attempt("start of processes", restore_processes)
@@ -122,6 +124,13 @@ def _restore_breakpointhook(before):
 def _restore_trace_hook(before):
     if before.trace_hook is not None and getattr(threading, "_trace_hook", None) is None:
         threading.settrace(before.trace_hook)
+
+
+def _restore_tracer(before):
+    """Of a forked child: the one thread it has runs this itself."""
+    own = before.tracers.get(_thread.get_ident())
+    if own is not None:
+        sys.settrace(own.tracer)
 
 
 def _restore_limit(before):

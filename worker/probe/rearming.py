@@ -1,4 +1,4 @@
-"""Threads that a stack overflow has left without tracing: they are found and traced again.
+"""Threads that have lost their tracer: they are found and traced again.
 
 Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
@@ -7,6 +7,10 @@ taken from its thread, silently: no breakpoint there would stop any more, no ste
 is told, but the function that traced the thread has one holder less then. pydevd's command thread,
 which looks for work every 0.2 s anyhow, looks at that too. What the thread has passed until then is
 lost, so it is told.
+
+Or the program has set a tracer of its own: `sys.settrace` tells us; one that is written in C, as
+that of coverage, has just taken the place. It is left there, which is told as well, and ours comes
+back when the program wants none any more.
 
 And on 3.11 a tracer that was replaced lives on here. The interpreter borrows it when it enters a
 function, and only then makes the frame: a garbage collection may come in between and run Python
@@ -17,9 +21,9 @@ import _thread
 import opcode
 import sys
 
-from debug_relay.worker.probe import all_frames
-from debug_relay.worker.probe.tracing import monitors
-from debug_relay.worker.probe.values import clean
+from debug_relay.worker.probe import all_frames, thread_states
+from debug_relay.worker.probe.set_aside import name_of, thread_name
+from debug_relay.worker.probe.tracing import is_programs, monitors
 
 # Who holds such a function besides the thread: `armed` and the copy of it, pydevd's two thread
 # locals, and the name and the argument by which it is counted.
@@ -31,15 +35,21 @@ TOLD = (
     "tracer ran, as Python does up to 3.11. It is traced "
     "again; breakpoints that it passed in between, for 0.2 s or so, did not stop.\n"
 )
+TAKEN = (
+    "%s traces thread %s from here on, as the program wants it, and up to Python 3.11 there can be "
+    "one tracer: no breakpoint stops that thread until it has ended.\n"
+)
 
 
 class Rearming(object):
     def __init__(self, probe):
         self.probe = probe
         self.armed = {}  # thread ident → the function that traces it
+        self.aside = {}  # the same, where the program's own traces it meanwhile
         self.own = _thread._local()  # its `replaced`: those of this thread that were
         self.others = []  # those that other threads have taken from it
         self.lock = _thread.allocate_lock()  # while one is traced again; not taken in a fork
+        self.told = set()
 
     def hook(self):
         if monitors():
@@ -68,25 +78,48 @@ class Rearming(object):
         self.probe.replace("process_internal_commands", process_internal_commands)
 
     def mind_the_program(self):
-        """A thread that is given another tracer by the program itself, or none, is left alone."""
-        holder = sys.modules["pydevd_tracing"].TracingFunctionHolder
+        """What the program sets by itself traces until it sets None, or ours again."""
+        tracing = sys.modules["pydevd_tracing"]
+        holder = tracing.TracingFunctionHolder
         settrace = holder._original_tracing
         if settrace is None or hasattr(settrace, "wrapped"):
             return
+        by_program = tracing._internal_set_trace.__code__
 
         def chosen(function):
-            self.replace()
-            settrace(function)
+            ident, caller = _thread.get_ident(), sys._getframe(1)
+            ours = self.aside.pop(ident, None) or self.armed.get(ident)
+            if ours is None or caller.f_code is not by_program:
+                self.replace()
+                settrace(function)
+            elif is_programs(function):
+                self.replace()
+                self.set_aside(ident, ours, function)  # before that: it would trace this
+                settrace(function)
+            else:
+                settrace(None)
+                self.probe.db.enable_tracing(ours)
+                self.probe.db.set_trace_for_frame_and_parents(ident, caller.f_back)
 
         chosen.wrapped = settrace
         holder._original_tracing = chosen
+
+    def set_aside(self, ident, ours, by):
+        self.aside[ident] = ours
+        text = TAKEN % (name_of(by), thread_name(ident))
+        if text not in self.told:
+            self.told.add(text)
+            self.probe.emit("output", {"category": "console", "output": text})
 
     def look(self):
         for ident, tracer in list(self.armed.items()):
             held = _OTHERS + (getattr(self.record(ident), "thread_tracer", None) is tracer)
             if sys.getrefcount(tracer) <= held:
                 with self.lock:
-                    self.trace_again(ident, tracer, held)
+                    self.look_at(ident, tracer)
+        if self.aside:
+            with self.lock:
+                self.look_at_those_aside()
 
     def record(self, ident):
         """What pydevd keeps of a thread; the plain tracer is held there as well."""
@@ -94,23 +127,42 @@ class Rearming(object):
         return getattr(threads.get(ident), "additional_info", None)
 
     @all_frames.steady
-    def trace_again(self, ident, tracer, held):
-        frame = all_frames.of_all().get(ident)
-        if self.armed.get(ident) is not tracer:
+    def look_at(self, ident, tracer):
+        """It seems to be without it."""
+        found = thread_states.tracers()
+        if self.armed.get(ident) is not tracer or not found:
             return
-        if frame is None:
+        present = found.get(ident)
+        if ident not in found:
             del self.armed[ident]  # it has ended
-            return
-        threads = [ident]
+        elif present is tracer:
+            return  # on 3.11 one is held by fewer at times
+        elif present is None:
+            if self.trace_again(ident, tracer):
+                text = TOLD % thread_name(ident)
+                self.probe.emit("output", {"category": "console", "output": text})
+        else:
+            self.others.append(self.armed.pop(ident))
+            if is_programs(present):
+                self.set_aside(ident, tracer, present)
+
+    def look_at_those_aside(self):
+        found = thread_states.tracers()
+        for ident, tracer in list(self.aside.items()):
+            if found.get(ident) is None:
+                self.aside.pop(ident, None)
+                if ident in found and self.trace_again(ident, tracer):
+                    self.armed[ident] = tracer
+
+    @all_frames.steady
+    def trace_again(self, ident, tracer):
+        frame = all_frames.of_all().get(ident)
+        if frame is None:
+            return False  # it has ended
         trace = sys.modules["pydevd_tracing"].set_trace_to_threads
-        trace(tracer, thread_idents=threads, create_dummy_thread=False)
-        if sys.getrefcount(tracer) <= held:
-            self.others.append(self.armed.pop(ident))  # it cannot be, or nothing was lost
-            return
+        trace(tracer, thread_idents=[ident], create_dummy_thread=False)
         self.probe.db.set_trace_for_frame_and_parents(ident, frame)
-        thread = sys.modules["threading"]._active.get(ident)
-        text = TOLD % clean(str(getattr(thread, "name", ident)))
-        self.probe.emit("output", {"category": "console", "output": text})
+        return True
 
     def leave(self):
         """This thread is to stay as it is."""
@@ -131,8 +183,9 @@ class Rearming(object):
     def stop(self):
         """The program is let go: what is without tracing from now on is to stay so."""
         with self.lock:
-            self.others += self.armed.values()
+            self.others += [*self.armed.values(), *self.aside.values()]
             self.armed.clear()
+            self.aside.clear()
 
 
 def _enters_a_function(frame):

@@ -16,6 +16,7 @@ import time
 import types
 
 from debug_relay.worker.probe import all_frames, tracing
+from debug_relay.worker.probe.thread_states import UNDISTURBED, asked, ident_of, of_all
 
 # Where `use_tracing`, an int, and three pointers are in a PyThreadState, in both.
 _IN_USE, _PROFILE_FUNCTION, _TRACE_FUNCTION, _TRACER = 48, 56, 64, 80
@@ -31,14 +32,14 @@ def set_right():
     if looked_at is None or ctypes.sizeof(ctypes.c_void_p) != 8 or _is_replaced(sys.settrace):
         return
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(tracing.UNDISTURBED)
+    sys.setswitchinterval(UNDISTURBED)
     try:
         for _ in range(_TRIES):
             time.sleep(0)  # to whoever waits already, by the former interval
             count = _find_count(looked_at)
             if count is None:
                 continue  # disturbed all the same, by a machine that is busy
-            traced = sum(1 for thread in list(_threads()) if _is_traced(thread))
+            traced = sum(1 for thread in list(of_all()) if _is_traced(thread))
             if count.value == traced:
                 break
             count.value = traced
@@ -48,14 +49,6 @@ def set_right():
         tracing.forget(frame, tracing.stopping())
 
 
-def interpreters():
-    """How many this process has, its own among them."""
-    try:
-        return len(list(_chain("PyInterpreterState_Head", "PyInterpreterState_Next")))
-    except AttributeError:
-        return 1  # an embedded one, whose functions only its host sees
-
-
 def _is_replaced(function):
     return type(function) is not types.BuiltinFunctionType
 
@@ -63,7 +56,7 @@ def _is_replaced(function):
 def _find_count(looked_at):
     """The only int that follows the tracing of this thread; None where there is no such one."""
     ints = (ctypes.c_int * looked_at).from_address(_holder())
-    own = _asked("PyThreadState_Get")
+    own = asked("PyThreadState_Get")
 
     def nothing(frame, event, arg):
         return None
@@ -88,23 +81,13 @@ def _holder():
     """On 3.8 the count is one for all interpreters, on 3.9 each has its own."""
     if sys.version_info < (3, 9):
         return ctypes.addressof(ctypes.c_char.in_dll(ctypes.PyDLL(None), "_PyRuntime"))
-    return _asked("PyInterpreterState_Get")
-
-
-def _threads():
-    if sys.version_info < (3, 9):
-        interpreters = _chain("PyInterpreterState_Head", "PyInterpreterState_Next")
-    else:
-        interpreters = [_asked("PyInterpreterState_Get")]
-    for interpreter in interpreters:
-        for thread in _chain("PyInterpreterState_ThreadHead", "PyThreadState_Next", interpreter):
-            yield thread
+    return asked("PyInterpreterState_Get")
 
 
 def _is_traced(thread):
     """Not any more, if it was by what only waits for its next event to end that."""
     stop = tracing.stopping()
-    if _tracing(thread)[2] == id(stop):
+    if _tracing(thread)[2] == id(stop) and ident_of(thread) not in stop.back:
         profiled = ctypes.c_size_t.from_address(thread + _PROFILE_FUNCTION).value
         ctypes.c_int.from_address(thread + _IN_USE).value = bool(profiled)
         for pointer in (_TRACE_FUNCTION, _TRACER):
@@ -120,18 +103,3 @@ def _tracing(thread):
         ctypes.c_size_t.from_address(thread + _TRACE_FUNCTION).value != 0,
         ctypes.c_size_t.from_address(thread + _TRACER).value,
     )
-
-
-def _chain(first, following, *of):
-    state = _asked(first, *of)
-    while state:
-        yield state
-        state = _asked(following, state)
-
-
-def _asked(name, *states):
-    """A function of the interpreter's own, which keeps it; states are addresses."""
-    function = getattr(ctypes.PyDLL(None), name)
-    function.restype = ctypes.c_void_p
-    function.argtypes = [ctypes.c_void_p] * len(states)
-    return function(*states)

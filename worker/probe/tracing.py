@@ -10,10 +10,8 @@ import threading
 import types
 
 from debug_relay.worker.probe import all_frames
+from debug_relay.worker.probe.thread_states import UNDISTURBED, tracers
 
-# For so long no other thread asks for the interpreter after this one has got it, which takes as
-# long for each that never waits.
-UNDISTURBED = 0.03
 _STOPPING = "_relay_stop"
 
 
@@ -44,20 +42,27 @@ def silence():
 
 
 @all_frames.steady
-def stop_everywhere():
-    """In all threads, while they run."""
+def stop_everywhere(back=None):
+    """In all threads, while they run; each that is in `back` goes on with what it had before."""
     if monitors():
         _free_monitoring()
         return
 
     ends = stopping()
     ends.done = set()
-    idents = _trace_all(ends)
+    if back is not None:
+        ends.back = dict(back)
+    programs = {ident for ident, tracer in tracers().items() if is_programs(tracer)}
+    idents = _trace_all(ends, programs)
     interval = sys.getswitchinterval()
     # One that ended its tracing after we have looked would keep what is set in its frames then.
     sys.setswitchinterval(UNDISTURBED)
     try:
         for ident, frame in all_frames.of_all().items():
+            while frame is not None and ident in programs:
+                if is_pydevds(frame.f_trace):
+                    frame.f_trace = None
+                frame = frame.f_back
             while frame is not None and ident in idents and ident not in ends.done:
                 if frame.f_trace is None or is_pydevds(frame.f_trace):
                     # A loop that calls nothing drops its tracing at its next line; None was
@@ -69,11 +74,20 @@ def stop_everywhere():
 
 
 def stop(frame, event, arg):
-    """A thread's tracer: its first event ends the thread's tracing."""
-    if sys.gettrace() is stop:
-        sys.settrace(None)
-        stop.done.add(_thread.get_ident())
-        forget(frame, stop)
+    """A thread's tracer: its first event ends the thread's tracing, or our part of it."""
+    if sys.gettrace() is not stop:
+        return None
+    sys.settrace(None)
+    stop.done.add(_thread.get_ident())
+    forget(frame, stop)
+    before = stop.back.pop(_thread.get_ident(), None)
+    if before is None:
+        return None
+    before.give_back(frame)
+    return before.tracer(frame, event, arg) if event == "call" else frame.f_trace
+
+
+stop.done, stop.back = set(), {}
 
 
 def stopping():
@@ -90,7 +104,7 @@ def forget(frame, ends):
         frame = frame.f_back
 
 
-def _trace_all(function):
+def _trace_all(function, programs):
     """As pydevd does, but for the threads that it starts to have the count of `traced_count` up."""
     library = sys.modules["pydevd_tracing"]._load_python_helper_lib()
     if library is None:
@@ -100,7 +114,7 @@ def _trace_all(function):
     pydevds = sys.modules["_pydevd_bundle.pydevd_daemon_thread"].PyDBDaemonThread
     others = {t.ident for t in list(threading._active.values()) if isinstance(t, pydevds)}
     others.add(threading.get_ident())
-    idents = set(all_frames.of_all()) - others
+    idents = set(all_frames.of_all()) - others - programs
     for ident in idents:
         library.AttachDebuggerTracing(
             ctypes.c_int(0),
@@ -155,6 +169,15 @@ def _free_monitoring():
     monitoring.free_tool_id(tool)
 
 
+def be_untraced():
+    """A thread of ours: with what the program has its new threads traced and profiled is for its
+    own."""
+    if sys.gettrace() is not None:
+        sys.settrace(None)
+    if sys.getprofile() is not None:
+        sys.setprofile(None)
+
+
 def is_debuggers(thread):
     return getattr(thread, "is_pydev_daemon_thread", False)
 
@@ -168,9 +191,19 @@ def is_pydevds(function):
     )
 
 
+def is_programs(tracer):
+    """Whether the program itself has set this tracer."""
+    ours = tracer is None or tracer is stopping() or is_pydevds(tracer)
+    return not ours and not _module_of(tracer).startswith("debug_relay.")
+
+
 def is_named(thing):
+    return _module_of(thing).split(".")[0] in _PACKAGES
+
+
+def _module_of(thing):
     module = getattr(thing, "__module__", None)
-    return isinstance(module, str) and module.split(".")[0] in _PACKAGES
+    return module if isinstance(module, str) else ""
 
 
 _PACKAGES = (
