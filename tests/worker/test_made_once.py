@@ -11,9 +11,9 @@ from debug_relay.worker.probe.debugger import _Made
 def test_one_thing_for_a_key() -> None:
     both = threading.Barrier(2, timeout=10)
 
-    def make() -> object:
+    def make(key: str) -> object:
         both.wait()  # neither has found it
-        return object()
+        return [key]
 
     table = _Made(make)
     with ThreadPoolExecutor(2) as pool:

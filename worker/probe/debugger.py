@@ -14,6 +14,8 @@ import types
 
 from debug_relay.worker.probe import left_out
 
+# By these names gevent may have others later, also for pydevd's threads.
+_allocate_lock, _ident = _thread.allocate_lock, _thread.get_ident
 # Read by pydevd when it is imported: it never lets other threads run because a value is slow to
 # show (the program would move at a stop), and says nothing of slow values, or of frozen modules,
 # in the program's output.
@@ -88,8 +90,9 @@ def connect(pydevd, prepare, hidden=(), **settings):
         # program's own; what it does is done by pydevd's atexit handler just as well.
         self._create_check_output_thread = lambda: None
         self._py_db_command_thread_event = _Signal()
-        for name in ("_cmd_queue", "_thread_events"):
-            setattr(self, name, _Made(getattr(self, name).default_factory))
+        queues = self._cmd_queue = _Made(_each(self._cmd_queue.default_factory))
+        event = self._thread_events.default_factory
+        self._thread_events = _Made(lambda id: _Wakening(event(), queues[id]))
         prepare(self, sock)
         _start_threads(pydevd, self, sock)
 
@@ -137,28 +140,55 @@ class _Made(dict):
         self.make = make
 
     def __missing__(self, key):
-        return self.setdefault(key, self.make())
+        return self.setdefault(key, self.make(key))
+
+
+def _each(make):
+    """One for each key, whatever that is."""
+    return lambda key: make()
+
+
+class _Wakening(object):
+    """What pydevd uses of a thread's Event while it stands: `wait`, `clear`, then one command.
+
+    Two commands that were posted before the `clear` had both set it. The second one would then be
+    found 0.2 s later, as was a step right behind what is to be done before it.
+    """
+
+    def __init__(self, event, queue):
+        self._event, self._queue = event, queue
+        self.set, self.wait = event.set, event.wait
+
+    def clear(self):
+        self._event.clear()
+        # In this order: who posts puts its command there first, and sets the event then.
+        if not self._queue.empty():
+            self._event.set()
 
 
 class _Signal(object):
-    """What pydevd uses of an Event, for the one thread that waits."""
+    """What pydevd uses of an Event, for who works off what is posted: `clear` and then `wait`.
+
+    What is posted before the `clear`, while it answers what it has found, would be forgotten by an
+    Event and found 0.2 s later. So each who waits has a lock of its own, held while nothing was set
+    since its last wait, and `clear` forgets nothing.
+    """
 
     def __init__(self):
-        self._lock = _thread.allocate_lock()  # held while it is not set
-        self._lock.acquire()
+        self._locks = _Made(_each(_allocate_lock))  # thread ident → its lock, at first not held
 
     def set(self):
-        try:
-            self._lock.release()
-        except RuntimeError:
-            pass  # it is set already
+        for lock in list(self._locks.values()):
+            try:
+                lock.release()
+            except RuntimeError:
+                pass  # it is set already
 
     def clear(self):
-        self._lock.acquire(False)
+        pass
 
     def wait(self, timeout):
-        if self._lock.acquire(True, timeout):
-            self.set()
+        self._locks[_ident()].acquire(True, timeout)
 
 
 class WholeMessages(object):
