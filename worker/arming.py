@@ -141,16 +141,18 @@ class Arming:
                 elif not found.places:
                     function_points.tell_owner(missed[id], found.elsewhere)
 
-    async def outdated(self, paths: Collection[str]) -> Set[str]:
-        """In which of these files the programs run what is no more on disk."""
+    async def outdated(self, paths: Collection[str]) -> dict[str, frozenset[int]]:
+        """Which processes run of these files what is no more on disk: a reloader's child has read
+        again what the process that waits for it has not."""
 
-        async def ask(server: DebugServer) -> list[str]:
+        async def ask(server: DebugServer) -> tuple[int, list[str]]:
             found: list[str] = await self._session.asking.ask(
                 server, "outdated", paths=sorted(paths)
             )
-            return found
+            return server.pid, found
 
-        return set().union(*await self._session.hub.each(self._session.asking.probed(), ask))
+        told = await self._session.hub.each(self._session.asking.probed(), ask)
+        return {path: frozenset(pid for pid, old in told if path in old) for path in paths}
 
     async def suspend(self, on: bool) -> None:
         """All of them, or none."""

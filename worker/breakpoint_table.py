@@ -30,6 +30,7 @@ class Entry(Struct):
     pending: bool = False  # its file is not there yet
     message: str | None = None
     suggestion: str | None = None
+    outdated_in: frozenset[int] = frozenset()  # pids, where `message` is OUTDATED
     hit_count: int = 0  # in programs that are gone
     # What was judged and would be sent: the probe's part of it.
     hit: tuple[str, int] | None = None

@@ -32,7 +32,7 @@ from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.function_points import FoundFunction, place
 from debug_relay.worker.inherited import judged_anew, number_of
 from debug_relay.worker.lines import LineBook
-from debug_relay.worker.source_watch import OUTDATED, LoadedSources, SourceWatch
+from debug_relay.worker.source_watch import OUTDATED, LoadedSources, Pids, SourceWatch, outdated_in
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
@@ -45,7 +45,7 @@ class Breakpoints:
         self._judge = BreakpointJudge(session)
         self._arming = Arming(session, self._table)
         self._watch = SourceWatch(self._watched, self._sources_changed)
-        self._loaded = LoadedSources(self._arming.outdated)
+        self._loaded = LoadedSources(self._arming.outdated, session.asking.probed)
         # One change after the other: what is judged must still be so when it is stored.
         self._changing = asyncio.Lock()
 
@@ -189,7 +189,10 @@ class Breakpoints:
     def show(self, entry: Entry) -> Breakpoint:
         # One that is removed takes its last count with it.
         known = entry.id in self._table
-        return entry.shown(self._arming.count_of(entry) if known else entry.hit_count)
+        shown = entry.shown(self._arming.count_of(entry) if known else entry.hit_count)
+        if entry.message == OUTDATED:
+            shown.message = outdated_in(entry.outdated_in, self._pids())
+        return shown
 
     def specs(self) -> list[dict[str, Any]]:
         """What it takes to set them again."""
@@ -264,17 +267,20 @@ class Breakpoints:
         marked = [entry for entry in entries if entry.message == OUTDATED]
         if not marked:
             return
-        still = await self.outdated({entry.path for entry in marked}, self._session.stop_id + 1)
-        fresh = {entry.path for entry in marked} - still
+        nowhere: dict[str, Pids] = {entry.path: frozenset() for entry in marked}
+        self._renew(nowhere | await self.outdated(nowhere.keys(), self._session.stop_id + 1))
+
+    def _renew(self, where: dict[str, Pids]) -> None:
+        """Of breakpoints that were said to be outdated: in which processes they still are."""
         renewed = [
-            msgspec.structs.replace(entry, message=None)
+            msgspec.structs.replace(entry, message=OUTDATED if pids else None, outdated_in=pids)
             for entry in self._table
-            if entry.message == OUTDATED and entry.path in fresh
+            if entry.message == OUTDATED
+            and (pids := where.get(entry.path, entry.outdated_in)) != entry.outdated_in
         ]
         for entry in renewed:
             self._table.put(entry)
-        if renewed:
-            self._tell("changed", renewed)
+        self._tell("changed", renewed)
 
     def count(self, ids: list[str]) -> None:
         """Of a program without the probe: nobody counts there, but where it stops is seen."""
@@ -328,15 +334,18 @@ class Breakpoints:
         outdated = await self.outdated({entry.path for entry in entries if entry.verified})
         for entry in entries:
             if entry.verified and entry.path in outdated:
-                entry.message = OUTDATED
+                entry.message, entry.outdated_in = OUTDATED, outdated[entry.path]
 
-    async def outdated(self, paths: Collection[str], moment: int | None = None) -> set[str]:
-        """In which of these files the program runs what is no more on disk."""
+    async def outdated(self, paths: Collection[str], moment: int | None = None) -> dict[str, Pids]:
+        """Which processes run of these files what is no more on disk."""
         try:
             moment = self._session.stop_id if moment is None else moment
             return await self._loaded.outdated(paths, moment)
         except RelayError:
-            return set()  # it has ended, or does not answer: then nothing is known of it
+            return {}  # it has ended, or does not answer: then nothing is known of it
+
+    def _pids(self) -> Pids:
+        return frozenset(server.pid for server in self._session.hub.servers)
 
     # -- programs
 
@@ -348,6 +357,7 @@ class Breakpoints:
     async def send_all(self, server: DebugServer) -> None:
         """To a debug server that knows none yet."""
         await self._arming.begin(server)
+        self._reword(self._pids() - {server.pid})
 
     @property
     def suspended(self) -> bool:
@@ -361,6 +371,20 @@ class Breakpoints:
 
     def server_gone(self, server: DebugServer) -> None:
         self._arming.server_gone(server)
+        if self._session.hub.servers:
+            marked = [entry for entry in self._table if entry.message == OUTDATED]
+            self._renew({entry.path: entry.outdated_in - {server.pid} for entry in marked})
+            self._reword(self._pids() | {server.pid})
+
+    def _reword(self, former: Pids) -> None:
+        """Other processes are there: "what runs" may be what runs in some of them."""
+        now = self._pids()
+
+        def reads_otherwise(pids: Pids) -> bool:
+            return outdated_in(pids, former) != outdated_in(pids, now)
+
+        marked = [entry for entry in self._table if entry.message == OUTDATED]
+        self._tell("changed", [entry for entry in marked if reads_otherwise(entry.outdated_in)])
 
     async def close(self) -> None:
         await self._watch.close()

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Set
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
 from typing import Final
 
 from debug_relay.protocol.errors import RelayError
@@ -24,6 +24,7 @@ _LATER_SECONDS: Final = 0.5
 _SLACK_SECONDS: Final = 5.0
 OUTDATED: Final = "the file has changed since the program loaded it: what runs is the older text"
 
+Pids = frozenset[int]
 Identity = tuple[int, int, int]  # modified (ns), size, inode
 
 
@@ -38,6 +39,15 @@ def identity(path: str) -> Identity | None:
 
 def identities(paths: Iterable[str]) -> dict[str, Identity | None]:
     return {path: identity(path) for path in paths}
+
+
+def outdated_in(pids: Pids, running: Pids) -> str:
+    """`OUTDATED`, and where, if not all processes that run have an older text."""
+    if pids >= running:
+        return OUTDATED
+    listed = ", ".join(map(str, sorted(pids)))
+    who = f"process {listed}" if len(pids) == 1 else f"processes {listed}"
+    return f"the file has changed since {who} loaded it: what runs there is the older text"
 
 
 class SourceWatch:
@@ -90,33 +100,41 @@ class SourceWatch:
 
 
 class LoadedSources:
-    """In which files a program runs what is no more on disk. It is asked about files only that
-    changed since it began."""
+    """In which files the program's processes run what is no more on disk. They are asked only about
+    files that changed since it began."""
 
-    def __init__(self, ask: Callable[[Collection[str]], Awaitable[Set[str]]]) -> None:
+    def __init__(
+        self,
+        ask: Callable[[Collection[str]], Awaitable[dict[str, Pids]]],
+        whom: Callable[[], Iterable[Hashable]],
+    ) -> None:
         self._ask = ask
+        self._whom = whom  # who is asked
         self._since = float("inf")
-        self._known: dict[str, tuple[Identity, int, bool]] = {}
+        self._known: dict[str, tuple[Identity, int, frozenset[Hashable], Pids]] = {}
 
     def begin(self) -> None:
         """A program starts."""
         self._since = time.time() - _SLACK_SECONDS
         self._known.clear()
 
-    async def outdated(self, paths: Collection[str], moment: int) -> set[str]:
-        """What was found out is good for the `moment`: a later one may have loaded it anew."""
+    async def outdated(self, paths: Collection[str], moment: int) -> dict[str, Pids]:
+        """In which processes. What was found out is good for the `moment`: at a later one a process
+        may have loaded it anew, or be another."""
         found = await asyncio.to_thread(identities, [p for p in paths if os.path.isabs(p)])
         recent = {
             path: is_now
             for path, is_now in found.items()
             if is_now is not None and is_now[0] / 1e9 >= self._since
         }
+        asked = frozenset(self._whom())
         unknown = [
             path
             for path, is_now in recent.items()
-            if self._known.get(path, (None, -1))[:2] != (is_now, moment)
+            if path not in self._known or self._known[path][:3] != (is_now, moment, asked)
         ]
         if unknown:
             old = await self._ask(unknown)
-            self._known.update({path: (recent[path], moment, path in old) for path in unknown})
-        return {path for path in recent if self._known[path][2]}
+            for path in unknown:
+                self._known[path] = (recent[path], moment, asked, old.get(path, frozenset()))
+        return {path: pids for path in recent if (pids := self._known[path][3])}

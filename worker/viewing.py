@@ -74,7 +74,7 @@ async def stack(session: Session, thread_id: int | None, start: int, levels: int
         found.child_pid = server.pid
     outdated = await session.breakpoints.outdated({frame.source.path for frame in found.frames})
     for shown in found.frames:
-        if shown.source.path in outdated:
+        if server is not None and server.pid in outdated.get(shown.source.path, ()):
             shown.warning = OUTDATED
     return found
 

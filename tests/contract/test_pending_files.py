@@ -187,6 +187,56 @@ def test_a_source_that_is_loaded_anew_is_not_old_any_more(
         assert session.resume()["exit_code"] == 0
 
 
+def test_who_has_loaded_a_source_anew_is_not_said_to_run_the_older_text(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    """A reloader: what waits for the child has the module as it was, the child has it anew."""
+    app = source("def work(i):\n    return i  # @work\n", "app.py")
+    program = source("""
+        import subprocess, sys
+        sys.dont_write_bytecode = True
+        import app
+        if sys.argv[1:]:
+            app.work(1)
+            sys.exit()
+        for line in sys.stdin:
+            subprocess.run([sys.executable, __file__, "again"])
+    """)
+    with relay.session(python_path=python) as session:
+        id = session.break_at(app, app["work"])["id"]
+        parent = session.launch(program, wait=0, debug_subprocesses=True)["pid"]
+
+        def reload() -> Any:
+            session.post("/input", {"input": "\n"}).ok()
+            return eventually(lambda: (now := session.status())["stop_id"] > stop and now)
+
+        def said() -> tuple[str | None, str | None]:
+            """Of the frame and of the breakpoint."""
+            frame = session.get("/stacktrace").ok()["frames"][0]
+            message = session.get(f"/breakpoints/{id}").ok()["message"]
+            return frame["warning"], message
+
+        def last_told() -> Any:
+            return session.events("breakpoint")[-1]["body"]["breakpoint"]["message"]
+
+        stop = 0
+        stop = reload()["stop_id"]
+        assert said() == (None, None)
+        session.resume(wait=0)
+        app.path.write_text(app.text.replace("return i", "return i + 1"))
+        everywhere = str(eventually(lambda: session.get(f"/breakpoints/{id}").ok()["message"]))
+        assert "what runs is the older text" in everywhere
+        stop = reload()["stop_id"]
+        there = f"the file has changed since process {parent} loaded it"
+        assert said() == (None, f"{there}: what runs there is the older text")
+        assert last_told() == said()[1]
+        app.path.write_text(app.text.replace("return i", "return i + 2"))
+        eventually(lambda: said() == (everywhere, everywhere))
+        session.resume(wait=0)
+        eventually(lambda: session.get().ok()["child_pids"] == [])
+        assert session.get(f"/breakpoints/{id}").ok()["message"] == last_told() == everywhere
+
+
 def test_a_line_whose_code_went_away_is_not_verified_any_more(
     relay: Client, source: Callable[..., Source]
 ) -> None:
