@@ -185,16 +185,20 @@ class SetExceptionBreakpoints(SessionParams, kw_only=True):
     ] = []
     condition: Condition | None = None
     raised_in: Annotated[
-        Literal["user", "all"],
-        Meta(description="`all` counts what is raised and handled inside libraries too."),
-    ] = "user"
+        Literal["user", "all"] | None,
+        Meta(
+            description="`user` passes over what libraries raise and handle themselves, `all` "
+            "counts that too. Left out: `user` for `filters`, `all` for `types`."
+        ),
+    ] = None
 
 
 class ExceptionBreakpoints(Result, kw_only=True):
     filters: list[str]
     types: list[str]
     condition: str | None = None
-    raised_in: str = "user"
+    # As it holds; null where it was left out and is another for `filters` than for `types`.
+    raised_in: str | None = None
     # No class has the name so far: it counts as soon as the program defines or imports it.
     unknown_types: list[str] = []
     message: str | None = None

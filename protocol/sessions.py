@@ -253,7 +253,7 @@ class ImportedExceptions(Params, kw_only=True):
         list[Annotated[str, Meta(min_length=1, max_length=512)]], Meta(description="As exported.")
     ] = []
     condition: Annotated[str, Meta(max_length=65536, description="As exported.")] | None = None
-    raised_in: Annotated[Literal["user", "all"], Meta(description="As exported.")] = "user"
+    raised_in: Annotated[Literal["user", "all"] | None, Meta(description="As exported.")] = None
 
 
 class ImportedWatch(Params, kw_only=True):

@@ -45,7 +45,7 @@ class ExceptionPoints:
         spec: dict[str, Any] = {"filters": asked.filters, "types": asked.types}
         if asked.condition is not None:
             spec["condition"] = asked.condition
-        if asked.raised_in != "user":
+        if asked.raised_in is not None:
             spec["raised_in"] = asked.raised_in
         return spec
 
@@ -112,10 +112,13 @@ class ExceptionPoints:
                 f"No exception class is called {', '.join(unknown)} so far;"
                 " it counts as soon as the program has it"
             )
-        if self._is_plain() and asked != ExceptionBreakpoints(filters=asked.filters, types=[]):
+        if self._is_plain() and (asked.types or asked.condition or asked.raised_in == "all"):
             notes.append(_NO_PROBE)
         return msgspec.structs.replace(
-            asked, unknown_types=unknown, message="; ".join(notes) or None
+            asked,
+            raised_in=asked.raised_in or _left_out(asked),
+            unknown_types=unknown,
+            message="; ".join(notes) or None,
         )
 
     def _is_plain(self) -> bool:
@@ -136,6 +139,7 @@ class ExceptionPoints:
                 raised="raised" in filters,
                 types=asked.types,
                 everywhere=asked.raised_in == "all",
+                types_everywhere=asked.raised_in != "user",
                 condition=asked.condition,
             )
             if asked.types and "raised" not in filters:
@@ -146,6 +150,13 @@ class ExceptionPoints:
             dict,
             self._session.params.request_timeout,
         )
+
+
+def _left_out(asked: ExceptionBreakpoints) -> str | None:
+    """What `raised_in` is where nobody has said it; None where it is not one for all."""
+    if not asked.types:
+        return "user"
+    return None if "raised" in asked.filters else "all"
 
 
 def _is_builtin(name: str) -> bool:

@@ -65,12 +65,27 @@ def test_they_are_set_shown_and_cleared(relay: Client) -> None:
         answer = ask(session, filters=["raised", "raised"], types=["ValueError", "pkg.Error"])
         assert answer["filters"] == ["raised"]
         assert answer["types"] == ["ValueError", "pkg.Error"]
-        assert (answer["condition"], answer["raised_in"]) == (None, "user")
+        assert (answer["condition"], answer["raised_in"]) == (None, None)
         assert answer["unknown_types"] == ["pkg.Error"]
         assert "pkg.Error" in answer["message"]
         assert session.get("/exception-breakpoints").ok() == answer
         # POST replaces; what is left out is at its default.
         assert ask(session, raised_in="all")["filters"] == []
+        # What is left out is told as it holds: here for the types, else for the filters.
+        for types, left_out in ((["ValueError"], "all"), ([], "user")):
+            assert ask(session, types=types)["raised_in"] == left_out
+            for said in ("user", "all"):
+                answer = ask(session, filters=["raised"], types=types, raised_in=said)
+                assert answer["raised_in"] == said
+                assert session.get("/exception-breakpoints").ok() == answer
+        # What was said for types too is not lost on the way into another session.
+        mixed = ask(session, filters=["raised"], types=["ValueError"])
+        said = ask(session, types=["ValueError"], raised_in="user")
+        exported = session.get("/export").ok()
+        assert (mixed["raised_in"], said["raised_in"]) == (None, "user")
+        imported = Session(relay, relay.post("/sessions/import", exported).ok(201)["session_id"])
+        with imported:
+            assert imported.get("/exception-breakpoints").ok() == said
         assert "never" in ask(session, types=["SystemExit"])["message"]
         cleared = session.delete("/exception-breakpoints").ok()
         assert (cleared["filters"], cleared["types"]) == ([], [])
@@ -136,6 +151,41 @@ def test_raised_in_user_and_in_all(relay: Client, source: Write, python: str) ->
                 assert places.count("decoder.py") == 2
                 assert "os.py" in places
                 assert "program.py" not in places
+
+
+@pytest.mark.parametrize("raised_in", ["user", "all", None])
+def test_types_that_are_raised_in_user_code(
+    relay: Client, source: Write, python: str, raised_in: str | None
+) -> None:
+    """What a library raises stops where it comes to the program's code, if it does."""
+    program = source(
+        """
+        import json, os
+        os.makedirs(os.getcwd(), exist_ok=True)  # raises FileExistsError, and handles it
+        def text():
+            json.loads("{")  # @loads
+        def own():
+            raise FileExistsError("own")  # @own
+        for work in (text, own):
+            try:
+                work()
+            except (ValueError, OSError):
+                pass
+        """
+    )
+    with relay.session(python_path=python) as session:
+        ask(session, types=["FileExistsError", "ValueError"], raised_in=raised_in)
+        state, places = session.launch(program), []
+        while state["status"] == "paused":
+            here = state["current_location"]
+            places.append((Path(here["path"]).name, here["line"]))
+            state = session.resume()
+    own = ("program.py", program["own"])
+    if raised_in == "user":
+        assert places == [("program.py", program["loads"]), own]
+    else:
+        assert [name for name, _ in places] == ["os.py", "decoder.py", "program.py"]
+        assert places[-1] == own
 
 
 def test_a_condition_sees_the_exception_and_the_frame(

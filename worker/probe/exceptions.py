@@ -49,15 +49,18 @@ class Held(object):
 class Exceptions(object):
     def __init__(self, probe):
         self.probe = probe
-        self.raised = self.everywhere = False
+        self.raised = self.everywhere = self.types_everywhere = False
         self.types = frozenset()
         self.condition = None
         self.failed = False
         probe.commands.update(exceptions=self.choose, known_types=known_types)
 
-    def choose(self, raised=False, types=(), everywhere=False, condition=None):
+    def choose(
+        self, raised=False, types=(), everywhere=False, types_everywhere=True, condition=None
+    ):
         """Which of the types there are by now."""
         self.raised, self.everywhere = raised, everywhere
+        self.types_everywhere = types_everywhere
         self.condition = Expression(condition) if condition else None
         self.failed = False
         self.types = frozenset(bare(name) for name in types)
@@ -99,7 +102,8 @@ class Exceptions(object):
                 return thrown_in(trace) or exclude(breakpoint, trace)
             if not begins and origin(trace) in self.journeys():
                 return True
-            if not (told.named or self.everywhere) and (
+            counts = self.everywhere or (told.named and self.types_everywhere)
+            if not counts and (
                 is_library(trace.tb_frame.f_code.co_filename) or exclude(breakpoint, trace)
             ):
                 if begins:
