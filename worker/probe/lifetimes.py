@@ -13,6 +13,7 @@ import threading
 import time
 
 from debug_relay.worker.probe import tracing
+from debug_relay.worker.probe.unlisted import Finalizer, Unlisted
 
 
 class Lifetimes(object):
@@ -57,14 +58,20 @@ class Lifetimes(object):
     def hook_beginning(self):
         """A thread that is just beginning has no entry of its own yet, but perhaps that of one that
         has ended and lay in the same place: pydevd would take it for that for as long as it lives,
-        and never find it when it is to go on."""
+        and never find it when it is to go on. One that is ending has none any more."""
         facts = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
         create, local = facts._create_thread_info, facts._thread_local_info
+        unlisted = Unlisted(facts)
 
         def create_thread_info(depth):
+            if unlisted.is_ending():
+                return None
+            is_listed = threading.get_ident() in threading._active
             info = create(depth + 1)
             if info is None or not isinstance(info.thread, threading._DummyThread):
                 return info
+            if not is_listed:
+                unlisted.take_over(info.thread)
             if local.is_bootstrap_frame_internal:
                 first = local.f_bootstrap.f_locals  # of pydevd's own function, or the thread's
                 if all(first.get(name) is not info.thread for name in ("t", "self")):
@@ -73,6 +80,9 @@ class Lifetimes(object):
 
         self.probe.undo.append((facts, "_create_thread_info", create))
         facts._create_thread_info = create_thread_info
+        finalizer = "_DeleteDummyThreadOnDel"
+        self.probe.undo.append((facts, finalizer, getattr(facts, finalizer)))
+        setattr(facts, finalizer, Finalizer)
 
     def forget(self, thread_id):
         db = self.probe.db
