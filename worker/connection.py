@@ -64,6 +64,7 @@ class DebugServer(asyncio.Protocol):
         self.initialized = asyncio.Event()  # it takes breakpoints from then on
         self.has_greeted = False  # has said something that is DAP
         self.why_lost = ""
+        self.has_said_end = False  # that it is going
 
     # -- the wire
 
@@ -97,6 +98,8 @@ class DebugServer(asyncio.Protocol):
         elif message.type == "event":
             if message.event == "initialized":
                 self.initialized.set()
+            elif message.event == "terminated":
+                self.has_said_end = True
             self._on_event(self, message)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -37,6 +37,7 @@ _TAIL: Final = 2000
 # takes longer is a program that runs, can be paused, given input and ended.
 _IMPORT_SECONDS: Final = 2.0
 _SWEEP_SECONDS: Final = 3.0
+_ENDING_SECONDS: Final = 0.5  # who is killed loses the connection first
 # What only the program's own import system could find out.
 _REFUSALS: Final = (Code.LAUNCH_MODULE_NOT_FOUND, Code.LAUNCH_SYNTAX_ERROR)
 
@@ -66,6 +67,7 @@ class LaunchedProgram:
             session, self._adapter, lambda: self.pid or 0, self._introduce, _BOOTSTRAP
         )
         self._child_output = ChildOutput(self._child_printed)
+        self._lost_teller: asyncio.TimerHandle | None = None
         self._family = Path(session.params.session_dir) / "family.json"
 
     @property
@@ -309,8 +311,21 @@ class LaunchedProgram:
         if self._endings and self._process is not None and self._process.exit is not None:
             return  # it has not run on without its debugger: its end is told in a moment
         self._session.server_lost(server, why)
+        if self._running and not (self._endings or server.is_child or server.has_said_end):
+            loop = asyncio.get_running_loop()
+            self._lost_teller = loop.call_later(_ENDING_SECONDS, self._tell_lost)
+
+    def _tell_lost(self) -> None:
+        """By the program, which has closed all its descriptors."""
+        if self._running and not self._endings:
+            self._session.say("The connection to the program was lost; it runs on undebugged.")
+
+    def _forget_lost(self) -> None:
+        if self._lost_teller is not None:
+            self._lost_teller.cancel()
 
     def _exited(self, exit: Exit) -> None:
+        self._forget_lost()
         self._read_word()
         self._child_output.drain()
         if not self._endings:
@@ -402,6 +417,7 @@ class LaunchedProgram:
         return None
 
     async def release(self) -> None:
+        self._forget_lost()
         await self._children.close()
         self._child_output.close()
         self._adapter.close()

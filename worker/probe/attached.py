@@ -278,7 +278,7 @@ class Attachment(object):
         while self.reason is None:
             # Counted in ticks of this thread and not by a clock: a program that was stopped, or
             # held the interpreter for a minute, is not taken for a silent relay.
-            if poll.poll(_TICK * 1000):
+            if poll.poll(_TICK * 1000) or not self.sock.is_own():
                 self.leave("closed")
                 break
             now = self.heard, self.unread()
@@ -300,7 +300,7 @@ class Attachment(object):
         """What pydevd has no time to read is life as well."""
         try:
             return struct.unpack("i", fcntl.ioctl(self.sock.fileno(), termios.FIONREAD, b"\0" * 4))
-        except OSError:
+        except (OSError, ValueError):
             return None
 
     def leave(self, reason):

@@ -13,6 +13,7 @@ import sys
 import types
 
 from debug_relay.worker.probe import left_out
+from debug_relay.worker.probe.own_socket import OwnSocket
 
 # By these names gevent may have others later, also for pydevd's threads.
 _allocate_lock, _ident = _thread.allocate_lock, _thread.get_ident
@@ -83,7 +84,7 @@ def connect(pydevd, prepare, hidden=(), **settings):
     connect_slowly = pydevd.PyDB.connect
 
     def connect_quickly(self, host, port):
-        sock = pydevd.start_client(host, port)
+        sock = OwnSocket(pydevd.start_client(host, port))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._client_socket = sock
         # Its thread that looks every 0.2 s whether the program has ended is joined like one of the

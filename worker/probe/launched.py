@@ -125,6 +125,8 @@ def _end_at_once(db, sock):
     dispose = db.dispose_and_kill_all_pydevd_threads
 
     def end(wait=True, timeout=_END_SECONDS):
+        if not sock.is_own():
+            wait, timeout = False, 0  # the program has closed it: nobody hears what is left to tell
         if wait and threading.current_thread() not in db.created_pydb_daemon_threads:
             deadline = time.monotonic() + timeout
             others = [t for t in db.created_pydb_daemon_threads if t is not db.reader]

@@ -5,7 +5,6 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 
 import _thread
 import itertools
-import mmap
 import operator
 import os
 import sys
@@ -14,6 +13,7 @@ import time
 from debug_relay.worker.probe.expressions import Expression, Template
 from debug_relay.worker.probe.functions import Functions
 from debug_relay.worker.probe.goal import ID as GOAL
+from debug_relay.worker.probe.mapping import mapped
 from debug_relay.worker.probe.places import TRAP, Places
 from debug_relay.worker.probe.signalled import is_foreign
 from debug_relay.worker.probe.sources import outdated
@@ -175,7 +175,7 @@ class Points(object):
         try:
             memory = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
-                self.numbers = memoryview(mmap.mmap(memory, capacity * 8)).cast("Q")
+                self.numbers = memoryview(mapped(memory, capacity * 8)).cast("Q")
             finally:
                 os.close(memory)
         except (OSError, ValueError):

@@ -8,11 +8,12 @@ held for a copy and a few stores; a forked child writes nothing and never takes 
 """
 
 import _thread
-import mmap
 import os
 import struct
 import time
 import zlib
+
+from debug_relay.worker.probe.mapping import mapped
 
 _getpid = os.getpid
 _now = time.time_ns
@@ -31,7 +32,7 @@ class Ring(object):
         """`limit`: after so many entries nothing is written any more."""
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            self.memory = mmap.mmap(fd, 0)
+            self.memory = mapped(fd)
         finally:
             os.close(fd)
         # Items of a cast view are written by one aligned store each.

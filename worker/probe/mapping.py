@@ -1,0 +1,37 @@
+"""Files in the program's memory, without a descriptor for as long as they are there.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `points` and `ring`.
+
+`mmap` keeps one of its own, and closes it in the end: by its number, which may be that of a file of
+the program's since the program has closed all descriptors there were.
+"""
+
+import ctypes
+import mmap
+import os
+import sys
+
+_SHARED, _FIXED = 0x01, 0x10
+_READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
+
+
+def mapped(fd, size=None):
+    """So many bytes of it, or all of them."""
+    there = os.fstat(fd).st_size
+    size = there if size is None else size
+    if not 0 < size <= there:
+        raise ValueError("%d bytes of %d" % (size, there))  # reading beyond it would be SIGBUS
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(fd, size, trackfd=False)
+    memory = mmap.mmap(-1, size)
+    place = ctypes.c_char.from_buffer(memory)
+    try:
+        put = ctypes.CDLL(None).mmap
+        put.restype = ctypes.c_void_p
+        put.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+        address = ctypes.addressof(place)
+        if put(address, size, _READ_WRITE, _SHARED | _FIXED, fd, 0) != address:
+            raise OSError("it cannot be mapped")
+    finally:
+        del place  # else the memory could not be given back
+    return memory
