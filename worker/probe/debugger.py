@@ -12,7 +12,7 @@ import socket
 import sys
 import types
 
-from debug_relay.worker.probe import left_out
+from debug_relay.worker.probe import left_out, unnumbered
 from debug_relay.worker.probe.own_socket import OwnSocket
 
 # By these names gevent may have others later, also for pydevd's threads.
@@ -42,7 +42,7 @@ def bring_in(parent, switch=None):
     known = set(vars(builtins))
     os.environ.update(settings)
     try:
-        with left_out.LeftOut():
+        with left_out.Given(dict(left_out.IMPORTS, **unnumbered.IMPORTS)):
             _find_debugpy(parent)
             import debugpy._vendored.force_pydevd  # noqa: F401
             import pydevd

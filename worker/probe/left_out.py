@@ -20,8 +20,12 @@ NAMES = {
 }
 
 
-class LeftOut(object):
-    """For the time of an import. Only pydevd's one module finds something else by these names."""
+class Given(object):
+    """For the time of an import. Some of pydevd's modules find something else by some names: what
+    they import with is given, by the module's name."""
+
+    def __init__(self, imports):
+        self.imports = imports
 
     def __enter__(self):
         sys.meta_path.insert(0, self)
@@ -30,26 +34,28 @@ class LeftOut(object):
         sys.meta_path.remove(self)
 
     def find_spec(self, name, path=None, target=None):
-        if name != _WHERE:
+        bring = self.imports.get(name)
+        if bring is None:
             return None
         for finder in [finder for finder in sys.meta_path if finder is not self]:
             spec = finder.find_spec(name, path, target)
             if spec is not None:
-                spec.loader = _Loader(spec.loader)
+                spec.loader = _Loader(spec.loader, bring)
                 return spec
         return None
 
 
 class _Loader(object):
-    def __init__(self, loader):
+    def __init__(self, loader, bring):
         self.loader = loader
+        self.bring = bring
 
     def create_module(self, spec):
         return self.loader.create_module(spec)
 
     def exec_module(self, module):
         module.__loader__ = module.__spec__.loader = self.loader
-        module.__builtins__ = dict(vars(builtins), __import__=_bring)
+        module.__builtins__ = dict(vars(builtins), __import__=self.bring)
         try:
             self.loader.exec_module(module)
         finally:
@@ -61,3 +67,6 @@ def _bring(name, globals=None, locals=None, fromlist=(), level=0):
         return builtins.__import__(name, globals, locals, fromlist, level)
     package, _, part = name.partition(".")
     return types.SimpleNamespace(**{part: types.SimpleNamespace(**dict.fromkeys(NAMES[name]))})
+
+
+IMPORTS = {_WHERE: _bring}

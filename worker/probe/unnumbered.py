@@ -1,0 +1,45 @@
+"""The debugger's threads take no number: the program's first one is `Thread-1`, as without us.
+
+Runs in the program: Python 3.8 to 3.14, standard library only. See `debugger`.
+
+`threading` numbers whoever is made without a name. pydevd's are, and have theirs set afterwards. So
+what makes them finds a class here that gives them one.
+"""
+
+import builtins
+import threading
+
+_FROM = "_pydev_bundle._pydev_saved_modules"
+
+
+class Thread(threading.Thread):
+    def __init__(self):
+        threading.Thread.__init__(self, name="pydevd")
+
+
+class _Threading(object):
+    Thread = Thread
+
+    def __getattr__(self, name):
+        return getattr(threading, name)
+
+
+class _Saved(object):
+    threading = _Threading()
+
+    def __init__(self, module):
+        self.module = module
+
+    def __getattr__(self, name):
+        return getattr(self.module, name)
+
+
+def _bring(name, globals=None, locals=None, fromlist=(), level=0):
+    found = builtins.__import__(name, globals, locals, fromlist, level)
+    return _Saved(found) if name == _FROM and "threading" in fromlist else found
+
+
+# Module of pydevd's → what it imports with.
+IMPORTS = dict.fromkeys(
+    ("_pydev_bundle.pydev_is_thread_alive", "_pydevd_bundle.pydevd_daemon_thread"), _bring
+)
