@@ -23,6 +23,7 @@ from debug_relay.worker.probe import (
     all_frames,
     core,
     debugger,
+    forks,
     leaving,
     other_debugpy,
     pace,
@@ -402,3 +403,4 @@ def _can_be_woken():
 def mark(thread):
     """One of the debugger's: hidden, not traced, not waited for."""
     thread.daemon = thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True
+    forks.mark(thread)

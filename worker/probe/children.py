@@ -8,7 +8,7 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 import os
 import sys
 
-from debug_relay.worker.probe import all_frames, streams
+from debug_relay.worker.probe import all_frames, forks, streams
 from debug_relay.worker.probe.encoding import words_of
 from debug_relay.worker.probe.tracing import stop_in_child
 
@@ -47,11 +47,19 @@ class Children(object):
         self.probe.undo.append((module, name, original))
 
     def telling(self, original, name, family):
+        warns = forks.warns(name, original)
+        if warns:
+            original = forks.quiet(original)
+
         def start(*args, **kwargs):
+            pid = _getpid()
+            warned = warns and forks.has_others()
             if family is None:
                 result, debugged = original(*args, **kwargs), False
             else:
                 result, debugged = family.start(name, original, args, kwargs)
+            if warned and _getpid() == pid:
+                forks.warn_of_threads(name)
             if _getpid() == self.probe.pid:
                 try:
                     self.tell_child(name, result, args, debugged)
