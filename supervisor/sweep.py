@@ -2,6 +2,8 @@
 
 A mark alone is no proof that a process is ours to end: a debugged test may have started the user's
 tmux. So nothing that has a terminal is ended by its mark, unless it descends from us.
+
+Trackers of multiprocessing come last: they unlink their program's shared memory once it is gone.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from debug_relay.protocol.version import MARK
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _SECONDS: Final = 5.0
 _EXEC_SECONDS: Final = 0.5
+_TRACKER_SECONDS: Final = 0.5
+_TRACKER: Final = b"from multiprocessing.resource_tracker import main;"
 
 
 def become_subreaper() -> None:
@@ -28,11 +32,14 @@ def end_marked(session_id: str) -> list[int]:
     """End every process that carries the session's mark; the pids of those ended."""
     wanted = f"{MARK}={session_id}".encode()
     ended: set[int] = set()
-    deadline = time.monotonic() + _SECONDS
+    now = time.monotonic()
+    deadline, patience = now + _SECONDS, now + _TRACKER_SECONDS
     while time.monotonic() < deadline:
         found = [pid for pid in _pids() if carries(pid, wanted)]
         if not found:
             break
+        if time.monotonic() < patience:
+            found = [pid for pid in found if not _is_tracker(pid)]
         ended.update(pid for pid in found if _kill(pid, wanted))
         time.sleep(0.02)  # until the kernel has taken them away; runs in a thread of its own
     return sorted(ended)
@@ -92,6 +99,15 @@ def _environment(pid: int) -> bytes:
         may_be_loading = _stat(pid).is_loading  # if not, it may have been when it was read
         if may_be_loading:
             time.sleep(0.001)
+
+
+def _is_tracker(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().split(b"\0")
+    except OSError:
+        return False  # gone
+    return any(word.startswith(_TRACKER) for word in words)
 
 
 def _may_be_ended(pid: int) -> bool:

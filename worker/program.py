@@ -251,8 +251,9 @@ class Process:
                 os.killpg(self.pid, number)
 
     async def end(self, grace: float, let_run: Callable[[], None]) -> None:
-        """SIGTERM, and SIGKILL for what is still there after `grace` seconds.
+        """SIGTERM to its group, and SIGKILL to the program when `grace` seconds are over.
 
+        The others of the group are the sweep's, which does not kill all of them at one moment.
         A program that stands at a breakpoint ends by SIGTERM without another line being run, unless
         it handles the signal: then `let_run` frees it to do so.
         """
@@ -262,7 +263,6 @@ class Process:
                 let_run()
                 await self.wait(grace - _TERM_SECONDS)
         if self.exit is None:
-            self.signal_group(signal.SIGKILL)
             self.send_signal(signal.SIGKILL)
             await self.wait(5.0)
 

@@ -3,6 +3,10 @@
 The worker is a subreaper, so a daemonised grandchild becomes its child instead of init's. All are
 frozen before any is killed: what is frozen starts nobody, so not even a fork bomb runs away. Passes
 go on until two in a row find nobody: the last that was frozen may have forked a moment before.
+
+The trackers of multiprocessing come last. They unlink the shared memory and semaphores that their
+program has left, and end by themselves, as soon as nobody has the other end of their pipe any more:
+killed together with the program they would leave all that in /dev/shm for good.
 """
 
 from __future__ import annotations
@@ -18,11 +22,13 @@ from typing import Final
 from msgspec import Struct
 
 from debug_relay.worker import brief_runs, gdb, process_tree
+from debug_relay.worker.probe.arguments import parted
 from debug_relay.worker.process_tree import Row
 
 log = logging.getLogger("debug_relay.worker")
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PASS_SECONDS: Final = 0.005
+_TRACKER_SECONDS: Final = 0.5
 
 
 class Ended(Struct, frozen=True):
@@ -91,6 +97,12 @@ def named(rows: list[Row]) -> list[Ended]:
     return [Ended(row.pid, process_tree.command(row.pid) or row.name) for row in rows if row.lives]
 
 
+def is_tracker(pid: int) -> bool:
+    """Of multiprocessing: it ends by itself, and ignores SIGTERM."""
+    parts = parted(process_tree.words(pid)[1:])  # type: ignore[no-untyped-call]
+    return parts is not None and bool(parts.is_tracker)
+
+
 def collect_adopted(awaited: int | None) -> None:
     """Of the children that this worker was given, the ended ones go from the kernel's table."""
     children = process_tree.children_of_us()
@@ -120,22 +132,44 @@ class _Ending:
     def __init__(self) -> None:
         self._ended: dict[tuple[int, int], Ended] = {}
         self._beyond: set[tuple[int, int]] = set()  # setuid programs: not ours to signal
+        self._trackers: set[tuple[int, int]] = set()
+        self._patience: float | None = None  # with the trackers, once the others are gone
 
     def run(
         self, find: Callable[[], list[Row] | None], collect: Callable[[], None], deadline: float
     ) -> list[Ended]:
         empty = 0
+        # Also while there are others all the time: what calls itself a tracker may start them.
+        at_last = (time.monotonic() + deadline) / 2
         while empty < 2 and time.monotonic() < deadline:
             found = find()
             living = [r for r in found or () if r.lives and r.key not in self._beyond]
             empty = empty + 1 if found is not None and not living else 0
-            if self._freeze(living):
+            due = self._due(living, at_last)
+            if self._freeze(due):
                 continue  # look again at once, for what they may have started before
-            self._signal(living, signal.SIGKILL)
+            self._signal(due, signal.SIGKILL)
             collect()
             if not empty:
                 time.sleep(_PASS_SECONDS)  # in a thread of its own, or after the loop's end
         return list(self._ended.values())
+
+    def _due(self, living: list[Row], at_last: float) -> list[Row]:
+        """All but the trackers, until those had the time to tidy up and end by themselves."""
+        now = time.monotonic()
+        if now >= min(at_last, self._patience or at_last):
+            return living
+        others = [row for row in living if not self._is_tracker(row)]
+        if living and not others and self._patience is None:
+            self._patience = now + _TRACKER_SECONDS
+            self._signal(living, signal.SIGCONT)  # stopped with its group, it could do nothing
+        return others
+
+    def _is_tracker(self, row: Row) -> bool:
+        """Of one that is frozen already the command line is not read again."""
+        if row.key not in self._ended and row.key not in self._trackers and is_tracker(row.pid):
+            self._trackers.add(row.key)
+        return row.key in self._trackers
 
     def _freeze(self, living: list[Row]) -> bool:
         """Whether any of them is new."""
