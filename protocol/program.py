@@ -176,7 +176,11 @@ class Restart(SessionParams, kw_only=True):
 
 
 class Terminate(SessionParams, kw_only=True):
-    """End the program: SIGTERM, then SIGKILL after `grace` seconds."""
+    """End the program: SIGTERM, then SIGKILL after `grace` seconds.
+
+    All that a launched program has started gets both too, also what is in a process group or
+    session of its own, unless `keep_children` says otherwise. It is over as soon as nobody is left.
+    """
 
     grace: Annotated[
         float, Meta(ge=0, le=60, description="Seconds between SIGTERM and SIGKILL.")

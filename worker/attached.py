@@ -206,8 +206,8 @@ class AttachedProgram:
             "Write to the terminal or pipe that it was started with, or launch it instead.",
         )
 
-    async def end(self, grace: float) -> None:
-        """End the program itself: asked for by name only."""
+    async def end(self, grace: float, for_all: bool = False) -> None:
+        """End the program itself: asked for by name only. What it has started is its owner's."""
         self._leaving = True
         self._hold.signal(signal.SIGTERM)
         if not await self._hold.until_gone(min(_TERM_SECONDS, grace)):

@@ -167,7 +167,7 @@ async def terminate(call: Call, params: p.Terminate) -> Struct:
     async with session.driving:
         session.require("terminate", OPERATIONS["terminate"].states)
         session.end_reason = "terminated"
-        await run.end_program(session, params.grace)
+        await run.end_program(session, params.grace, for_all=True)
     return p.Terminated(
         session_id=session.id,
         status=session.state,

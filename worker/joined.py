@@ -296,8 +296,8 @@ class JoinedProgram:
             "Write to the terminal or pipe that it was started with, or launch it instead.",
         )
 
-    async def end(self, grace: float) -> None:
-        """End the program itself: asked for by name only."""
+    async def end(self, grace: float, for_all: bool = False) -> None:
+        """End the program itself: asked for by name only. What it has started is its owner's."""
         await self._disconnect(terminate=True)
         self._running = False
         self._session.program_ended(None, None, "terminated")

@@ -20,6 +20,7 @@ from debug_relay.worker import adapter, changes, sweep
 from debug_relay.worker.child_output import ChildOutput
 from debug_relay.worker.children import Children
 from debug_relay.worker.connection import DebugServer
+from debug_relay.worker.grace import Grace
 from debug_relay.worker.input_watch import InputWatch
 from debug_relay.worker.launch_plan import Plan, syntax_error
 from debug_relay.worker.lines import SyntaxProblem
@@ -380,17 +381,24 @@ class LaunchedProgram:
         if self._input is not None:
             self._input.written(data, eof)
 
-    async def end(self, grace: float) -> None:
+    async def end(self, grace: float, for_all: bool = False) -> None:
         process = self._process
         if process is None:
             return
+        deadline = asyncio.get_running_loop().time() + grace
+        graced = Grace(self.processes) if for_all and grace and not self.keeps_children else None
         swept: dict[int, sweep.Ended] = {}
         self._endings += 1
         try:
             # Some end by the signal to the program's group: they count as well.
             there = [] if self.keeps_children else sweep.named(self.processes() or [])
+            if graced is not None:
+                graced.begin(process.pid)
             # Without its debugger the program runs on and can act on SIGTERM.
             await process.end(grace, self._session.hub.close)
+            if graced is not None:
+                self._session.hub.close()  # its children's debuggers too
+                await graced.until_gone(deadline)
             swept = {one.pid: one for one in [*there, *await self.end_children()]}
             swept.pop(process.pid, None)
         finally:

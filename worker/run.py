@@ -213,10 +213,10 @@ def has_stopped(
     return thread_id in session.standing or not session.hub.knows(thread_id)
 
 
-async def end_program(session: Session, grace: float) -> None:
-    """End it, and everything that it has started in its process group."""
+async def end_program(session: Session, grace: float, for_all: bool = False) -> None:
+    """End it and all that it has started, which has the grace as well if it is `for_all`."""
     if session.target is not None and session.state in _ALIVE:
-        await session.target.end(grace)
+        await session.target.end(grace, for_all)
 
 
 async def let_go(session: Session, target: Target) -> None:

@@ -182,14 +182,14 @@ class _Ending:
     def _signal(self, rows: list[Row], number: signal.Signals) -> None:
         for row in rows:
             try:
-                _signal(row, number)
+                send(row, number)
             except PermissionError:
                 self._beyond.add(row.key)
                 self._ended.pop(row.key, None)
                 log.warning("sweep.not_ours", extra={"fields": {"pid": row.pid}})
 
 
-def _signal(row: Row, number: signal.Signals) -> None:
+def send(row: Row, number: signal.Signals) -> None:
     """By pidfd, after a second look: between the first and the handle a pid may change hands."""
     try:
         handle = os.pidfd_open(row.pid)

@@ -45,8 +45,8 @@ class Target(Protocol):
     async def write_input(self, data: bytes, eof: bool) -> None:
         """To its standard input; raises RelayError when it has none."""
 
-    async def end(self, grace: float) -> None:
-        """End the program: politely, then not."""
+    async def end(self, grace: float, for_all: bool = False) -> None:
+        """End the program: politely, then not; what it has started too, if it is `for_all`."""
 
     async def end_children(self) -> list[Ended]:
         """End what it has left running, unless that is to be kept; who that was."""
