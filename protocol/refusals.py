@@ -9,6 +9,7 @@ import msgspec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Location
 from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.sessions import Program
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
 
@@ -41,9 +42,16 @@ class Problems(msgspec.Struct):
 
 
 def wrong_state(
-    operation: str, current: State, states: frozenset[State], session_id: str
+    operation: str,
+    current: State,
+    states: frozenset[State],
+    session_id: str,
+    program: Program | None = None,
 ) -> RelayError:
-    """409 with the call that leads to a state in which it is allowed."""
+    """409 with the call that leads to a state in which it is allowed.
+
+    `program` is the session's: one that was attached to cannot be started by us.
+    """
     base = f"{API_PREFIX}/sessions/{session_id}"
     needed = " or ".join(sorted(s.value for s in states))
     # What is read is called by a noun.
@@ -51,14 +59,33 @@ def wrong_state(
     return RelayError(
         Code.INVALID_SESSION_STATE,
         f"Cannot {does}: the session is {current.value}, not {needed}",
-        _way_out(current, states, base),
+        _way_out(current, states, base, program if program and program.attached else None),
         session_id=session_id,
         current_state=current.value,
         required_state=needed,
     )
 
 
-def _way_out(current: State, states: frozenset[State], base: str) -> str:
+def attach_anew(program: Program) -> str:
+    """What follows when one that was attached to has ended."""
+    if program.port is not None and program.host is not None:
+        whom = f'"host": "{program.host}", "port": {program.port}'
+    else:
+        whom = '"pid": <its new pid>'
+    return (
+        "start it again as it was started, and attach in a new session: "
+        f'POST {API_PREFIX}/sessions {{"mode": "attach", {whom}}}'
+    )
+
+
+def _way_out(
+    current: State, states: frozenset[State], base: str, attached_to: Program | None
+) -> str:
+    if current is State.TERMINATED and attached_to is not None:
+        return (
+            f"The program has ended: {attach_anew(attached_to)}; "
+            f"GET {base}/events shows what has happened here."
+        )
     if current is State.TERMINATED:
         return (
             f"The program has ended: POST {base}/restart runs it again, "
@@ -73,6 +100,11 @@ def _way_out(current: State, states: frozenset[State], base: str) -> str:
     if current is State.RUNNING and State.PAUSED in states:
         return (
             f"Call POST {base}/pause first, or wait for a breakpoint: GET {base}/events?timeout=30."
+        )
+    if State.CREATED in states and attached_to is not None:
+        return (
+            f"A session debugs one program: POST {base}/detach lets this one go; "
+            f"for another one create a session with POST {API_PREFIX}/sessions."
         )
     if State.CREATED in states:
         return (

@@ -308,7 +308,7 @@ class Front:
         # A pause may be asked for while the mirror still says paused, and so on: only what cannot
         # become right by waiting for a frame is refused here.
         if status not in operation.states:
-            raise wrong_state(operation.name, status, operation.states, session_id)
+            raise wrong_state(operation.name, status, operation.states, session_id, known.program)
 
     def _deadline(self, operation: Operation, params: Params) -> float:
         dap = self._registry.settings.dap

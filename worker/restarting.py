@@ -8,8 +8,9 @@ import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.program import Launch, Restart
-from debug_relay.protocol.refusals import wrong_state
+from debug_relay.protocol.refusals import attach_anew, wrong_state
 from debug_relay.protocol.state import State
+from debug_relay.protocol.version import API_PREFIX
 from debug_relay.worker import run
 
 if TYPE_CHECKING:
@@ -21,11 +22,7 @@ _GRACE: Final = 2.0
 def launch_of(session: Session, params: Restart) -> Launch:
     """The launch that is repeated, with the changes of this call."""
     if session.target is not None and session.target.attached:
-        raise RelayError(
-            Code.ATTACH_UNSUPPORTED,
-            "The program was attached to: how it was started is not ours to repeat",
-            "POST …/detach and start it again yourself, or launch it in a session of its own.",
-        )
+        raise _was_attached_to(session)
     if session.arguments is None:
         raise wrong_state(
             "restart", session.state, frozenset(State) - {State.CREATED, State.FAILED}, session.id
@@ -41,6 +38,22 @@ def launch_of(session: Session, params: Restart) -> Launch:
     env = {**(session.arguments.get("env") or {}), **params.env}
     fields = {**session.arguments, "session_id": session.id, "env": env}
     return msgspec.convert(fields, Launch)
+
+
+def _was_attached_to(session: Session) -> RelayError:
+    program = session.program
+    if session.state is State.TERMINATED and program is not None:
+        way_out = f"The program has ended: {attach_anew(program)}; or launch it in a session."
+    else:
+        way_out = (
+            f"POST {API_PREFIX}/sessions/{session.id}/detach and start it again yourself, or "
+            "launch it in a session of its own."
+        )
+    return RelayError(
+        Code.ATTACH_UNSUPPORTED,
+        "The program was attached to: how it was started is not ours to repeat",
+        way_out,
+    )
 
 
 async def make_room(session: Session) -> None:

@@ -239,7 +239,7 @@ class Session:
         """409 unless the session is in one of these states; the worker owns the truth."""
         self.heed_stop(states)
         if self.state not in states:
-            raise wrong_state(operation, self.state, states, self.id)
+            raise wrong_state(operation, self.state, states, self.id, self.program)
         # Here, where it is this call's turn: the lease may have gone to another meanwhile.
         self.lease.admit(operation, self.actors.present())
         self.actors.allowed(operation)

@@ -291,6 +291,33 @@ def test_it_ends_by_itself(relay: Client, start: Start) -> None:
         assert (session.status()["status"], session.status()["exit_code"]) == ("terminated", None)
 
 
+def test_what_can_be_done_when_it_has_ended(relay: Client, start: Start) -> None:
+    """No suggestion leads to a call that is refused."""
+    one = start(SLEEPS)
+    with relay.session() as session:
+        attach(session, one)
+        living = session.post("/restart").refused("ATTACH_UNSUPPORTED")["details"]["suggestion"]
+        assert f"POST {relay.prefix}/sessions/{session.id}/detach" in living
+        again = session.post("/launch", {"script": str(one.program)})
+        told = again.refused("INVALID_SESSION_STATE", 409)["details"]["suggestion"]
+        assert f"POST {relay.prefix}/sessions/{session.id}/detach" in told
+        one.process.kill()
+        assert session.events("terminated", timeout=10)
+        refused = [
+            session.get("/stacktrace"),
+            session.post("/detach"),
+            session.post("/launch", {"script": str(one.program)}),
+            session.post("/restart"),
+        ]
+        for answer in refused:
+            error = answer.body["error"]
+            assert error["code"] in ("INVALID_SESSION_STATE", "ATTACH_UNSUPPORTED")
+            told = error["details"]["suggestion"]
+            assert f'POST {relay.prefix}/sessions {{"mode": "attach", "pid"' in told
+            assert "/restart" not in told
+            assert "/detach" not in told
+
+
 def test_it_becomes_another_program(relay: Client, start: Start) -> None:
     one = start(
         """
