@@ -26,7 +26,9 @@ _ECHOED: Final = b"Password input may be echoed."
 _ECHO_WARNING: Final = (
     "The program asks for a password (getpass) and has no terminal: launch it with pty: true"
 )
-
+_LINE_ENDS: Final = (b"\n",)
+# The keys that end one: Return, and those of an interrupt and of the end of input.
+_TYPED_ENDS: Final = (b"\n", b"\r", b"\x03", b"\x04")
 _BEGUN_WARNING: Final = "What it was sent does not end its line: input() waits for a line's end"
 
 
@@ -50,7 +52,7 @@ class InputWatch:
         self._process = process
         self._is_running = is_running
         self._tell = tell
-        self._on_terminal = on_terminal
+        self._line_ends = _TYPED_ENDS if on_terminal else _LINE_ENDS
         self._waiting: Waiting | None = None
         self._said = b""  # since it was last written to
         self._warned = False
@@ -65,8 +67,8 @@ class InputWatch:
 
     def written(self, data: bytes, eof: bool) -> None:
         """It has what it waited for; a line that has only begun is none to most that wait."""
-        self._begun = not eof and bool(data) and not data.endswith(b"\n")
-        if not self._begun or b"\n" in data:
+        self._begun = not eof and bool(data) and not data.endswith(self._line_ends)
+        if not self._begun or any(end in data for end in self._line_ends):
             self._said = b""
         self._warned = False
         self._set(None)
@@ -112,14 +114,11 @@ class InputWatch:
         return _ECHO_WARNING if self._warned else _BEGUN_WARNING if self._begun else None
 
     def _prompt(self) -> str | None:
-        """The line that it has begun; without a terminal, which echoes, also its last whole one."""
+        """The line that it has begun, empty after a whole one; None when it has printed nothing."""
+        if not self._said:
+            return None
         text = _CONTROL.sub("", self._said.decode("utf-8", "replace"))
-        lines = text.split("\n")
-        begun = lines[-1]
-        if begun.strip():
-            return begun[-_PROMPT_MOST:]
-        whole = [line for line in lines if line.strip()]
-        return whole[-1][-_PROMPT_MOST:] if whole and not self._on_terminal else None
+        return text.rpartition("\n")[2][-_PROMPT_MOST:]
 
     def _set(self, waiting: Waiting | None) -> None:
         if waiting != self._waiting:

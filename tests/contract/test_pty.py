@@ -88,6 +88,27 @@ def test_ctrl_c_reaches_the_program(relay: Client, source: Write, python: str) -
         assert "interrupted" in session.printed()
 
 
+@pytest.mark.parametrize("key", ["\r", "\x03", "\x04"])
+def test_keys_that_end_a_line(relay: Client, source: Write, key: str) -> None:
+    program = source("""
+        for _ in range(2):
+            try:
+                print("got", repr(input("? ")))
+            except (KeyboardInterrupt, EOFError) as error:
+                print("got", type(error).__name__)
+        """)
+    with relay.session() as session:
+        session.launch(program, wait=0, pty=True, stop_on_exception=False)
+        eventually(lambda: session.status()["waiting_for_input"])
+        session.post("/input", {"input": key}).ok()
+        eventually(lambda: "got" in session.printed())
+        eventually(lambda: session.status()["prompt"] == "? ")
+        assert session.status()["warning"] is None
+        session.post("/input", {"input": "half"}).ok()
+        eventually(lambda: session.status()["warning"])
+        assert "does not end its line" in session.status()["warning"]
+
+
 @pytest.mark.parametrize("typed", ["", "no line break"])
 def test_the_end_of_input(relay: Client, source: Write, typed: str) -> None:
     program = source("import sys\nprint(repr(sys.stdin.read()))")

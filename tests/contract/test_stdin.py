@@ -18,7 +18,7 @@ WAYS = {
     "input": ('print("hello " + input("Name? "))', "Name? "),
     "readline": (
         'import sys\nprint("Your name:", flush=True)\nprint("hello " + sys.stdin.readline())',
-        "Your name:",
+        "",
     ),
     "read": ('import sys\nprint("hello " + sys.stdin.readline(), end="")', None),
     "os.read": ('import os\nprint("hello " + os.read(0, 100).decode())', None),
@@ -68,6 +68,14 @@ def test_each_question_has_its_prompt(relay: Client, source: Write) -> None:
             assert session.status()["prompt"] != f"{i}? "
         eventually(lambda: session.status()["status"] == "terminated")
         assert session.printed("stdout") == "0? got 0\n1? got 1\n2? got 4\n"
+
+
+def test_a_finished_line_is_no_prompt(relay: Client, source: Write) -> None:
+    with relay.session() as session:
+        session.launch(source('print("Welcome")\ninput()\ninput("Name? ")\n'), wait=0)
+        assert waiting(session)["prompt"] == ""
+        session.post("/input", {"input": "\n"}).ok()
+        eventually(lambda: session.status()["prompt"] == "Name? ")
 
 
 def test_half_a_line_is_none(relay: Client, source: Write) -> None:
