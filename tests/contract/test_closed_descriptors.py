@@ -136,7 +136,7 @@ def test_a_daemon_among_the_children(relay: Client, source: Write, python: str) 
         os._exit(0)
     os.wait()
     os.close(tell)
-    print(os.read(told, 1000).decode(), end="")
+    print(os.read(told, 1000).decode().strip())
     """
     )
     with relay.session(python_path=python) as session:

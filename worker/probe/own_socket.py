@@ -8,24 +8,26 @@ by it would do that to its file. A read that waits keeps the connection open tho
 is closed, so that neither side would know; it looks again from time to time.
 """
 
+import _socket
 import os
-import socket
 import struct
 
 _LOOK_SECONDS = 0.5
-_fstat = os.fstat  # the program may have put something in its place later
+# Whatever the program, or gevent, has in their places.
+_fstat = os.fstat
+_Socket = _socket.socket
 
 
-class OwnSocket(socket.socket):
+class OwnSocket(_Socket):
     def __init__(self, sock):
         family, kind, number = sock.family, sock.type, sock.proto
-        socket.socket.__init__(self, family, kind, number, fileno=sock.detach())
+        _Socket.__init__(self, family, kind, number, fileno=sock.detach())
         self.settimeout(None)  # whatever the program has as its default
         self._identity = self._look()
         # For the kernel to do: what is sent has no bound, and needs none.
         seconds, rest = divmod(_LOOK_SECONDS, 1)
         patience = struct.pack("ll", int(seconds), int(rest * 1000000))
-        self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
+        self.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, patience)
 
     def _look(self):
         try:
@@ -45,21 +47,21 @@ class OwnSocket(socket.socket):
         while True:
             self.is_own()
             try:
-                return socket.socket.recv(self, *args)
+                return _Socket.recv(self, *args)
             except BlockingIOError:
                 continue
 
     def sendall(self, *args):
         self.is_own()
-        return socket.socket.sendall(self, *args)
+        return _Socket.sendall(self, *args)
 
     def shutdown(self, how):
         self.is_own()
-        return socket.socket.shutdown(self, how)
+        return _Socket.shutdown(self, how)
 
     def close(self):
         self.is_own()
-        return socket.socket.close(self)
+        return _Socket.close(self)
 
     def __del__(self):
         """Instead of Python's own, which closes the number whosever it is."""

@@ -7,36 +7,35 @@ what makes them finds a class here that gives them one.
 """
 
 import builtins
-import threading
 
 _FROM = "_pydev_bundle._pydev_saved_modules"
 
 
-class Thread(threading.Thread):
-    def __init__(self):
-        threading.Thread.__init__(self, name="pydevd")
+class _Instead(object):
+    """Of a module, with some of its names replaced."""
 
-
-class _Threading(object):
-    Thread = Thread
-
-    def __getattr__(self, name):
-        return getattr(threading, name)
-
-
-class _Saved(object):
-    threading = _Threading()
-
-    def __init__(self, module):
-        self.module = module
+    def __init__(self, module, **names):
+        self.__dict__.update(names)
+        self.__dict__["_module"] = module
 
     def __getattr__(self, name):
-        return getattr(self.module, name)
+        return getattr(self._module, name)
+
+
+def _saved(module):
+    """What pydevd takes its modules from; where greenlets are expected these are copies."""
+    threading = module.threading
+
+    class Thread(threading.Thread):
+        def __init__(self):
+            threading.Thread.__init__(self, name="pydevd")
+
+    return _Instead(module, threading=_Instead(threading, Thread=Thread))
 
 
 def _bring(name, globals=None, locals=None, fromlist=(), level=0):
     found = builtins.__import__(name, globals, locals, fromlist, level)
-    return _Saved(found) if name == _FROM and "threading" in fromlist else found
+    return _saved(found) if name == _FROM and "threading" in fromlist else found
 
 
 # Module of pydevd's → what it imports with.
