@@ -60,9 +60,15 @@ _SESSION: Final = {
     **_CREATED, **_PAUSED, "program": _PROGRAM, "stopped_thread_id": 1, "stopped_threads": [1],
     "breakpoint_count": 1, "lease": _LEASE,
 }  # fmt: skip
-_STOPPED: Final = {**_PAUSED, "completed": True, "thread_id": 1}
+_STOPPED: Final = {
+    **_PAUSED, "completed": True, "thread_id": 1, "waiting_for_input": False, "prompt": None,
+    "events_cursor": "ZXYtMTc",
+}  # fmt: skip
 _STEPPED: Final = {**_STOPPED, "stop_reason": "step", "stop_id": 4, "current_location": _NEXT}
-_RUNNING: Final = {"session_id": _ID, "status": "running", "completed": False, "stop_id": 3}
+_RUNNING: Final = {
+    "session_id": _ID, "status": "running", "completed": False, "stop_id": 3,
+    "waiting_for_input": False, "prompt": None, "events_cursor": "ZXYtMTc",
+}  # fmt: skip
 _BREAKPOINT: Final = {
     "id": "bp_1", "verified": True, "source": {"path": _FILE}, "line": 42,
     "condition": "price < 0", "hit_count": 1,

@@ -101,7 +101,8 @@ Wait = Annotated[
     Meta(
         ge=0,
         le=300,
-        description="Seconds that the reply may be held for the next stop or the end.",
+        description="Seconds that the reply may be held for the next stop or the end; a program of "
+        "one thread that asks for input is not waited for any longer.",
         examples=[5],
     ),
 ]

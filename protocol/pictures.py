@@ -59,7 +59,10 @@ def _execution(result: e.Execution) -> Iterator[Line]:
     if result.child_pid is not None and result.stop is None:
         yield f"in child process {result.child_pid}, thread {result.thread_id}"
     if not result.completed and result.status == "running":
-        yield "not stopped yet: wait with GET …/events?timeout=30&types=stopped,terminated"
+        if result.waiting_for_input:
+            yield f"waits for input: {short(result.prompt or '', 200)!r}: send it by POST …/input"
+        query = f"timeout=30&types=stopped,terminated,input&cursor={result.events_cursor}"
+        yield f"not stopped yet: wait with GET …/events?{query}"
     elif not result.completed and result.status == "paused":
         yield "the thread that was moved still runs; this is where another one stands"
     if result.pause_pending:

@@ -96,11 +96,9 @@ def _way_out(
     if current is State.CREATED:
         return f"Start a program with POST {base}/launch, or attach to one: POST {base}/attach."
     if current is State.LAUNCHING:
-        return f"Wait until it runs: GET {base}/events?timeout=30; or end it: DELETE {base}."
+        return f"GET {base}/status tells when it runs; DELETE {base} ends it."
     if current is State.RUNNING and State.PAUSED in states:
-        return (
-            f"Call POST {base}/pause first, or wait for a breakpoint: GET {base}/events?timeout=30."
-        )
+        return f"Call POST {base}/pause first, or wait for a breakpoint: {_next_stop(base)}."
     if State.CREATED in states and attached_to is not None:
         return (
             f"A session debugs one program: POST {base}/detach lets this one go; "
@@ -112,6 +110,14 @@ def _way_out(
             f"for another one create a session with POST {API_PREFIX}/sessions."
         )
     return f"It is paused: GET {base}/stacktrace shows where, POST {base}/continue resumes it."
+
+
+def _next_stop(base: str) -> str:
+    """How to wait for it: no cursor is known here, and without one all stops so far are told."""
+    return (
+        f"GET {base}/events?timeout=30&types=stopped with cursor=, which the last reply about the "
+        "run has as events_cursor (without it the stops so far are told at once)"
+    )
 
 
 def has_moved_on(if_stop: int, current: State, stop_id: int, states: frozenset[State]) -> bool:
@@ -127,8 +133,8 @@ def stop_changed(
         now, look = f"is at stop {stop_id}", f"Look again, then send If-Stop: {stop_id}."
     else:
         now = f"is {current.value}, its last stop was {stop_id}"
-        events = f"GET {API_PREFIX}/sessions/{session_id}/events?timeout=30&types=stopped"
-        look = f"Wait for the next stop by {events}, look, then send that stop's number."
+        events = _next_stop(f"{API_PREFIX}/sessions/{session_id}")
+        look = f"Wait for the next stop: {events}. Look, then send that stop's number."
     return RelayError(
         Code.STOP_CHANGED,
         f"If-Stop says {if_stop}, but the program {now}",

@@ -32,7 +32,7 @@ class Moved(Struct):
     before: int  # the stop before
     thread: KnownThread
     alone: bool
-
+    questions: int  # that it had asked by then
     steps: bool = False
 
     @property
@@ -52,7 +52,7 @@ async def resume(call: Call, params: e.Continue) -> Struct:
         session.require("continue", OPERATIONS["continue"].states)
         thread = run.thread_to_move(session, params.thread_id)
         alone = params.thread_id is not None and run.is_alone(session, thread, named=True)
-        moved = Moved(session.stop_id, thread, alone)
+        moved = Moved(session.stop_id, thread, alone, session.questions)
         await _move(session, moved, "continue", session.standing_threads())
     completed = await _until_stopped(call, moved, params.wait)
     result = run.result(session, completed, moved.awaited)
@@ -108,7 +108,10 @@ async def run_to_line(call: Call, params: e.RunTo) -> Struct:
         thread = run.thread_to_move(session, params.thread_id)
         alone = params.thread_id is not None and run.is_alone(session, thread, named=True)
         # As it is before others, which may run, can reach the line.
-        moved, standing = Moved(session.stop_id, thread, alone), session.standing_threads()
+        moved, standing = (
+            Moved(session.stop_id, thread, alone, session.questions),
+            session.standing_threads(),
+        )
         goal = await run_to.begin(session, params, thread)
         await _move(session, moved, "continue", standing)
     completed = await _until_stopped(call, moved, params.wait)
@@ -162,7 +165,7 @@ async def _step(call: Call, params: e.Step, operation: str, command: str) -> Mov
             await session.asking.keep_returns(True)
         elif command == "stepIn" and thread.server.has_probe:
             await session.asking.ask(thread.server, "watch_calls", thread=thread.dap_id)
-        moved = Moved(session.stop_id, thread, alone, steps=True)
+        moved = Moved(session.stop_id, thread, alone, session.questions, steps=True)
         await _move(session, moved, command, [thread.id])
         return moved
 
@@ -183,11 +186,15 @@ async def _move(session: Session, moved: Moved, command: str, standing: list[int
 
 async def _until_stopped(call: Call, moved: Moved, wait: float) -> bool:
     session = call.session
-    return await session.until(
-        lambda: run.has_stopped(session, moved.before, moved.awaited, moved.process),
-        wait,
-        call.abandoned,
-    )
+
+    def has_stopped() -> bool:
+        return run.has_stopped(session, moved.before, moved.awaited, moved.process)
+
+    def over() -> bool:
+        return has_stopped() or session.asks_since(moved.questions)
+
+    await session.until(over, wait, call.abandoned)
+    return has_stopped()
 
 
 async def _with_report(call: Call, result: e.Execution, snapshot: SnapshotBounds) -> e.Execution:

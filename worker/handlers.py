@@ -54,7 +54,7 @@ async def launch_program(call: Call, params: p.Launch) -> Struct:
         planned = await launch_plan.plan(session, params)
         if params.stop_on_exception is not None:
             session.exceptions.use(run.filters_of(params.stop_on_exception))
-        before = session.stop_id
+        before = session.stop_id, session.questions
         await _start_launched(session, params, planned)
     return await _launched(call, before, params.wait, params.snapshot)
 
@@ -67,7 +67,7 @@ async def restart_program(call: Call, params: p.Restart) -> Struct:
         # Before the old run is ended: what cannot be launched leaves it as it is.
         planned = await launch_plan.plan(session, again)
         await restarting.make_room(session)
-        before = session.stop_id
+        before = session.stop_id, session.questions
         await _start_launched(session, again, planned)
     return await _launched(call, before, params.wait, params.snapshot)
 
@@ -85,10 +85,13 @@ async def _start_launched(session: Session, params: p.Launch, planned: launch_pl
         await target.write_input((text.rstrip("\n") + "\n").encode(), eof=False)
 
 
-async def _launched(call: Call, before: int, wait: float, snapshot: SnapshotBounds) -> Struct:
-    """Where the program is that has just been started."""
+async def _launched(
+    call: Call, before: tuple[int, int], wait: float, snapshot: SnapshotBounds
+) -> Struct:
+    """Where the program is that has just been started; `before` counts stops and questions."""
     session = call.session
-    completed = await session.until_stopped(before, wait, call.abandoned)
+    stop, questions = before
+    completed = await session.until_stopped(stop, wait, call.abandoned, questions)
     assert session.program is not None
     result = run.result(session, completed)
     launched = p.Launched(

@@ -46,21 +46,25 @@ class InputWatch:
         self,
         process: Process,
         is_running: Callable[[], bool],
-        tell: Callable[[Waiting | None], None],
+        tell: Callable[[Waiting | None, bool], None],
         on_terminal: bool,
     ) -> None:
+        """`tell` is told of each change, and whether it is another wait than the last one: the
+        same goes on after a pause."""
         self._process = process
         self._is_running = is_running
         self._tell = tell
         self._line_ends = _TYPED_ENDS if on_terminal else _LINE_ENDS
         self._waiting: Waiting | None = None
         self._said = b""  # since it was last written to
+        self._is_same = False  # as the wait that was told last: nothing was printed or sent since
         self._warned = False
         self._begun = False
         self._timer: asyncio.TimerHandle | None = None
         self._pause = _FIRST_LOOK
 
     def printed(self, data: bytes) -> None:
+        self._is_same = False
         self._said = (self._said + data)[-_KEPT:]
         self._warned = self._warned or _ECHOED in self._said
         self.soon()
@@ -70,7 +74,7 @@ class InputWatch:
         self._begun = not eof and bool(data) and not data.endswith(self._line_ends)
         if not self._begun or any(end in data for end in self._line_ends):
             self._said = b""
-        self._warned = False
+        self._is_same = self._warned = False
         self._set(None)
         self.soon()
 
@@ -123,4 +127,5 @@ class InputWatch:
     def _set(self, waiting: Waiting | None) -> None:
         if waiting != self._waiting:
             self._waiting = waiting
-            self._tell(waiting)
+            self._tell(waiting, not self._is_same)
+            self._is_same = self._is_same or waiting is not None

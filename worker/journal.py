@@ -22,7 +22,7 @@ from debug_relay.protocol.output import (
     EventType,
     seq_meta,
 )
-from debug_relay.protocol.records import Place, output_of, pack_cursor
+from debug_relay.protocol.records import Place, events_of, output_of, pack_cursor
 from debug_relay.worker.rings import Ring
 
 # A page reads whole records: small ones keep it quick.
@@ -124,6 +124,7 @@ class EventLog:
         announce: Callable[[], None] | None = None,
     ) -> None:
         capacity = min(max(max_events * _EVENT_BYTES, _EVENTS_LEAST), _EVENTS_MOST)
+        self._owner = events_of(state_path.parent.name)
         self._max_events = max_events
         # State events leave them this much room at least, or nobody could follow live any more.
         self._output_least = max(max_events // 10, 1)
@@ -142,6 +143,11 @@ class EventLog:
     def end(self) -> int:
         """The last seq."""
         return self._seq
+
+    @property
+    def cursor(self) -> str:
+        """For a reader who wants only what happens from now on."""
+        return pack_cursor(self._owner, self._state.end, self._output.end)
 
     @property
     def lost(self) -> int:

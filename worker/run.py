@@ -251,4 +251,7 @@ def result(
         exit_code=session.exit_code,
         signal=session.signal,
         end_reason=session.end_reason,
+        waiting_for_input=session.waiting is not None,
+        prompt=session.waiting.prompt if session.waiting else None,
+        events_cursor=session.events.cursor,
     )

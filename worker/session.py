@@ -78,6 +78,7 @@ class Session:
         self.arguments: dict[str, Any] | None = None
         self.missing_env: list[str] = []
         self.waiting: Waiting | None = None  # for input
+        self.questions = 0  # how often its programs have begun to
         self.restarting = False  # the program ends because another run of it is to follow
         self.stop: Stop | None = None  # of the threads that stand, the one that is looked at
         self.stop_id = 0
@@ -279,15 +280,22 @@ class Session:
         finally:
             given_up.cancel()
 
-    async def until_stopped(self, after: int, timeout: float, abandoned: asyncio.Event) -> bool:
-        """Whether the program stopped again, or ended, in time."""
+    async def until_stopped(
+        self, after: int, timeout: float, abandoned: asyncio.Event, questions: int | None = None
+    ) -> bool:
+        """Whether the program stopped again, or ended, in time; who asks for input after so many
+        questions is not waited for any longer."""
 
         def at_rest() -> bool:
             return self.state not in (State.RUNNING, State.LAUNCHING) and (
                 self.stop_id > after or self.state is not State.PAUSED
             )
 
-        return await self.until(at_rest, timeout, abandoned)
+        def over() -> bool:
+            return at_rest() or (questions is not None and self.asks_since(questions))
+
+        await self.until(over, timeout, abandoned)
+        return at_rest()
 
     # -- output
 
@@ -302,11 +310,21 @@ class Session:
         self.reports.printed(category, data)
         self._note_losses()
 
-    def wait_for_input(self, waiting: Waiting | None) -> None:
+    def asks_since(self, questions: int) -> bool:
+        """Whether it has begun to wait for input since then, and goes on by nothing else: where
+        there is another thread, that may stop as well."""
+        return (
+            self.waiting is not None
+            and self.questions > questions
+            and len(self.hub.thread_ids()) < 2
+        )
+
+    def wait_for_input(self, waiting: Waiting | None, anew: bool) -> None:
         """The program has begun to wait for input, or waits no longer."""
         if waiting is None and self.waiting is None:
             return
         self.waiting = waiting
+        self.questions += waiting is not None and anew
         told = waiting if waiting is not None else Waiting(None)
         self.journal(
             "input",

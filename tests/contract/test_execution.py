@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -394,17 +395,21 @@ def test_two_at_the_wheel_stay_in_order(relay: Client, source: Write) -> None:
         assert numbers == list(range(1, first + len(done) + 1))
 
 
-def test_who_leaves_a_long_wait_cancels_nothing(relay: Client, source: Write) -> None:
-    program = source("x = 1  # @begin\nx = input()\nx = 3  # @after\n")
+def test_who_leaves_a_long_wait_cancels_nothing(
+    relay: Client, source: Write, tmp_path: Path
+) -> None:
+    program = source("import sys  # @begin\nx = open(sys.argv[1]).read()\nx = 3  # @after\n")
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
     with relay.session() as session:
         session.break_at(program, program["begin"])
         session.break_at(program, program["after"])
-        session.launch(program)
+        session.launch(program, args=[str(fifo)])
         with pytest.raises(TimeoutError):
             session.post("/continue", {"wait": 60}, within=0.2)
         assert session.status()["status"] == "running"
         cursor = session.get("/events").ok()["next_cursor"]
-        session.post("/input", {"input": "on\n"}).ok()
+        fifo.write_text("on")
         assert session.events("stopped", cursor=cursor, timeout=10)
         assert session.line() == program["after"]
         assert session.step("over")["status"] == "terminated"

@@ -22,7 +22,10 @@ PROGRAM = """
         n += 1  # @first
         time.sleep(0.01)  # @next
 """
+# With another thread, which might stop: a question of the only one would end the call's wait.
 WAITING = """
+    import threading, time
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
     print("up", flush=True)
     input()
     print("fed", flush=True)  # @fed
