@@ -174,8 +174,11 @@ class _Ending:
     def _freeze(self, living: list[Row]) -> bool:
         """Whether any of them is new."""
         new = [row for row in living if row.key not in self._ended]
-        for row in new:
-            self._ended[row.key] = named([row])[0]
+        for row in living:
+            # One in the midst of exec has no command line for a moment: it is looked at again.
+            known = self._ended.get(row.key)
+            if known is None or known.command == row.name:
+                self._ended[row.key] = named([row])[0]
         self._signal(new, signal.SIGSTOP)
         return bool(new)
 
