@@ -244,14 +244,27 @@ class Running:
 
     def end(self) -> None:
         # Closing a pipe that the reader still reads would wait for whoever holds its other end.
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        for pid in _of_group(self.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.wait()
         self._reader.join(5)
         assert not self._reader.is_alive(), "somebody has its output open still"
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
+
+
+def _of_group(group: int) -> list[int]:
+    """But multiprocessing's tracker, which unlinks its program's semaphores and ends by itself."""
+    found = []
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            pid = int(command.parent.name)
+            is_tracker = b"multiprocessing.resource_tracker" in command.read_bytes()
+            if os.getpgid(pid) == group and not is_tracker:
+                found.append(pid)
+    return found
 
 
 class Witness(Running):
