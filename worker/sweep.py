@@ -29,6 +29,8 @@ log = logging.getLogger("debug_relay.worker")
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _PASS_SECONDS: Final = 0.005
 _TRACKER_SECONDS: Final = 0.5
+_EXEC_SECONDS: Final = 0.25
+_STOPPED: Final = frozenset("Tt")
 
 
 class Ended(Struct, frozen=True):
@@ -134,6 +136,8 @@ class _Ending:
         self._beyond: set[tuple[int, int]] = set()  # setuid programs: not ours to signal
         self._trackers: set[tuple[int, int]] = set()
         self._patience: float | None = None  # with the trackers, once the others are gone
+        self._nameless: set[tuple[int, int]] = set()
+        self._loaded: float | None = None  # by then: whoever has no name then has none
 
     def run(
         self, find: Callable[[], list[Row] | None], collect: Callable[[], None], deadline: float
@@ -172,15 +176,26 @@ class _Ending:
         return row.key in self._trackers
 
     def _freeze(self, living: list[Row]) -> bool:
-        """Whether any of them is new."""
+        """Whether any of them has to be looked at again: it is new, or has no name yet."""
         new = [row for row in living if row.key not in self._ended]
+        nameless = []
         for row in living:
-            # One in the midst of exec has no command line for a moment: it is looked at again.
-            known = self._ended.get(row.key)
-            if known is None or known.command == row.name:
-                self._ended[row.key] = named([row])[0]
+            if row.key not in self._ended or row.key in self._nameless:
+                command = process_tree.command(row.pid)
+                self._ended[row.key] = Ended(row.pid, command or row.name)
+                nameless += [] if command else [row]
+        self._nameless = {row.key for row in nameless}
         self._signal(new, signal.SIGSTOP)
-        return bool(new)
+        return bool(new) or self._may_be_loading(nameless)
+
+    def _may_be_loading(self, nameless: list[Row]) -> bool:
+        """One in the midst of exec has no command line for a moment, and stops only after that."""
+        if all(row.state in _STOPPED for row in nameless):
+            return False
+        now = time.monotonic()
+        self._loaded = self._loaded or now + _EXEC_SECONDS
+        time.sleep(min(_PASS_SECONDS, max(0, self._loaded - now)))
+        return now < self._loaded
 
     def _signal(self, rows: list[Row], number: signal.Signals) -> None:
         for row in rows:

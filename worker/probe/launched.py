@@ -123,27 +123,43 @@ def _wait_for_answer(db, ear):
 def _end_at_once(db, sock):
     """Left alone, pydevd holds an ended program for 0.5 s: its reader sits in recv()."""
     dispose = db.dispose_and_kill_all_pydevd_threads
+    ending = threading.Lock()
 
     def end(wait=True, timeout=_END_SECONDS):
-        if not sock.is_own():
-            wait, timeout = False, 0  # the program has closed it: nobody hears what is left to tell
-        if wait and threading.current_thread() not in db.created_pydb_daemon_threads:
-            deadline = time.monotonic() + timeout
-            others = [t for t in db.created_pydb_daemon_threads if t is not db.reader]
-            for thread in others:
-                thread.do_kill_pydev_thread()
-            # The writer ends when all that was to be told is sent: only then is the reader freed.
-            for thread in others:
-                thread.join(max(0, deadline - time.monotonic()))
-            db.reader.do_kill_pydev_thread()
+        """By the program's main thread; up to 3.11 as well by the debugger's that works off what is
+        posted, once it sees the main thread ended; and by the reader when the connection ends."""
+        current = threading.current_thread()
+        if not sock.is_own() or current is db.reader:
+            wait, timeout = False, 0  # nobody hears what is left to tell
+        is_debuggers = current in db.created_pydb_daemon_threads
+        if wait and ending.acquire(True, 0 if is_debuggers else timeout):
             try:
-                sock.shutdown(socket.SHUT_RD)
-            except OSError:
-                pass  # the peer has closed, which frees the reader as well
-            db.reader.join(max(0, deadline - time.monotonic()))
+                _finish_threads(db, sock, current, time.monotonic() + timeout)
+            finally:
+                ending.release()
+        elif wait and is_debuggers:
+            return  # who is at it waits for this one
         try:
             dispose(wait, timeout)
         except OSError:
             pass  # the program has closed every descriptor, this connection's too
 
     db.dispose_and_kill_all_pydevd_threads = end
+
+
+def _finish_threads(db, sock, current, deadline):
+    others = [t for t in list(db.created_pydb_daemon_threads) if t not in (current, db.reader)]
+    # The writer ends when all that was to be told is sent, this last: only then is the reader
+    # freed. Killed like the rest, it could end without while it looks for something to send.
+    db.writer.add_command(db.cmd_factory.make_exit_command(db))
+    for thread in others:
+        if thread is not db.writer:
+            thread.do_kill_pydev_thread()
+    for thread in others:
+        thread.join(max(0, deadline - time.monotonic()))
+    db.reader.do_kill_pydev_thread()
+    try:
+        sock.shutdown(socket.SHUT_RD)
+    except OSError:
+        pass  # the peer has closed, which frees the reader as well
+    db.reader.join(max(0, deadline - time.monotonic()))
