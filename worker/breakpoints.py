@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -36,6 +36,15 @@ from debug_relay.worker.source_watch import OUTDATED, LoadedSources, Pids, Sourc
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
+
+_HOT: Final = (
+    "A loop runs into it again and again and its condition is not true: each time costs "
+    "microseconds, so the program is many times slower with it"
+)
+_HOT_ADVICE: Final = (
+    "If that takes too long: write the condition into the program, as an `if` with a line of its "
+    "own, and set a breakpoint without a condition there; it costs nothing until it is reached."
+)
 
 
 class Breakpoints:
@@ -214,6 +223,13 @@ class Breakpoints:
         if id in self._table and self._table.one(id).message != message:
             entry = self._table.one(id)
             entry.message = message
+            self._tell("changed", [entry])
+
+    def slows(self, id: str) -> None:
+        """A hot loop runs into it, and its condition is not true; told unless there is worse."""
+        if id in self._table and self._table.one(id).message is None:
+            entry = self._table.one(id)
+            entry.message, entry.suggestion = _HOT, _HOT_ADVICE
             self._tell("changed", [entry])
 
     # -- for others that look at lines

@@ -259,6 +259,10 @@ async def _breakpoint_error(session: Session, server: DebugServer, body: bytes) 
         session.breakpoints.failed(event["id"], event["error"])
 
 
+async def _hot_breakpoint(session: Session, server: DebugServer, body: bytes) -> None:
+    session.breakpoints.slows(msgspec.json.decode(body)["id"])
+
+
 async def _function_found(session: Session, server: DebugServer, body: bytes) -> None:
     event = msgspec.json.decode(body, type=_Function)
     session.breakpoints.appeared(event.id, event)
@@ -292,6 +296,7 @@ EVENTS: Final[Mapping[str, Handler]] = {
     "relayError": _breakpoint_error,
     "relayFunction": _function_found,
     "relayGreenlets": _greenlets,
+    "relayHot": _hot_breakpoint,
     "relayLog": _log_point,
 }
 # What a process has told with its last breath is so all the same.

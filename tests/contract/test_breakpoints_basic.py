@@ -483,6 +483,26 @@ def test_a_condition_that_raises_is_told_once_and_never_stops(
         assert "NameError" in session.get(f"/breakpoints/{id}").ok()["message"]
 
 
+def test_a_hot_loop_with_a_condition_that_is_not_true_is_told_of_once(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source("""
+        for i in range(250_000):
+            value = i  # @loop
+        for i in range(1000):
+            value = i  # @short
+    """)
+    with relay.session(python_path=python) as session:
+        id = session.break_at(program, program["loop"], condition="i < 0")["id"]
+        session.break_at(program, program["short"], condition="i < 0")
+        assert session.launch(program)["exit_code"] == 0
+        told = [event["body"]["breakpoint"] for event in session.events("breakpoint")[2:]]
+        assert [one["id"] for one in told] == [id]
+        assert told[0]["verified"]
+        assert "many times slower" in told[0]["message"]
+        assert "`if`" in told[0]["suggestion"]
+
+
 def test_set_and_removed_while_the_program_runs_in_a_hot_loop(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:

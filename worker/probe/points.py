@@ -22,6 +22,8 @@ _getpid = os.getpid
 LOG_RATE = 100.0  # lines a second that one log point writes at most, after a burst
 LOG_BURST = 200.0
 TEXT_LIMIT = 65536
+MANY_MISSES = 100000  # of a condition; in less than
+HOT_SECONDS = 2.0  # of the process's own time they are most of what a loop does
 SUSPENDED = 2  # pydevd's word for a thread that is to stand still
 
 
@@ -69,6 +71,8 @@ class Point(object):
         self.tokens = LOG_BURST
         self.last = time.monotonic()
         self.skipped = 0
+        self.misses = 0
+        self.watched_from = time.process_time()
         if self.problem:
             self.enabled = False
             self.tell(self.problem, 0)
@@ -90,9 +94,13 @@ class Point(object):
         what = "condition"
         try:
             if self.plain is not None:
-                if not eval(self.plain, frame.f_globals, frame.f_locals):
-                    return False
-            elif self.condition is not None and not self.condition(frame):
+                true = eval(self.plain, frame.f_globals, frame.f_locals)
+            else:
+                true = self.condition is None or self.condition(frame)
+            if not true:
+                self.misses += 1
+                if self.misses == MANY_MISSES:
+                    self.look_at_time()
                 return False
             self.show()
             if self.turn is not None and not self.turn[0](self.count(), self.turn[1]):
@@ -131,6 +139,14 @@ class Point(object):
         row["path"], row["line"] = frame.f_code.co_filename, frame.f_lineno
         # What ends the program next, a SIGKILL too, does not take the line with it.
         self.probe.emit("relayLog", row, until_sent=True)
+
+    def look_at_time(self):
+        """Whoever waits for the loop's end should know what makes it slow."""
+        now = time.process_time()
+        if now - self.watched_from < HOT_SECONDS:
+            self.probe.emit("relayHot", {"id": self.id})  # and no more of it: `misses` only grows
+        else:
+            self.misses, self.watched_from = 0, now
 
     def tell(self, words, line):
         """The first error, later ones not: a hot loop would flood."""
