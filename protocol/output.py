@@ -24,6 +24,13 @@ class GetOutput(SessionParams, kw_only=True):
     limit: Limit = 100
     category: Annotated[Category | None, Meta(description="Only this kind of output.")] = None
     since: Cursor | None = None
+    tail: (
+        Annotated[
+            int,
+            Meta(ge=1, le=1000, description="The last so many, instead of the first `limit`."),
+        ]
+        | None
+    ) = None
 
 
 class OutputEntry(Result, kw_only=True):

@@ -324,6 +324,10 @@ class Handlers:
     async def _output(self, params: o.GetOutput, caller: Caller) -> Struct:
         session = self._session(params)
         cursor = params.cursor or params.since
+        if params.tail is not None:
+            return await asyncio.to_thread(
+                session.output.last, cursor, params.tail, params.category
+            )
         return session.output.page(cursor, params.limit, params.category)
 
     async def _events(self, params: o.GetEvents, caller: Caller) -> Struct:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import difflib
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -73,19 +74,71 @@ class OutputPages:
 
     def page(self, cursor: str | None, limit: int, category: str | None) -> OutputPage:
         (place,) = _places(self._owner, cursor, 1)
-        wanted = None
-        if category is not None:
-            wanted = _numbers("category", [category], CATEGORY_NUMBERS)
         with opened(self._path) as fd:
-            # Its mark tells what was cleared on request: no loss to who begins at the beginning.
-            walk = Walk(fd, place, wanted, mark_is_entry=True)
-            entries, whole = _output_entries(walk, limit)
-            # What lies beyond is only looked at: the page's cursor and losses end here.
-            next_cursor, dropped = pack_cursor(self._owner, walk.place), walk.dropped
-            has_more = not whole or walk.find() is not None or walk.unfinished
+            return self._page(fd, place, limit, _wanted(category))
+
+    def last(self, cursor: str | None, count: int, category: str | None) -> OutputPage:
+        """The last so many after the cursor. Reads all that is there: not for the event loop."""
+        (place,) = _places(self._owner, cursor, 1)
+        wanted = _wanted(category)
+        with opened(self._path) as fd:
+            place = _place_of_last(fd, place, wanted, count)
+            return self._page(fd, place, count, wanted, is_bounded=False)
+
+    def _page(
+        self,
+        fd: int | None,
+        place: Place,
+        limit: int,
+        wanted: frozenset[int] | None,
+        is_bounded: bool = True,
+    ) -> OutputPage:
+        # Its mark tells what was cleared on request: no loss to who begins at the beginning.
+        walk = Walk(fd, place, wanted, mark_is_entry=True, is_bounded=is_bounded)
+        entries, whole = _output_entries(walk, limit)
+        # What lies beyond is only looked at: the page's cursor and losses end here.
+        next_cursor, dropped = pack_cursor(self._owner, walk.place), walk.dropped
+        has_more = not whole or walk.find() is not None or walk.unfinished
         return OutputPage(
             entries=entries, next_cursor=next_cursor, has_more=has_more, dropped=dropped
         )
+
+
+def _wanted(category: str | None) -> frozenset[int] | None:
+    return None if category is None else _numbers("category", [category], CATEGORY_NUMBERS)
+
+
+def _place_of_last(
+    fd: int | None, place: Place, wanted: frozenset[int] | None, count: int
+) -> Place:
+    walk = Walk(fd, place, wanted, mark_is_entry=True, is_bounded=False)
+    end = walk.head  # who prints all the time is not run after
+    kept: deque[tuple[Place, int]] = deque()
+    have = 0
+    while walk.place.position < end and (record := walk.find()) is not None:
+        before = walk.place
+        entry = max(before.entry, record.first_entry)
+        walk.take()
+        kept.append((Place(before.epoch, before.position, entry, before.offset), walk.place.entry))
+        have += walk.place.entry - entry
+        while have - (oldest := kept[0][1] - kept[0][0].entry) >= count:
+            have -= oldest
+            kept.popleft()
+    if not kept:
+        return walk.place
+    first = kept[0][0]
+    return _passed_by(Walk(fd, first, wanted), have - count) if have > count else first
+
+
+def _passed_by(walk: Walk, entries: int) -> Place:
+    """Behind so many entries of the record at which the walk begins."""
+    position = walk.place.position
+    record = walk.find()
+    if record is not None and record.position == position:  # else it was overwritten meanwhile
+        payload, offset = record.payload, walk.place.offset
+        lines, end = _lines(payload, offset, entries, len(payload))
+        walk.take_part(len(lines), end)
+    return walk.place
 
 
 def _output_entries(walk: Walk, limit: int) -> tuple[list[OutputEntry], bool]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,7 @@ class Walk:
         wanted: frozenset[int] | None,
         *,
         mark_is_entry: bool = False,
+        is_bounded: bool = True,
     ) -> None:
         self.dropped = 0
         # There may be more, but the effort that a page is worth has been spent.
@@ -52,7 +54,8 @@ class Walk:
         self._fd = fd
         self._wanted = wanted
         self._record: Record | None = None
-        self._records, self._bytes = _SCAN_RECORDS, _SCAN_BYTES
+        self._records = _SCAN_RECORDS if is_bounded else sys.maxsize
+        self._bytes = _SCAN_BYTES if is_bounded else sys.maxsize
         self._block_start, self._block = 0, b""
         header = read_header(fd)
         self._header = header or RingHeader(RECORD, place.epoch, 0, 0, 0, 0, 0)
@@ -71,6 +74,11 @@ class Walk:
                 return record
             self.take()
         return None
+
+    @property
+    def head(self) -> int:
+        """Where the ring ends, as it was when it was last looked at."""
+        return self._header.head
 
     def take(self) -> Record:
         """The record that was found, as a whole or what is left of it."""

@@ -220,6 +220,24 @@ def test_limit_and_has_more(relay: Client, source: Callable[..., Source]) -> Non
         session.get("/output", limit=0).refused("INVALID_PARAMETER", 400)
 
 
+def test_the_end_of_a_long_output_is_one_call(relay: Client, source: Callable[..., Source]) -> None:
+    program = source("""
+        import sys
+        print("warned", file=sys.stderr)
+        for n in range(30_000):
+            print(n)
+    """)
+    with relay.session() as session:
+        assert session.launch(program, wait=30)["exit_code"] == 0
+        page = session.get("/output", tail=3).ok()
+        assert [one["output"] for one in page["entries"]] == ["29997\n", "29998\n", "29999\n"]
+        assert (page["has_more"], page["dropped"]) == (False, 0)
+        assert session.get("/output", cursor=page["next_cursor"], tail=3).ok()["entries"] == []
+        warned = session.get("/output", tail=3, category="stderr").ok()["entries"]
+        assert [one["output"] for one in warned] == ["warned\n"]
+        session.get("/output", tail=0).refused("INVALID_PARAMETER", 400)
+
+
 def test_a_flood_keeps_the_newest_and_counts_what_it_dropped(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:

@@ -46,7 +46,10 @@ def texts(page: OutputPage) -> list[str]:
 
 
 def all_pages(pages: OutputPages, limit: int = 100, category: str | None = None):
-    cursor = None
+    return all_pages_from(pages, None, category, limit)
+
+
+def all_pages_from(pages: OutputPages, cursor: str | None, category: str | None, limit: int = 100):
     while True:
         page = pages.page(cursor, limit, category)
         yield page
@@ -249,6 +252,44 @@ def test_any_damage_is_survived(tmp_path_factory, at: int, junk: bytes):
     for category in (None, "stderr"):
         count = sum(1 for _ in itertools.islice(all_pages(OutputPages(path), 10, category), 300))
         assert count < 300
+    log.close()
+
+
+@given(
+    writes=st.lists(
+        st.tuples(st.sampled_from(["stdout", "stderr"]), st.integers(1, 40), st.booleans()),
+        max_size=40,
+    ),
+    count=st.integers(1, 60),
+    seen=st.integers(0, 60),
+    category=st.sampled_from([None, "stdout", "stderr"]),
+)
+def test_the_last_are_those_at_the_end_of_all(tmp_path_factory, writes, count, seen, category):
+    path = tmp_path_factory.mktemp("last") / "output.ring"
+    log = OutputLog(path, 2048)  # which wraps
+    for number, (kind, lines, ends) in enumerate(writes):
+        text = "\n".join(f"{number}.{line}" for line in range(lines))
+        log.write(kind, (text + "\n" * ends).encode())
+    pages = OutputPages(path)
+    cursor = pages.page(None, seen, category).next_cursor if seen else None
+    rest = [entry for page in all_pages_from(pages, cursor, category) for entry in page.entries]
+    page = pages.last(cursor, count, category)
+    assert page.entries == rest[-count:]
+    assert not page.has_more
+    log.close()
+
+
+def test_the_last_of_a_rare_category_are_found_however_far_back(tmp_path: Path):
+    path = tmp_path / "ring"
+    log = OutputLog(path, 8 << 20)
+    log.write("stderr", b"one\ntwo\nthree\n")
+    for _ in range(9000):
+        log.write("stdout", b"x\n" * 100)
+    page = OutputPages(path).last(None, 2, "stderr")
+    assert (texts(page), page.has_more, page.dropped) == (["two\n", "three\n"], False, 0)
+    log.write("stderr", b"four\n")
+    assert texts(OutputPages(path).page(page.next_cursor, 10, "stderr")) == []  # bounded steps
+    assert texts(OutputPages(path).last(page.next_cursor, 9, "stderr")) == ["four\n"]
     log.close()
 
 
