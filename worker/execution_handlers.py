@@ -193,7 +193,7 @@ async def _until_stopped(call: Call, moved: Moved, wait: float) -> bool:
     def over() -> bool:
         return has_stopped() or session.asks_since(moved.questions)
 
-    await session.until(over, wait, call.abandoned)
+    await session.news.until(over, wait, call.abandoned)
     return has_stopped()
 
 

@@ -338,7 +338,7 @@ async def patch_session(call: Call, params: s.PatchSession) -> Struct:
         )
     await changes.bring_breakpoints(call.session, params)
     await call.session.find_interpreter()
-    return call.session.public()
+    return call.session.shown.state()
 
 
 async def show_resources(call: Call, params: SessionParams) -> Struct:

@@ -22,10 +22,10 @@ from debug_relay.worker.children import Children
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.grace import Grace
 from debug_relay.worker.input_watch import InputWatch
-from debug_relay.worker.launch_plan import Plan, syntax_error
-from debug_relay.worker.lines import SyntaxProblem
+from debug_relay.worker.launch_plan import Plan
 from debug_relay.worker.process_tree import Row
 from debug_relay.worker.program import Exit, Process
+from debug_relay.worker.start_word import StartWord
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
@@ -43,10 +43,6 @@ _ENDING_SECONDS: Final = 0.5  # who is killed loses the connection first
 _REFUSALS: Final = (Code.LAUNCH_MODULE_NOT_FOUND, Code.LAUNCH_SYNTAX_ERROR)
 
 
-class _FoundSyntaxError(SyntaxProblem, frozen=True):
-    file: str
-
-
 class LaunchedProgram:
     """A program of our own: we are its parent, own its pipes and end it with us."""
 
@@ -59,8 +55,7 @@ class LaunchedProgram:
         self.shows: Final = "full"
         self._process: Process | None = None
         self._input: InputWatch | None = None
-        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._word = -1  # the pipe on which bootstrap says how it goes
+        self._word = StartWord(launch)
         self._running = False
         self._endings = 0  # under way: its end is told when what it has started is ended too
         self._adapter = adapter.Adapter(session.debug_events.take, self._lost)
@@ -103,7 +98,7 @@ class LaunchedProgram:
     def _spawn(self) -> None:
         self._session.tail = b""
         self._adapter.listen()
-        self._word, word = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        word = self._word.listen()
         setup = self._setup_descriptor(word)
         interpreter = self._plan.interpreter
         # Frozen modules have no lines to stop at, and debugpy warns of them on stderr.
@@ -128,7 +123,6 @@ class LaunchedProgram:
             self._session.wait_for_input,
             on_terminal=self._plan.terminal is not None,
         )
-        asyncio.get_running_loop().add_reader(self._word, self._read_word)
         self._session.program = msgspec.structs.replace(self._plan.program, pid=self._process.pid)
 
     def _printed(self, name: Category, data: bytes) -> None:
@@ -141,36 +135,6 @@ class LaunchedProgram:
         if self._process is not None:
             self._process.flush_lines()
         self._session.take_output(name, data, {"pid": pid})
-
-    def _read_word(self) -> None:
-        """A pipe and no DAP event: it is written at once, also by a program that ends at once."""
-        if self._word < 0:
-            return
-        try:
-            said = os.read(self._word, 4096)
-        except BlockingIOError:
-            return
-        self._close_word()
-        if self._started.done():
-            return
-        word, _, reason = said.partition(b":")
-        if word == b"started":
-            self._started.set_result(None)
-        elif word == b"no module":
-            self._refuse(self._no_module(reason.decode()))
-        elif word == b"syntax error":
-            found = msgspec.json.decode(reason, type=_FoundSyntaxError)
-            self._refuse(syntax_error(found.file, found))
-
-    def _refuse(self, error: RelayError) -> None:
-        self._started.set_exception(error)
-        self._started.exception()  # somebody may have given up waiting
-
-    def _close_word(self) -> None:
-        if self._word >= 0:
-            asyncio.get_running_loop().remove_reader(self._word)
-            os.close(self._word)
-            self._word = -1
 
     def _setup_descriptor(self, word: int) -> int:
         """What bootstrap must know, where no other user can read it: not in the command line."""
@@ -235,11 +199,12 @@ class LaunchedProgram:
         enough.
         """
         assert self._process is not None
+        started = self._word.started
         connecting = asyncio.ensure_future(self._connect())
         ended = asyncio.ensure_future(self._process.wait(self._session.params.launch_timeout))
-        waiting: set[asyncio.Future[Any]] = {connecting, ended, self._started}
+        waiting: set[asyncio.Future[Any]] = {connecting, ended, started}
         try:
-            while not self._started.done():
+            while not started.done():
                 done, waiting = await asyncio.wait(
                     waiting,
                     timeout=_IMPORT_SECONDS if connecting.done() else None,
@@ -247,15 +212,15 @@ class LaunchedProgram:
                 )
                 if not done:
                     # Packages on the way to its module, which are the program's as well.
-                    self._started.set_result(None)
+                    self._word.runs()
                 exit = self._process.exit
-                if exit is not None and not self._started.done():
+                if exit is not None and not started.done():
                     raise RelayError(
                         Code.LAUNCH_FAILED, f"it ended with {_spell(exit)} before it was ready"
                     )
-                if connecting in done and not self._started.done():
+                if connecting in done and not started.done():
                     connecting.result()
-            self._started.result()
+            started.result()
         finally:
             for task in (connecting, ended):
                 if not task.done():
@@ -277,34 +242,17 @@ class LaunchedProgram:
         )
 
     async def _give_up(self) -> None:
-        self._started.cancel()  # what it says from now on comes too late
+        self._word.started.cancel()  # what it says from now on comes too late
         await self.end(0)
         await self.release()
 
     # -- events
 
     def on_event(self, server: DebugServer, message: dap.Message) -> bool:
-        if message.event == "stopped" and not self._started.done():
+        if message.event == "stopped":
             # A package that is imported on the way to its module is the program's as well.
-            self._started.set_result(None)
+            self._word.runs()
         return False
-
-    def _no_module(self, reason: str) -> RelayError:
-        name = self._plan.target
-        called = f"module {name}" if self._plan.kind == "module" else name
-        advice = (
-            "Check module, cwd and pythonpath, or install it for that interpreter."
-            if self._plan.kind == "module"
-            else "Give it a __main__.py, or launch a module of it: module, with it in pythonpath."
-        )
-        return RelayError(
-            Code.LAUNCH_MODULE_NOT_FOUND,
-            f"{self._plan.interpreter.path} cannot run {called}: {reason}",
-            advice,
-            module=name,
-            python_path=self._plan.interpreter.path,
-            cwd=self._plan.cwd,
-        )
 
     def _lost(self, server: DebugServer, why: str) -> None:
         if server not in self._session.hub.servers:
@@ -327,15 +275,13 @@ class LaunchedProgram:
 
     def _exited(self, exit: Exit) -> None:
         self._forget_lost()
-        self._read_word()
+        self._word.read()
         self._child_output.drain()
         if not self._endings:
             self._tell_end(exit, [])
 
     def _tell_end(self, exit: Exit, swept: list[sweep.Ended]) -> None:
-        started = self._started
-        ran = started.done() and not started.cancelled() and started.exception() is None
-        if self._running or ran:
+        if self._running or self._word.has_run:
             self._session.program_ended(exit.code, exit.signal_name, "target_exited", swept)
         for server in [one for one in self._session.hub.servers if one.lost]:
             self._session.server_lost(server, "the program has ended")
@@ -429,7 +375,7 @@ class LaunchedProgram:
         await self._children.close()
         self._child_output.close()
         self._adapter.close()
-        self._close_word()
+        self._word.close()
         self._session.hub.close()
         self._family.unlink(missing_ok=True)
         if self._process is not None:

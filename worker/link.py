@@ -130,7 +130,7 @@ class Link(asyncio.Protocol):
         news = NewsHead(session.events.end, session.output.end)
         if self._told != session.version:
             self._told = session.version
-            news.state = session.encoded()
+            news.state = session.shown.encoded()
         return news
 
     def push(self) -> None:
@@ -210,7 +210,9 @@ class Link(asyncio.Protocol):
             if error.code is Code.DEBUGPY_ERROR and looking and moved:
                 # The connection is lost a moment before the kernel tells of the end.
                 if not session.hub.servers:
-                    await session.until(lambda: session.state in ENDED, _END_IS_NEAR, abandoned)
+                    await session.news.until(
+                        lambda: session.state in ENDED, _END_IS_NEAR, abandoned
+                    )
                 raise _moved_on(head.operation, session) from error
             raise
 

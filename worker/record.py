@@ -64,7 +64,7 @@ class Record:
         record = SessionRecord(
             version=VERSION,
             wire=WIRE,
-            state=session.public(),
+            state=session.shown.state(),
             blueprint=without_secrets(blueprints.draw(session)),
             events_end=session.events.end,
             runtime_seconds=session.runtime_seconds,

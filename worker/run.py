@@ -167,7 +167,7 @@ async def until_paused(
         return has_stopped(session, before, thread_id)
 
     for patience in (_WAKE_AFTER, _WAKE_AGAIN):
-        if await session.until(at_rest, min(patience, timeout), abandoned):
+        if await session.news.until(at_rest, min(patience, timeout), abandoned):
             return True
         timeout -= patience
         if timeout <= 0 or abandoned.is_set() or session.target is None:
@@ -176,7 +176,7 @@ async def until_paused(
     if thread_id is not None and session.state is State.RUNNING and session.params.config.stop_all:
         # It does not come; the others are halted, and that is to be told.
         await request_pause(session)
-    return await session.until(at_rest, timeout, abandoned)
+    return await session.news.until(at_rest, timeout, abandoned)
 
 
 async def until_others_stand(session: Session, abandoned: asyncio.Event) -> None:
@@ -188,12 +188,12 @@ async def until_others_stand(session: Session, abandoned: asyncio.Event) -> None
         return all(session.standing.latest(server) is not None for server in servers)
 
     for patience in (_WAKE_AFTER, _WAKE_AGAIN):
-        if len(servers) < 2 or await session.until(all_stand, patience, abandoned):
+        if len(servers) < 2 or await session.news.until(all_stand, patience, abandoned):
             return
         if abandoned.is_set() or session.target is None:
             return
         session.target.wake()
-    await session.until(all_stand, _OTHERS_SECONDS, abandoned)
+    await session.news.until(all_stand, _OTHERS_SECONDS, abandoned)
 
 
 def has_stopped(

@@ -17,14 +17,12 @@ from typing import Any, Final
 import msgspec
 
 from debug_relay.protocol import state
-from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.output import Category, EventType
 from debug_relay.protocol.refusals import has_moved_on, stop_changed, wrong_state
 from debug_relay.protocol.sessions import (
     EndReason,
     Program,
-    SessionState,
     WorkerParams,
 )
 from debug_relay.protocol.state import Event, State
@@ -44,9 +42,11 @@ from debug_relay.worker.interpreters import resolve
 from debug_relay.worker.journal import EventLog, OutputEvents, OutputLog
 from debug_relay.worker.lease import Lease
 from debug_relay.worker.limits import LimitWatch
+from debug_relay.worker.news import News
 from debug_relay.worker.record import Record
 from debug_relay.worker.run_to import Goal
 from debug_relay.worker.saved_breakpoints import SavedBreakpoints
+from debug_relay.worker.shown import Shown
 from debug_relay.worker.standing import Standing
 from debug_relay.worker.stop import Stop
 from debug_relay.worker.stop_reports import Reports
@@ -99,14 +99,14 @@ class Session:
         # Calls that change the run are taken one after the other.
         self.driving = asyncio.Lock()
         self.version = 1  # of the public state
+        self.shown = Shown(self)
+        self.news = News()
         self.tail = b""  # the last that was printed, for words about a failed launch
         self.idle = IdleClock(params)
         self.held = Held()
         self._announce = announce
-        self._encoded: tuple[int, bytes] = (0, b"")
-        self._interpreter = params.config.python_path
+        self.interpreter = params.config.python_path
         self._lost = 0  # entries that the disk did not take, as told
-        self._waiters: set[asyncio.Future[None]] = set()
         self.debug_events = DebugEvents(self)
         self._launched_at: float | None = None
         self.runtime_seconds = 0.0
@@ -151,51 +151,8 @@ class Session:
     def changed(self) -> None:
         """Something public is new: tell those who wait, and the supervisors."""
         self.version += 1
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self.news.tell()
         self._announce()
-
-    def public(self) -> SessionState:
-        stop = self.stop
-        return SessionState(
-            session_id=self.id,
-            name=self.name,
-            status=self.state,
-            stop_reason=stop.reason if stop else None,
-            stop_id=self.stop_id,
-            created_at=self.params.created_at,
-            expires_at=self.idle.expires_at(self.state),
-            config=msgspec.structs.replace(self.params.config, python_path=self._interpreter),
-            program=self.program,
-            child_pids=[server.pid for server in self.hub.servers if server.is_child],
-            current_location=stop.location if stop else None,
-            stopped_thread_id=stop.thread_id if stop else None,
-            stopped_threads=self.standing_threads() if stop else [],
-            breakpoint_count=len(self.breakpoints),
-            exception=stop.exception if stop else None,
-            exit_code=self.exit_code,
-            signal=self.signal,
-            end_reason=self.end_reason,
-            passed_limit=self.limits.passed,
-            held_seconds=self.held.seconds(),
-            breakpoints_suspended=self.breakpoints.suspended,
-            created_by=self.params.created_by,
-            restored=self.params.restored,
-            previous_status=self.previous_status,
-            missing_env=self.missing_env,
-            waiting_for_input=self.waiting is not None,
-            prompt=self.waiting.prompt if self.waiting else None,
-            warning=(self.waiting and self.waiting.warning) or self.limits.warning,
-            disk_trouble=self.disk_trouble(),
-            lease=self.lease.shown(),
-        )
-
-    def encoded(self) -> bytes:
-        """The public state as JSON, encoded once a version."""
-        if self._encoded[0] != self.version:
-            self._encoded = (self.version, encode_json(self.public()))
-        return self._encoded[1]
 
     def journal(self, type: EventType, body: Mapping[str, Any]) -> None:
         if type != "output":
@@ -220,7 +177,7 @@ class Session:
         except RelayError:
             found = config.python_path  # the launch will say what is wrong with it
         if config is self.params.config:  # else who has changed it looks as well
-            self._interpreter = found
+            self.interpreter = found
             self.changed()
 
     def disk_trouble(self) -> str | None:
@@ -257,29 +214,6 @@ class Session:
 
     # -- waiting
 
-    async def until(
-        self, condition: Callable[[], bool], timeout: float, abandoned: asyncio.Event
-    ) -> bool:
-        """Whether the condition came true in time; gives up at once when nobody waits any more."""
-        deadline = time.monotonic() + timeout
-        given_up = asyncio.ensure_future(abandoned.wait())
-        try:
-            while not condition():
-                left = deadline - time.monotonic()
-                if left <= 0 or abandoned.is_set():
-                    return False
-                news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._waiters.add(news)
-                try:
-                    await asyncio.wait(
-                        (news, given_up), timeout=left, return_when=asyncio.FIRST_COMPLETED
-                    )
-                finally:
-                    self._waiters.discard(news)
-            return True
-        finally:
-            given_up.cancel()
-
     async def until_stopped(
         self, after: int, timeout: float, abandoned: asyncio.Event, questions: int | None = None
     ) -> bool:
@@ -294,7 +228,7 @@ class Session:
         def over() -> bool:
             return at_rest() or (questions is not None and self.asks_since(questions))
 
-        await self.until(over, timeout, abandoned)
+        await self.news.until(over, timeout, abandoned)
         return at_rest()
 
     # -- output

@@ -85,7 +85,7 @@ class Tracing:
 
     async def done(self, abandoned: asyncio.Event) -> None:
         """Until its end; or until the caller has left."""
-        await self._session.until(
+        await self._session.news.until(
             lambda: self.ended is not None, self._params.timeout + 30, abandoned
         )
 
@@ -141,7 +141,7 @@ class Tracing:
         session, server = self._session, self._plan.server
         deadline = time.monotonic() + self._params.timeout
         while (left := deadline - time.monotonic()) > 0:
-            if await session.until(self._at_end, min(PATIENCE, left), self._left_alone):
+            if await session.news.until(self._at_end, min(PATIENCE, left), self._left_alone):
                 return True
             if not server.lost:
                 session.asking.tell(server, "interrupt", after=PATIENCE, only="trace")
@@ -176,7 +176,7 @@ class Tracing:
             if self._session.state is not State.RUNNING or not await self._is_evaluating(server):
                 return
             await self._session.asking.ask(server, "interrupt")
-            await self._session.until(lambda: False, 0.1, self._left_alone)
+            await self._session.news.until(lambda: False, 0.1, self._left_alone)
 
     async def _is_evaluating(self, server: DebugServer) -> bool:
         return bool(await self._session.asking.ask(server, "running"))
