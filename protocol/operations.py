@@ -215,8 +215,8 @@ _SERVER_ROWS: Final = (
         "process-stacks", "GET", "/processes/{pid}/stacks", sv.Stacks,
         params=sv.OneProcess, scope="processes:attach", safe=True,
         errors=frozenset(
-            {Code.ATTACH_NO_SUCH_PROCESS, Code.ATTACH_NO_DEBUGGER, Code.ATTACH_NOT_PERMITTED,
-             Code.ATTACH_FAILED}
+            {Code.ATTACH_NO_SUCH_PROCESS, Code.ATTACH_NOT_PYTHON, Code.ATTACH_NO_DEBUGGER,
+             Code.ATTACH_NOT_PERMITTED, Code.ATTACH_FAILED}
         ),
         words="Every thread's stack of a process, without stopping it or attaching.",
     ),

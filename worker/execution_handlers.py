@@ -136,6 +136,8 @@ async def pause(call: Call, params: e.Pause) -> Struct:
         else:
             run.request_halt(session, thread)
     completed = await run.until_paused(session, before, params.wait, call.abandoned, awaited)
+    if not completed and session.state is State.RUNNING:
+        session.hub.main_server()  # which may have gone meanwhile: then there is none to wait for
     if completed and awaited is None:
         await run.until_others_stand(session, call.abandoned)
     result = run.result(session, completed, awaited)

@@ -83,7 +83,10 @@ def test_a_program_that_closes_its_debug_socket(
         print("debugged", flush=True)  # @here
         for fd in list(sockets()):
             socket.socket(fileno=os.dup(fd)).shutdown(socket.SHUT_RDWR)
-            os.close(fd)
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # the debugger, which saw its end, was quicker
         print("alone", flush=True)
         time.sleep(0.2)
         raise SystemExit(7)
