@@ -4,8 +4,9 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `launched`.
 
 A start is looked at where the interpreter asks the kernel, below `subprocess`, `multiprocessing`
 and `asyncio`, so there is no way round it in Python. Only a command line that starts a Python is
-changed: bootstrap and the setup's file are put before its own words, which stay as they are. Forks
-are met by an at-fork hook, also those of C code.
+changed, also by a script's first line or a simple command of a shell (`indirect`): bootstrap and
+the setup's file are put before its own words, which stay as they are. Forks are met by an at-fork
+hook, also those of C code.
 """
 
 import _thread
@@ -13,6 +14,7 @@ import os
 import sys
 import threading
 
+from debug_relay.worker.probe import indirect
 from debug_relay.worker.probe.arguments import is_python, is_python_2, parted
 from debug_relay.worker.probe.encoding import words_of
 
@@ -33,6 +35,7 @@ class Family(object):
         probe.children.tell_starts(self)
         for name in ("execv", "execve"):
             probe.children.put(os, name, self.replacing)
+        probe.children.put(os, "system", self.commanding)
         probe.children.put(os, "_exit", self.leaving)
 
     # -- forks
@@ -53,22 +56,50 @@ class Family(object):
 
     # -- command lines
 
-    def rewritten(self, path, words):
-        """The command line that starts the same program under its debugger."""
+    def rewritten(self, path, words, folder=None, environ=None):
+        """The file and the words that start the same program under its debugger; None where it is
+        no Python's. `folder` and `environ` are those of the start, where it has its own."""
         try:
-            (path,), texts = words_of([path]), words_of(words)
-        except TypeError:
-            return words  # the start itself will say what is wrong with it
-        if not (is_python(path) or path == sys.executable):
-            return words
-        if is_python_2(path):
-            return words  # it does not know our options, and would not run
-        parts = parted(texts[1:])
+            (path, folder), texts = words_of([path, folder or ""]), words_of(words)
+            paths = _paths(environ)
+            command = indirect.by_shell(path, texts)
+            if command is not None:
+                return self.for_shell(path, texts, command, paths, folder)
+            file = path if path.startswith("/") or not folder else folder + "/" + path
+            return self.under_debugger(file, path, texts, paths, folder)
+        except Exception:
+            return None  # the start itself will say what is wrong with it
+
+    def for_shell(self, shell, words, command, paths, folder):
+        """A shell finds the file itself, and calls it by what it has found."""
+        file = indirect.located(command[0], paths, folder)
+        if file is None:
+            return None
+        called = command[0] if "/" in command[0] else file
+        found = self.under_debugger(file, called, command, paths, folder)
+        if found is None:
+            return None
+        path, inner = found
+        if path != called:  # a script, whose interpreter has a name of its own in front
+            inner = [path] + inner[1:]
+        return shell, words[:2] + [indirect.spelt(inner)]
+
+    def under_debugger(self, file, path, words, paths, folder):
+        """The same of a file, which `path` calls."""
+        if not (is_python(file) or file == sys.executable):
+            script = indirect.by_first_line(file, path, words, paths, folder)
+            if script is None or not is_python(script[0]):
+                return None
+            path, words = script
+            file = path
+        if is_python_2(file):
+            return None  # it does not know our options, and would not run
+        parts = parted(words[1:])
         if parts is None or parts.is_tracker:
-            return words
+            return None
         setup = self.launched.setup
         ours = [setup["bootstrap"], setup["family"]]
-        return [texts[0]] + parts.options + _NO_FROZEN + ours + texts[1:]
+        return path, [words[0]] + parts.options + _NO_FROZEN + ours + words[1:]
 
     def start(self, name, original, args, kwargs):
         """Call what starts a process, with its command line changed; and whether the child is to
@@ -76,16 +107,22 @@ class Family(object):
         if name in ("fork", "forkpty"):
             return original(*args, **kwargs), True
         args = list(args)
-        given = args[0 if "fork_exec" in name else 1]
         if "fork_exec" in name:
-            words = args[0] = self.rewritten(_first_there(args[1] or given), given)
+            called = _first_there(args[1] or args[0], args[4])
+            found = self.rewritten(called, args[0], args[4], args[5])
+            if found is not None:
+                args[0] = found[1]
+                if found[0] != words_of([called])[0]:
+                    args[1] = [os.fsencode(found[0])]
         else:
-            words = args[1] = self.rewritten(args[0], given)
+            found = self.rewritten(args[0], args[1], environ=args[2])
+            if found is not None:
+                args[:2] = found
         ident = _thread.get_ident()
         # With a preexec_fn the child runs at-fork hooks before it is replaced.
         self.starting.add(ident)
         try:
-            return original(*args, **kwargs), words is not given
+            return original(*args, **kwargs), found is not None
         finally:
             self.starting.discard(ident)
 
@@ -94,11 +131,23 @@ class Family(object):
 
         def replace(path, argv, *more):
             if self.probe is not None and os.getpid() == self.probe.pid:
-                argv = self.rewritten(path, list(argv))
+                found = self.rewritten(path, list(argv), None, *more)
+                path, argv = found or (path, argv)
                 _until_sent(self.probe.db)
             return original(path, argv, *more)
 
         return replace
+
+    def commanding(self, original):
+        """`os.system`, which asks a shell, out of sight."""
+
+        def system(command):
+            if self.probe is not None and os.getpid() == self.probe.pid:
+                found = self.rewritten("/bin/sh", ["sh", "-c", command])
+                command = found[1][2] if found else command
+            return original(command)
+
+        return system
 
     def leaving(self, original):
         """Children of `multiprocessing` end by `os._exit`: what they have to tell is sent first."""
@@ -111,12 +160,30 @@ class Family(object):
         return leave
 
 
-def _first_there(paths):
+def _first_there(paths, folder):
     """Of the places where the kernel is to look for a program."""
     try:
-        return next((path for path in paths if os.access(path, os.X_OK)), paths[0])
+        here = os.fsencode(folder) + b"/" if folder else b""
+        there = (
+            path
+            for path in map(os.fsencode, paths)
+            if os.access(path if path.startswith(b"/") else here + path, os.X_OK)
+        )
+        return next(there, paths[0])
     except (TypeError, ValueError):
         return paths[0]  # the start itself will say what is wrong with it
+
+
+def _paths(environ):
+    """Where commands are looked for by whoever has this environment; it comes in several forms."""
+    environ = os.environ if environ is None else environ
+    environ = getattr(environ, "_data", environ)
+    if isinstance(environ, list):
+        named = [row[5:] for row in environ if row.startswith(b"PATH=")]
+        found = named[0] if named else None
+    else:
+        found = environ.get(b"PATH") or environ.get("PATH")
+    return os.fsdecode(found or os.defpath)
 
 
 def _until_sent(db):
