@@ -15,6 +15,7 @@ from tests.kit.client import Client, Session
 from tests.kit.listening import free_port
 from tests.kit.relay import eventually
 from tests.kit.running import Running
+from tests.kit.statements import python_path
 
 SLEEPS = """
     import time
@@ -126,6 +127,26 @@ LONG = """
     print("up", flush=True)
     time.sleep(600)
 """
+# `threading` has started none of its threads.
+RAW_THREAD = """
+    import _thread, time
+
+    def work(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    def raw():
+        while True:
+            work(21)
+            time.sleep(0.01)
+
+    _thread.start_new_thread(raw, ())
+    n = 0
+    print("up", flush=True)
+    while True:
+        n += 1  # @main
+        time.sleep(0.01)
+"""
 Start = Callable[..., Running]
 
 
@@ -167,6 +188,32 @@ def test_break_look_step_and_leave(relay: Client, start: Start, python: str, tex
         session.post("/detach").ok()
         assert session.status()["status"] == "created"
     assert one.alive
+    assert one.stderr() == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "mark"), [("3.11", "line"), ("3.12", "main"), ("3.13", "line")]
+)
+def test_it_steps_and_pauses_each_time_anew(
+    relay: Client, start: Start, version: str, mark: str
+) -> None:
+    """What one debugger has found out about a thread is not the next one's."""
+    one = start(RAW_THREAD, python=python_path(version))
+    with relay.session() as session:
+        for _ in range(3):
+            attach(session, one)
+            session.break_at(one.program, one.program[mark])
+            paused(session)
+            assert int(session.value("n")) > 0
+            stop = session.step("over")
+            assert (stop["stop_reason"], stop["current_location"]["line"]) == (
+                "step",
+                one.program[mark] + 1,
+            )
+            session.delete("/breakpoints").ok()
+            session.post("/continue").ok()
+            assert session.post("/pause").ok()["stop_reason"] == "pause"
+            assert session.post("/detach").ok()["residue"] is None
     assert one.stderr() == ""
 
 

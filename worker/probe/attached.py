@@ -25,6 +25,7 @@ from debug_relay.worker.probe import (
     debugger,
     forks,
     leaving,
+    lifetimes,
     other_debugpy,
     pace,
     patches,
@@ -164,6 +165,7 @@ def _clear_remains(pydevd, before):
         raise Refused("strangers", "another debugger is connected to it")
     else:
         _clear(pydevd, db, before)
+    lifetimes.begin_anew()
     patches.restore_processes()
     pydevd.SetupHolder.setup = None
 

@@ -92,6 +92,20 @@ class Lifetimes(object):
         self.probe.deep.forget_ended()
 
 
+def begin_anew():
+    """From 3.12 on each thread keeps what an earlier debugger found out about it, and has parted
+    from it since: steps and pauses would be written where nobody looks, and a raw thread would
+    stand under an entry that `threading` has no more."""
+    if not tracing.monitors():
+        return
+    entries = dict(threading._active)
+    sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"].reset_thread_local_info()
+    # On 3.12 the entries of raw threads go with it, also those that are the program's own.
+    for ident, thread in entries.items():
+        if isinstance(thread, threading._DummyThread):
+            threading._active.setdefault(ident, thread)
+
+
 def untie(thread):
     """A thread that pydevd traces holds its tracers, and they hold the thread: only the garbage
     collector would see that it is gone. Pools of Python 3.8, which do not wait for that, then fail
