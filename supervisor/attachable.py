@@ -27,6 +27,7 @@ _NEWEST: Final = (3, 14)
 _MONITORING: Final = (3, 12)  # from here on debugpy works by sys.monitoring
 _MACHINES: Final = ("x86_64", "i686")  # for these debugpy brings its library
 _SPARE_DESCRIPTORS: Final = 4  # a source, a directory, the connection
+_ANSWER_BYTES: Final = 16_384  # of why the debugger could not come in, into a file in memory
 _STRICT: Final = 1
 _HERE: Final = os.path.dirname(os.path.abspath(__file__))
 _BY_PORT: Final = "Start it with python -m debugpy --listen 5678, and attach by port."
@@ -44,7 +45,7 @@ class Surroundings(Struct):
 def refusal(facts: Facts, around: Surroundings) -> RelayError | None:
     """None when it can be attached to."""
     checks = (_ours, _debugged, _python, _permission, _traced, _stopped, _container, _version,
-              _machine, _readable, _descriptors, _confined, _debugger)  # fmt: skip
+              _machine, _readable, _descriptors, _file_size, _confined, _debugger)  # fmt: skip
     return next((found for check in checks if (found := check(facts, around))), None)
 
 
@@ -310,6 +311,20 @@ def _descriptors(facts: Facts, around: Surroundings) -> RelayError | None:
         f"Process {facts.pid} has {counted[0]} of at most {counted[1]} descriptors open; a "
         f"debugger needs {_SPARE_DESCRIPTORS} for a moment",
         f"prlimit --pid {facts.pid} --nofile={counted[0] + 64}: gives it more while it runs.",
+    )
+
+
+def _file_size(facts: Facts, around: Surroundings) -> RelayError | None:
+    """Where it may write no file its answer fails, or the signal for that ends it."""
+    limit = facts.file_size()
+    if limit is None or limit >= _ANSWER_BYTES:
+        return None
+    return _refuse(
+        Code.ATTACH_UNSUPPORTED,
+        facts,
+        f"Process {facts.pid} may write no file of more than {limit} bytes, not even in memory; a "
+        f"debugger needs {_ANSWER_BYTES} to answer",
+        f"prlimit --pid {facts.pid} --fsize=unlimited gives it more while it runs.",
     )
 
 

@@ -81,10 +81,20 @@ class Facts(Struct):
 
     def descriptors(self) -> tuple[int, int] | None:
         """How many are open, and how many may be."""
+        with suppress(OSError):
+            limit = self._limit("Max open files")
+            return (len(os.listdir(f"/proc/{self.pid}/fd")), limit) if limit is not None else None
+        return None
+
+    def file_size(self) -> int | None:
+        """How many bytes of a file it may write."""
+        return self._limit("Max file size")
+
+    def _limit(self, name: str) -> int | None:
         with suppress(OSError, StopIteration, ValueError):
             limits = Path(f"/proc/{self.pid}/limits").read_text().splitlines()
-            row = next(line for line in limits if line.startswith("Max open files"))
-            return len(os.listdir(f"/proc/{self.pid}/fd")), int(row.split()[3])
+            row = next(line for line in limits if line.startswith(name))
+            return int(row[len(name) :].split()[0])
         return None  # not ours to see, or unlimited
 
     def cwd(self) -> str | None:

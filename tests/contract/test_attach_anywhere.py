@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -269,6 +270,15 @@ CROWDED = """
     while True:
         time.sleep(0.01)
 """
+WRITES_NO_FILE = """
+    import resource, signal, time
+
+    signal.signal(signal.SIGXFSZ, signal.{signal})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    print("up", flush=True)
+    while True:
+        time.sleep(0.01)
+"""
 Start = Callable[..., Running]
 
 
@@ -411,6 +421,23 @@ def test_one_without_room_is_refused_at_once(relay: Client, start: Start) -> Non
         assert f"prlimit --pid {one.pid} --nofile=" in error["details"]["suggestion"]
     shown = relay.get(f"/processes/{one.pid}").ok()
     assert (shown["attachable"], shown["code"]) == (False, "ATTACH_UNSUPPORTED")
+
+
+@pytest.mark.parametrize("signal", ["SIG_IGN", "SIG_DFL"])
+def test_one_that_may_write_no_file_is_refused_at_once(
+    relay: Client, start: Start, signal: str
+) -> None:
+    """The kernel ends who does so all the same, unless it is told not to, as by Python."""
+    one = start(WRITES_NO_FILE.format(signal=signal))
+    with relay.session() as session:
+        error = session.post("/attach", {"pid": one.pid}).refused("ATTACH_UNSUPPORTED", 400)
+        assert f"prlimit --pid {one.pid} --fsize=unlimited" in error["details"]["suggestion"]
+        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(one.pid, resource.RLIMIT_FSIZE, unlimited)
+        session.post("/attach", {"pid": one.pid, "connect_timeout": 30}).ok()
+        session.post("/detach").ok()
+    assert one.alive
+    assert one.stderr() == ""
 
 
 def test_two_at_once(relay: Client, start: Start) -> None:
