@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.relay import eventually
 from tests.kit.running import Running
 
 Start = Callable[..., Running]
@@ -46,6 +47,27 @@ NO_THREAD = """
     print("up", flush=True)
     while True:
         {wait}
+"""
+# Just the one.
+NO_THIRD_THREAD = """
+    import _thread, threading, time
+
+    started = []
+
+    def limited(start):
+        def begin(*arguments, **keywords):
+            started.append(arguments)
+            if len(started) == 3:
+                raise RuntimeError("can't start new thread")
+            return start(*arguments, **keywords)
+        return begin
+
+    _thread.start_new_thread = limited(_thread.start_new_thread)
+    threading._start_new_thread = _thread.start_new_thread
+    if hasattr(threading, "_start_joinable_thread"):
+        threading._start_joinable_thread = limited(threading._start_joinable_thread)
+    print("up", flush=True)
+    input()
 """
 NO_MEMORY = """
     import resource, threading, time
@@ -126,6 +148,26 @@ def test_it_is_told_and_runs_on(relay: Client, start: Start, python: str, kind: 
     assert writable_code(one.pid) == []
     if not kind.startswith("executes"):
         assert one.descriptors() == before
+
+
+def test_half_of_a_debugger_goes_again(relay: Client, start: Start, python: str) -> None:
+    """It had connected, and had nobody yet who would see that it has to go."""
+    one = start(NO_THIRD_THREAD, python=python)
+    before = one.counts()
+    with relay.session() as session:
+        error = session.post("/attach", {"pid": one.pid}).refused("ATTACH_FAILED")
+        assert "can't start new thread" in error["message"]
+        eventually(lambda: one.counts() == before)
+        session.post("/attach", {"pid": one.pid, "connect_timeout": 30}).ok()
+        assert session.post("/detach").ok()["residue"] is None
+        session.post("/attach", {"pid": one.pid, "connect_timeout": 30}).ok()
+        assert session.post("/detach").ok()["residue"] is None
+    stdin = one.process.stdin
+    assert stdin is not None
+    stdin.write("over\n")
+    stdin.flush()
+    assert one.process.wait(20) == 0
+    assert one.stderr() == ""
 
 
 def test_what_lost_its_files_on_the_way_is_attached_to(

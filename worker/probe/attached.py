@@ -240,6 +240,8 @@ class Attachment(object):
                 sys.modules["_pydevd_bundle.pydevd_constants"].set_global_debugger(None)
                 patches.restore(self.before, leaving.Report().attempt)
                 self.bring_back()
+            elif self.thread.ident is None:
+                self.go()  # there is no watch thread that would
             raise
 
     def prepare(self, db, sock):
@@ -345,7 +347,8 @@ class Attachment(object):
             try:
                 leaving.end_debugger(self.db, self.sock, report, tell, self.bring_back)
             finally:
-                del self.probe.rearming.others[:]
+                if self.probe is not None:
+                    del self.probe.rearming.others[:]
                 # Not before: the next one waits for us; what we do last would be done to him.
                 self.held[0] = None
 

@@ -168,5 +168,9 @@ def start(db, wanted):
     """Put the probe in; where a hook is missing it only tells, and decides nothing."""
     probe = Probe(db)
     if wanted and not probe.missing():
-        probe.hook()
+        try:
+            probe.hook()
+        except BaseException:
+            probe.remove()
+            raise
     return probe
