@@ -160,8 +160,7 @@ class Answers(object):
         except Interrupted:
             answer = {"id": id, "interrupted": True}
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                hold(error)
+            hold(error)
             answer = {"id": id, "raised": described(error)}
         finally:
             self.settle(ident, token)

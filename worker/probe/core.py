@@ -28,6 +28,7 @@ from debug_relay.worker.probe.deep import Deep
 from debug_relay.worker.probe.exceptions import Exceptions
 from debug_relay.worker.probe.goal import Goal
 from debug_relay.worker.probe.greenlets import Greenlets
+from debug_relay.worker.probe.interruptions import withstand
 from debug_relay.worker.probe.lifetimes import Lifetimes
 from debug_relay.worker.probe.native import Native
 from debug_relay.worker.probe.pages import Pages
@@ -55,6 +56,7 @@ HOOKS = (
     "notify_thread_not_alive",
     "set_suspend",
     "do_wait_suspend",
+    "_do_wait_suspend",
     "send_caught_exception_stack",
     "get_file_type",
     "_internal_get_file_type",
@@ -143,6 +145,7 @@ class Probe(object):
         overflow.hook(self.undo)
         self.reports.hook()
         self.tracer.hook_entry()
+        withstand(self)
         self.greenlets.hook()
         shorten(self)
         self.rearming.hook()

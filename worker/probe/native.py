@@ -10,7 +10,6 @@ import _thread
 import sys
 
 from debug_relay.worker.probe.first_call import class_in_c
-from debug_relay.worker.probe.signalled import give_back
 from debug_relay.worker.probe.values import clean
 
 _MOST_FRAMES = 100
@@ -52,7 +51,6 @@ class Native(object):
                     self.told[watch.thread_id] = watch.callee
                 watch.frame = None
             wait(thread, frame, event, arg, exception_type)
-            give_back()  # pydevd would swallow it while the thread stands
 
         self.probe.replace("do_wait_suspend", do_wait_suspend)
 

@@ -199,7 +199,7 @@ class Listing(object):
             self.view.late = True
             words = "<property took too long>"
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) and hold(error):
+            if hold(error):
                 words = "<property was interrupted>"
             else:
                 words = "<property raised %s>" % name_of(type(error))

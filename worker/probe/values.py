@@ -88,9 +88,9 @@ class View(object):
         step = name if step is None else step
         try:
             return self._row(name, value, path, step)
-        except (Interrupted, KeyboardInterrupt) as error:
-            if isinstance(error, KeyboardInterrupt):
-                hold(error)
+        except BaseException as error:
+            if not (hold(error) or isinstance(error, (Interrupted, KeyboardInterrupt))):
+                raise
             self.late = True
             return self._row(name, value, path, step)
 
@@ -128,6 +128,7 @@ class View(object):
         except (Interrupted, KeyboardInterrupt):
             raise
         except BaseException as error:
+            hold(error)
             self.cut = True
             text = "<%s: not shown, %s>" % (name_of(type(value)), name_of(type(error)))
         self.total -= given - self.left
@@ -343,7 +344,7 @@ class View(object):
             return "<%s: repr took too long>" % full_name(kind)
         except BaseException as error:
             self.cut = True
-            if isinstance(error, KeyboardInterrupt) and hold(error):
+            if hold(error):
                 return "<%s: repr was interrupted>" % full_name(kind)
             return "<%s: repr raised %s>" % (full_name(kind), name_of(type(error)))
 
