@@ -239,7 +239,8 @@ def _main_module(setup, code):
     if setup["kind"] == "module":
         return _prepared_module(setup)
     if setup["kind"] in ("code", "stdin"):
-        module = _new_main(None, None)
+        path = "<stdin>" if setup["kind"] == "stdin" else None
+        module = _new_main(path, sys.modules["_frozen_importlib"].BuiltinImporter)
         _add_path("")
         return module, code
     path = setup["target"]

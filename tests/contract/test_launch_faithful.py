@@ -84,6 +84,22 @@ def test_the_facts_about_main(
     assert seen == expected
 
 
+def test_a_text_that_is_main_has_the_names_of_one(
+    relay: Client, shared_relay: Relay, tmp_path: Path, python: str
+) -> None:
+    """As by `-c`, and in a child by `-`: what has such a name reads it."""
+    names = "print(sorted((n, str(v)) for n, v in dict(globals()).items() if n[0] == '_'))"
+    feeds = (
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-'], input={names!r}.encode())"
+    )
+    code = f"{names}\n{feeds}"
+    expected = plain(python, ["-c", code], tmp_path, shared_relay).stdout
+    assert "<stdin>" in expected
+    with relay.session(python_path=python) as session:
+        session.launch(code=code, cwd=str(tmp_path), debug_subprocesses=True)
+        assert session.printed("stdout") == expected
+
+
 def test_beside_a_script_that_is_a_link_lies_what_lies_beside_its_file(
     relay: Client, source: Write, tmp_path: Path, python: str
 ) -> None:
