@@ -204,3 +204,39 @@ def test_a_thread_that_calls_nothing_is_not_traced_any_more(
         assert one.ask("look") == 0
     finally:
         one.end()
+
+
+LASTS = """
+    import json, sys, threading, time
+
+    def work():
+        n = 0
+        while True:
+            n += 1  # @line
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    print("up", flush=True)
+    for line in sys.stdin:
+        traced, frame = [], sys._current_frames()[thread.ident]
+        while frame is not None:
+            traced.append(frame.f_trace and repr(frame.f_trace))
+            frame = frame.f_back
+        print(json.dumps(traced), flush=True)
+"""
+
+
+def test_a_frame_that_has_stopped_carries_nothing_of_ours(
+    relay: Client, start: Callable[..., Running], python: str
+) -> None:
+    one = start(LASTS, python=python)
+    with relay.session() as session:
+        for _ in range(2):
+            session.post("/attach", {"pid": one.pid, "connect_timeout": 30}).ok()
+            session.break_at(one.program, one.program["line"])
+            eventually(lambda: session.status()["status"] == "paused")
+            session.step("over")
+            detach(session)
+            # Up to 3.11 it lets go of its tracing by its own next event.
+            eventually(lambda: not any(one.ask("look")))

@@ -13,6 +13,7 @@ from debug_relay.worker.probe import all_frames
 from debug_relay.worker.probe.thread_states import UNDISTURBED, tracers
 
 _STOPPING = "_relay_stop"
+_MARKS = "debug_relay.worker.probe.frames"
 
 
 def monitors():
@@ -46,6 +47,7 @@ def stop_everywhere(back=None):
     """In all threads, while they run; each that is in `back` goes on with what it had before."""
     if monitors():
         _free_monitoring()
+        _unmark()
         return
 
     ends = stopping()
@@ -132,6 +134,7 @@ def stop_in_child():
     """After a fork, in the one thread there is."""
     if monitors():
         _free_monitoring()
+        _unmark()
         return
     # pydevd's own settrace would print a warning on the child's stderr
     _give_settrace_back()
@@ -167,6 +170,15 @@ def _free_monitoring():
             continue
     cache.clear()
     monitoring.free_tool_id(tool)
+
+
+def _unmark():
+    """Frames that have stopped carry a mark of ours (`frames.Run`) for as long as they last."""
+    for frame in all_frames.of_all().values():
+        while frame is not None:
+            if _module_of(type(frame.f_trace)) == _MARKS:
+                frame.f_trace = None
+            frame = frame.f_back
 
 
 def be_untraced():
