@@ -1,4 +1,4 @@
-"""Whether a program stands in a read of its standard input, by the kernel's word.
+"""Whether a program stands in a read of its standard input or waits for a signal, by the kernel.
 
 There is no event for it; one look costs some microseconds and touches the program not at all. It
 sees every way of reading (`input`, `sys.stdin`, `os.read`, C code, a child like `cat`) on any
@@ -18,6 +18,8 @@ _DEV_TTY: Final = os.makedev(5, 0)
 # read and readv; select and pselect, by which readline waits.
 _READS: Final = {"x86_64": (0, 19), "aarch64": (63, 65)}.get(platform.machine(), ())
 _SELECTS: Final = {"x86_64": (23, 270), "aarch64": (72,)}.get(platform.machine(), ())
+# pause, which is a ppoll of nothing and for ever where there is no such call.
+_PAUSES: Final = {"x86_64": (34,), "aarch64": (73, 0, 0, 0)}.get(platform.machine(), ())
 
 
 def waits_for_input(pid: int, stdin: tuple[int, ...]) -> bool:
@@ -27,6 +29,16 @@ def waits_for_input(pid: int, stdin: tuple[int, ...]) -> bool:
         for process in _family(pid)
         for thread in _threads(process)
     )
+
+
+def waits_for_signal(pid: int) -> bool:
+    """Whether the main thread stands in `signal.pause()`, which any signal ends, ours too."""
+    try:
+        fields = _call(pid, pid)[: len(_PAUSES)]
+        call = tuple(int(field, 16 if place else 10) for place, field in enumerate(fields))
+    except (OSError, ValueError):
+        return False  # gone since, not ours to look at, or it runs
+    return bool(_PAUSES) and call == _PAUSES
 
 
 def _family(pid: int) -> Iterator[int]:
@@ -53,8 +65,7 @@ def _threads(pid: int) -> list[int]:
 
 def _reads_stdin(pid: int, thread: int, stdin: tuple[int, ...]) -> bool:
     try:
-        with open(f"/proc/{pid}/task/{thread}/syscall", "rb") as file:
-            fields = file.read(256).split()
+        fields = _call(pid, thread)
         if len(fields) < 3:
             return False  # it runs
         call, first, second = int(fields[0]), int(fields[1], 16), int(fields[2], 16)
@@ -64,6 +75,12 @@ def _reads_stdin(pid: int, thread: int, stdin: tuple[int, ...]) -> bool:
         return call in _READS and _is_stdin(pid, first, stdin)
     except (OSError, ValueError):
         return False  # gone since, or not ours to look at
+
+
+def _call(pid: int, thread: int) -> list[bytes]:
+    """The number of the call in which it stands, and its arguments; a word where it runs."""
+    with open(f"/proc/{pid}/task/{thread}/syscall", "rb") as file:
+        return file.read(256).split()
 
 
 def _is_stdin(pid: int, fd: int, stdin: tuple[int, ...]) -> bool:

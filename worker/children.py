@@ -22,6 +22,7 @@ from msgspec import Struct
 from debug_relay.protocol.errors import RelayError
 from debug_relay.worker import child_news, process_tree
 from debug_relay.worker.adapter import Adapter
+from debug_relay.worker.blocked import waits_for_signal
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.program import Exit
 
@@ -134,8 +135,8 @@ class Children:
 
     def wake(self) -> None:
         """Main threads that sleep in the kernel run a line, so that a pause reaches them."""
-        for child in self._children.values():
-            if not child.server.lost:
+        for pid, child in self._children.items():
+            if not child.server.lost and not waits_for_signal(pid):
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(child.pidfd, signal.SIGURG)
 

@@ -17,6 +17,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.output import Category
 from debug_relay.protocol.state import State
 from debug_relay.worker import adapter, changes, sweep
+from debug_relay.worker.blocked import waits_for_signal
 from debug_relay.worker.child_output import ChildOutput
 from debug_relay.worker.children import Children
 from debug_relay.worker.connection import DebugServer
@@ -289,7 +290,7 @@ class LaunchedProgram:
     # -- living with it
 
     def wake(self) -> None:
-        if self._process is not None:
+        if self._process is not None and not waits_for_signal(self._process.pid):
             self._process.send_signal(signal.SIGURG)
         self._children.wake()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -183,3 +185,27 @@ def test_a_stack_of_five_thousand_frames(relay: Client, source: Write, python: s
         assert session.locals(2500)["n"] == "2500"
         assert len(session.get("/stacktrace", levels=3).ok()["frames"]) == 3
         assert session.resume()["exit_code"] == 0
+
+
+def test_a_wait_for_a_signal_is_not_ended(relay: Client, source: Write, python: str) -> None:
+    """`signal.pause()` is over with any signal: a server that stands in it would end."""
+    program = source(
+        """
+        import os, signal
+        signal.signal(signal.SIGUSR1, lambda *_: print("signal"))
+        print("up", flush=True)
+        signal.pause()  # @pause
+        print("over")
+        """
+    )
+    with relay.session(python_path=python) as session:
+        up(session, program)
+        answer = session.post("/pause", {"wait": 0.8}).ok()
+        assert (answer["status"], answer["pause_pending"]) == ("running", True)
+        assert answer["live_stack"]["frames"][0]["line"] == program["pause"]
+        assert session.printed() == "up\n"
+        (one,) = session.get("/resources").ok()["processes"]
+        os.kill(one["pid"], signal.SIGUSR1)
+        session.events("stopped", timeout=10)
+        assert session.resume()["exit_code"] == 0
+        assert session.printed() == "up\nsignal\nover\n"
