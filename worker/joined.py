@@ -39,7 +39,7 @@ _GREETING_SHARE: Final = 1 / 12
 _SILENT: Final = "it says nothing"
 _TAKEN: Final = "already being debugged"  # debugpy's words
 _TEXT: Final = (Path(__file__).parent / "probe" / "joined.py").read_text()
-_SETTLING_SECONDS: Final = 2.0
+_LEAVING_SECONDS: Final = 2.0
 _LEAVING: Final = {"restart": False, "terminateDebuggee": False}
 _GREENLETS: Final = "relay: greenlets"
 
@@ -176,7 +176,8 @@ class JoinedProgram:
 
     async def _settle(self, server: DebugServer) -> None:
         try:
-            await self._say(server, "settle")
+            # Until the attach is too late: how its threads are made must be known before.
+            await self._say(server, "settle", self._params.connect_timeout)
         except RelayError as error:
             if _GREENLETS in error.message:
                 await self._disconnect(terminate=False)
@@ -189,10 +190,10 @@ class JoinedProgram:
             # Slower without, and its children come one by one.
             log.warning("joined.unsettled", extra={"fields": {"error": error.message}})
 
-    async def _say(self, server: DebugServer, word: str) -> None:
+    async def _say(self, server: DebugServer, word: str, timeout: float) -> None:
         expression = f"exec({_TEXT!r}, {{'__name__': 'relay', 'word': {word!r}}})"
         arguments = {"expression": expression, "context": "repl"}
-        await server.request("evaluate", arguments, dap.Evaluation, _SETTLING_SECONDS)
+        await server.request("evaluate", arguments, dap.Evaluation, timeout)
 
     def _too_late(self) -> RelayError:
         if self._server is not None and not self._server.has_greeted:
@@ -319,7 +320,7 @@ class JoinedProgram:
         if server is None or server.lost:
             return
         with contextlib.suppress(RelayError):  # it may be in C code
-            await self._say(server, "leave")
+            await self._say(server, "leave", _LEAVING_SECONDS)
         arguments = {**_LEAVING, "terminateDebuggee": terminate}
         with contextlib.suppress(RelayError):  # it may close before it has answered
             await server.request("disconnect", arguments, Any, _GOODBYE_SECONDS)
