@@ -11,6 +11,7 @@ import pytest
 from tests.kit.client import Client
 from tests.kit.relay import eventually
 from tests.kit.running import Running
+from tests.kit.statements import python_path
 
 Start = Callable[..., Running]
 
@@ -148,6 +149,19 @@ def test_it_is_told_and_runs_on(relay: Client, start: Start, python: str, kind: 
     assert writable_code(one.pid) == []
     if not kind.startswith("executes"):
         assert one.descriptors() == before
+
+
+@pytest.mark.parametrize("version", ["3.8", "3.11"])
+def test_one_that_forbids_tracing(relay: Client, start: Start, version: str) -> None:
+    one = start(audited("sys.settrace"), python=python_path(version))
+    before = one.counts()
+    with relay.session() as session:
+        body = {"pid": one.pid, "connect_timeout": 60}
+        error = session.post("/attach", body).refused("ATTACH_FAILED")
+        assert "nobody does that here" in error["message"]
+    assert one.alive
+    assert one.counts() == before
+    assert one.stderr() == ""
 
 
 def test_half_of_a_debugger_goes_again(relay: Client, start: Start, python: str) -> None:

@@ -65,6 +65,7 @@ def arrive(setup, bytecode, imported):
     """Attach; runs in a thread of its own, of which one at a time is here. Raises what goes wrong,
     and has undone all then. `imported` is called when all that is imported is there."""
     _refuse_taken_place()
+    _refuse_forbidden_tracing()
     former = _former()
     if former is not None:
         if former.setup["token"] == setup["token"]:
@@ -106,6 +107,12 @@ def _refuse_interpreters():
     """Up to 3.11 threads are traced from outside by what looks for them in the newest one only."""
     if not tracing.monitors() and thread_states.interpreters() > 1:
         raise Refused("interpreters", "%d.%d" % sys.version_info[:2])
+
+
+def _refuse_forbidden_tracing():
+    """By an audit hook of the program's: up to 3.9 Python just prints so, at every try."""
+    if not hasattr(sys, "monitoring"):
+        sys.audit("sys.settrace")
 
 
 def _refuse_strange_debugger(debugpy):
