@@ -165,3 +165,38 @@ def test_it_comes_back_when_the_debugger_goes(relay: Client, start: Start, pytho
         assert after["main"] > before["main"]
         eventually(lambda a=after: asked()["other"] > a["other"])  # type: ignore[misc]
         before = asked()
+
+
+PROFILES = """
+    import sys, threading, time
+
+    calls = []
+
+    def called(frame, event, arg):
+        calls.append(frame.f_code.co_name)
+
+    def work():
+        n = 1
+        return n  # @line
+
+    threading.setprofile(called)
+    print("up", flush=True)
+    while True:
+        work()
+        time.sleep(0.01)
+"""
+
+
+def test_the_debuggers_threads_are_not_profiled(relay: Client, start: Start, python: str) -> None:
+    """They are none of the program's, whose new threads all have its profiler."""
+    one = start(PROFILES, python=python)
+    with relay.session() as session:
+        session.post("/attach", {"pid": one.pid, "connect_timeout": 30}).ok()
+        session.break_at(one.program, one.program["line"])
+        eventually(lambda: session.status()["status"] == "paused")
+        for _ in range(3):
+            session.step("over")
+        # That they begin and end is to be seen.
+        assert int(session.value("len(calls)")) < 500
+        session.post("/detach").ok()
+    assert one.stderr() == ""

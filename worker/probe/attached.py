@@ -261,7 +261,20 @@ class Attachment(object):
         self.probe.commands["leave"] = self.asked
         self.probe.children.tell_starts()
         self.track_commands()
+        self.untrace_threads()
         self.thread.start()
+
+    def untrace_threads(self):
+        """pydevd's own, which the program's `threading.setprofile` means as little as ours."""
+        daemon = sys.modules["_pydevd_bundle.pydevd_daemon_thread"].PyDBDaemonThread
+        stop = daemon._stop_trace
+
+        def stop_trace(thread):
+            stop(thread)
+            tracing.be_untraced()
+
+        self.probe.undo.append((daemon, "_stop_trace", stop))
+        daemon._stop_trace = stop_trace
 
     def install_breakpointhook(self, pydevd):
         ours = sys.modules["debugpy._vendored.force_pydevd"].debugpy_breakpointhook
