@@ -141,6 +141,9 @@ async def _start(session: Session, target: Target) -> None:
             session.target = session.program = None
             session.advance(Event.REFUSED)
             raise
+        if session.target is target and session.program is not None and session.program.attached:
+            session.let_go()  # it had come to a stop before the start failed
+            raise
         # It was ended meanwhile: that is what happened, not a launch that failed.
         raise deleted_meanwhile(session.id) from None
     # A stop on the first line may have come before us.

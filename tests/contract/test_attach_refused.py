@@ -164,6 +164,43 @@ def test_one_that_forbids_tracing(relay: Client, start: Start, version: str) -> 
     assert one.stderr() == ""
 
 
+STOPS_SOON = """
+    import sys, time
+
+    def refuse(event, arguments):
+        if event == "gc.get_objects":
+            time.sleep(0.1)  # meanwhile it stops
+            raise RuntimeError("nobody does that here")
+
+    def work():
+        n = 1  # @line
+        time.sleep(0.001)
+
+    sys.addaudithook(refuse)
+    print("up", flush=True)
+    while True:
+        work()
+"""
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_one_that_stops_before_it_is_refused(relay: Client, start: Start, version: str) -> None:
+    one = start(STOPS_SOON, python=python_path(version))
+    before = one.counts()
+    with relay.session() as session:
+        session.break_at(one.program, one.program["line"])
+        for _ in range(2):
+            error = session.post("/attach", {"pid": one.pid}).refused("ATTACH_FAILED")
+            assert "nobody does that here" in error["message"]
+            assert session.status()["status"] == "created"
+            eventually(lambda: one.counts() == before)
+        session.delete("/breakpoints").ok()
+        session.post("/attach", {"pid": one.pid}).ok()
+        session.post("/detach").ok()
+    assert one.alive
+    assert one.stderr() == ""
+
+
 def test_half_of_a_debugger_goes_again(relay: Client, start: Start, python: str) -> None:
     """It had connected, and had nobody yet who would see that it has to go."""
     one = start(NO_THIRD_THREAD, python=python)
