@@ -249,6 +249,8 @@ def _choices(kind: Any) -> Iterator[str]:
         yield from map(str, get_args(kind))
     elif isinstance(kind, type) and issubclass(kind, enum.Enum):
         yield from (str(member.value) for member in kind)
+    elif kind is bool:  # beside one of the others
+        yield from ("true", "false")
     else:
         for part in get_args(kind):
             yield from _choices(part)

@@ -163,3 +163,13 @@ def test_a_launch_in_a_terminal_speaks_of_the_console(relay: Client) -> None:
         body = {"code": "1", "console": "externalTerminal"}
         error = session.post("/launch", body).refused("INVALID_REQUEST", 400)
         assert error["details"]["errors"][0]["field"] == "console"
+
+
+def test_what_turns_stops_at_exceptions_off_is_told(relay: Client) -> None:
+    with relay.session() as session:
+        error = session.try_launch(code="pass", stop_on_exception="never").refused(
+            "INVALID_REQUEST", 400
+        )
+    (wrong,) = error["details"]["errors"]
+    assert wrong["field"] == "stop_on_exception"
+    assert wrong["message"].endswith("accepted: true, false, uncaught, raised")
