@@ -14,7 +14,9 @@ def withstand(probe):
     """While it waits, and on the way to that, where what is told of the stop may be told again."""
     db = probe.db
     probe.replace("_do_wait_suspend", _standing(db._do_wait_suspend))
-    wait = _standing(db.do_wait_suspend)
+    # Told once, and perhaps as over: it is to be told again.
+    untold = db._threads_suspended_single_notification.increment_suspend_time
+    wait = _standing(db.do_wait_suspend, untold)
 
     def do_wait_suspend(thread, *stop, **more):
         stops = signalled.stops if signalled.is_main() else []
@@ -28,13 +30,21 @@ def withstand(probe):
     probe.replace("do_wait_suspend", do_wait_suspend)
 
 
-def _standing(wait):
+def _standing(wait, again=lambda: None):
     def stand(thread, *stop, **more):
         while True:
             try:
                 return wait(thread, *stop, **more)
             except BaseException as error:
-                if thread.additional_info.pydev_state != SUSPENDED or not signalled.keep(error):
+                if thread.additional_info.pydev_state != SUSPENDED or not _kept(error):
                     raise
+            again()
 
     return stand
+
+
+def _kept(error):
+    """Itself, or what it came up after: pydevd fails to tidy up what it had only half begun."""
+    while error is not None and not signalled.keep(error):
+        error = error.__context__
+    return error is not None
