@@ -61,7 +61,11 @@ class Launch(SessionParams, kw_only=True):
         list[Path], Meta(description="Directories to put in front of its import path.")
     ] = []
     stop_on_entry: Annotated[
-        bool | None, Meta(description="Stop at the first line; by default as the session says.")
+        bool | None,
+        Meta(
+            description="Stop at the first line that is neither the standard library's nor an "
+            "installed package's; by default as the session says."
+        ),
     ] = None
     stop_on_exception: ExceptionStop | None = None
     just_my_code: Annotated[
