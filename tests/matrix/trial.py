@@ -75,7 +75,7 @@ class Trial:
     # -- parts
 
     def stop(self, session: Session) -> bool:
-        """Attach, and stand at the line with the right values."""
+        """Attach, stand at the line with the right values, and make a step."""
         self.attach(session)
         target = self.target
         if not session.get("/breakpoints").ok()["breakpoints"]:
@@ -85,6 +85,11 @@ class Trial:
         assert session.line() == target.line
         n = int(session.value("n"))
         assert session.value("n + 1") == str(n + 1)
+        # This thread alone: others may come to the breakpoint meanwhile.
+        thread = session.status()["stopped_thread_id"]
+        moved = session.post(f"/threads/{thread}/step-over", {}).ok()
+        assert moved["current_location"]["line"] == target.line + 1, moved
+        assert session.value("doubled", thread_id=thread) == str(2 * n)
         return True
 
     def attach(self, session: Session) -> None:
