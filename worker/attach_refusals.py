@@ -105,7 +105,9 @@ def raised(pid: int, name: str) -> RelayError:
         "MemoryError": "it has no memory left, or may have no more",
     }
     why = reasons.get(
-        name, "it forbids that by an audit hook, or has replaced exec, compile or __import__"
+        name,
+        "a handler of its signals has raised that just then, it forbids it by an audit hook, or has "
+        "replaced exec, compile or __import__",
     )
     return RelayError(
         Code.ATTACH_FAILED,

@@ -160,9 +160,10 @@ class DebugServer(asyncio.Protocol):
                 command=command,
             ) from None
         if not message.success:
+            last = (message.message or "").strip().rpartition("\n")[2]  # of a traceback
             raise RelayError(
                 Code.DEBUGPY_ERROR,
-                f"The debugger refused {command}: {message.message}",
+                f"The debugger refused {command}: {last}",
                 command=command,
                 debugger_message=message.message,
             )

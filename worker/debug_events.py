@@ -37,6 +37,8 @@ _REASONS: Final[Mapping[str, StopReason]] = {
     "entry": "entry",
 }
 
+# Said by pydevd, up to 3.11. The probe traces the thread again (`rearming`), and tells that itself.
+_UNTRUE: Final = "Debugging will be disabled for this thread ("
 _ALIVE: Final = frozenset({State.RUNNING, State.PAUSED, State.LAUNCHING})
 
 
@@ -229,6 +231,8 @@ def _tell_module(session: Session, module: dap.Module) -> None:
 
 async def _debugger_output(session: Session, server: DebugServer, body: bytes) -> None:
     event = msgspec.json.decode(body, type=dap.OutputBody)
+    if server.has_probe and _UNTRUE in event.output:
+        return
     if event.output and event.category != "telemetry":
         session.take_output("console", event.output.encode("utf-8", "backslashreplace"))
 

@@ -57,8 +57,17 @@ class Trial:
 
     def beside_twin(self) -> float:
         """How slow it is beside its twin, asked in turn: what else the machine does hits both."""
-        asked = range(COMPARISONS)
-        return statistics.median(self.target.ask("speed") / self.twin.ask("speed") for _ in asked)
+        return statistics.median(
+            self.target.ask("speed") / self.twin_alone() for _ in range(COMPARISONS)
+        )
+
+    def twin_alone(self) -> float:
+        """Meanwhile the target stands: on the same core it would halve the speed, or would not."""
+        os.kill(self.target.pid, signal.SIGSTOP)
+        try:
+            return float(self.twin.ask("speed"))
+        finally:
+            os.kill(self.target.pid, signal.SIGCONT)
 
     def settled(self) -> tuple[int, int]:
         """Threads and descriptors when they change no more: a connection may still be closing."""
