@@ -106,8 +106,8 @@ def raised(pid: int, name: str) -> RelayError:
     }
     why = reasons.get(
         name,
-        "a handler of its signals has raised that just then, it forbids it by an audit hook, or has "
-        "replaced exec, compile or __import__",
+        "a handler of its signals has raised that just then, it forbids it by an audit hook, or "
+        "has replaced exec, compile or __import__",
     )
     return RelayError(
         Code.ATTACH_FAILED,

@@ -240,3 +240,41 @@ def test_a_frame_that_has_stopped_carries_nothing_of_ours(
             detach(session)
             # Up to 3.11 it lets go of its tracing by its own next event.
             eventually(lambda: not any(one.ask("look")))
+
+
+BUSY = """
+    import json, sys, threading
+
+    def work(n):
+        doubled = n * 2  # @line
+        return doubled
+
+    def run():
+        n = 0
+        while True:
+            n += 1
+            work(n)
+
+    for _ in range(2):
+        threading.Thread(target=run, daemon=True).start()
+    print("up", flush=True)
+    for line in sys.stdin:
+        print(json.dumps(sys.getswitchinterval()), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_threads_that_never_wait_pass_the_interpreter_on_as_before(
+    relay: Client, start: Callable[..., Running], python: str
+) -> None:
+    """We hurry them while we come and go, by several threads that look at others at times."""
+    one = start(BUSY, python=python)
+    with relay.session() as session:
+        for _ in range(6):
+            session.post("/attach", {"pid": one.pid, "connect_timeout": 30}).ok()
+            session.break_at(one.program, one.program["line"])
+            eventually(lambda: session.status()["status"] == "paused")
+            thread = session.status()["stopped_thread_id"]
+            session.post(f"/threads/{thread}/step-over", {}).ok()
+            detach(session)
+            eventually(lambda: abs(one.ask("look") - 0.005) < 0.0001)

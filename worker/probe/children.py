@@ -8,7 +8,7 @@ Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
 import os
 import sys
 
-from debug_relay.worker.probe import all_frames, forks, streams
+from debug_relay.worker.probe import all_frames, forks, pace, streams
 from debug_relay.worker.probe.encoding import words_of
 from debug_relay.worker.probe.tracing import stop_in_child
 
@@ -85,6 +85,7 @@ class Children(object):
         db = self.probe.db
         parts = (
             all_frames.in_child,
+            pace.in_child,
             stop_in_child,
             self.probe.remove,
             _forget_exit,

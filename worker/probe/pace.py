@@ -8,6 +8,10 @@ it to each other past a third: to import the debugger, which gives it away at ev
 a minute then instead of half a second. So it is asked for after 0.1 ms. But where a thread keeps it
 by a function in C, which no asking ends, it would be asked of us as soon and be gone for as long
 again: there we keep it.
+
+And who looks at what other threads may change is not to be asked for it meanwhile. Both change the
+same interval, which may be read and written by one at a time: else what one gives back is what the
+other had chosen, and stays.
 """
 
 import _thread
@@ -17,18 +21,21 @@ import threading
 import time
 
 QUICK = 0.0001
+# For so long no other thread asks for the interpreter after this one has got it, which takes as
+# long for each that never waits.
+UNDISTURBED = 0.03
 _LOOKS = 3
 _HELD_SECONDS = 0.002  # who gives it away by himself is quicker
 _LONGEST = 0.05
 _PLACE = "relay pace "
 
 
-class Pace(object):
-    """`with Pace():`, in as many threads as like; the first and the last change the interval.
+class Shared(object):
+    """With it in hand nobody else of ours changes the interval.
 
     Several attachments may come and go at once, each with a copy of this module, so what they share
-    is among the names of `threading` meanwhile: a lock, how many there are, the interval before,
-    and the one instead.
+    is among the names of `threading` meanwhile: a lock, how many hurry, the interval before, and
+    the one instead.
     """
 
     def __enter__(self):
@@ -36,28 +43,56 @@ class Pace(object):
         self.name = _PLACE + str(os.getpid())
         while True:
             shared = vars(threading).setdefault(self.name, [_thread.allocate_lock(), 0, None, None])
-            with shared[0]:
-                if vars(threading).get(self.name) is not shared:
-                    continue  # its last user has just taken it away
-                if not shared[1]:
-                    shared[2] = sys.getswitchinterval()
-                    shared[3] = _set(QUICK)
-                    held = min(_given_back_after() for _ in range(_LOOKS))
-                    if held > _HELD_SECONDS:
-                        shared[3] = _set(min(held / 2, _LONGEST))
-                shared[1] += 1
-                return self
+            shared[0].acquire()
+            if vars(threading).get(self.name) is shared:
+                self.shared = shared
+                return shared
+            shared[0].release()  # its last user has just taken it away
 
     def __exit__(self, *error):
-        shared = vars(threading).get(self.name)
-        if shared is None:
-            return  # a fork's child
-        with shared[0]:
-            shared[1] -= 1
+        if not self.shared[1]:
+            # In this order: who comes next takes the interval that he finds for the program's.
+            _give_back(self.shared)
+            del vars(threading)[self.name]
+        self.shared[0].release()
+
+
+class Pace(object):
+    """`with Pace():`, in as many threads as like; the first and the last change the interval."""
+
+    def __enter__(self):
+        self.pid = os.getpid()
+        with Shared() as shared:
             if not shared[1]:
-                # In this order: who comes next takes the interval that he finds for the program's.
-                _give_back(shared)
-                del vars(threading)[self.name]
+                _choose(shared, QUICK)
+                held = min(_given_back_after() for _ in range(_LOOKS))
+                if held > _HELD_SECONDS:
+                    _choose(shared, min(held / 2, _LONGEST))
+            shared[1] += 1
+        return self
+
+    def __exit__(self, *error):
+        if os.getpid() == self.pid:  # else a fork's child, in which nobody hurries
+            with Shared() as shared:
+                shared[1] -= 1
+
+
+class Undisturbed(object):
+    """`with Undisturbed():`, for a moment, and not within another one."""
+
+    def __enter__(self):
+        self.hold = Shared()
+        shared = self.hold.__enter__()
+        self.former = shared[3] if shared[1] else None
+        _choose(shared, UNDISTURBED)
+        time.sleep(0)  # to whoever waits already, by the former interval
+        return self
+
+    def __exit__(self, *error):
+        shared = self.hold.shared
+        if self.former is not None and _is_ours(shared):
+            _choose(shared, self.former)
+        self.hold.__exit__(*error)
 
 
 def in_child():
@@ -66,9 +101,11 @@ def in_child():
         _give_back(vars(threading).pop(name))
 
 
-def _set(interval):
+def _choose(shared, interval):
+    if shared[2] is None:
+        shared[2] = sys.getswitchinterval()
     sys.setswitchinterval(interval)
-    return sys.getswitchinterval()
+    shared[3] = sys.getswitchinterval()
 
 
 def give_away():
@@ -81,9 +118,12 @@ def _given_back_after():
     return time.perf_counter() - began
 
 
+def _is_ours(shared):
+    """Unless the program has chosen another meanwhile; who gives back what he has read, up to 3.9,
+    gives a microsecond less."""
+    return shared[2] is not None and abs(sys.getswitchinterval() - shared[3]) < shared[3] / 10
+
+
 def _give_back(shared):
-    _, _, before, instead = shared
-    # Unless the program has chosen another meanwhile; who gives back what he has read, up to 3.9,
-    # gives a microsecond less.
-    if before is not None and abs(sys.getswitchinterval() - instead) < instead / 10:
-        sys.setswitchinterval(before)
+    if _is_ours(shared):
+        sys.setswitchinterval(shared[2])

@@ -8,13 +8,10 @@ Python tells a thread's tracer to that thread alone, so it is read where it lies
 import _thread
 import ctypes
 import sys
-import time
 
 from debug_relay.worker.probe import all_frames
+from debug_relay.worker.probe.pace import Undisturbed
 
-# For so long no other thread asks for the interpreter after this one has got it, which takes as
-# long for each that never waits.
-UNDISTURBED = 0.03
 # Where the tracer and the thread's ident are in a PyThreadState.
 _PLACES = {(3, 8): (80, 176), (3, 9): (80, 176), (3, 10): (80, 176), (3, 11): (88, 152)}
 
@@ -24,15 +21,10 @@ def tracers():
     """Thread ident → its tracer or None; nothing at all where that cannot be told."""
     if not _is_known():
         return {}
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(UNDISTURBED)
-    try:
-        time.sleep(0)  # to whoever waits already, by the former interval
+    with Undisturbed():
         if ident_of(asked("PyThreadState_Get")) != _thread.get_ident():
             return {}
         return {ident_of(state): _tracer_of(state) for state in of_all()}
-    finally:
-        sys.setswitchinterval(interval)
 
 
 def ident_of(state):

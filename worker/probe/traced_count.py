@@ -16,7 +16,8 @@ import time
 import types
 
 from debug_relay.worker.probe import all_frames, tracing
-from debug_relay.worker.probe.thread_states import UNDISTURBED, asked, ident_of, of_all
+from debug_relay.worker.probe.pace import Undisturbed
+from debug_relay.worker.probe.thread_states import asked, ident_of, of_all
 
 # Where `use_tracing`, an int, and three pointers are in a PyThreadState, in both.
 _IN_USE, _PROFILE_FUNCTION, _TRACE_FUNCTION, _TRACER = 48, 56, 64, 80
@@ -31,11 +32,9 @@ def set_right():
     looked_at = _PYTHONS.get(sys.version_info[:2])
     if looked_at is None or ctypes.sizeof(ctypes.c_void_p) != 8 or _is_replaced(sys.settrace):
         return
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(UNDISTURBED)
-    try:
+    with Undisturbed():
         for _ in range(_TRIES):
-            time.sleep(0)  # to whoever waits already, by the former interval
+            time.sleep(0)  # to whoever waits already
             count = _find_count(looked_at)
             if count is None:
                 continue  # disturbed all the same, by a machine that is busy
@@ -43,8 +42,6 @@ def set_right():
             if count.value == traced:
                 break
             count.value = traced
-    finally:
-        sys.setswitchinterval(interval)
     for frame in all_frames.of_all().values():
         tracing.forget(frame, tracing.stopping())
 

@@ -10,7 +10,8 @@ import threading
 import types
 
 from debug_relay.worker.probe import all_frames
-from debug_relay.worker.probe.thread_states import UNDISTURBED, tracers
+from debug_relay.worker.probe.pace import Undisturbed
+from debug_relay.worker.probe.thread_states import tracers
 
 _STOPPING = "_relay_stop"
 _MARKS = "debug_relay.worker.probe.frames"
@@ -56,10 +57,8 @@ def stop_everywhere(back=None):
         ends.back = dict(back)
     programs = {ident for ident, tracer in tracers().items() if is_programs(tracer)}
     idents = _trace_all(ends, programs)
-    interval = sys.getswitchinterval()
     # One that ended its tracing after we have looked would keep what is set in its frames then.
-    sys.setswitchinterval(UNDISTURBED)
-    try:
+    with Undisturbed():
         for ident, frame in all_frames.of_all().items():
             while frame is not None and ident in programs:
                 if is_pydevds(frame.f_trace):
@@ -71,8 +70,6 @@ def stop_everywhere(back=None):
                     # pydevd's word that nothing can stop there.
                     frame.f_trace = ends
                 frame = frame.f_back
-    finally:
-        sys.setswitchinterval(interval)
 
 
 def stop(frame, event, arg):
