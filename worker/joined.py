@@ -42,6 +42,7 @@ _TEXT: Final = (Path(__file__).parent / "probe" / "joined.py").read_text()
 _LEAVING_SECONDS: Final = 2.0
 _LEAVING: Final = {"restart": False, "terminateDebuggee": False}
 _GREENLETS: Final = "relay: greenlets"
+_HERE: Final = ("127.0.0.1", "localhost", "::1")
 
 
 class _ProcessBody(msgspec.Struct, rename="camel"):
@@ -181,12 +182,7 @@ class JoinedProgram:
         except RelayError as error:
             if _GREENLETS in error.message:
                 await self._disconnect(terminate=False)
-                raise self._refusal(
-                    Code.ATTACH_UNSUPPORTED,
-                    "is the debugger of a program whose threads are greenlets of gevent, "
-                    "and does not know",
-                    "Start the program with GEVENT_SUPPORT=True in its environment.",
-                ) from None
+                raise self._greenlets() from None
             # Slower without, and its children come one by one.
             log.warning("joined.unsettled", extra={"fields": {"error": error.message}})
 
@@ -195,9 +191,19 @@ class JoinedProgram:
         arguments = {"expression": expression, "context": "repl"}
         await server.request("evaluate", arguments, dap.Evaluation, timeout)
 
+    def _greenlets(self) -> RelayError:
+        return self._refusal(
+            Code.ATTACH_UNSUPPORTED,
+            "is the debugger of a program whose threads are greenlets of gevent, and does not know",
+            "Start the program with GEVENT_SUPPORT=True in its environment.",
+        )
+
     def _too_late(self) -> RelayError:
         if self._server is not None and not self._server.has_greeted:
             return self._silence()
+        # The debugger's own threads hang there at times, and it cannot be asked.
+        if self._host in _HERE and self._pid is not None and _has_unforeseen_greenlets(self._pid):
+            return self._greenlets()
         return self._refusal(
             Code.ATTACH_TIMEOUT,
             f"did not answer within {self._params.connect_timeout:g} s",
@@ -361,6 +367,16 @@ class JoinedProgram:
 
 async def _nothing() -> None:
     """A child that is let run has no breakpoints."""
+
+
+def _has_unforeseen_greenlets(pid: int) -> bool:
+    """By what the kernel tells of the process."""
+    try:
+        mapped = Path(f"/proc/{pid}/maps").read_bytes()
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False  # gone, or not ours to look at
+    return b"/gevent/" in mapped and b"GEVENT_SUPPORT=" not in environment
 
 
 def _why(error: Exception) -> str:
