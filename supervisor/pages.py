@@ -83,7 +83,7 @@ class OutputPages:
         wanted = _wanted(category)
         with opened(self._path) as fd:
             place = _place_of_last(fd, place, wanted, count)
-            return self._page(fd, place, count, wanted, is_bounded=False)
+            return self._page(fd, place, count, wanted, is_short=False)
 
     def _page(
         self,
@@ -91,10 +91,10 @@ class OutputPages:
         place: Place,
         limit: int,
         wanted: frozenset[int] | None,
-        is_bounded: bool = True,
+        is_short: bool = True,
     ) -> OutputPage:
         # Its mark tells what was cleared on request: no loss to who begins at the beginning.
-        walk = Walk(fd, place, wanted, mark_is_entry=True, is_bounded=is_bounded)
+        walk = Walk(fd, place, wanted, mark_is_entry=True, is_short=is_short)
         entries, whole = _output_entries(walk, limit)
         # What lies beyond is only looked at: the page's cursor and losses end here.
         next_cursor, dropped = pack_cursor(self._owner, walk.place), walk.dropped
@@ -111,7 +111,7 @@ def _wanted(category: str | None) -> frozenset[int] | None:
 def _place_of_last(
     fd: int | None, place: Place, wanted: frozenset[int] | None, count: int
 ) -> Place:
-    walk = Walk(fd, place, wanted, mark_is_entry=True, is_bounded=False)
+    walk = Walk(fd, place, wanted, mark_is_entry=True, is_short=False)
     end = walk.head  # who prints all the time is not run after
     kept: deque[tuple[Place, int]] = deque()
     have = 0

@@ -46,7 +46,7 @@ class Walk:
         wanted: frozenset[int] | None,
         *,
         mark_is_entry: bool = False,
-        is_bounded: bool = True,
+        is_short: bool = True,
     ) -> None:
         self.dropped = 0
         # There may be more, but the effort that a page is worth has been spent.
@@ -54,11 +54,12 @@ class Walk:
         self._fd = fd
         self._wanted = wanted
         self._record: Record | None = None
-        self._records = _SCAN_RECORDS if is_bounded else sys.maxsize
-        self._bytes = _SCAN_BYTES if is_bounded else sys.maxsize
         self._block_start, self._block = 0, b""
         header = read_header(fd)
         self._header = header or RingHeader(RECORD, place.epoch, 0, 0, 0, 0, 0)
+        self._records = _SCAN_RECORDS if is_short else sys.maxsize
+        # Once round at the most, however fast the writer is.
+        self._bytes = _SCAN_BYTES if is_short else self._header.capacity
         if header and (place.epoch != header.epoch or place.position > header.head):
             first = header.mark if mark_is_entry else 0
             place = Place(header.epoch, header.tail, first)

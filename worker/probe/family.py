@@ -65,7 +65,7 @@ class Family(object):
             command = indirect.by_shell(path, texts)
             if command is not None:
                 return self.for_shell(path, texts, command, paths, folder)
-            file = path if path.startswith("/") or not folder else folder + "/" + path
+            file = indirect.seen_from(folder, path)
             return self.under_debugger(file, path, texts, paths, folder)
         except Exception:
             return None  # the start itself will say what is wrong with it
@@ -163,13 +163,9 @@ class Family(object):
 def _first_there(paths, folder):
     """Of the places where the kernel is to look for a program."""
     try:
-        here = os.fsencode(folder) + b"/" if folder else b""
-        there = (
-            path
-            for path in map(os.fsencode, paths)
-            if os.access(path if path.startswith(b"/") else here + path, os.X_OK)
-        )
-        return next(there, paths[0])
+        here = os.fsdecode(folder or "")
+        seen = [indirect.seen_from(here, os.fsdecode(path)) for path in paths]
+        return next((path for path, file in zip(paths, seen) if os.access(file, os.X_OK)), paths[0])
     except (TypeError, ValueError):
         return paths[0]  # the start itself will say what is wrong with it
 

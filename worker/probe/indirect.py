@@ -29,14 +29,16 @@ def name_of(path):
     return path.rpartition("/")[2]
 
 
+def seen_from(folder, path):
+    """The path, where `folder` is to be the current one."""
+    return path if path.startswith("/") or not folder else folder + "/" + path
+
+
 def located(name, paths, folder):
     """The file that a command's name means where `folder` is the current one; None if none."""
     folders = [""] if "/" in name else [(path or ".") + "/" for path in paths.split(":")]
-    for place in [path + name for path in folders]:
-        file = place if place.startswith("/") or not folder else folder + "/" + place
-        if os.access(file, os.X_OK):
-            return file
-    return None
+    files = [seen_from(folder, path + name) for path in folders]
+    return next((file for file in files if os.access(file, os.X_OK)), None)
 
 
 def by_first_line(file, path, words, paths, folder):
