@@ -10,7 +10,6 @@ import asyncio
 import difflib
 import os
 import re
-import stat
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
+from debug_relay.protocol import files
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker import line_reader
 from debug_relay.worker.brief_runs import run_briefly
@@ -198,41 +198,24 @@ def _unusable(who: Interpreter, what: str, reason: str) -> RelayError:
 def _identify(path: str, root: str | None) -> _Key:
     try:
         facts = os.stat(path)
+        files.require_regular(path, facts, MAX_SOURCE_BYTES)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error, root) from None
-    _require_source(path, facts)
     return path, facts.st_mtime_ns, facts.st_size, facts.st_ino
 
 
 def _read_source(path: str, root: str | None) -> bytes:
     try:
-        # Without waiting: the file may have become a FIFO since it was looked at.
-        with open(path, "rb", opener=_open_at_once) as file:
-            _require_source(path, os.fstat(file.fileno()))
-            data = file.read(MAX_SOURCE_BYTES + 1)
+        return files.read_bounded(path, MAX_SOURCE_BYTES)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error, root) from None
-    if len(data) > MAX_SOURCE_BYTES:
-        raise _refused(path, "too_large", f"is larger than {MAX_SOURCE_BYTES} bytes")
-    return data
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-
-
-def _require_source(path: str, facts: os.stat_result) -> None:
-    if stat.S_ISDIR(facts.st_mode):
-        raise _refused(path, "directory", "is a directory")
-    if not stat.S_ISREG(facts.st_mode):
-        raise _refused(path, "not_a_file", "is not a regular file")
-    if facts.st_size > MAX_SOURCE_BYTES:
-        raise _refused(path, "too_large", f"is larger than {MAX_SOURCE_BYTES} bytes")
 
 
 def _unreadable(path: str, error: OSError | ValueError, root: str | None) -> RelayError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return _refused(path, "missing", "does not exist", closest_path(path, root))
+    if isinstance(error, files.FileRefused):
+        return _refused(path, error.reason, error.words)
     words = error.strerror if isinstance(error, OSError) else str(error)
     return _refused(path, "unreadable", f"cannot be read: {words}")
 

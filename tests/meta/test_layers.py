@@ -24,6 +24,9 @@ OUTSIDE = {
     "os", "pathlib", "select", "selectors", "shutil", "signal", "socket", "socketserver", "ssl",
     "subprocess", "tempfile", "threading", "time", "urllib",
 }  # fmt: skip
+# The opener of files that others may have prepared is I/O, and in the protocol all the same: both
+# sides open such files, neither may import the other, and two copies would come to differ.
+OPENER = ROOT / "protocol/files.py"
 THIRD_PARTY = {
     "protocol": {"msgspec"},
     "worker": {"msgspec"},
@@ -45,10 +48,11 @@ def imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
-def offences(folder: str, forbidden: set[str]) -> list[str]:
+def offences(folder: str, forbidden: set[str], allowed: frozenset[Path] = frozenset()) -> list[str]:
     return [
         f"{path.relative_to(ROOT)} imports {name}"
         for path in modules(folder)
+        if path not in allowed
         for name in imported(path)
         if any(name == bad or name.startswith(bad + ".") for bad in forbidden)
     ]
@@ -76,11 +80,13 @@ def test_third_parties_stay_where_they_belong(folder: str):
     assert strange == []
 
 
-def test_protocol_does_no_io():
-    assert offences("protocol", OUTSIDE) == []
+def test_protocol_does_no_io_but_for_the_opener():
+    assert offences("protocol", OUTSIDE, frozenset({OPENER})) == []
+    assert offences("protocol", OUTSIDE) == ["protocol/files.py imports os"]
     calls = [
         f"{path.name}:{node.lineno}"
         for path in modules("protocol")
+        if path != OPENER
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
     ]
