@@ -130,7 +130,7 @@ _SERVER: Final = {
     }),
     "info": Example({}, {
         "name": "OpenCode Debug Relay", "version": "0.1.0", "api_version": "v1",
-        "python_version": "3.12.4", "debugpy_version": "1.8.22",
+        "python_version": "3.12.4", "debugpy_version": "1.8.22", "runs_as_root": False,
         "capabilities": {"supports_attach": True, "max_sessions": 10},
         "endpoints": ["/api/v1/sessions", "/api/v1/health", "/api/v1/info"],
     }),

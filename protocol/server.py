@@ -25,6 +25,7 @@ class Info(Result, kw_only=True):
     api_version: str
     python_version: str
     debugpy_version: str | None
+    runs_as_root: bool  # and so do the programs that it launches
     capabilities: dict[str, Json]
     endpoints: list[str]
 

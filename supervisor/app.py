@@ -57,6 +57,10 @@ def serve(loaded: Loaded, keep_sessions: bool = False, insecure_no_auth: bool = 
         audit = Audit.open(settings.log.audit_file, places.audit_file)
         for warning in loaded.warnings:
             _log.warning("config.passed_over", reason=warning)
+        for warning in places.warnings:
+            _log.warning("store.unsafe", reason=warning)
+        if os.geteuid() == 0:
+            _log.warning("relay.root", reason="this relay runs as root, and so do its programs")
         if insecure_no_auth:
             _log.warning("auth.off", reason="--insecure-no-auth: whoever gets in runs code as us")
         relay = _Relay(loaded, places, output, audit, keep_sessions, insecure_no_auth)

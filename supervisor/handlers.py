@@ -7,6 +7,7 @@ worker, except to create one or to end one.
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import time
 from collections import Counter
@@ -171,6 +172,7 @@ class Handlers:
             api_version=API_VERSION,
             python_version=platform.python_version(),
             debugpy_version=self._relay.debugpy_version,
+            runs_as_root=os.geteuid() == 0,
             capabilities={
                 "supports_conditional_breakpoints": True,
                 "supports_hit_conditional_breakpoints": True,

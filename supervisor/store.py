@@ -16,6 +16,8 @@ import pwd
 import secrets
 import socket
 import stat
+import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -72,11 +74,18 @@ class StoreBusy(StoreError):
 class Places:
     """The directories of one relay. `open` makes them ready; `lock` makes them this process's."""
 
-    def __init__(self, data_dir: Path, run_dir: Path, previous_run_dir: Path | None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        run_dir: Path,
+        previous_run_dir: Path | None,
+        warnings: Sequence[str] = (),
+    ) -> None:
         self.data_dir = data_dir
         self.run_dir = run_dir
         # Where the relay before kept its sockets, if elsewhere: its workers listen there.
         self.previous_run_dir = previous_run_dir
+        self.warnings = warnings  # of what is allowed here and may be unsafe
         self.sessions, self.breakpoints, self.profiles, self.logs = (
             data_dir / name for name in _SUBFOLDERS
         )
@@ -91,16 +100,18 @@ class Places:
         """Create, check and tighten; StoreError says what is wrong and how to mend it."""
         try:
             data_dir = _data_directory(data_dir)
+            warnings = _check_way_to(data_dir)
             for name in _SUBFOLDERS:
                 _private_directory(data_dir / name)
-            chosen = _run_directory(data_dir, run_dir)
             recorded = read_text(data_dir / "run_dir")
+            chosen = _run_directory(data_dir, run_dir, recorded)
             if recorded != str(chosen):
                 _write_whole(data_dir / "run_dir", os.fsencode(f"{chosen}\n"), fsync=True)
         except OSError as error:
             raise _unusable(error, data_dir) from error
         previous = Path(recorded) if recorded is not None and recorded != str(chosen) else None
-        return cls(data_dir, chosen, previous if previous and _is_private(previous) else None)
+        kept = previous if previous and _is_private(previous) else None
+        return cls(data_dir, chosen, kept, warnings)
 
     @property
     def log_file(self) -> Path:
@@ -199,6 +210,36 @@ def _data_directory(path: Path) -> Path:
     return _private_directory(real)
 
 
+def _check_way_to(data_dir: Path) -> list[str]:
+    """Who may write to a folder above can put another directory in the place of ours.
+
+    A folder that another user has left open to all is refused. One of ours or root's that is open
+    (a volume of a container), or one that another user keeps to itself, is warned of.
+    """
+    warnings = []
+    for folder in data_dir.parents:
+        about = folder.stat()
+        is_strange = about.st_uid not in (0, os.getuid())
+        is_open = about.st_mode & 0o002 and not about.st_mode & stat.S_ISVTX
+        owner, mode = user(about.st_uid), _mode(about)
+        if is_strange and is_open:
+            raise StoreError(
+                f"The data directory {data_dir} lies below {folder} of {owner}, to which everybody "
+                f"may write (mode {mode}): others can put a directory of their own in its place.",
+                "Choose a directory below your home with --data-dir.",
+            )
+        if is_open:
+            warnings.append(
+                f"everybody may write to {folder} (mode {mode}) and replace what is below it, "
+                f"{data_dir} too: chmod o-w {folder}, or chmod +t {folder}"
+            )
+        elif is_strange:
+            warnings.append(
+                f"{folder} belongs to {owner}, who can replace what is below it, {data_dir} too"
+            )
+    return warnings
+
+
 def _check_contents(path: Path) -> None:
     """A directory that serves others too (a home, a project, /) is not closed in passing."""
     about = path.stat()
@@ -246,7 +287,7 @@ def _is_private(path: Path) -> bool:
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o022
 
 
-def _run_directory(data_dir: Path, configured: Path | None) -> Path:
+def _run_directory(data_dir: Path, configured: Path | None, recorded: str | None) -> Path:
     if configured is not None:
         configured.parent.mkdir(parents=True, exist_ok=True)
         if trouble := _unfit_for_sockets(_private_directory(configured)):
@@ -259,8 +300,22 @@ def _run_directory(data_dir: Path, configured: Path | None) -> Path:
     if not _unfit_for_sockets(usual):
         return usual
     name = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
-    base = _private_directory(Path(f"/tmp/debug-relay-{os.getuid()}"))
-    return _private_directory(base / name)
+    return _private_directory(_short_base(recorded) / name)
+
+
+def _short_base(recorded: str | None) -> Path:
+    """Below /tmp, where every user may take a name: ours by uid, or one that nobody can guess."""
+    usual = Path(f"/tmp/debug-relay-{os.getuid()}")
+    with contextlib.suppress(FileExistsError):
+        usual.mkdir(0o700)
+    if usual.lstat().st_uid == os.getuid():
+        return _private_directory(usual)
+    # Another user has it. The name that was chosen instead is known from the data directory alone.
+    known = Path(recorded).parent if recorded else usual
+    if known.name.startswith(f"{usual.name}-") and known.parent == usual.parent:
+        with contextlib.suppress(OSError, StoreError):
+            return _private_directory(known)
+    return Path(tempfile.mkdtemp(prefix=f"{usual.name}-", dir=usual.parent))
 
 
 def _unfit_for_sockets(run_dir: Path) -> str | None:

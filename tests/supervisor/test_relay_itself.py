@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Callable
 
+import pytest
+
 from debug_relay.protocol.version import API_PREFIX, VERSION
 from tests.kit.client import Client
-from tests.kit.relay import Relay
+from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 
 
@@ -59,3 +62,10 @@ def test_a_relay_whose_lock_was_taken_away_is_not_well(own_relay: Callable[..., 
     health = relay.client.get("/health").ok(503)
     assert health["status"] == "unhealthy"
     assert "lock" in health["warnings"][0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a relay of root's says so")
+def test_a_relay_of_roots_says_so(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay()
+    assert relay.client.get("/info").ok()["runs_as_root"] is True
+    eventually(lambda: "relay.root" in relay.stderr())

@@ -7,6 +7,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -117,6 +118,70 @@ def test_directory_of_another_user(short: Path):
     assert f"uid {NOBODY}" in told
     (short / "link").symlink_to("data")
     assert f"uid {NOBODY}" in refused(short / "link")
+
+
+@as_root
+def test_folder_of_another_user_above_is_refused_where_all_may_write(short: Path):
+    above = short / "above"
+    above.mkdir()
+    os.chown(above, NOBODY, NOBODY)
+    above.chmod(0o777)
+    told = refused(above / "deep" / "data")
+    assert f"below {above} of" in told
+    assert "0777" in told
+    above.chmod(0o1777)
+    [warning] = Places.open(above / "deep" / "data").warnings
+    assert f"{above} belongs to" in warning
+    os.chown(above, 0, 0)
+    assert Places.open(above / "deep" / "data").warnings == []
+
+
+def test_open_folder_of_ones_own_above_is_warned_of(short: Path):
+    (short / "above").mkdir()
+    (short / "above").chmod(0o777)
+    [warning] = Places.open(short / "above" / "data").warnings
+    assert f"chmod o-w {short / 'above'}" in warning
+
+
+@as_root
+def test_another_user_cannot_take_the_place_of_the_run_directory(tmp_path: Path):
+    """Run as a user whose usual name below /tmp somebody has made already."""
+    uid = 40_000 + os.getpid() % 20_000
+    squatted = Path(f"/tmp/debug-relay-{uid}")
+    squatted.mkdir()
+    os.chown(squatted, NOBODY, NOBODY)
+    home = Path(tempfile.mkdtemp(prefix="st", dir="/tmp"))
+    home.chmod(0o755)
+    data = home / ("long" * 25)
+    data.mkdir(0o700)
+    os.chown(data, uid, uid)
+
+    def run_dir() -> Path:
+        """Of a relay that starts as that user."""
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            with contextlib.suppress(BaseException):
+                os.setuid(uid)
+                Places.open(data)
+                code = 0
+            os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        return Path((data / "run_dir").read_text().strip())
+
+    try:
+        chosen = run_dir()
+        assert chosen.parent.name.startswith(f"debug-relay-{uid}-")
+        assert chosen.stat().st_uid == chosen.parent.stat().st_uid == uid
+        assert mode(chosen) == mode(chosen.parent) == 0o700
+        assert run_dir() == chosen  # its workers are found again
+        shutil.rmtree(chosen.parent)
+        assert run_dir().parent.name.startswith(f"debug-relay-{uid}-")
+    finally:
+        squatted.rmdir()
+        shutil.rmtree(home)
+        for left in Path("/tmp").glob(f"debug-relay-{uid}-*"):
+            shutil.rmtree(left)
 
 
 @as_root
