@@ -16,10 +16,11 @@ import time
 from pathlib import Path
 from typing import Final
 
+from debug_relay.protocol import peer
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import API_PREFIX, VERSION
 from debug_relay.supervisor import log as logs
-from debug_relay.supervisor import peer, sweep
+from debug_relay.supervisor import sweep
 from debug_relay.supervisor.audit import Audit
 from debug_relay.supervisor.config import Loaded
 from debug_relay.supervisor.disk_watch import DiskWatch

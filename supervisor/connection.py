@@ -20,9 +20,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.peer import AnySocket, has_left
 from debug_relay.supervisor.guard import Guard
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.peer import AnySocket, has_left
 from debug_relay.supervisor.reply import error_reply, new_id, unasked
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]

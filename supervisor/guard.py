@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.frames import Caller
+from debug_relay.protocol.peer import AnySocket, peer_uid
 from debug_relay.protocol.scopes import SCOPES
-from debug_relay.supervisor.peer import AnySocket, peer_uid
 from debug_relay.supervisor.tokens import Tokens
 
 UNKNOWN_UID: Final = -1

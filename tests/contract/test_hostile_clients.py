@@ -19,9 +19,9 @@ from typing import Any
 import psutil
 import pytest
 
+from debug_relay.protocol import peer
 from debug_relay.protocol.examples import EXAMPLES, PATH_VALUES
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.supervisor import peer
 from debug_relay.supervisor.router import ROOT_OPERATIONS
 from tests.kit.client import Client
 from tests.kit.relay import Relay, eventually

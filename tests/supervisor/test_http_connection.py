@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from debug_relay.supervisor import peer
+from debug_relay.protocol import peer
 from debug_relay.supervisor.connection import Deadlines, Limits
 from tests.kit.house import BOUND, House, closed, code_of, get, house, parsed, until, within
 
