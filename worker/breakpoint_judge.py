@@ -24,7 +24,8 @@ from debug_relay.worker.breakpoint_requests import (
     text_mismatch,
 )
 from debug_relay.worker.breakpoint_table import Entry
-from debug_relay.worker.lines import LineBook, LineFacts, judge, parse_hit_condition
+from debug_relay.worker.judgement import judge
+from debug_relay.worker.lines import LineBook, LineFacts, parse_hit_condition
 from debug_relay.worker.source_watch import Identity, identity
 
 if TYPE_CHECKING:

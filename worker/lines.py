@@ -1,5 +1,4 @@
-"""Where code is in a source file, as the session's interpreter compiles it, and what is said of
-a line that has none.
+"""Where code is in a source file, as the session's interpreter compiles it.
 
 Reads and compiles, never runs. Knows nothing of breakpoints that are set or of the debugger.
 """
@@ -10,7 +9,6 @@ import asyncio
 import difflib
 import os
 import re
-from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice
@@ -50,9 +48,6 @@ print(json.dumps(problem_of(sys.stdin.buffer.read().decode("utf-8", "surrogatepa
 )
 
 Kind = Literal["code", "blank", "comment", "string", "inside", "bare"]
-Why = Literal[
-    "blank", "comment", "docstring", "continuation", "no_code", "past_end", "syntax_error"
-]
 _Key = tuple[str, int, int, int]  # path, mtime, size, inode
 Mode = Literal["condition", "expression", "program"]
 
@@ -82,24 +77,6 @@ class LineFacts(Struct, frozen=True):
 
     def kind(self, line: int) -> Kind:
         return self.kinds[line - 1]
-
-
-class Judgement(Struct, frozen=True, kw_only=True):
-    """Whether a breakpoint on a line can stop; `message` is empty when it can."""
-
-    line: int
-    ok: bool
-    why: Why | None = None
-    message: str = ""
-    statement: int | None = None  # where the statement begins that the line continues
-    nearest: tuple[int, str] | None = None
-
-    @property
-    def suggestion(self) -> str | None:
-        if self.nearest is None:
-            return None
-        line, text = self.nearest
-        return f"The nearest line with code is {line}: {text}"
 
 
 class LineBook:
@@ -229,104 +206,6 @@ def _refused(path: str, reason: str, words: str, closest: str | None = None) -> 
         reason=reason,
         closest=closest,
     )
-
-
-def judge(facts: LineFacts, line: int) -> Judgement:
-    """Whether `line` has code, and in words why not."""
-    if line in facts.lines:
-        return Judgement(line=line, ok=True)
-    why, statement, message = _why_not(facts, line)
-    return Judgement(
-        line=line,
-        ok=False,
-        why=why,
-        message=message,
-        statement=statement,
-        nearest=nearest_code_line(facts, line),
-    )
-
-
-def _why_not(facts: LineFacts, line: int) -> tuple[Why, int | None, str]:
-    if not 1 <= line <= facts.total_lines:
-        last = f"the file has {facts.total_lines} lines" if facts.total_lines else "it is empty"
-        return "past_end", None, f"line {line} is past the end of the file: {last}"
-    if facts.syntax_error:
-        error = facts.syntax_error
-        words = f"the file does not compile: line {error.line}: {error.message}"
-        return "syntax_error", None, words
-    kind = facts.kind(line)
-    owner = _innermost(facts, line)
-    start = owner[0] if owner else line
-    if kind == "blank":
-        return "blank", None, f"line {line} is blank"
-    if kind == "comment":
-        return "comment", None, f"line {line} is a comment"
-    if kind == "string":
-        return "docstring", start, f"line {line} belongs to a string that is not used (a docstring)"
-    if kind == "inside":
-        words = f"line {line} is in the middle of the statement that starts at line {start}"
-        return "continuation", start, words
-    return "no_code", None, f'line {line} ("{_cut(facts.text(line))}") has no code of its own'
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 60 else text[:59] + "…"
-
-
-def nearest_code_line(facts: LineFacts, line: int) -> tuple[int, str] | None:
-    """The line with code that a developer means who points at `line`, with its text."""
-    if not facts.lines:
-        return None
-    chosen = line if line in facts.lines else _meant(facts, line)
-    return chosen, facts.text(chosen)
-
-
-def _meant(facts: LineFacts, line: int) -> int:
-    ordered = sorted(facts.lines)
-    if line > facts.total_lines:
-        return ordered[-1]
-    owner = _innermost(facts, line)
-    if owner and line <= owner[1] and facts.kind(line) != "string":
-        # Inside a statement: the statement; where only later lines of it have code, the first.
-        within = bisect_left(ordered, owner[0])
-        if within < len(ordered) and ordered[within] <= owner[1]:
-            return ordered[within]
-    place = bisect_right(ordered, line)
-    if place in (0, len(ordered)):
-        return ordered[min(place, len(ordered) - 1)]
-    above, below = ordered[place - 1], ordered[place]
-    block = _innermost(facts, line, in_body=True)
-    end_of_block = block[2] if block else facts.total_lines
-    if below <= end_of_block and not _ends_what_is_above(facts, line, below):
-        return below
-    return below if below - line < line - above else above
-
-
-def _ends_what_is_above(facts: LineFacts, line: int, below: int) -> bool:
-    """Whether `line` is a comment that is indented deeper than what follows it."""
-    after = range(line + 1, below + 1)
-    return facts.kind(line) == "comment" and any(
-        facts.kind(other) not in ("blank", "comment")
-        and _indent(facts, other) < _indent(facts, line)
-        for other in after
-    )
-
-
-def _indent(facts: LineFacts, line: int) -> int:
-    text = facts.source_lines[line - 1].expandtabs()
-    return len(text) - len(text.lstrip())
-
-
-def _innermost(
-    facts: LineFacts, line: int, *, in_body: bool = False
-) -> tuple[int, int, int] | None:
-    """The smallest statement that `line` is part of, or whose body it is in."""
-    place = bisect_right(facts.statements, line, key=lambda span: span[0])
-    for index in range(place - 1, -1, -1):
-        _, head, last = facts.statements[index]
-        if last >= line and (line > head or not in_body):
-            return facts.statements[index]
-    return None
 
 
 _HIT_CONDITION: Final = re.compile(r"\s*(==|!=|>=|<=|>|<|%)?\s*([0-9]{1,18})\s*")

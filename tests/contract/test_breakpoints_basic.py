@@ -77,7 +77,7 @@ def test_a_line_with_code_is_verified_at_once(relay: Client, source: Callable[..
         }
 
 
-def test_a_line_without_code_says_so_and_names_the_nearest_that_has(
+def test_a_line_without_code_says_so_and_names_the_lines_that_have_code(
     relay: Client, source: Callable[..., Source]
 ) -> None:
     program = source(SHAPES)
@@ -89,14 +89,19 @@ def test_a_line_without_code_says_so_and_names_the_nearest_that_has(
         program["code"] + 1: ("blank", None),
     }
     with relay.session() as session:
-        for line, (why, nearest) in lines.items():
+        for line, (why, meant) in lines.items():
             answer = session.break_at(program, line)
             assert (answer["verified"], answer["line"]) == (False, line)
             assert answer["message"].startswith("No executable code")
             assert why in answer["message"]
-            assert "nearest line with code is" in answer["suggestion"]
-            if nearest is not None:
-                assert f"is {nearest}: {text[nearest - 1].strip()}" in answer["suggestion"]
+            sides = [told.split("`") for told in answer["suggestion"].split("Code ")[1:]]
+            for told in sides:
+                side, _, number = told[0].strip().split(" ")
+                assert text[int(number) - 1].strip() == told[1]
+                assert (int(number) < line) == (side == "above:")
+            if meant is not None:
+                shown = f"line {meant} `{text[meant - 1].strip()}`, which is probably meant"
+                assert shown in answer["suggestion"]
         # Never moved to another line: the program runs through.
         assert session.launch(program)["exit_code"] == 0
         assert session.events("stopped") == []

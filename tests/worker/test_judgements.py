@@ -9,14 +9,13 @@ import pytest
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker import lines as lines_module
 from debug_relay.worker.interpreter_book import InterpreterBook
+from debug_relay.worker.judgement import judge
 from debug_relay.worker.lines import (
     LineBook,
     LineFacts,
     SyntaxProblem,
     closest_folder,
     closest_path,
-    judge,
-    nearest_code_line,
     parse_hit_condition,
 )
 from tests.kit.statements import every_statement, python_path
@@ -71,7 +70,7 @@ value = 1
 
 
 @pytest.mark.parametrize(
-    ("line", "why", "words", "nearest"),
+    ("line", "why", "words", "meant"),
     [
         (2, "docstring", "docstring", 3),
         (4, "blank", "line 4 is blank", 6),
@@ -79,8 +78,8 @@ value = 1
         (9, "continuation", "line 9 is in the middle of the statement that starts at line 6", 6),
         (10, "continuation", "starts at line 6", 6),
         (11, "blank", "line 11 is blank", 12),
-        (14, "continuation", "starts at line 12", 12),
-        (15, "continuation", "starts at line 12", 12),
+        (14, "continuation", "starts at line 12", 20),
+        (15, "continuation", "starts at line 12", 20),
         (16, "docstring", "docstring", 20),
         (17, "docstring", "docstring", 20),
         (19, "no_code", 'line 19 ("global G") has no code of its own', 20),
@@ -95,37 +94,117 @@ value = 1
         (10_000_000, "past_end", "has 30 lines", 28),
     ],
 )
-async def test_judgements(line, why, words, nearest, source):
+async def test_judgements(line, why, words, meant, source):
     facts = await facts_of(source(JUDGED))
     verdict = judge(facts, line)
     assert (verdict.ok, verdict.why) == (False, why)
     assert words in verdict.message
-    assert verdict.nearest == (nearest, facts.text(nearest))
-    assert str(nearest) in (verdict.suggestion or "")
+    assert verdict.meant == meant
+    for near in (verdict.above, verdict.below, meant):
+        assert near is None or f"line {near} `{facts.text(near)}`" in (verdict.suggestion or "")
 
 
-async def test_every_line_is_judged_and_every_nearest_line_is_good(interpreter, source):
+MEANT = """\
+class Till:
+    "Of a shop."
+
+    @cached
+    # why it is cached
+    @checked(
+        1,
+    )
+    def total(
+        self,
+    ):
+        # the sum
+        return sum(
+            # of all
+            one(),
+
+            two(),
+        )
+
+
+    def empty(self):
+        pass
+
+    def full(self):
+        pass
+
+    # at the end
+
+for item in till:
+    print(item)
+
+# afterwards
+
+
+def last(): return 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        (3, 4),  # a blank line in front of the first method
+        (5, 6),  # a comment between decorators
+        (8, 6),  # the bracket that ends a decorator's call
+        (11, 13),  # the end of a function's head
+        (12, 13),  # a comment above a statement
+        (14, 15),  # a comment in a call, above a part with code of its own
+        (16, 17),  # a blank line there
+        (18, 13),  # the bracket that ends the call
+        (19, 13),  # the blank lines between two functions: the nearer one
+        (20, 21),
+        (23, 22),  # as near: the end of the block
+        (26, 29),
+        (27, 25),  # a comment that is indented as the block that ends
+        (28, 29),
+        (31, 30),
+        (32, 35),
+    ],
+)
+async def test_the_line_that_is_meant(line, meant, source):
+    verdict = judge(await facts_of(source(MEANT)), line)
+    assert verdict.meant == meant, verdict
+
+
+async def test_a_suggestion_shows_both_sides_and_when_a_head_runs(source):
+    facts = await facts_of(source(MEANT))
+    assert judge(facts, 20).suggestion == (
+        "Code above: line 17 `two(),`. Code below: line 21 `def empty(self):`, which is probably "
+        "meant (it runs when the function is defined; line 22 runs when it is called)."
+    )
+    assert judge(facts, 18).suggestion == (
+        "Code above: line 17 `two(),`. Code below: line 21 `def empty(self):`. "
+        "Probably meant: line 13 `return sum(`."
+    )
+    long = await facts_of(source(f"x = {'1' * 500}\n\n", "long.py"))
+    assert len(judge(long, 2).suggestion or "") < 150
+
+
+async def test_every_line_is_judged_and_every_line_that_is_named_is_good(interpreter, source):
     facts = await LineBook(interpreter).facts(source(every_statement(interpreter.minor)))
     for line in range(1, facts.total_lines + 3):
         verdict = judge(facts, line)
         assert verdict.ok == (line in facts.lines)
         assert bool(verdict.message) != verdict.ok
-        near = nearest_code_line(facts, line)
-        assert near is not None
-        assert judge(facts, near[0]).ok
-        assert near[0] == line or not verdict.ok
+        assert (verdict.meant is None) == (verdict.suggestion is None) == verdict.ok
+        assert {verdict.above, verdict.below, verdict.meant} - {None} <= facts.lines
+        between = range((verdict.above or 0) + 1, verdict.below or facts.total_lines + 1)
+        assert verdict.ok or not facts.lines.intersection(between)
 
 
 async def test_a_good_line_needs_no_words(source):
     verdict = judge(await facts_of(source(JUDGED)), 6)
     assert verdict.ok
-    assert (verdict.message, verdict.suggestion, verdict.nearest) == ("", None, None)
+    assert (verdict.message, verdict.suggestion, verdict.meant) == ("", None, None)
 
 
-async def test_an_empty_file_has_no_nearest_line(source):
+async def test_an_empty_file_has_no_line_that_could_be_meant(source):
     facts = await facts_of(source(""))
     verdict = judge(facts, 1)
-    assert (facts.total_lines, verdict.why, verdict.nearest) == (0, "past_end", None)
+    assert (facts.total_lines, verdict.why, verdict.meant) == (0, "past_end", None)
     assert "empty" in verdict.message
 
 

@@ -16,11 +16,8 @@ import pytest
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker import lines as lines_module
 from debug_relay.worker.interpreters import Interpreter
-from debug_relay.worker.lines import (
-    LineBook,
-    LineFacts,
-    judge,
-)
+from debug_relay.worker.judgement import judge
+from debug_relay.worker.lines import LineBook, LineFacts
 from tests.kit.statements import every_statement
 
 PYDEVD = Path(debugpy.__file__).parent / "_vendored" / "pydevd"
