@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.files import open_regular
 from debug_relay.protocol.sessions import WorkerParams
 from debug_relay.supervisor.child import Child
 from debug_relay.supervisor.log import Log
@@ -133,7 +134,8 @@ def _prepare(params: WorkerParams, folder: Path) -> None:
 def _executed(params: WorkerParams) -> tuple[Child, socket.socket]:
     ours, theirs = socket.socketpair()
     command = [*WORKER_COMMAND, str(theirs.fileno()), params.session_id]
-    with theirs, open(Path(params.session_dir) / "worker.err", "ab") as err:
+    err_path = Path(params.session_dir) / "worker.err"
+    with theirs, open(err_path, "ab", opener=open_regular) as err:
         try:
             process = subprocess.Popen(
                 command,

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from debug_relay.protocol.files import open_regular
 from debug_relay.supervisor.child import Child
 from debug_relay.supervisor.log import Log
 
@@ -62,7 +63,7 @@ class Zygote:
         self._control, self._child, self._has_borne = ours, Child(pid), False
 
     def _execute(self, control: int) -> int:
-        with open(self._errors, "wb") as errors:
+        with open(self._errors, "wb", opener=open_regular) as errors:
             process = subprocess.Popen(
                 [*WORKER_COMMAND, str(control), _TITLE],
                 stdin=subprocess.DEVNULL,

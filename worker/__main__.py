@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from debug_relay.protocol.envelope import timestamp_of
+from debug_relay.protocol.files import open_regular
 from debug_relay.protocol.sessions import WorkerParams
 from debug_relay.worker import server, sweep, title, zygote
 
@@ -67,7 +68,7 @@ def _pass_by(number: int, frame: object) -> None:
 
 def _speak_into(path: Path) -> None:
     """What a crash of the interpreter says, too; an executed worker has it so from its birth."""
-    with open(path, "ab", buffering=0) as err:
+    with open(path, "ab", buffering=0, opener=open_regular) as err:
         os.dup2(err.fileno(), 1)
         os.dup2(err.fileno(), 2)
 

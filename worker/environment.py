@@ -7,14 +7,17 @@ killed before: PYTHONUNBUFFERED is among the first of them.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import TerminalSize
+from debug_relay.protocol.files import FileRefused, read_bounded
 from debug_relay.protocol.program import Launch
 from debug_relay.protocol.sessions import SessionConfig
 from debug_relay.worker import env_file
@@ -24,6 +27,11 @@ from debug_relay.worker.interpreters import Interpreter
 _OWN_VARIABLES: Final = "OPENCODE_DEBUG_"
 _TERMINAL: Final = "xterm-256color"
 UNBUFFERED: Final = "PYTHONUNBUFFERED"
+_MOST_BYTES: Final = 1 << 20  # of a file in a venv
+
+
+class _CondaState(Struct):
+    env_vars: dict[str, Any] = {}
 
 
 def environment(
@@ -108,20 +116,37 @@ def _conda_name(prefix: str) -> str:
 
 def _conda_variables(prefix: str) -> dict[str, str]:
     """Those of `conda env config vars set`."""
-    with suppress(OSError, ValueError, AttributeError):
-        kept = json.loads(Path(prefix, "conda-meta", "state").read_text("utf-8"))
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raw = _content(prefix, os.path.join("conda-meta", "state"))
+        kept = msgspec.json.decode(raw, type=_CondaState)
         return {
             name: value
-            for name, value in kept.get("env_vars", {}).items()
+            for name, value in kept.env_vars.items()
             if isinstance(value, str) and value != "***unset***"
         }
     return {}
 
 
 def _prompt(prefix: str) -> str | None:
-    with suppress(OSError, UnicodeDecodeError):
-        for line in Path(prefix, "pyvenv.cfg").read_text("utf-8").splitlines():
+    with suppress(UnicodeDecodeError):
+        for line in _content(prefix, "pyvenv.cfg").decode().splitlines():
             name, _, value = line.partition("=")
             if name.strip() == "prompt":
                 return value.strip().strip("'\"")
     return None
+
+
+def _content(prefix: str, name: str) -> bytes:
+    """Of a file that the makers of venvs write; nothing where there is none."""
+    path = os.path.join(prefix, name)
+    try:
+        return read_bounded(path, _MOST_BYTES)
+    except FileRefused as error:
+        raise RelayError(
+            Code.LAUNCH_INTERPRETER_NOT_FOUND,
+            f"The venv {prefix} cannot be activated: {path} {error.words}",
+            "Make the venv anew, or give python_path: then nothing is activated.",
+            path=path,
+        ) from None
+    except OSError:
+        return b""

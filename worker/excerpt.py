@@ -12,6 +12,7 @@ import stat
 import tokenize
 from typing import Final
 
+from debug_relay.protocol.files import read_bounded
 from debug_relay.protocol.stops import Excerpt, SourceLine
 
 LARGEST: Final = 8 * 1024 * 1024
@@ -55,8 +56,7 @@ def _version(path: str) -> _Version | None:
 
 def _read(path: str) -> list[str] | None:
     try:
-        with open(path, "rb") as file:
-            return decode_source(file.read(LARGEST))
+        return decode_source(read_bounded(path, LARGEST))
     except OSError:
         return None
 

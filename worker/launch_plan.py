@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import TerminalSize
+from debug_relay.protocol.files import open_regular
 from debug_relay.protocol.program import Launch
 from debug_relay.protocol.secrets import shown_environment
 from debug_relay.protocol.sessions import Program
@@ -60,7 +61,8 @@ async def plan(session: Session, params: Launch) -> Plan:
         config.project_root,
         session.params.python_default,
     )
-    env = environment(params, config, cwd, interpreter)
+    # Beside the event loop: it reads files of the project, perhaps from a slow disk.
+    env = await asyncio.to_thread(environment, params, config, cwd, interpreter)
     _check_lengths(env)
     if not params.keep_children:
         env[MARK] = session.id  # by which what it starts is found, and ended
@@ -202,7 +204,7 @@ def syntax_error(place: str, problem: SyntaxProblem) -> RelayError:
 
 def _is_archive(path: str) -> bool:
     """By the record at its end, as Python knows a zip file: in front there may be a `#!` line."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=open_regular) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _ARCHIVE_TAIL))
         return b"PK\x05\x06" in file.read()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +18,7 @@ import msgspec
 
 from debug_relay.protocol.blueprint import given_fields
 from debug_relay.protocol.breakpoints import BreakpointSpec
+from debug_relay.protocol.files import FileRefused, read_bounded
 from debug_relay.worker.disk import locked, sync_directory, write_atomically
 
 log = logging.getLogger("debug_relay.worker")
@@ -136,18 +136,10 @@ def _checksum(value: dict[str, Any]) -> str:
 
 
 def _content(path: Path) -> bytes:
-    # Not blocking: a FIFO in its place would hold the thread for ever.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        about = os.fstat(fd)
-        if not stat.S_ISREG(about.st_mode):
-            raise SavedCorrupt("not a file")
-        if about.st_size > _LARGEST:
-            raise SavedCorrupt(f"{about.st_size} bytes are more than any file of ours has")
-        with open(fd, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(fd)
+        return read_bounded(path, _LARGEST)
+    except FileRefused as error:
+        raise SavedCorrupt(error.words) from None
 
 
 def _set_aside(path: Path, reason: str) -> None:

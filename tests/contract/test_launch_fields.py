@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,38 @@ def test_a_file_that_is_none_is_refused(
         assert said in error["message"]
         assert "secret-word" not in json.dumps(error)
         assert error["details"]["errors"][0]["field"] == "env_file"
+        assert session.status()["status"] == "created"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "endless", "huge"])
+def test_files_of_a_project_that_have_no_end_are_refused_at_once(
+    relay: Client, source: Write, tmp_path: Path, kind: str
+) -> None:
+    """As env_file, and as what conda keeps in a prefix."""
+    words = "is larger than 1048576 bytes" if kind == "huge" else "is not a regular file"
+    conda = venv(tmp_path / "conda")
+    (conda / "conda-meta").mkdir()
+    bad = [tmp_path / "bad.env", conda / "conda-meta" / "state"]
+    for path in bad:
+        if kind == "fifo":
+            os.mkfifo(path)
+        elif kind == "endless":
+            path.symlink_to("/dev/zero")
+        else:
+            with path.open("wb") as file:
+                file.truncate(1 << 40)
+    program = source("pass")
+    with relay.session() as session:
+        for fields, code, path in (
+            ({"env_file": str(bad[0])}, "INVALID_REQUEST", bad[0]),
+            ({"venv": str(conda)}, "LAUNCH_INTERPRETER_NOT_FOUND", bad[1]),
+        ):
+            began = time.monotonic()
+            error = session.try_launch(program, **fields).refused(code)
+            # A second of its own, and what asking an interpreter takes on a busy machine.
+            assert time.monotonic() - began < 5
+            assert str(path) in error["message"]
+            assert words in error["message"]
         assert session.status()["status"] == "created"
 
 
