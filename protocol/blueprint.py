@@ -31,7 +31,7 @@ class SessionRecord(Struct, kw_only=True):
 def given_fields(asked: Struct) -> dict[str, Any]:
     """What was given of it, as JSON would have it: a field at its default says nothing."""
     given = {}
-    for field in _fields(type(asked)):
+    for field in fields_of(type(asked)):
         value = getattr(asked, field.name)
         if field.name not in _OF_THE_CALL and (field.required or value != _default(field)):
             given[field.name] = msgspec.to_builtins(value)
@@ -39,7 +39,7 @@ def given_fields(asked: Struct) -> dict[str, Any]:
 
 
 @functools.cache
-def _fields(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+def fields_of(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
     """Found anew by evaluating annotations each time that msgspec is asked."""
     return msgspec.structs.fields(kind)
 

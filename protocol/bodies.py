@@ -5,9 +5,11 @@ Knows JSON and nothing of operations. Numbers without a fraction are integers, a
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +19,11 @@ from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
 
 # A reader that is strict takes half a pair for the end of the text.
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+MOST_VALUES: Final = 200_000
+DEEPEST: Final = 64
+_BEGINNINGS: Final = (b",", b"[", b"{")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
 _EXACT: Final = 2.0**53  # larger floats stand for many integers
 
 
@@ -33,9 +40,10 @@ def parse_json(body: bytes) -> dict[str, Any]:
             "Send the body as UTF-8.",
             errors=[Problem("", f"not UTF-8 at byte {error.start}")],
         ) from None
+    _require_bounded(body)
     try:
         value = _decode(text)
-        twice = _places(_pairs(text), "")
+        twice = _given_twice(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _malformed(text, str(error)) from None
     if not isinstance(value, dict):
@@ -48,11 +56,57 @@ def parse_json(body: bytes) -> dict[str, Any]:
     if twice:
         raise RelayError(
             Code.INVALID_REQUEST,
-            f"The body gives {', '.join(twice[:3])} twice",
+            f"The body gives {', '.join(one.field for one in twice[:3])} twice",
             "Give each name once in an object.",
-            errors=[Problem(place, "given twice") for place in twice[:MOST_PROBLEMS]],
+            errors=twice,
         )
     return value
+
+
+# -- how much there is in it, before anything is made of it
+
+
+def _require_bounded(body: bytes) -> None:
+    """Refuses what would cost seconds and hundreds of megabytes as Python's objects."""
+    if sum(map(body.count, _BEGINNINGS)) <= DEEPEST:
+        return  # as nearly all
+    outside = _outside_texts(body)
+    # One value begins with the text, one with each bracket and one behind each comma: at most so
+    # many, for an empty bracket holds none.
+    if outside is None or 1 + sum(map(outside.count, _BEGINNINGS)) > MOST_VALUES:
+        raise _too_much(
+            f"more than {MOST_VALUES} values", f"Send at most {MOST_VALUES} values in one body."
+        )
+    brackets = outside.translate(_ONE_KIND, _NO_BRACKETS)
+    for _ in range(DEEPEST):
+        if not brackets:
+            return
+        brackets = brackets.replace(b"[]", b"")  # the innermost ones
+    # Brackets that are never closed are no depth: the parser says where they stand.
+    if b"[]" in brackets:
+        levels = f"{DEEPEST} levels of brackets"
+        raise _too_much(f"more than {levels} in depth", f"Send at most {levels} in one another.")
+
+
+def _outside_texts(body: bytes) -> bytes | None:
+    """The body without what stands in double quotes; None: there are too many of those.
+
+    Where the body is no JSON it is right up to there, and nobody reads on.
+    """
+    plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    # A value and its name may be texts, each between two quotes.
+    if plain.count(b'"') > 4 * MOST_VALUES:
+        return None
+    return b"".join(plain.split(b'"')[::2])
+
+
+def _too_much(what: str, advice: str) -> RelayError:
+    return RelayError(
+        Code.INVALID_REQUEST,
+        f"The body has {what}",
+        advice,
+        errors=[Problem("", f"has {what}")],
+    )
 
 
 def _number(text: str) -> int | float:
@@ -128,28 +182,35 @@ class _Twice:
     """In place of a value whose name stands twice in its object."""
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        counts = Counter(name for name, _ in pairs)
-        found.update((name, _Twice()) for name, count in counts.items() if count > 1)
-    return found
+def _given_twice(text: str) -> list[Problem]:
+    is_any = False
+
+    def marked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal is_any
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            is_any = True
+            counts = Counter(name for name, _ in pairs)
+            found.update((name, _Twice()) for name, count in counts.items() if count > 1)
+        return found
+
+    # Values do not matter here, and a text is read quicker than a number.
+    read = json.JSONDecoder(object_pairs_hook=marked, parse_int=str, parse_float=str).decode
+    value = read(text)
+    places = itertools.islice(_places(value, ""), MOST_PROBLEMS) if is_any else ()
+    return [Problem(place, "given twice") for place in places]
 
 
-# Values do not matter here, and a text is read quicker than a number.
-_pairs: Final = json.JSONDecoder(object_pairs_hook=_object, parse_int=str, parse_float=str).decode
-
-
-def _places(value: Any, at: str) -> list[str]:
+def _places(value: Any, at: str) -> Iterator[str]:
     if isinstance(value, _Twice):
-        return [at]
-    if isinstance(value, dict):
+        yield at
+    elif isinstance(value, dict):
         prefix = f"{at}." if at else ""
-        return [place for name in value for place in _places(value[name], prefix + name)]
-    if isinstance(value, list):
-        items = enumerate(value)
-        return [place for index, item in items for place in _places(item, f"{at}[{index}]")]
-    return []
+        for name, item in value.items():
+            yield from _places(item, prefix + name)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _places(item, f"{at}[{index}]")
 
 
 def _kind(value: Any) -> str:

@@ -19,6 +19,7 @@ from debug_relay.protocol.fields import (
     SessionParams,
 )
 
+MOST_IN_A_BATCH = 10_000
 Condition = Annotated[
     str, Meta(max_length=65536, description="Stop only when this is true.", examples=["x > 10"])
 ]
@@ -82,7 +83,8 @@ class SetBreakpoints(SessionParams, kw_only=True):
 
     breakpoints: (
         Annotated[
-            list[BreakpointSpec], Meta(min_length=1, max_length=10_000, description="The batch.")
+            list[BreakpointSpec],
+            Meta(min_length=1, max_length=MOST_IN_A_BATCH, description="The batch."),
         ]
         | None
     ) = None
@@ -214,7 +216,8 @@ class PutProfile(Profile, kw_only=True):
     """Keep breakpoints under a name."""
 
     breakpoints: Annotated[
-        list[BreakpointSpec], Meta(max_length=10_000, description="The breakpoints to keep.")
+        list[BreakpointSpec],
+        Meta(max_length=MOST_IN_A_BATCH, description="The breakpoints to keep."),
     ]
 
 

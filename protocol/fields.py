@@ -113,17 +113,19 @@ Cursor = Annotated[
     Meta(max_length=200, description="Where to go on: `next_cursor` of the reply before."),
 ]
 Time = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds.")]
-EnvName = Annotated[str, Meta(pattern=ENV_NAME)]
-EnvValue = Annotated[str, Meta(pattern=NO_NUL)]
+EnvName = Annotated[str, Meta(pattern=ENV_NAME, max_length=4096)]
+# The kernel hands no longer text to a program.
+EnvValue = Annotated[str, Meta(max_length=131072, pattern=NO_NUL)]
 Arg = Annotated[str, Meta(max_length=131072, pattern=NO_NUL)]
 Env = Annotated[
     dict[EnvName, EnvValue | None],
-    Meta(description="Changes to the program's environment; null unsets."),
+    Meta(max_length=10_000, description="Changes to the program's environment; null unsets."),
 ]
 LabelKey = Annotated[str, Meta(pattern=LABEL_KEY, max_length=255)]
+# Few and short: every list of sessions shows them.
 Labels = Annotated[
     dict[LabelKey, Annotated[str, Meta(max_length=1024)]],
-    Meta(description="Any keys without =, any values."),
+    Meta(max_length=64, description="Any keys without =, any values."),
 ]
 Module = Annotated[
     str,

@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import base64
 import binascii
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
-from debug_relay.protocol.breakpoints import BreakpointSpec, ListBreakpoints, SetBreakpoints
+from debug_relay.protocol.breakpoints import (
+    MOST_IN_A_BATCH,
+    BreakpointSpec,
+    ListBreakpoints,
+    SetBreakpoints,
+)
 from debug_relay.protocol.errors import Code
 from debug_relay.protocol.execution import RunTo, Trace
 from debug_relay.protocol.fields import Params
 from debug_relay.protocol.inspection import Variables
 from debug_relay.protocol.program import Attach, Input, Launch
-from debug_relay.protocol.refusals import Problem
+from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
 from debug_relay.protocol.runs import Run
 from debug_relay.protocol.sessions import CreateSession, ImportSession, PatchSession
 
@@ -65,8 +71,10 @@ _MODE_ADVICE: Final = 'Send "mode": "launch" with script or module, or "mode": "
 
 
 def misfits(params: type[Params], sent: Sent, root: Root) -> list[Misfit]:
+    """As many as are told of, and one more where there are more."""
     rule = _RULES.get(params)
-    return list(rule(sent, root)) if rule is not None else []
+    found = rule(sent, root) if rule is not None else iter(())
+    return list(itertools.islice(found, MOST_PROBLEMS + 1))
 
 
 def is_absolute(path: str) -> bool:
@@ -219,7 +227,9 @@ def _breakpoints(sent: Sent, root: Root) -> Iterator[Misfit]:
 
 def _batch(sent: Sent, root: Root) -> Iterator[Misfit]:
     batch = sent.get("breakpoints")
-    for index, entry in enumerate(batch if isinstance(batch, list) else ()):
+    # Of one that is too long just that is told.
+    entries = batch if isinstance(batch, list) and len(batch) <= MOST_IN_A_BATCH else ()
+    for index, entry in enumerate(entries):
         for problem, advice in _breakpoint(entry, root) if isinstance(entry, dict) else ():
             field = f"breakpoints[{index}].{problem.field}"
             told = Problem(field, problem.message, problem.value, Code.INVALID_REQUEST)

@@ -173,7 +173,10 @@ class Restart(SessionParams, kw_only=True):
 
     env: Annotated[
         dict[EnvName, EnvValue | None],
-        Meta(description="On top of the launch's; what `missing_env` names must be here."),
+        Meta(
+            max_length=10_000,
+            description="On top of the launch's; what `missing_env` names must be here.",
+        ),
     ] = {}
     wait: Wait = 0.1
     snapshot: SnapshotBounds = False

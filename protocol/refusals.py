@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -14,8 +15,9 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
 
 _SHOWN: Final = 200
+_SHOWN_WORDS: Final = 1000  # of a field's name and of what is wrong with it
 # So many are looked for and told: who has more of them wrong has another thing in mind.
-MOST_PROBLEMS: Final = 1000
+MOST_PROBLEMS: Final = 100
 
 
 class Problem(msgspec.Struct):
@@ -29,10 +31,48 @@ class Problem(msgspec.Struct):
     suggestion: str | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
-        # Whatever was sent is shown, but not all of a large thing.
-        words = self.value if isinstance(self.value, str) else repr(self.value)
+        # Whatever was sent is shown, but not all of a large thing; a caller's names are sent, too.
+        words = _beginning(self.value)
         if len(words) > _SHOWN:
             self.value = words[:_SHOWN] + "…"
+        self.field = _cut(self.field)
+        self.message = _cut(self.message)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_WORDS else text[:_SHOWN_WORDS] + "…"
+
+
+def _beginning(value: Any) -> str:
+    """What a value looks like, or a little more of it than is shown: not all of a large one."""
+    if isinstance(value, str):
+        return value
+    pieces: list[str] = []
+    length = 0
+    for piece in _pieces(value):
+        pieces.append(piece)
+        length += len(piece)
+        if length > _SHOWN:
+            break
+    return "".join(pieces)
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    """As `repr` has it, piece by piece."""
+    if isinstance(value, list):
+        yield "["
+        for index, item in enumerate(value):
+            yield ", " if index else ""
+            yield from _pieces(item)
+        yield "]"
+    elif isinstance(value, dict):
+        yield "{"
+        for index, (name, item) in enumerate(value.items()):
+            yield f"{', ' if index else ''}{name[:_SHOWN]!r}: "
+            yield from _pieces(item)
+        yield "}"
+    else:
+        yield repr(value[:_SHOWN] if isinstance(value, str) else value)
 
 
 class Problems(msgspec.Struct):

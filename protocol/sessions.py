@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from debug_relay.protocol.breakpoints import BreakpointSpec
+from debug_relay.protocol.breakpoints import MOST_IN_A_BATCH, BreakpointSpec
 from debug_relay.protocol.fields import (
     LABEL_FILTER,
     Arg,
@@ -274,7 +274,7 @@ class ImportSession(Params, kw_only=True):
         list[EnvName], Meta(description="Names whose values looked secret and were left out.")
     ] = []
     breakpoints: Annotated[
-        list[BreakpointSpec], Meta(max_length=10_000, description="As exported.")
+        list[BreakpointSpec], Meta(max_length=MOST_IN_A_BATCH, description="As exported.")
     ] = []
     exception_breakpoints: Annotated[
         ImportedExceptions | None, Meta(description="As exported.")

@@ -11,13 +11,14 @@ import enum
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from debug_relay.protocol import meaning
+from debug_relay.protocol.blueprint import fields_of
 from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import (
@@ -45,6 +46,9 @@ _PLAINER: Final = {
         (NAME, "of at most 64 letters, digits, dots, dashes, underscores, a letter or digit first"),
     )
 }
+# To compare names takes its time: a slip of the pen is one of few, and as long as what was meant.
+_MOST_COMPARED: Final = 20
+_LONGEST_COMPARED: Final = 100
 _INTEGER: Final = re.compile(r"-?[0-9]{1,400}")
 _DECIMAL: Final = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][-+]?[0-9]{1,3})?")
 _BOOLEANS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -59,10 +63,17 @@ class Examined(Struct, Generic[_P]):
     advice: str | None = None
     nothing_sent: bool = False
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all problems there are."""
+        return len(self.parameters) + len(self.fields) <= MOST_PROBLEMS
+
     def refusal(self) -> RelayError:
-        problems = self.parameters + self.fields
+        problems = (self.parameters + self.fields)[:MOST_PROBLEMS]
         what = "; ".join(f"{one.field or 'body'}: {one.message}" for one in problems[:3])
-        what += f" (and {len(problems) - 3} more)" if len(problems) > 3 else ""
+        if len(problems) > 3:
+            more = f"{len(problems) - 3} more"
+            what += f" (and {more})" if self.is_whole else f" (and more than {more})"
         if self.parameters and not self.fields:
             code, text = Code.INVALID_PARAMETER, f"Parameters do not fit: {what}"
         elif self.nothing_sent and all(one.message == _MISSING for one in problems):
@@ -113,14 +124,14 @@ def examine(
     in_parameters = {one.field for one in parameters}
     parameters += [one for one in fitting if one.field in loose]
     fields = odd_fields + [one for one in shapes if one.field not in in_parameters]
-    fields += [one for one in fitting if one.field not in loose]
-    fields = _most(iter(fields))
+    fields = _most(fields + [one for one in fitting if one.field not in loose])
     advice = misfits[0].advice if fitting and len(fitting) == len(parameters + fields) else None
     return Examined(None, parameters, fields, advice, nothing_sent=not body)
 
 
-def _most(problems: Iterator[Problem]) -> list[Problem]:
-    return list(itertools.islice(problems, MOST_PROBLEMS))
+def _most(problems: Iterable[Problem]) -> list[Problem]:
+    """So many as are told, and one more where there are more."""
+    return list(itertools.islice(problems, MOST_PROBLEMS + 1))
 
 
 def _around(field: str) -> Iterator[str]:
@@ -181,20 +192,26 @@ def _hints(params: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _problems(kind: Any, value: Any, at: str, whole: bool) -> Iterator[Problem]:
     """All that is wrong with `value` as a `kind`; `whole` also asks for required fields."""
+    text = ""
+    if whole:
+        try:
+            # In one go: nothing inside of what is sound has to be looked at.
+            msgspec.convert(value, kind, strict=True)
+            return
+        except msgspec.ValidationError as error:
+            text = str(error)
     struct = _struct_of(kind)
     if struct is not None and isinstance(value, Mapping):
         yield from _struct_problems(struct, value, at, whole)
         return
-    is_sound = True
-    for where, part, item in _parts(kind, value, at):
+    is_told = False
+    # What is said without a place is said of the collection itself, such as that it is too long.
+    for where, part, item in _parts(kind, value, at) if _WHERE.search(text) else ():
         for problem in _problems(part, item, where, True):
-            is_sound = False
+            is_told = True
             yield problem
-    if is_sound:
-        try:
-            msgspec.convert(value, kind, strict=True)
-        except msgspec.ValidationError as error:
-            yield _problem(str(error), at, value, kind)
+    if not is_told:
+        yield _problem(text, at, value, kind)
 
 
 def _parts(kind: Any, value: Any, at: str) -> Iterator[tuple[str, Any, Any]]:
@@ -203,8 +220,9 @@ def _parts(kind: Any, value: Any, at: str) -> Iterator[tuple[str, Any, Any]]:
         yield from ((f"{at}[{index}]", element, item) for index, item in enumerate(value))
     elif isinstance(value, Mapping) and (element := _inside(kind, dict)) is not None:
         names = _inside(kind, dict, 0)
-        yield from ((f"{at}.{key}", names, key) for key in value)
-        yield from ((f"{at}.{key}", element, item) for key, item in value.items())
+        for key, item in value.items():
+            yield f"{at}.{key}", names, key
+            yield f"{at}.{key}", element, item
 
 
 def _struct_problems(
@@ -212,15 +230,16 @@ def _struct_problems(
 ) -> Iterator[Problem]:
     hints = _hints(struct)
     prefix = f"{at}." if at else ""
-    for field in msgspec.structs.fields(struct):
+    for field in fields_of(struct):
         if field.name in value:
             yield from _problems(hints[field.name], value[field.name], prefix + field.name, True)
         elif whole and field.required:
             yield Problem(prefix + field.name, _MISSING)
-    known = [field.name for field in msgspec.structs.fields(struct)]
-    for name in value:
-        if name not in known:
-            yield Problem(prefix + name, _unknown(name, known), value[name])
+    unknown = [name for name in value if name not in hints]
+    for count, name in enumerate(unknown):
+        is_compared = count < _MOST_COMPARED and len(name) <= _LONGEST_COMPARED
+        message = _unknown(name, list(hints)) if is_compared else "unknown field"
+        yield Problem(prefix + name, message, value[name])
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -8,6 +8,7 @@ the length is told.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 from collections.abc import Mapping
@@ -115,7 +116,8 @@ def _told(deed: Deed) -> dict[str, Any]:
     if deed.answer is not None and deed.answer.status >= 400:
         told["code"] = _code_of(deed.answer)
     if deed.params is not None:
-        told["parameters"] = _shown(given_fields(deed.params))
+        # Before anything else is done with them: what is left out costs nothing.
+        told["parameters"] = _shown(_fewer(given_fields(deed.params)))
     return told
 
 
@@ -166,17 +168,26 @@ def _arguments(args: list[str]) -> list[str]:
     return shown
 
 
+def _fewer(value: Any) -> Any:
+    """The first items of each list and mapping, and how many more there are."""
+    if not isinstance(value, dict | list):
+        return value
+    more = len(value) - _MOST_ITEMS
+    if isinstance(value, dict):
+        pairs = itertools.islice(value.items(), _MOST_ITEMS)
+        named = {name: _fewer(item) for name, item in pairs}
+        return {**named, "…": f"(+{more})"} if more > 0 else named
+    shown = [_fewer(item) for item in value[:_MOST_ITEMS]]
+    return [*shown, f"… (+{more})"] if more > 0 else shown
+
+
 def _cut(value: Any) -> Any:
     if isinstance(value, str):
         more = len(value) - _LONGEST_TEXT
         return value if more <= 0 else f"{value[:_LONGEST_TEXT]}… (+{more} characters)"
     if isinstance(value, Mapping):
         return {name: _cut(item) for name, item in value.items()}
-    if isinstance(value, list):
-        more = len(value) - _MOST_ITEMS
-        shown = [_cut(item) for item in value[:_MOST_ITEMS]]
-        return [*shown, f"… (+{more})"] if more > 0 else shown
-    return value
+    return [_cut(item) for item in value] if isinstance(value, list) else value
 
 
 def _line(record: logging.LogRecord) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from debug_relay.protocol.breakpoints import BreakpointSpec, SetBreakpoints
+from debug_relay.protocol.breakpoints import MOST_IN_A_BATCH, BreakpointSpec, SetBreakpoints
 from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.frames import Caller, RequestHead
@@ -28,7 +28,7 @@ _ENTRY: Final = re.compile(r"breakpoints\[(\d+)\](.*)", re.DOTALL)
 async def judge_sound_entries(session: Session, body: dict[str, Any], told: list[Problem]) -> None:
     """Adds to `told` what the worker says of the entries that are not in it."""
     entries = body.get("breakpoints")
-    if not isinstance(entries, list):
+    if not isinstance(entries, list) or len(entries) > MOST_IN_A_BATCH:
         return
     malformed = set()
     for problem in told:

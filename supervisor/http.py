@@ -49,6 +49,7 @@ _log: Final = Log(__name__)
 _JSON: Final[Format] = "json"
 _MARGIN: Final = 2.0  # the worker keeps its deadline; this much later it is held for dead
 _RETRY_AFTER: Final = "1"
+_READ_AT_ONCE: Final = 64 * 1024  # a longer body is read by a thread: it takes up to a second
 _RESERVED: Final = ("pretty", "format")
 _LONGEST_ID: Final = 200
 _ABSOLUTE: Final = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
@@ -94,6 +95,7 @@ class Front:
         self._log_file = log_file
         self._kept = kept
         self._audit = audit
+        self._reading = asyncio.Lock()
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
         attempt = _Attempt(_request_id(http), time.monotonic())
@@ -222,11 +224,21 @@ class Front:
         operation: Operation,
         path: Mapping[str, str],
         query: Mapping[str, str],
-        body: dict[str, Any],
+        sent: bytes,
     ) -> Params:
         session = self._registry.sessions.get(path.get("session_id", ""))
         root = UNSET if session is None else session.state.config.project_root
-        examined = validate.examine(operation.params, path, query, body, root)
+
+        def read() -> tuple[dict[str, Any], validate.Examined[Params]]:
+            body = parse_json(sent)
+            return body, validate.examine(operation.params, path, query, body, root)
+
+        if len(sent) <= _READ_AT_ONCE:
+            body, examined = read()
+        else:
+            # One at a time: several would each take their turn of the interpreter before the loop.
+            async with self._reading:
+                body, examined = await asyncio.to_thread(read)
         if examined.params is not None:
             return examined.params
         is_whole = len(examined.fields) < MOST_PROBLEMS
@@ -235,9 +247,9 @@ class Front:
             await judge_sound_entries(session, body, examined.fields)
         raise examined.refusal()
 
-    async def _body(self, http: web.BaseRequest) -> dict[str, Any]:
+    async def _body(self, http: web.BaseRequest) -> bytes:
         if http.method in ("GET", "HEAD"):
-            return {}
+            return b""
         max_bytes = self._registry.settings.server.max_body_bytes
         body = await read_body(http, max_bytes=max_bytes)
         if body and not _is_json(http.headers.get("Content-Type", "")):
@@ -248,7 +260,7 @@ class Front:
                 "Send the header Content-Type: application/json.",
                 content_type=sent[:100],
             )
-        return parse_json(body)
+        return body
 
     # -- answering
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.refusals import MOST_PROBLEMS
+from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
 from debug_relay.protocol.secrets import hide_passwords
 from debug_relay.protocol.server import Configuration, PatchConfig
 from debug_relay.supervisor.config import Loaded, accepted
@@ -25,6 +25,7 @@ from debug_relay.supervisor.store import Places, atomic_write_json, read_json
 
 _log = Log(__name__)
 _ORIGIN = "config.json (PATCH /config)"
+_COMPARED = 100  # characters: to compare names takes its time
 _STRONGER = ("environment", "flag", "command line", "--")
 
 
@@ -70,7 +71,7 @@ class RuntimeConfig:
         found = (self._problem(name, value) for name, value in wanted.items())
         problems = list(itertools.islice((one for one in found if one), MOST_PROBLEMS))
         if problems:
-            what = "; ".join(f"{one['field']}: {one['message']}" for one in problems[:3])
+            what = "; ".join(f"{one.field}: {one.message}" for one in problems[:3])
             raise RelayError(
                 Code.INVALID_REQUEST,
                 f"Nothing was changed: {what}",
@@ -84,13 +85,13 @@ class RuntimeConfig:
         self._apply(self._settings)
         return self.shown()
 
-    def _problem(self, name: str, value: Any) -> dict[str, Any] | None:
+    def _problem(self, name: str, value: Any) -> Problem | None:
         message = self._refusal(name, value)
-        return {"field": name, "message": message, "value": value} if message else None
+        return Problem(name, message, value) if message else None
 
     def _refusal(self, name: str, value: Any) -> str | None:
         if name not in KEYS:
-            near = difflib.get_close_matches(name, RUNTIME_CHANGEABLE, 1)
+            near = difflib.get_close_matches(name[:_COMPARED], RUNTIME_CHANGEABLE, 1)
             return f"no such setting; did you mean {near[0]}?" if near else "no such setting"
         if name not in RUNTIME_CHANGEABLE:
             return "cannot change while the relay runs; set it at its start"
