@@ -23,7 +23,7 @@ from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.process_facts import Facts
 
 _OLDEST: Final = (3, 8)
-_NEWEST: Final = (3, 14)
+_NEWEST: Final = (3, 15)
 _MONITORING: Final = (3, 12)  # from here on debugpy works by sys.monitoring
 _MACHINES: Final = ("x86_64", "i686")  # for these debugpy brings its library
 _SPARE_DESCRIPTORS: Final = 4  # a source, a directory, the connection

@@ -17,7 +17,7 @@ import pytest
 from tests.kit.client import Client
 from tests.kit.relay import Relay, eventually, marked
 from tests.kit.running import Running
-from tests.kit.source import Source, interpreters
+from tests.kit.source import PYTHONS, Source, interpreters
 
 # A shell without job control starts background jobs deaf to these; tests compare programs under the
 # relay with plain ones, which would inherit that.
@@ -130,7 +130,6 @@ def start(source: Callable[..., Source]) -> Iterator[Callable[..., Running]]:
 
 SETTRACE, MONITORING = ("3.8", "3.11"), ("3.12", "3.13")
 DEALT = ("3.8", "3.12", "3.11", "3.13")
-NEWEST = ("3.14",) if "3.14" in interpreters() else ()  # where it is, with `--every-python`
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -145,6 +144,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run each test on every Python that it is written for, not on two of them",
     )
+    parser.addoption(
+        "--python",
+        action="append",
+        choices=PYTHONS,
+        help="run only tests that are written for several Pythons, on this one; may be repeated",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The fixture `python`: made here, because the options choose its versions."""
+    if "python" in metafunc.fixturenames:
+        option = metafunc.config.getoption
+        every = PYTHONS if option("--every-python") else (*SETTRACE, *MONITORING)
+        metafunc.parametrize("python", option("--python") or every, indirect=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -153,6 +166,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     All four of them run in every suite. `--every-python` is for the change that touches the probe.
     """
+    if config.getoption("--python"):
+        chosen = [item for item in items if "python" in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=[*set(items).difference(chosen)])
+        items[:] = chosen
+        return
     if config.getoption("--every-python"):
         return
     kept: list[pytest.Item] = []
@@ -177,9 +195,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=left)
 
 
-@pytest.fixture(params=[*SETTRACE, *MONITORING, *NEWEST])
+@pytest.fixture
 def python(request: pytest.FixtureRequest) -> str:
-    """An interpreter of each version whose debugging differs."""
+    """An interpreter of each version that the test runs on; see `pytest_generate_tests`."""
     found = interpreters().get(request.param)
     if found is None:
         pytest.skip(f"no CPython {request.param} on this machine")

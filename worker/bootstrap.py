@@ -1,4 +1,4 @@
-"""Starts the user's program under the debug server. Python 3.8 to 3.14, standard library only.
+"""Starts the user's program under the debug server. Python 3.8 to 3.15, standard library only.
 
 Run as `python bootstrap.py FD`: one JSON document on descriptor FD says where the worker listens
 and what to run. Does what `python script.py` or `python -m module` would have done, and nothing of
@@ -20,6 +20,7 @@ import sys
 _NOT_OURS = frozenset(sys.modules) | {"threading"}
 _OWN = {}  # what the debugger does not share with the program
 _NAMESAKES = {}
+_HAS_CACHED = sys.version_info < (3, 15)  # `__main__` has `__cached__`
 _FILE = __file__  # 3.14 takes the name away before it reports what was raised
 
 
@@ -67,7 +68,7 @@ def _hide_own_directory():
 
 def _as_child(path, words):
     """What the words say, under the debugger of the session that our parent belongs to."""
-    if not ((3, 8) <= sys.version_info[:2] <= (3, 14)) or sys.implementation.name != "cpython":
+    if not ((3, 8) <= sys.version_info[:2] <= (3, 15)) or sys.implementation.name != "cpython":
         _run_plainly(words)
     code = probe = None
     try:
@@ -281,7 +282,8 @@ def _prepared_module(setup):
     module = _new_main(spec.origin, spec.loader)
     module.__spec__ = spec
     module.__package__ = spec.parent
-    module.__cached__ = spec.cached
+    if _HAS_CACHED:
+        module.__cached__ = spec.cached
     return module, code
 
 
@@ -326,7 +328,8 @@ def _prepared_archive(setup):
     module = _new_main(spec.origin, spec.loader)
     module.__spec__ = spec
     module.__package__ = ""
-    module.__cached__ = spec.cached
+    if _HAS_CACHED:
+        module.__cached__ = spec.cached
     return module, code
 
 
@@ -342,7 +345,8 @@ def _new_main(path, loader):
     module.__loader__ = loader
     if path is not None:
         module.__file__ = path
-        module.__cached__ = None
+        if _HAS_CACHED:
+            module.__cached__ = None
     if sys.version_info < (3, 14):
         module.__annotations__ = {}
     sys.modules["__main__"] = module

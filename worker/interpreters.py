@@ -22,7 +22,7 @@ from debug_relay.worker.brief_runs import Reply, run_briefly
 
 # What the pinned debugpy debugs.
 OLDEST: Final = (3, 8)
-NEWEST: Final = (3, 14)
+NEWEST: Final = (3, 15)
 _RANGE: Final = "Python {}.{} to {}.{} can be debugged".format(*OLDEST, *NEWEST)
 ASK_SECONDS: Final = 10.0
 _ANSWER_BYTES: Final = 4096

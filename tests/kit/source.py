@@ -9,6 +9,9 @@ import textwrap
 from pathlib import Path
 
 
+PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")  # all that are debugged
+
+
 class Source:
     """A file with Python source; `# @name` at the end of a line names it."""
 
@@ -31,10 +34,10 @@ class Source:
 
 
 def interpreters() -> dict[str, str]:
-    """Every CPython of interest on this machine, by minor version."""
+    """Every CPython that can be debugged and is on this machine, by minor version."""
     found: dict[str, str] = {}
     home = Path.home() / ".pyenv" / "versions"
-    for minor in ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"):
+    for minor in PYTHONS:
         installed = sorted(home.glob(f"{minor}.*/bin/python{minor}"))
         path = str(installed[-1]) if installed else shutil.which(f"python{minor}")
         if path and os.access(path, os.X_OK):

@@ -212,9 +212,9 @@ async def test_a_script_is_asked_each_time(tmp_path):
     ("answer", "words"),
     [
         ('{"executable":"/p","version":[3,7,9],"version_text":"3.7.9","implementation":"cpython"}',
-         "3.7.9; Python 3.8 to 3.14"),
-        ('{"executable":"/p","version":[3,15,0],"version_text":"3.15.0a1","implementation":"cpython"}',
-         "3.15.0a1; Python 3.8 to 3.14"),
+         "3.7.9; Python 3.8 to 3.15"),
+        ('{"executable":"/p","version":[3,16,0],"version_text":"3.16.0a1","implementation":"cpython"}',
+         "3.16.0a1; Python 3.8 to 3.15"),
         ('{"executable":"/p","version":[3,10,9],"version_text":"3.10.9","implementation":"pypy"}',
          "is pypy 3.10.9; only CPython"),
         ("hello", "does not answer as Python does"),
@@ -245,7 +245,7 @@ async def test_one_that_cannot_start_is_refused(tmp_path):
 async def test_very_old_versions_are_told_so(tmp_path):
     text = "#!/bin/sh\necho 'Unknown option: -I' >&2\nexit 2\n"
     error = await not_described(executable(tmp_path / "python2", text))
-    assert "too old: Python 3.8 to 3.14" in error.message
+    assert "too old: Python 3.8 to 3.15" in error.message
 
 
 async def test_real_old_versions_are_refused():
@@ -253,7 +253,7 @@ async def test_real_old_versions_are_refused():
     if not found:
         pytest.skip("no Python older than 3.8 in pyenv's folder")
     for prefix in found:
-        assert "3.8 to 3.14" in (await not_described(str(prefix / "bin" / "python"))).message
+        assert "3.8 to 3.15" in (await not_described(str(prefix / "bin" / "python"))).message
 
 
 async def test_a_shell_that_is_taken_for_python_runs_no_command(tmp_path):

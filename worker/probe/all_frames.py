@@ -1,6 +1,6 @@
 """Where all threads stand, looked at while they run, without harm to them.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 
 Who holds a dict of all threads' frames is in it with its own, and that holds the dict: a circle.
 What the program's functions held when they were met, files and locks too, then lives on until the

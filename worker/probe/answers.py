@@ -1,6 +1,6 @@
 """What the stopped thread itself is asked: evaluations, returned values; and how it is asked.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 """
 
 import _thread

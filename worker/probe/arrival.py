@@ -1,6 +1,6 @@
 """What the injection runs in the program's main thread: a thread of ours is started, and no more.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. Given as a text, with `setup`,
+Runs in the program: Python 3.8 to 3.15, standard library only. Given as a text, with `setup`,
 `texts` (of four modules of ours) and `word` among its names; imports nothing of ours.
 
 It runs between any two instructions of the main thread and takes no lock that could be held there.

@@ -1,6 +1,6 @@
 """Setting a variable, by the stopped thread itself: in a frame, a container or an object.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 """
 
 import ast

@@ -1,6 +1,6 @@
 """The relay inside a program that it did not start: how it comes, watches, and goes.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 
 All is done by threads of our own; the program's thread that the injection has interrupted only
 starts the first. A watch thread sees the relay's end of the connection close or fall silent and

@@ -2,7 +2,7 @@
 
 A forked one forgets its debugger: it runs as without one, or connects anew (`family`).
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 """
 
 import os

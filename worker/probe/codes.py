@@ -1,6 +1,6 @@
 """Code objects: where their bodies begin, which lie inside them, and what their names are.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 """
 
 import dis

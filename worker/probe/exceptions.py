@@ -1,6 +1,6 @@
 """Which exceptions stop the program: by filter or by type, once each, where the user's code is.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 
 pydevd asks in every frame that an exception passes whether it stops there; it is answered without
 the exception itself. With it, it asks once more when it is about to stop: there is decided whether

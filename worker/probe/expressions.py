@@ -1,6 +1,6 @@
 """Expressions and log messages of breakpoints, compiled once and evaluated at hits.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 """
 
 

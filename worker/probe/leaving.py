@@ -4,7 +4,7 @@ Two steps. First the program: nothing can stop it any more, nothing is traced, a
 back; then the debugger: its threads and its socket. Whoever sees the end of the connection knows
 that both are done.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `attached`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `attached`.
 """
 
 import os

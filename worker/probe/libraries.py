@@ -1,6 +1,6 @@
 """Which files are the program's own and which are libraries'.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 """
 
 import os

@@ -1,6 +1,6 @@
 """A stack overflow of the program's reads as without a debugger.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 
 From 3.12 on pydevd is called in each frame that an exception comes to, and for each that it
 leaves. At the end of the stack there is no room for that: what it raises itself takes the place of

@@ -1,6 +1,6 @@
 """Frames with breakpoints where nothing stops: what pydevd's plain tracer does there, in short.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 
 Up to 3.10 pydevd traces in Python. At each call, line and return of a function that has a
 breakpoint it goes through all that stepping, exceptions and plugins may need. A thread that just

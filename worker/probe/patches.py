@@ -1,6 +1,6 @@
 """What pydevd changes in a program's modules, put back.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `attached`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `attached`.
 """
 
 import _thread

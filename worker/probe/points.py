@@ -1,6 +1,6 @@
 """What a breakpoint does when it is hit: is it on, is it true, is it this time's turn.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 """
 
 import _thread

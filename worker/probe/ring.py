@@ -1,6 +1,6 @@
 """The writer's end of a ring file in the program; the layout is that of `protocol.records`.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 
 The file was made by the worker, with all its blocks: a store into a hole of a full disk would be
 SIGBUS. It is mapped, so that what was written is there whatever becomes of the program. One lock,

@@ -1,6 +1,6 @@
 """Turning pydevd's tracing and monitoring off, in every thread and every frame.
 
-Runs in the program: Python 3.8 to 3.14, standard library only. See `core`.
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 """
 
 import _thread
