@@ -422,11 +422,13 @@ def test_a_step_passes_a_comprehension_at_once(relay: Client, source: Write, pyt
             a = [n for n in x]
             b = {n: [m for m in a[:3] if m] for n in x}
             c = {n for n in b}
+            d = any(n < 0 for n in x), all(n >= 0 for n in x)
+            e = tuple(n for n in x), list(n for n in x), set(n for n in x)
             return c  # @end
 
         main()
     """)
     with relay.session(python_path=python) as session:
         walking(session, program, "begin")
-        passed = [session.step()["current_location"]["line"] for _ in range(4)]
+        passed = [session.step()["current_location"]["line"] for _ in range(6)]
         assert passed == list(range(program["begin"] + 1, program["end"] + 1))

@@ -352,7 +352,7 @@ def test_fields_of_a_launch_in_the_creating_call(
 def test_the_debugger_is_compiled_once_for_each_interpreter(
     own_relay: Callable[..., Relay], source: Write, python: str
 ) -> None:
-    program = source("import debugged_sibling\nprint(debugged_sibling.__cached__)  # @here")
+    program = source("import debugged_sibling\nprint(debugged_sibling.__spec__.cached)  # @here")
     source("", "debugged_sibling.py")
     relay = own_relay(env={"PYTHONDONTWRITEBYTECODE": "1"})
     folder = relay.data_dir / "bytecode"

@@ -8,7 +8,6 @@ import shutil
 import textwrap
 from pathlib import Path
 
-
 PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")  # all that are debugged
 
 

@@ -12,6 +12,7 @@ from debug_relay.worker.probe import all_frames
 
 # What stands before the first line of a body, by versions of Python.
 _PROLOGUE = {"COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR", "RESUME", "GEN_START"}
+_PROLOGUE.add("CACHE")  # behind RESUME from 3.15 on
 FUNCTION = 0x1  # CO_OPTIMIZED: a class body has it not
 _TRANSPARENT = "<generic parameters of "  # 3.12: stands between `def f[T]` and its function
 _HAS_NAMES = sys.version_info >= (3, 11)  # co_qualname

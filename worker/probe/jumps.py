@@ -15,6 +15,8 @@ import sys
 
 WANTED = sys.version_info >= (3, 12)
 _MADE = ("BUILD_LIST", "BUILD_SET", "BUILD_MAP")
+_ASIDE = ("EXTENDED_ARG", "GET_ITER")  # the second stands before a comprehension up to 3.14
+_USED = ("LIST_APPEND", "SET_ADD", "TO_BOOL")
 
 
 def hook(undo):
@@ -56,10 +58,18 @@ def ask_for_jumps(module, undo):
 
 
 def inlined(code):
-    """Where the rounds of comprehensions are: the loops that fill what was made just before."""
-    known = [one for one in dis.get_instructions(code) if one.opname != "EXTENDED_ARG"]
-    return [
+    """Where loops are that are no statements. A comprehension's fills what was made just before.
+    One over a generator, which `any`, `all` and `tuple` become from 3.14 on, and `list` and `set`
+    from 3.15 on, uses each item at once, where a `for` would store it."""
+    known = [one for one in dis.get_instructions(code) if one.opname not in _ASIDE]
+    comprehensions = [
         (swap.offset, loop.argval)
         for made, swap, loop in zip(known, known[1:], known[2:])
         if loop.opname == "FOR_ITER" and swap.opname == "SWAP" and made.opname in _MADE
     ]
+    generators = [
+        (loop.offset, loop.argval)
+        for loop, use in zip(known, known[1:])
+        if loop.opname == "FOR_ITER" and use.opname in _USED
+    ]
+    return comprehensions + generators
