@@ -171,7 +171,7 @@ _SERVER_ROWS: Final = (
         words="Tell versions, capabilities and endpoints.",
     ),
     _server(
-        "get-config", "GET", "/config", sv.Configuration, safe=True, since=2,
+        "get-config", "GET", "/config", sv.Configuration, scope="admin", safe=True, since=2,
         words="Show the settings in force and which of them can be changed now.",
     ),
     _server(

@@ -18,7 +18,6 @@ from debug_relay.supervisor.tokens import Tokens
 UNKNOWN_UID: Final = -1
 MAX_AGENT_CHARACTERS: Final = 100
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
-_HTTP_PORT: Final = 80
 _SHOWN: Final = 200  # of what a stranger sent
 
 
@@ -40,7 +39,11 @@ class Guard:
         tokens: Tokens | None = None,
         insecure_no_auth: bool = False,
     ) -> None:
-        self._configured = tuple(_bracketed(name.strip().lower()) for name in allowed_hosts)
+        configured = {_bracketed(name.strip().lower()) for name in allowed_hosts}
+        self._exact = frozenset(name for name in configured if _port_of(name))
+        # A name without a port is good with any or none: an SSH tunnel or a proxy has a port of
+        # its own, and a port adds nothing against foreign *names* that resolve to us.
+        self._names = frozenset({*_LOOPBACK, *(configured - self._exact)})
         self._uids = frozenset((own_uid, 0, *allowed_uids))
         self._own_uid = own_uid
         self._anyone = allow_other_users or not check_peers
@@ -51,20 +54,6 @@ class Guard:
     def serve_on(self, port: int) -> None:
         """The TCP port is known only once it is bound; 0 means that there is none."""
         self._port = port
-        self._hosts, self._origins = self._own_addresses()
-        # A name without a port is good with any: it stands for a tunnel or a proxy whose port is
-        # its own affair. That is safe for Host, which guards against foreign *names* that resolve
-        # to us; an Origin on another port is another program, so origins stay exact.
-        self._any_port = frozenset(name for name in self._configured if not _port_of(name))
-
-    def _own_addresses(self) -> tuple[frozenset[str], frozenset[str]]:
-        hosts = {name for name in self._configured if _port_of(name)}
-        if self._port:
-            for name in (*_LOOPBACK, *(n for n in self._configured if not _port_of(n))):
-                hosts.add(f"{name}:{self._port}")
-                if self._port == _HTTP_PORT:
-                    hosts.add(name)
-        return frozenset(hosts), frozenset(f"http://{host}" for host in hosts)
 
     @property
     def address(self) -> str:
@@ -97,7 +86,7 @@ class Guard:
         self._check_host(host_headers, over_unix)
         if authority is not None:
             self._check_host([authority], over_unix)
-        self._check_origin(origin_headers, sec_fetch_site)
+        self._check_origin(host_headers[0], origin_headers, sec_fetch_site)
 
     def caller(
         self, uid: int, x_agent: str | None, authorization: Sequence[str] = (), scope: str = ""
@@ -151,19 +140,23 @@ class Guard:
             f"The Host header names {host}, which is no address of this relay.",
             f"Call the relay at {self.address}, or list the name in [server] allow_hosts.",
             host=host,
-            allowed=sorted(self._hosts | self._any_port),
+            allowed=sorted(self._exact | self._names),
         )
 
     def _is_ours(self, host: str) -> bool:
         # Text against text: nothing is resolved or normalised, so no odd spelling of a loopback
         # address gets in.
-        if host in self._hosts or host in self._any_port:
+        if host in self._exact or host in self._names:
             return True
         port = _port_of(host)
-        return bool(port) and host[: -len(port) - 1] in self._any_port
+        return bool(port) and host[: -len(port) - 1] in self._names
 
-    def _check_origin(self, headers: list[str], sec_fetch_site: str | None) -> None:
-        if headers and (len(headers) > 1 or headers[0].lower() not in self._origins):
+    def _check_origin(self, host: str, headers: list[str], sec_fetch_site: str | None) -> None:
+        """A page of our own was loaded from the very Host that it calls; one on another port of
+        this machine is another program's."""
+        host = host.lower()
+        own = f"http://{host}" if self._is_ours(host) else None
+        if headers and (len(headers) > 1 or headers[0].lower() != own):
             origin = ", ".join(_shown(header) for header in headers[:5])
             self._refuse_page(f"The request comes from a web page of {origin}.", origin=origin)
         site = (sec_fetch_site or "none").strip().lower()

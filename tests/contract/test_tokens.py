@@ -128,6 +128,8 @@ def test_reading_driving_and_attaching_are_apart(
     writer.post(f"{path}/launch", body).ok()
     assert reader.get(f"{path}/output").ok()["entries"][0]["output"] == "on\n"
     reader.post(f"{path}/evaluate", {"expression": "1"}).refused("INSUFFICIENT_SCOPE", 403)
+    error = reader.get("/config").refused("INSUFFICIENT_SCOPE", 403)
+    assert error["details"]["scope"] == "admin"
     # The way round by another call is closed too.
     attach = {"mode": "attach", "pid": os.getpid()}
     error = writer.post("/sessions", attach).refused("INSUFFICIENT_SCOPE", 403)
