@@ -233,6 +233,9 @@ def _session(state: s.SessionState | s.SessionStatus) -> Iterator[Line]:
             yield f"breakpoints: {state.breakpoint_count}{suspended}"
         if state.lease is not None:
             yield from _lease(state.lease)
+        if state.worker_signal is not None or state.worker_exit_code is not None:
+            how = state.worker_signal or f"exit code {state.worker_exit_code}"
+            yield f"its worker died: {how}"
         if state.restored:
             yield f"restored; before: {state.previous_status or 'unknown'}"
         if state.missing_env:

@@ -393,6 +393,8 @@ class SessionState(Result, kw_only=True):
     previous_status: State | None = None
     missing_env: list[str] = []
     worker_unresponsive: bool = False
+    worker_signal: str | None = None  # what ended its worker, with end_reason `crashed`
+    worker_exit_code: int | None = None  # or how that ended; both null where nobody was told
     disk_trouble: str | None = None  # what a full disk did not take; the session goes on
     lease: Lease | None = None  # who alone drives it
 

@@ -22,6 +22,7 @@ from debug_relay.protocol.version import API_PREFIX, VERSION
 from debug_relay.supervisor import log as logs
 from debug_relay.supervisor import sweep
 from debug_relay.supervisor.audit import Audit
+from debug_relay.supervisor.child import watched
 from debug_relay.supervisor.config import Loaded
 from debug_relay.supervisor.disk_watch import DiskWatch
 from debug_relay.supervisor.guard import Guard
@@ -190,7 +191,7 @@ class _Relay:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
         # What a worker has left behind is ours when it ends, and may end after every look at it.
-        loop.add_signal_handler(signal.SIGCHLD, sweep.reap_orphans)
+        loop.add_signal_handler(signal.SIGCHLD, lambda: sweep.reap_orphans(watched()))
         # The terminal may go: the relay does not go with it.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 

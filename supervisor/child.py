@@ -7,6 +7,12 @@ import contextlib
 import os
 import signal
 
+_watched: set[int] = set()  # whose ends are waited for here, and by nobody else
+
+
+def watched() -> frozenset[int]:
+    return frozenset(_watched)
+
 
 class Child:
     """A process known by its pidfd: no other process can be meant by it."""
@@ -15,12 +21,15 @@ class Child:
         self.pid = pid
         self._fd = os.pidfd_open(pid)
         self._ended = asyncio.Event()
+        self.exit_status: int | None = None  # negative is a signal; None if another reaps it
+        _watched.add(pid)
         asyncio.get_running_loop().add_reader(self._fd, self._gone)
 
     def _gone(self) -> None:
         self.close()
         with contextlib.suppress(ChildProcessError):  # adopted: somebody else's to reap
-            os.waitpid(self.pid, os.WNOHANG)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.exit_status = os.waitstatus_to_exitcode(status) if pid else None
         self._ended.set()
 
     @property
@@ -45,3 +54,4 @@ class Child:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
+            _watched.discard(self.pid)

@@ -13,7 +13,7 @@ import difflib
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +25,7 @@ from debug_relay.protocol.output import (
     EVENT_NUMBERS,
     Event,
     EventPage,
+    EventType,
     OutputEntry,
     OutputPage,
     seq_of,
@@ -40,6 +41,7 @@ from debug_relay.protocol.records import (
 )
 from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.state import State
+from debug_relay.supervisor import last_event
 from debug_relay.supervisor.walk import Walk, opened, read_header
 
 _PAGE_BYTES: Final = 1 << 20
@@ -211,9 +213,27 @@ class EventPages:
         self._owner = events_of(state_path.parent.name)
 
     def last_seq(self) -> int:
-        with opened(self._state_path) as fd:
-            header = read_header(fd)
-        return header.mark if header else 0
+        """The highest that is in the rings, when nobody writes them any more."""
+        with opened(self._state_path) as state_fd, opened(self._output_path) as output_fd:
+            header, other = read_header(state_fd), read_header(output_fd)
+            if header is None:
+                return 0
+            if (
+                other is not None
+                and header.next_entry + other.next_entry + other.mark == header.mark
+            ):
+                return header.mark
+            # A writer that was killed may have published an event, and not yet its seq.
+            last = header.mark
+            for fd in (state_fd, output_fd):
+                walk = Walk(fd, Place(), None, is_short=False)
+                while walk.find() is not None:
+                    last = max(last, seq_of(walk.take().meta))
+            return last
+
+    def append_last(self, seq: int, type: EventType, body: Mapping[str, Any]) -> bool:
+        """What a dead worker can tell no more; whether it is there to be read."""
+        return last_event.append(self._state_path, seq, type, body)
 
     def page(
         self,

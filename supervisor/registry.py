@@ -37,7 +37,12 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.birth import Births
 from debug_relay.supervisor.child import Child
-from debug_relay.supervisor.comeback import holds_what_was_set_aside, read_record, shown_again
+from debug_relay.supervisor.comeback import (
+    holds_what_was_set_aside,
+    read_record,
+    record_end,
+    shown_again,
+)
 from debug_relay.supervisor.endings import Endings, sweep_up
 from debug_relay.supervisor.link import LinkLost
 from debug_relay.supervisor.log import Log
@@ -57,6 +62,7 @@ _ADOPT_SECONDS: Final = 2.0
 _DRAW_SECONDS: Final = 10.0
 _BIRTH_SECONDS: Final = 2.0
 _UNDERTAKINGS_SECONDS: Final = 5.0
+_TOGETHER_SECONDS: Final = 0.5
 _KEPT_ENDED: Final = 100
 
 
@@ -266,7 +272,7 @@ class Registry:
             if not holds_what_was_set_aside(kept):
                 shutil.rmtree(kept, ignore_errors=True)
             return
-        session.take_record(shown_again(record, folder), record.events_end)
+        session.take_record(shown_again(record), record.events_end)
         self.sessions[session.id] = session
         _log.info("session.returned", session_id=session.id, status=session.state.status)
 
@@ -309,13 +315,37 @@ class Registry:
             return  # whoever ends it, or has just begun it, sees to what is left
         shown = session.state
         (session.folder / "worker.sock").unlink(missing_ok=True)
-        _log.warning("worker.gone", session_id=session.id, status=shown.status)
+        _log.warning(
+            "worker.gone",
+            session_id=session.id,
+            status=shown.status,
+            signal=shown.worker_signal,
+            exit_code=shown.worker_exit_code,
+        )
         if shown.end_reason == "timeout":
             self._expire(session.id)
             self.sessions.pop(session.id, None)
             self._remove_folders(session)
         self.undertakings.begin(sweep_up(session.id))
+        if shown.status is State.FAILED:
+            self.undertakings.begin(self._record_failure(session))
         self._forget_old()
+
+    async def _record_failure(self, session: Session) -> None:
+        """That it has failed outlives this relay; nobody else is left to write it down."""
+        # Where everything of ours is killed at one time we may just be the last to go: then the
+        # session has not failed and comes back with the next relay.
+        await asyncio.sleep(_TOGETHER_SECONDS)
+        is_deleted = session.deleting and not session.left_by_relay
+        if self.sessions.get(session.id) is not session or is_deleted:
+            return
+        folder = self.places.sessions / session.id
+        try:
+            await asyncio.to_thread(record_end, folder, session.state, session.events_end)
+        except OSError as error:
+            _log.warning("session.not_recorded", session_id=session.id, error=str(error))
+        if self.sessions.get(session.id) is not session:
+            self._remove_folders(session)  # deleted meanwhile
 
     def _expire(self, id: str) -> None:
         self._expired[id] = time.monotonic() + self.settings.sessions.tombstone

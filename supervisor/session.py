@@ -24,6 +24,7 @@ from debug_relay.protocol.refusals import deleted_meanwhile
 from debug_relay.protocol.sessions import SessionState, idle_limit
 from debug_relay.protocol.state import Event, State
 from debug_relay.supervisor.child import Child
+from debug_relay.supervisor.comeback import failed, how_its_worker_ended
 from debug_relay.supervisor.link import Link, LinkLost, unanswered
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.pages import EventPages, OutputPages
@@ -218,27 +219,33 @@ class Session:
         """The worker is gone: what it left can still be read."""
         if self.child is None:
             return
+        exit_status = self.child.exit_status
         self.child.close()
         self.child = None
         self.unresponsive = False  # who is gone is not silent
         if self._link is not None:
             self._link.close()
         if self._mirror is not None:
-            self._mirror = msgspec.structs.replace(
-                self._mirror, status=state.step(self._mirror.status, Event.WORKER_LOST)
-            )
-            if self._mirror.status is State.FAILED:
-                self._mirror = msgspec.structs.replace(
-                    self._mirror,
-                    stop_reason=None,
-                    current_location=None,
-                    stopped_thread_id=None,
-                    stopped_threads=[],
-                    end_reason="crashed",
-                )
             self.events_end = max(self.events_end, self.events.last_seq())
+            after = state.step(self._mirror.status, Event.WORKER_LOST)
+            if after is State.FAILED and self._mirror.status is not State.FAILED:
+                self._mirror = failed(self._mirror, exit_status)
+                self._tell_failure(self._mirror)
         self._wake()
         self._on_lost(self)
+
+    def _tell_failure(self, shown: SessionState) -> None:
+        body = {
+            "status": shown.status,
+            "previous_status": shown.previous_status,
+            "end_reason": shown.end_reason,
+            "worker_signal": shown.worker_signal,
+            "worker_exit_code": shown.worker_exit_code,
+            "error": how_its_worker_ended(shown),
+        }
+        seq = self.events_end + 1
+        if self.events.append_last(seq, "session", body):
+            self.events_end = seq
 
     def idle_for(self) -> float:
         return time.monotonic() - self._touched
@@ -295,12 +302,16 @@ class Session:
                 session_id=self.id,
                 current_state=self._mirror.status.value,
             )
+        shown = self._mirror
         return RelayError(
             Code.SESSION_CRASHED,
-            f"Cannot {operation}: the session's worker process is gone",
+            f"Cannot {operation}: the session's worker process "
+            + (how_its_worker_ended(shown) if shown else "is gone"),
             f"GET {base}/output still answers. DELETE {base} and create a new session.",
             session_id=self.id,
-            status=self.state.status.value if self._mirror else None,
+            status=shown.status.value if shown else None,
+            worker_signal=shown.worker_signal if shown else None,
+            worker_exit_code=shown.worker_exit_code if shown else None,
         )
 
     async def part(self) -> None:

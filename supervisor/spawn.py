@@ -52,14 +52,6 @@ def living_worker(folder: Path) -> Child | None:
     return None
 
 
-def was_born_in_this_boot(folder: Path) -> bool:
-    """Whether the worker that had this directory was born since the machine started."""
-    if not folder.is_dir():
-        return False
-    said = read_json(folder / "identity.json")
-    return not isinstance(said, dict) or said.get("boot_id") in (_boot_id(), "", None)
-
-
 def _is_that_one(identity: dict[str, Any]) -> bool:
     # Without the moment of its birth, in this run of the machine, a pid may be anybody's.
     ticks = identity.get("start_ticks")

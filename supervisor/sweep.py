@@ -12,6 +12,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from debug_relay.protocol.version import MARK
@@ -45,12 +46,15 @@ def end_marked(session_id: str) -> list[int]:
     return sorted(ended)
 
 
-def reap_orphans() -> None:
+def reap_orphans(watched: Collection[int]) -> None:
     """Collect the dead that became our children when their worker died; at each child's end.
 
     They are of another process session than we; what the relay itself starts and waits for is not.
+    How one of `watched` ended is told to who watches it.
     """
     for pid in _children():
+        if pid in watched:
+            continue
         try:
             stat = _stat(pid)
             ours = stat.parent == os.getpid() and stat.session != os.getsid(0)

@@ -138,6 +138,8 @@ class EventLog:
             self._output.close()
             raise
         self._state.set_mark(self._seq)
+        # What the entries of both rings are counted from: their sum and this are the last seq.
+        self._output.set_mark(self._seq)
 
     @property
     def end(self) -> int:

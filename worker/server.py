@@ -168,7 +168,7 @@ class Worker:
         # Nobody's server dies because an agent tidied up: what was attached to is let go.
         if session.target is not None and session.target.attached and not terminate:
             if session.state in LIVE:
-                session.end_reason = "timeout" if reason == "timeout" else "detached"
+                session.end_reason = "detached" if reason == "terminated" else reason
                 await session.target.detach()
         else:
             await run.end_program(session, _GRACE)

@@ -257,7 +257,7 @@ def test_a_pid_that_belongs_to_another_now_is_not_touched(
             relay.start()
             for one in sessions:
                 session = Session(relay.client, one.id)
-                assert session.status()["status"] == "failed"
+                assert session.status()["status"] == "created"
                 session.delete(force="true").ok()
             relay.stop()
             assert innocent.poll() is None

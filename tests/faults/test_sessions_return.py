@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.kit.client import Session
 from tests.kit.relay import Relay, eventually, marked
+from tests.kit.running import Running
 from tests.kit.source import Source
 
 PROGRAM = """
@@ -46,32 +48,37 @@ def again(relay: Relay, session: Session) -> Session:
     return Session(relay.client, session.id)
 
 
-def reboot(relay: Relay, *sessions: Session, wiped: bool = False) -> None:
-    """All processes are gone, and the kernel is another."""
+def reboot(relay: Relay, *sessions: Session, how: str) -> None:
+    """All processes are gone; after a reboot the kernel is another."""
     workers = [relay.worker(session.id) for session in sessions]
     for session in sessions:
-        record = relay.data_dir / "sessions" / session.id / "session.json"
-        status = session.status()["status"]
-        eventually(lambda r=record, s=status: json.loads(r.read_text())["state"]["status"] == s)
-    relay.kill()
+        until_recorded(relay, session)
     for worker in workers:
         worker.kill()
+    relay.kill()  # it may just have seen what became of its workers
+    for worker in workers:
         worker.wait(10)
     for session in sessions:
         folder = relay.run_dir / session.id
-        if wiped:
+        if how == "wiped":
             shutil.rmtree(folder)
-        else:
+        elif how == "reboot":
             said = json.loads((folder / "identity.json").read_text())
             (folder / "identity.json").write_text(json.dumps({**said, "boot_id": "another"}))
     relay.start()
+
+
+def until_recorded(relay: Relay, session: Session) -> None:
+    record = relay.data_dir / "sessions" / session.id / "session.json"
+    status = session.status()["status"]
+    eventually(lambda: json.loads(record.read_text())["state"]["status"] == status)
 
 
 def numbers(session: Session) -> list[int]:
     return [event["seq"] for event in session.events()]
 
 
-@pytest.mark.parametrize("how", ["stop", "shutdown", "reboot", "wiped"])
+@pytest.mark.parametrize("how", ["stop", "shutdown", "reboot", "killed", "wiped"])
 def test_it_comes_back_and_is_launched_again(
     own_relay: Callable[..., Relay], source: Callable[..., Source], tmp_path: Path, how: str
 ) -> None:
@@ -79,8 +86,8 @@ def test_it_comes_back_and_is_launched_again(
     session = at_stop(relay, program, project_root=str(tmp_path), timeout_minutes=9)
     whole, told = session.get().ok(), session.get("/export").ok()
     last = numbers(session)[-1]
-    if how in ("reboot", "wiped"):
-        reboot(relay, session, wiped=how == "wiped")
+    if how in ("reboot", "killed", "wiped"):
+        reboot(relay, session, how=how)
     else:
         if how == "shutdown":
             relay.client.post("/shutdown").ok()
@@ -102,6 +109,7 @@ def test_it_comes_back_and_is_launched_again(
     assert shown["missing_env"] == ["API_TOKEN"]
     assert (shown["program"]["script"], shown["program"]["pid"]) == (str(program), None)
     assert session.get("/export").ok() == told
+    assert session.printed("stdout") == ("run ['a', 'b'] s3cr3t\n" if how != "wiped" else "")
     # Nothing of this needed a worker.
     assert relay.workers() == []
     assert relay.client.get("/health").ok()["active_sessions"] == 0
@@ -179,6 +187,8 @@ def test_what_had_ended_stays_so(
     assert again(relay, wiped).printed() == ""
     shown = again(relay, crashed).get().ok()
     assert (shown["status"], shown["end_reason"]) == ("failed", "crashed")
+    assert (shown["worker_signal"], shown["previous_status"]) == ("SIGKILL", "paused")
+    assert again(relay, crashed).events()[-1]["body"]["status"] == "failed"
     # The newest first, as before.
     listed = [item["session_id"] for item in relay.client.get("/sessions").ok()["items"]]
     assert listed == [wiped.id, crashed.id, ended.id]
@@ -196,6 +206,53 @@ def test_a_program_that_does_not_end_in_time(
     relay.start()
     shown = again(relay, session).get().ok()
     assert (shown["status"], shown["previous_status"]) == ("created", "running")
+
+
+SERVER = """
+    import time
+
+    print("up", flush=True)
+    while True:
+        time.sleep(0.01)  # @loop
+"""
+
+
+@pytest.mark.parametrize("how", ["stop", "shutdown", "orphaned", "killed", "hung"])
+def test_an_attached_session_comes_back(
+    own_relay: Callable[..., Relay], start: Callable[..., Running], how: str
+) -> None:
+    relay = own_relay(env={"OPENCODE_DEBUG_SESSIONS__ORPHAN_TIMEOUT": "0.5"})
+    program = start(SERVER)
+    session = relay.client.session()
+    session.break_at(program.program, program.program["loop"], condition="True")
+    session.post("/attach", {"pid": program.pid, "wait": 20}).ok()
+    worker = relay.worker(session.id)
+    until_recorded(relay, session)
+    if how == "shutdown":
+        relay.client.post("/shutdown").ok()
+        relay.wait()
+    elif how in ("orphaned", "killed"):
+        if how == "killed":
+            worker.kill()
+        relay.kill()
+        eventually(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
+    else:
+        if how == "hung":
+            worker.suspend()
+        relay.stop()
+    relay.start()
+    session = again(relay, session)
+    shown = session.get().ok()
+    assert (shown["status"], shown["restored"]) == ("created", True)
+    assert (shown["previous_status"], shown["end_reason"]) == ("paused", None)
+    assert shown["breakpoint_count"] == 1
+    [breakpoint] = session.get("/breakpoints").ok()["breakpoints"]
+    assert (breakpoint["id"], breakpoint["condition"]) == ("bp_1", "True")
+    # The program has run on: it can be attached to as before.
+    attached = session.post("/attach", {"pid": program.pid, "wait": 20}).ok()
+    assert (attached["status"], attached["stop_reason"]) == ("paused", "breakpoint")
+    session.delete().ok()
+    assert program.alive
 
 
 def test_they_count_when_they_have_a_worker(

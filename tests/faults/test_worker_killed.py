@@ -62,15 +62,26 @@ def test_the_session_fails_at_once(
     assert took < 1.0
     shown = session.status()
     assert (shown["end_reason"], shown["current_location"]) == ("crashed", None)
-    assert session.get().ok()["status"] == "failed"
+    whole = session.get().ok()
+    assert (whole["status"], whole["previous_status"]) == ("failed", "paused")
+    assert (whole["worker_signal"], whole["worker_exit_code"]) == ("SIGKILL", None)
     error = session.post("/continue", {}).refused("SESSION_CRASHED", 500)
     assert session.id in error["details"]["suggestion"]
+    assert "was ended by SIGKILL" in error["message"]
+    assert error["details"]["worker_signal"] == "SIGKILL"
     for path in ("/stacktrace", "/threads", "/breakpoints", "/frames/0/variables"):
         session.get(path).refused("SESSION_CRASHED", 500)
     # What it left can still be read.
     assert session.printed("stdout") == "before\n"
-    assert session.get("/events", limit=1000).ok()["events"] == seen["events"]
-    assert session.get("/events", cursor=seen["next_cursor"]).ok()["session_status"] == "failed"
+    # What the worker could not tell, in its place: by any cursor and once.
+    *events, last = session.get("/events", limit=1000).ok()["events"]
+    assert events == seen["events"]
+    assert (last["seq"], last["type"]) == (events[-1]["seq"] + 1, "session")
+    assert (last["body"]["status"], last["body"]["worker_signal"]) == ("failed", "SIGKILL")
+    page = session.get("/events", cursor=seen["next_cursor"]).ok()
+    assert (page["session_status"], page["events"]) == ("failed", [last])
+    page = session.get("/events", cursor=page["next_cursor"]).ok()
+    assert (page["events"], page["dropped"]) == ([], 0)
     eventually(lambda: marked(session.id) == [], what="program and children gone")
     # The other session has noticed nothing.
     assert bystander.step("over")["status"] == "paused"
@@ -94,18 +105,21 @@ def test_who_waits_is_told_at_once(
     session.break_at(program, program["here"])
     session.launch(program)
     seen = session.get("/events", limit=1000).ok()["next_cursor"]
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(3) as pool:
         poll = pool.submit(session.get, "/events", cursor=seen, timeout=20, types="stopped")
         step = pool.submit(session.post, "/step-over", {"wait": 20})
-        # Both are at the relay before the worker goes.
         eventually(lambda: session.status()["status"] == "running")
-        eventually(lambda: relay.calls() == 2)
+        seen = session.get("/events", limit=1000).ok()["next_cursor"]
+        news = pool.submit(session.events, cursor=seen, timeout=20)
+        # All are at the relay before the worker goes.
+        eventually(lambda: relay.calls() == 3)
         began = time.monotonic()
         kill(relay.worker(session.id))
         page = poll.result(30).ok()
         step.result(30).refused("SESSION_CRASHED", 500)
     assert time.monotonic() - began < 5
     assert page["session_status"] == "failed"
+    assert [event["body"]["status"] for event in news.result()] == ["failed"]
 
 
 def test_a_worker_killed_while_no_supervisor_was_there(
@@ -121,12 +135,14 @@ def test_a_worker_killed_while_no_supervisor_was_there(
     eventually(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
     relay.start()
     session, bystander = (Session(relay.client, one.id) for one in (session, bystander))
-    shown = session.status()
-    assert (shown["status"], shown["end_reason"]) == ("failed", "crashed")
+    # Nobody saw it fail: it comes back as after a reboot.
+    shown = session.get().ok()
+    assert (shown["status"], shown["restored"]) == ("created", True)
+    assert (shown["previous_status"], shown["end_reason"]) == ("paused", None)
     assert session.printed("stdout") == "before\n"
     assert session.events() == seen
     assert marked(session.id) == []
-    session.post("/continue", {}).refused("SESSION_CRASHED", 500)
+    session.post("/continue", {}).refused("INVALID_SESSION_STATE", 409)
     assert bystander.step("over")["status"] == "paused"
     session.delete().ok()
     assert not (relay.run_dir / session.id).exists()
