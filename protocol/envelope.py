@@ -33,11 +33,26 @@ def _meta(request_id: str) -> bytes:
 
 def success(data: bytes, request_id: str) -> bytes:
     """The whole reply around `data`, which is JSON already."""
-    return b'{"success":true,"data":%b,"error":null,"meta":%b}' % (data, _meta(request_id))
+    return b'{"success":true,"data":%b,"error":null,"meta":%b}\n' % (data, _meta(request_id))
 
 
 def failure(error: bytes, request_id: str) -> bytes:
-    return b'{"success":false,"data":null,"error":%b,"meta":%b}' % (error, _meta(request_id))
+    return b'{"success":false,"data":null,"error":%b,"meta":%b}\n' % (error, _meta(request_id))
+
+
+class _Reply(msgspec.Struct):
+    success: bool
+    data: msgspec.Raw
+    error: msgspec.Raw
+
+
+_decode: Final = msgspec.json.Decoder(_Reply).decode
+
+
+def opened(reply: bytes) -> tuple[bool, bytes]:
+    """Whether a whole reply is a success, and what was spliced into it."""
+    found = _decode(reply)
+    return found.success, bytes(found.data if found.success else found.error)
 
 
 def error_body(error: RelayError) -> bytes:

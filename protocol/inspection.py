@@ -117,6 +117,11 @@ class ScopeList(Result, kw_only=True):
     scopes: list[Scope]
 
 
+Summary = Annotated[
+    bool, Meta(description="Types and sizes, no values; none of the program's code is run.")
+]
+
+
 class Variables(SessionParams, kw_only=True):
     """The variables of a scope, or the children of a variable."""
 
@@ -127,7 +132,7 @@ class Variables(SessionParams, kw_only=True):
         Literal["indexed", "named"] | None, Meta(description="Only elements, or only names.")
     ] = None
     frame_id: FrameId | None = None
-    summary: Annotated[bool, Meta(description="Short values only.")] = False
+    summary: Summary = False
     offset: Annotated[Offset | None, Meta(description="`start` by another name.")] = None
     limit: Annotated[Limit | None, Meta(description="`count` by another name.")] = None
 
@@ -142,7 +147,7 @@ class FrameVariables(SessionParams, kw_only=True):
     scope: Annotated[
         Literal["locals", "globals"], Meta(description="Which variables of the frame.")
     ] = "locals"
-    summary: Annotated[bool, Meta(description="Short values only.")] = False
+    summary: Summary = False
 
 
 class Variable(Result, kw_only=True):

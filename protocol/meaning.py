@@ -24,11 +24,12 @@ from debug_relay.protocol.breakpoints import (
 from debug_relay.protocol.errors import Code
 from debug_relay.protocol.execution import RunTo, Trace
 from debug_relay.protocol.fields import Params
-from debug_relay.protocol.inspection import Variables
+from debug_relay.protocol.inspection import GetSource, Variables
 from debug_relay.protocol.program import Attach, Input, Launch
-from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
+from debug_relay.protocol.refusals import MISSING, MOST_PROBLEMS, Problem
 from debug_relay.protocol.runs import Run
 from debug_relay.protocol.sessions import CreateSession, ImportSession, PatchSession
+from debug_relay.protocol.version import API_PREFIX
 
 # The session's project_root; UNSET where no session is known to which a path could be relative.
 Root = str | None | UnsetType
@@ -66,6 +67,13 @@ _ATTACH_ADVICE: Final = (
 _TRACE_ADVICE: Final = (
     'Send {"at": [{"file": "/a.py", "line": 5, "capture": ["x"]}]}, or {"step": "function"}, or '
     '{"step": {"files": ["/a.py"]}}.'
+)
+_EXPORTED: Final = (
+    "config", "program", "breakpoints", "exception_breakpoints", "watches", "missing_env",
+)  # fmt: skip
+_IMPORT_ADVICE: Final = (
+    f"Send the data of GET {API_PREFIX}/sessions/SESSION_ID/export; for an empty session "
+    f"POST {API_PREFIX}/sessions."
 )
 _MODE_ADVICE: Final = 'Send "mode": "launch" with script or module, or "mode": "attach" with port.'
 
@@ -129,6 +137,9 @@ def _config(sent: Sent, _: Root) -> Iterator[Misfit]:
 
 
 def _imported(sent: Sent, root: Root) -> Iterator[Misfit]:
+    if not _given(sent, _EXPORTED):
+        message = f"there is nothing to import: give any of {', '.join(_EXPORTED)}"
+        yield Misfit(Problem("config", message), _IMPORT_ADVICE)
     config = sent.get("config")
     for wrong in _config(config, root) if isinstance(config, Mapping) else ():
         problem = wrong.problem
@@ -145,6 +156,16 @@ def _page(sent: Sent, _: Root) -> Iterator[Misfit]:
         if len([name for name in both if name in sent]) == len(both):
             for name in both:
                 yield Misfit(Problem(name, "give one of the two", sent[name]), "Send one of them.")
+
+
+def _source(sent: Sent, _: Root) -> Iterator[Misfit]:
+    both = ("path", "frame_id")
+    given = _given(sent, both)
+    if not given:
+        advice = "Add path=/absolute/file.py; while the program is paused, frame_id=0 does as well."
+        yield Misfit(Problem("path", MISSING), advice)
+    for name in given if len(given) > 1 else ():
+        yield Misfit(Problem(name, "give one of the two", sent[name]), "Send one of them.")
 
 
 # -- programs
@@ -240,9 +261,9 @@ def _breakpoint(entry: Sent, root: Root) -> Iterator[Misfit]:
     places = _given(entry, _PLACES)
     file, field = file_of(entry)
     if file is None and places != ["function"]:
-        yield Misfit(Problem(field, "required"), _EXAMPLE)
+        yield Misfit(Problem(field, MISSING), _EXAMPLE)
     if not places:
-        yield Misfit(Problem("line", "required"), _EXAMPLE)
+        yield Misfit(Problem("line", MISSING), _EXAMPLE)
     for name in places if len(places) > 1 else ():
         yield Misfit(Problem(name, f"give one of {', '.join(_PLACES)}", entry[name]), _EXAMPLE)
     if _given(entry, ["expected_text"]) and "line" not in places:
@@ -285,6 +306,7 @@ _RULES: Final[Mapping[type[Params], Rule]] = {
     PatchSession: _config,
     ImportSession: _imported,
     Variables: _page,
+    GetSource: _source,
     Launch: _launch,
     Attach: _attach,
     Input: _input,

@@ -93,6 +93,11 @@ class Operation(Struct, frozen=True, kw_only=True):
         return issubclass(self.params, SessionParams)
 
     @property
+    def takes_body(self) -> bool:
+        """Where its fields are looked for that are not in the path: else in the query."""
+        return self.verb not in ("GET", "DELETE")
+
+    @property
     def paths(self) -> tuple[str, ...]:
         return (self.path, *self.aliases)
 

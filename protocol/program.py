@@ -205,17 +205,9 @@ class Input(SessionParams, kw_only=True):
     """Write to the program's standard input."""
 
     input: (
-        Annotated[
-            str,
-            Meta(
-                max_length=1_000_000, description="Text to write; a line needs its own line break."
-            ),
-        ]
-        | None
+        Annotated[str, Meta(description="Text to write; a line needs its own line break.")] | None
     ) = None
-    base64: (
-        Annotated[str, Meta(max_length=1_400_000, description="Or bytes, in base64.")] | None
-    ) = None
+    base64: Annotated[str, Meta(description="Or bytes, in base64.")] | None = None
     eof: Annotated[bool, Meta(description="Close standard input afterwards.")] = False
 
 

@@ -18,6 +18,7 @@ _SHOWN: Final = 200
 _SHOWN_WORDS: Final = 1000  # of a field's name and of what is wrong with it
 # So many are looked for and told: who has more of them wrong has another thing in mind.
 MOST_PROBLEMS: Final = 100
+MISSING: Final = "required"  # what is said of a field that has to be there
 
 
 class Problem(msgspec.Struct):

@@ -241,7 +241,7 @@ def _parameters(row: Operation, path: str, parts: _Components) -> Iterator[_Node
     values = _example(row).request
     for name in variables:
         yield _parameter(name, "path", fields["properties"][name], True, PATH_VALUES.get(name))
-    if row.verb in ("GET", "DELETE"):
+    if not row.takes_body:
         for name in (name for name in fields["properties"] if name not in variables):
             required = name in fields.get("required", ())
             yield _parameter(name, "query", fields["properties"][name], required, values.get(name))
@@ -271,7 +271,7 @@ def _body(row: Operation, path: str, parts: _Components) -> _Node | None:
     variables = path_variables(path)
     fields = parts.fields(row.params)
     properties = {k: v for k, v in fields["properties"].items() if k not in variables}
-    if row.verb in ("GET", "DELETE") or not properties:
+    if not row.takes_body or not properties:
         return None
     required = [name for name in fields.get("required", ()) if name not in variables]
     name = parts.name(row.params) + "Body"

@@ -215,7 +215,7 @@ def typed(name: str, type: str | None, value: str | None, cut: bool = False) -> 
         shown = short((value or "")[:_VALUE]).removesuffix("…") + "…"
     else:
         shown = short(value or "", _VALUE)
-    return f"{head} = {shown}" if head else shown
+    return f"{head} = {shown}" if head and shown else head or shown
 
 
 def returned(value: stops.ReturnValue) -> str:

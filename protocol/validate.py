@@ -30,11 +30,10 @@ from debug_relay.protocol.fields import (
     WATCH_ID,
     Params,
 )
-from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
+from debug_relay.protocol.refusals import MISSING, MOST_PROBLEMS, Problem
 
 _P = TypeVar("_P", bound=Params)
 _WHERE: Final = re.compile(r" - at `\$?(.*)`$")
-_MISSING: Final = "required"
 _PLAINER: Final = {
     f"matching regex {pattern!r}": words
     for pattern, words in (
@@ -68,16 +67,18 @@ class Examined(Struct, Generic[_P]):
         """Whether these are all problems there are."""
         return len(self.parameters) + len(self.fields) <= MOST_PROBLEMS
 
-    def refusal(self) -> RelayError:
+    def refusal(self, *, by_query: bool = False) -> RelayError:
+        """`by_query`: the operation takes its fields from the query, as `GET` does."""
         problems = (self.parameters + self.fields)[:MOST_PROBLEMS]
         what = "; ".join(f"{one.field or 'body'}: {one.message}" for one in problems[:3])
         if len(problems) > 3:
             more = f"{len(problems) - 3} more"
             what += f" (and {more})" if self.is_whole else f" (and more than {more})"
-        if self.parameters and not self.fields:
-            code, text = Code.INVALID_PARAMETER, f"Parameters do not fit: {what}"
-        elif self.nothing_sent and all(one.message == _MISSING for one in problems):
+        in_query = not self.fields or (by_query and self.nothing_sent)
+        if in_query and all(one.message == MISSING for one in problems):
             code, text = Code.MISSING_PARAMETER, f"Missing: {what}"
+        elif in_query:
+            code, text = Code.INVALID_PARAMETER, f"Parameters do not fit: {what}"
         else:
             code, text = Code.INVALID_REQUEST, f"Request validation failed: {what}"
         return RelayError(code, text, self.advice, errors=problems)
@@ -234,7 +235,7 @@ def _struct_problems(
         if field.name in value:
             yield from _problems(hints[field.name], value[field.name], prefix + field.name, True)
         elif whole and field.required:
-            yield Problem(prefix + field.name, _MISSING)
+            yield Problem(prefix + field.name, MISSING)
     unknown = [name for name in value if name not in hints]
     for count, name in enumerate(unknown):
         is_compared = count < _MOST_COMPARED and len(name) <= _LONGEST_COMPARED

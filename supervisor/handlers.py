@@ -145,7 +145,7 @@ class Handlers:
                 f"curl -s {url}/sessions/ID/stacktrace",
             ],
         }
-        return Document(encode_json(index), "application/json; charset=utf-8", is_json=True)
+        return Document(encode_json(index) + b"\n", "application/json; charset=utf-8", is_json=True)
 
     async def _health(self, params: Empty, caller: Caller) -> Struct:
         warnings = []
@@ -212,7 +212,7 @@ class Handlers:
 
     async def _openapi_document(self, params: Empty, caller: Caller) -> Struct:
         if self._openapi is None:
-            self._openapi = encode_json(schema.openapi(VERSION, self._relay.url))
+            self._openapi = encode_json(schema.openapi(VERSION, self._relay.url)) + b"\n"
         return Document(self._openapi, "application/json; charset=utf-8", is_json=True)
 
     async def _list_processes(self, params: sv.ListProcesses, caller: Caller) -> Struct:

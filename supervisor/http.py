@@ -27,7 +27,7 @@ from debug_relay.protocol.frames import Caller, RequestHead
 from debug_relay.protocol.operations import OPERATIONS, Operation
 from debug_relay.protocol.pictures import picture_of
 from debug_relay.protocol.program import Attach
-from debug_relay.protocol.refusals import MOST_PROBLEMS, stop_changed, wrong_state
+from debug_relay.protocol.refusals import MOST_PROBLEMS, refusal_of, stop_changed, wrong_state
 from debug_relay.protocol.scopes import SCOPES
 from debug_relay.protocol.sessions import CreateSession, SessionState
 from debug_relay.protocol.state import State
@@ -158,15 +158,19 @@ class Front:
             return await self._answer(request)
 
         async def make() -> Finished:
+            plain = msgspec.structs.replace(request, format=_JSON)
             try:
-                return await self._answer(request)
+                return await self._answer(plain)
             except RelayError as error:
                 if error.code is Code.SHUTTING_DOWN:
                     raise  # not kept: the next relay is asked again under the same key
-                return _refusal(error, request.id, request.format)
+                return _refusal(error, request.id, _JSON)
+            finally:
+                request.made = plain.made
 
         asked = encode_json(request.params)
-        return await self._kept.once(request.caller.name, http.path, key, asked, make)
+        first = await self._kept.once(request.caller.name, http.path, key, asked, make)
+        return _again(first, request)
 
     async def close(self) -> None:
         await self._kept.close()
@@ -245,7 +249,7 @@ class Front:
         if operation.name == "set-breakpoints" and session is not None and is_whole:
             # What is wrong with the entries that are well formed is told in the same answer.
             await judge_sound_entries(session, body, examined.fields)
-        raise examined.refusal()
+        raise examined.refusal(by_query=not operation.takes_body)
 
     async def _body(self, http: web.BaseRequest) -> bytes:
         if http.method in ("GET", "HEAD"):
@@ -419,8 +423,22 @@ def _is_json(content_type: str) -> bool:
 
 def _shown(finished: Finished, pretty: bool) -> bytes:
     if pretty and finished.content_type.startswith("application/json"):
-        return msgspec.json.format(finished.body, indent=2) + b"\n"
+        return msgspec.json.format(finished.body, indent=2).rstrip() + b"\n"
     return finished.body
+
+
+def _again(first: Finished, request: Request) -> Finished:
+    """A reply that was kept, under the id and in the format of the request that has it now."""
+    ok, body = envelope.opened(first.body)
+    if request.format == "json":
+        wrap = envelope.success if ok else envelope.failure
+        return msgspec.structs.replace(first, body=wrap(body, request.id))
+    lines = picture_of(request.operation.result, body) if ok else text.failure(refusal_of(body))
+    return msgspec.structs.replace(
+        first,
+        body=text.written(lines, request.format),
+        content_type=text.CONTENT_TYPES[request.format],
+    )
 
 
 def _refusal(error: RelayError, request_id: str, format: Format) -> Finished:

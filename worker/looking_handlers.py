@@ -244,8 +244,6 @@ async def tasks(call: Call, params: i.Tasks) -> Struct:
 
 async def source(call: Call, params: i.GetSource) -> Struct:
     session = call.session
-    if (params.path is None) == (params.frame_id is None):
-        raise _bad_path("path", "Give either path or frame_id", params.path)
     if params.path is not None:
         path, decompiled = await _readable(session, params.path), False
         lines = await session.reports.sources.lines(path)

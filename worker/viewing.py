@@ -153,10 +153,12 @@ async def variables(
         start=start,
         count=count,
         filter=kind,
-        bounds="short" if summary else "row",
+        bounds="outline" if summary else "row",
     )
     if told is None:
         told = await _by_dap(session, reference, start, count, kind)
+        for row in told["rows"] if summary else ():
+            row["value"] = ""
     require_answer(session, told)
     if raised := told.get("raised"):
         raise RelayError(

@@ -97,14 +97,15 @@ def test_there_and_back_is_exact(
         assert other.get().ok()["missing_env"] == []
 
 
-def test_an_empty_session_and_an_empty_import(relay: Client) -> None:
+def test_an_empty_session_is_exported_and_nothing_is_not_imported(relay: Client) -> None:
     with relay.session() as session:
         told = exported(session)
         assert (told["program"], told["breakpoints"], told["missing_env"]) == (None, [], [])
         other = Session(relay, relay.post("/sessions/import", told).ok(201)["session_id"])
         assert exported(other) == told
-    made = relay.post("/sessions/import", {}).ok(201)
-    assert made["name"].startswith("session-")
+    for nothing in (None, {}, {"name": "mine", "version": VERSION}, {"config": {}, "watches": []}):
+        answer = relay.post("/sessions/import", nothing)
+        assert "nothing to import" in answer.refused("INVALID_REQUEST", 400)["message"]
     with relay.session(idle_timeout=0, max_lifetime=0) as session:
         told = exported(session)
         other = Session(relay, relay.post("/sessions/import", told).ok(201)["session_id"])
@@ -154,8 +155,8 @@ def test_of_a_session_whose_worker_is_gone(
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"version": "99.0.0"}, "version"),
-        ({"version": "banana"}, "version"),
+        ({"missing_env": ["A"], "version": "99.0.0"}, "version"),
+        ({"missing_env": ["A"], "version": "banana"}, "version"),
         ({"nam": "x"}, "nam"),
         ({"config": {"project_rot": "/x"}}, "config.project_rot"),
         ({"config": []}, "config"),

@@ -200,11 +200,18 @@ def test_a_value_reads_the_same_wherever_it_is_shown(
     with relay.session(python_path=python) as session:
         session.break_at(program, program["stop"])
         report = session.launch(program, snapshot=True)["stop"]
-        page = listed(session, summary="true")
-        assert {name: row["value"] for name, row in page.items()} == {
-            row["name"]: row["value"] for row in report["locals"]
-        }
-        for name in ("raises", "point", "loop", "keyed", "raw", "million"):
+        outline = listed(session, summary="true")
+        session.post("/evaluate", {"expression": "print('MARK')", "context": "repl"}).ok()
+        eventually(lambda: "MARK\n" in session.printed())
+        assert "NOISE" not in session.printed()  # none of the program's code has run for it
+        page = listed(session)
+        assert outline.keys() == page.keys()
+        for name, row in outline.items():
+            assert row["value"] == "", name
+            for fact in ("type", "length", "expandable", "variables_reference"):
+                assert row.get(fact) == page[name].get(fact), (name, fact)
+        assert outline["million"]["length"] == 1_000_000
+        for name in ("raises", "point", "loop", "keyed"):
             assert page[name] == rows(report)[name], name
         for name in ("raises", "exits", "recurses", "odd", "point", "lazy", "colour", "nostring"):
             assert session.value(name) == page[name]["value"], name

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.kit.client import Client, Session
 from tests.kit.relay import Relay
 
@@ -13,9 +15,38 @@ KEY = {"Idempotency-Key": "one-and-the-same"}
 
 def test_the_same_request_again_gets_the_first_reply(relay: Client) -> None:
     first = relay.post("/sessions", {"name": "once"}, headers=KEY)
-    again = relay.post("/sessions", {"name": "once"}, headers=KEY)
-    assert again.raw == first.raw
+    again = relay.post("/sessions", {"name": "once"}, headers={**KEY, "X-Request-ID": "second"})
+    assert again.ok(201) == first.ok(201)
+    assert again.headers["X-Request-ID"] == again.body["meta"]["request_id"] == "second"
+    assert first.body["meta"]["request_id"] == first.headers["X-Request-ID"] != "second"
     assert relay.get("/sessions").ok()["total"] == 1
+
+
+@pytest.mark.parametrize("kept", ["json", "text"])
+def test_a_reply_that_was_kept_has_the_format_that_is_asked_for_now(
+    relay: Client, kept: str
+) -> None:
+    key = {"Idempotency-Key": f"shown-{kept}"}
+    relay.post(f"/sessions?format={kept}", {"name": "shown"}, headers=key)
+    said = relay.post("/sessions", {"name": "shown"}, headers=key)
+    id = said.ok(201)["session_id"]
+    indented = relay.post("/sessions?pretty", {"name": "shown"}, headers=key)
+    assert indented.ok(201)["session_id"] == id
+    assert b'\n  "data": {\n' in indented.raw
+    text = relay.post("/sessions?format=text", {"name": "shown"}, headers=key)
+    assert text.headers["Content-Type"].startswith("text/plain")
+    assert id in text.raw.decode()
+    asked = {"script": "/nowhere/at/all.py"}
+    for _ in range(2):  # a refusal that is made, and one that is kept
+        path = f"/sessions/{id}/launch?format={kept}"
+        refused = relay.post(path, asked, headers=key)
+    assert refused.status == 400
+    assert ("json" in refused.headers["Content-Type"]) == (kept == "json")
+    refused = relay.post(f"/sessions/{id}/launch?format=markdown", asked, headers=key)
+    assert refused.raw.startswith(b"error LAUNCH_SCRIPT_NOT_FOUND: ")
+    again = relay.post(f"/sessions/{id}/launch", asked, headers={**key, "X-Request-ID": "mine"})
+    assert again.refused("LAUNCH_SCRIPT_NOT_FOUND", 400)["details"]["script"] == asked["script"]
+    assert again.body["meta"]["request_id"] == "mine"
 
 
 def test_another_body_under_the_key_is_refused(relay: Client) -> None:
@@ -37,17 +68,18 @@ def test_refusals_are_kept_too(relay: Client) -> None:
         key = {"Idempotency-Key": "k4"}
         asked = {"script": "/nowhere/at/all.py"}
         first = session.post("/launch", asked, headers=key)
-        first.refused("LAUNCH_SCRIPT_NOT_FOUND", 400)
-        assert session.post("/launch", asked, headers=key).raw == first.raw
+        told = first.refused("LAUNCH_SCRIPT_NOT_FOUND", 400)
+        assert session.post("/launch", asked, headers=key).body["error"] == told
 
 
 def test_at_once_is_once(relay: Client) -> None:
     key = {"Idempotency-Key": "k5"}
     with ThreadPoolExecutor(8) as pool:
-        bodies = set(
-            pool.map(lambda _: relay.post("/sessions", {"name": "x"}, headers=key).raw, range(8))
+        answers = list(
+            pool.map(lambda _: relay.post("/sessions", {"name": "x"}, headers=key), range(8))
         )
-    assert len(bodies) == 1
+    assert len({answer.ok(201)["session_id"] for answer in answers}) == 1
+    assert len({answer.body["meta"]["request_id"] for answer in answers}) == len(answers)
     assert relay.get("/sessions").ok()["total"] == 1
 
 
@@ -63,9 +95,10 @@ def test_keys_outlive_a_relay_that_is_killed(own_relay: Callable[..., Relay]) ->
             file.write(damage)
         relay.start()
         again = relay.client.post("/sessions", {"name": "é"}, headers=key)
-        assert (again.status, again.raw) == (201, first.raw)
+        assert again.ok(201) == first.ok(201)
         path = f"/sessions/{session.id}/launch"
-        assert relay.client.post(path, {"script": "/none.py"}, headers=key).raw == refused.raw
+        same = relay.client.post(path, {"script": "/none.py"}, headers=key)
+        assert (same.status, same.body["error"]) == (400, refused.body["error"])
         other = relay.client.post("/sessions", {"name": "e"}, headers=key)
         other.refused("IDEMPOTENCY_CONFLICT", 409)
         assert relay.client.get("/sessions").ok()["total"] == 1

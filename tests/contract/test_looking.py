@@ -122,7 +122,8 @@ def test_source_of_a_frame_and_of_a_file(
         assert part["lines"] == [program.text.splitlines()[line - 1]]
         library = session.value("json.__file__").strip("'")
         assert "JSON" in "".join(read(session, library).ok()["lines"])
-        session.get("/source").refused("INVALID_PARAMETER", 400)
+        session.get("/source").refused("MISSING_PARAMETER", 400)
+        read(session, "/a.py", frame_id=0).refused("INVALID_PARAMETER", 400)
         read(session, str(program), start=10_000).refused("INVALID_PARAMETER", 400)
 
 

@@ -154,9 +154,11 @@ def test_more_than_a_pipe_holds_is_kept_for_a_program_that_stands(
     with relay.session() as session:
         session.break_at(program, program["here"])
         assert session.launch(program, stdin_inputs=["x" * 999_999])["status"] == "paused"
-        session.post("/input", {"input": "y" * 1_000_000, "eof": True}, within=5).ok()
+        session.post("/input", {"input": "y" * 5_000_000}, within=5).ok()
+        encoded = base64.b64encode(b"z" * 5_000_000).decode()
+        session.post("/input", {"base64": encoded, "eof": True}, within=5).ok()
         assert session.resume()["exit_code"] == 0
-        assert session.printed() == "2000000\n"
+        assert session.printed() == "11000000\n"
 
 
 def test_getpass_needs_a_terminal(relay: Client, source: Write, python: str) -> None:

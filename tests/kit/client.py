@@ -68,7 +68,9 @@ class Client:
         try:
             connection.request(verb, target, data, sent)
             response = connection.getresponse()
-            return Answer(response.status, dict(response.headers), response.read())
+            raw = response.read()
+            assert verb == "HEAD" or raw.endswith(b"\n"), raw[-200:]
+            return Answer(response.status, dict(response.headers), raw)
         finally:
             connection.close()
 

@@ -20,7 +20,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Params
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.refusals import MOST_PROBLEMS
-from debug_relay.protocol.validate import convert
+from debug_relay.protocol.validate import convert, examine
 
 
 class Inner(Params, kw_only=True):
@@ -221,14 +221,21 @@ def test_wrong_parameters_come_with_wrong_fields():
     assert set(wrong(error)) == {"wait", "thread_id"}
 
 
-def test_what_is_missing_is_a_missing_parameter_if_nothing_was_sent():
+def test_what_is_missing_is_a_parameter_where_fields_come_by_the_query():
     path = {"session_id": "s", "variables_reference": "7"}
-    error = refusal(inspection.SetVariable, path=path)
-    assert error.code is Code.MISSING_PARAMETER
-    assert wrong(error) == {"name": "required", "value": "required"}
-    error = refusal(inspection.SetVariable, {"name": "x"}, path=path)
-    assert error.code is Code.INVALID_REQUEST
-    assert wrong(error) == {"value": "required"}
+    for body, missing in (({}, {"name", "value"}), ({"name": "x"}, {"value"})):
+        error = refusal(inspection.SetVariable, body, path=path)
+        assert error.code is Code.INVALID_REQUEST
+        assert wrong(error) == dict.fromkeys(missing, "required")
+
+    def of_query(query: dict[str, str]) -> RelayError:
+        examined = examine(inspection.Variables, {"session_id": "s"}, query, {})
+        return examined.refusal(by_query=True)
+
+    assert of_query({}).code is Code.MISSING_PARAMETER
+    error = of_query({"start": "many"})
+    assert error.code is Code.INVALID_PARAMETER
+    assert wrong(error).keys() == {"start", "variables_reference"}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from debug_relay.worker.probe.values import Interrupted, View, clean
 LEAVES = PLAIN | {object}
 SECONDS = 0.5  # for the program's code in all rows of a page together
 BOUNDS = {
-    "short": {},
     "row": {"width": 1000, "nodes": 200, "items": 50, "total": 20000},
     "whole": {"width": 65536, "nodes": 20000, "items": 10000, "depth": 8, "total": 20000},
 }
@@ -80,6 +79,8 @@ class Pages(object):
         return mode
 
     def view(self, bounds, **more):
+        if bounds == "outline":
+            return View("safe", outline=True)
         return View(self.mode, **dict(BOUNDS[bounds], **more))
 
     # -- asked for
@@ -117,7 +118,7 @@ class Pages(object):
             node = self.opened(tracker, tracker.get_variable(reference), wanted["scope"])
         except KeyError:
             return {"id": id, "gone": True}
-        if aside:
+        if aside and wanted["bounds"] != "outline":
             view = View("safe")
         else:
             view = self.view(wanted["bounds"], seconds=SECONDS, quiet=False, slow=self.slow)

@@ -67,6 +67,7 @@ class View(object):
         total=4000,
         quiet=True,
         slow=None,
+        outline=False,
     ):
         self.mode, self.width, self.nodes = mode, width, nodes
         self.depth, self.items = depth, items
@@ -77,6 +78,7 @@ class View(object):
         self.quiet = quiet  # what nobody asked for prints nothing
         self.slow = set() if slow is None else slow
         self.spent = 0
+        self.outline = outline  # types and sizes only
 
     # -- a variable
 
@@ -97,6 +99,9 @@ class View(object):
     def _row(self, name, value, path, step):
         kind = type(value)
         exact = key_of(kind)
+        if self.outline:
+            row = {"name": printable(name), "type": name_of(kind), "value": ""}
+            return sized(row, value, kind, exact)
         if exact in SMALL or (kind is int and value.bit_length() < 64):
             return {"name": printable(name), "type": kind.__name__, "value": repr(value)}
         row = {"name": printable(name), "type": name_of(kind)}
@@ -105,17 +110,10 @@ class View(object):
             row["truncated"] = True
         if self.circular:
             row["circular"] = True
-        if exact in TEXTS:
-            row["length"] = len(value)
-            if kind is not str and self.spent < FLOOD:
-                self.spent += BASE64_BYTES
-                row["base64"] = base64.b64encode(bytes(value[:BASE64_BYTES])).decode()
-        else:
-            try:
-                row.update(extent(value, kind))
-            except Exception:
-                row["truncated"] = True  # nobody knows how much is in it: it has been closed, say
-        return row
+        if exact in TEXTS and kind is not str and self.spent < FLOOD:
+            self.spent += BASE64_BYTES
+            row["base64"] = base64.b64encode(bytes(value[:BASE64_BYTES])).decode()
+        return sized(row, value, kind, exact)
 
     def text(self, value, name="it", path=()):
         """The value in words; `cut` and `circular` say afterwards what they are."""
@@ -347,6 +345,18 @@ class View(object):
             if hold(error):
                 return "<%s: repr was interrupted>" % full_name(kind)
             return "<%s: repr raised %s>" % (full_name(kind), name_of(type(error)))
+
+
+def sized(row, value, kind, exact):
+    """The row, and how much is in the value where that can be told."""
+    if exact in TEXTS:
+        row["length"] = len(value)
+        return row
+    try:
+        row.update(extent(value, kind))
+    except Exception:
+        row["truncated"] = True  # nobody knows how much is in it: it has been closed, say
+    return row
 
 
 def extent(value, kind):
