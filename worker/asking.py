@@ -86,7 +86,7 @@ class Asking:
     # -- questions
 
     async def evaluate(
-        self, thread_id: int, frame: dap.StackFrame, text: str, statements: bool, timeout: float
+        self, thread_id: int, frame: dap.StackFrame, text: str, context: str, timeout: float
     ) -> dict[str, Any]:
         """Evaluate in a stopped frame, one at a time a process, interrupted at the deadline.
 
@@ -95,9 +95,9 @@ class Asking:
         server = self.hub.thread(thread_id).server
         async with _turn(server, text, timeout):
             if not server.has_probe:
-                return await self._evaluate_plainly(server, frame, text, statements, timeout)
+                return await self._evaluate_plainly(server, frame, text, context, timeout)
             return await self._ask_thread(
-                server, text, timeout, "evaluate", frame=frame.id, text=text, statements=statements
+                server, text, timeout, "evaluate", frame=frame.id, text=text, context=context
             )
 
     async def scope_sizes(self, thread_id: int, index: int, timeout: float) -> dict[str, int]:
@@ -269,14 +269,14 @@ class Asking:
         server: DebugServer,
         frame: dap.StackFrame,
         text: str,
-        statements: bool,
+        context: str,
         timeout: float,
     ) -> dict[str, Any]:
         """By DAP alone: nothing interrupts what takes too long, and an `exit()` has no answer."""
         arguments = {
             "expression": text,
             "frameId": frame.id,
-            "context": "repl" if statements else "watch",
+            "context": "repl" if context == "repl" else "watch",
         }
         try:
             answer = await server.request("evaluate", arguments, dap.Evaluation, timeout)

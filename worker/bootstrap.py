@@ -27,7 +27,7 @@ _FILE = __file__  # 3.14 takes the name away before it reports what was raised
 def main():
     if not sys.argv[1].isdigit():
         return _as_child(sys.argv[1], sys.argv[2:])
-    with _namesakes()["StandardFirst"]():
+    with _eager(), _namesakes()["StandardFirst"]():
         setup = _setup()
         text = _source(setup)
         code = _compiled(setup, text)
@@ -72,26 +72,27 @@ def _as_child(path, words):
         _run_plainly(words)
     code = probe = None
     try:
-        import json
+        with _eager():
+            import json
 
-        with open(path, "rb") as file:
-            setup = json.loads(file.read().decode("utf-8", "surrogateescape"))
-        _hide_own_directory()
-        parts = _executed(setup, "arguments.py")["parted"](words)
-        setup.update(kind=parts.kind, target=parts.target, args=parts.rest, word=None)
-        text = _source(setup)
-        code = _compiled(setup, text)
-        with _namesakes()["StandardFirst"](), _Uncollected():
-            launched = _launched(setup, text)
-            # A fork server runs nothing of the program's; what it forks connects by itself.
-            if parts.is_fork_server:
-                launched.bytecode.leave()
-            else:
-                probe = launched.connect(waits=True)
-        if probe is not None:
-            _wake_by_signal()
-            if setup["kind"] == "code":
-                probe.texts.keep(code, setup["target"])
+            with open(path, "rb") as file:
+                setup = json.loads(file.read().decode("utf-8", "surrogateescape"))
+            _hide_own_directory()
+            parts = _executed(setup, "arguments.py")["parted"](words)
+            setup.update(kind=parts.kind, target=parts.target, args=parts.rest, word=None)
+            text = _source(setup)
+            code = _compiled(setup, text)
+            with _namesakes()["StandardFirst"](), _Uncollected():
+                launched = _launched(setup, text)
+                # A fork server runs nothing of the program's; what it forks connects by itself.
+                if parts.is_fork_server:
+                    launched.bytecode.leave()
+                else:
+                    probe = launched.connect(waits=True)
+            if probe is not None:
+                _wake_by_signal()
+                if setup["kind"] == "code":
+                    probe.texts.keep(code, setup["target"])
     except Exception:
         # The session is over, the file is not ours to read, there is no such script, it has no
         # right syntax: Python itself knows best what to say to that.
@@ -162,9 +163,18 @@ def _file_loader(path):
 
 def _namesakes():
     if not _NAMESAKES:
-        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "probe", "namesakes.py")
-        _NAMESAKES.update(_execute(path, "namesakes.py"))
+        _NAMESAKES.update(_beside("namesakes.py"))
     return _NAMESAKES
+
+
+def _eager():
+    return _beside("eager.py")["Eager"]()
+
+
+def _beside(name):
+    """What is needed before it is known where the probe is."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    return _execute(os.path.join(here, "probe", name), name)
 
 
 def _give_back_names():

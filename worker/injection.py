@@ -23,7 +23,7 @@ from debug_relay.worker.word import Refusal, Word
 
 _PROBE: Final = Path(__file__).parent / "probe"
 # What it needs to bring in the others.
-_FIRST: Final = ("pace", "namesakes", "bytecode", "loader")
+_FIRST: Final = ("pace", "eager", "namesakes", "bytecode", "loader")
 _BACK_SECONDS: Final = 3.0
 
 

@@ -188,7 +188,7 @@ async def _evaluated(session: Session, thread_id: int, id: str, expression: str)
     frame = await session.hub.frame(thread_id, 0)
     try:
         answer = await session.asking.evaluate(
-            thread_id, frame, expression, False, session.params.evaluate_timeout
+            thread_id, frame, expression, "watch", session.params.evaluate_timeout
         )
     except RelayError as error:
         return {"id": id, "error": error.message}

@@ -220,7 +220,7 @@ async def evaluate(session: Session, params: i.Evaluate) -> i.Evaluated:
         thread_id,
         frame,
         params.expression,
-        statements=params.context == "repl",
+        context=params.context,
         timeout=params.timeout or session.params.evaluate_timeout,
     )
     require_answer(session, answer)

@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 
+from debug_relay.worker.probe import unimported
 from debug_relay.worker.probe.frames import MONITORED
 from debug_relay.worker.probe.muted import unmute
 from debug_relay.worker.probe.shapes import name_of
@@ -38,8 +39,8 @@ class Answers(object):
             running=lambda: len(self.running),
         )
 
-    def ask_evaluate(self, id, frame, text, statements):
-        return self.ask_thread_of(frame, id, self.answer, text, statements)
+    def ask_evaluate(self, id, frame, text, context):
+        return self.ask_thread_of(frame, id, self.answer, text, context)
 
     def hook(self):
         self.hook_returns()
@@ -187,7 +188,7 @@ class Answers(object):
             except Interrupted:
                 over = ident not in self.running and token[0] == token[1]
 
-    def answer(self, id, thread_id, frame_id, text, statements):
+    def answer(self, id, thread_id, frame_id, text, context):
         variables = sys.modules["_pydevd_bundle.pydevd_vars"]
         frame = self.probe.db.find_frame(thread_id, frame_id)
         if frame is None:
@@ -201,10 +202,14 @@ class Answers(object):
                 compile(_dedent(text), "<expression>", "exec", dont_inherit=True)
             except (SyntaxError, ValueError) as worse:
                 return {"id": id, "refused": _syntax(worse)}
-            if not statements:
+            if context != "repl":
                 return {"id": id, "refused": _syntax(error)}
         except ValueError as error:
             return {"id": id, "refused": {"message": str(error)}}
+        if context == "hover":
+            value = unimported.first_of(text, frame)
+            if value is not None:
+                return self.shown(id, thread_id, frame, text, value)
         value = evaluated(self.probe.db, frame, text, not is_expression)
         if name_of(type(value)) == "ExceptionOnEvaluate":
             return {"id": id, "raised": described(value.result, value.tb)}

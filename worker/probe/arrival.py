@@ -1,7 +1,7 @@
 """What the injection runs in the program's main thread: a thread of ours is started, and no more.
 
 Runs in the program: Python 3.8 to 3.15, standard library only. Given as a text, with `setup`,
-`texts` (of four modules of ours) and `word` among its names; imports nothing of ours.
+`texts` (of five modules of ours) and `word` among its names; imports nothing of ours.
 
 It runs between any two instructions of the main thread and takes no lock that could be held there.
 `_thread` is what nobody replaces; a program whose threads are greenlets would run ours in its own
@@ -9,9 +9,12 @@ loop. What cannot come in says so by `word`, a file in memory that gdb has opene
 socket, or for another file, it would take what the program may have replaced or forbidden.
 """
 
-import _thread
-import posix
-import sys
+try:  # in which no import is lazy: its first use would take the lock of all imports
+    import _thread
+    import posix
+    import sys
+finally:
+    pass
 
 _FORK_SECONDS = 2.0  # who forks may hold what the import waits for
 _GATE_SECONDS = 10.0  # somebody else who is coming in is waited for so long
@@ -165,7 +168,7 @@ class Arrival(object):
             with self.pace["Pace"]():
                 self.until_started()
                 own = {}
-                with Gate(), self.executed("namesakes")["Apart"](own):
+                with Gate(), self.executed("eager")["Eager"](), self.apart(own):
                     bytecode = self.executed("bytecode")["Bytecode"](self.setup["bytecode"])
                     loader = self.executed("loader")["loader"]
                     bring = loader(self.setup["probe"], bytecode.compiled, own)
@@ -189,9 +192,14 @@ class Arrival(object):
         except OSError:
             pass  # it has ended
 
+    def apart(self, own):
+        return self.executed("namesakes")["Apart"](own)
+
     def executed(self, name):
         code = compile(self.texts[name], "<frozen relay probe>/%s.py" % name, "exec")
-        names = {"__name__": name}
+        # What it imports is imported at once, whatever the program has chosen: see `eager`.
+        given = dict(vars(sys.modules["builtins"]), __lazy_import__=__import__)
+        names = {"__name__": name, "__builtins__": given}
         exec(code, names)
         return names
 

@@ -11,6 +11,7 @@ import keyword
 import re
 import types
 
+from debug_relay.worker.probe import unimported
 from debug_relay.worker.probe.expressions import Expression
 from debug_relay.worker.probe.first_call import valued
 from debug_relay.worker.probe.members import own, rank
@@ -68,6 +69,8 @@ class Completing(object):
         value, names = None, {}
         try:
             tree = ast.parse(expression, mode="eval").body
+            if unimported.first_of(expression, frame) is not None:
+                return {}  # what an import would bring is not known without it
             if self.probe.pages.mode == "safe":
                 value = valued(tree, frame)
             elif all(isinstance(node, _PLAIN) for node in ast.walk(tree)):

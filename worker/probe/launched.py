@@ -17,6 +17,7 @@ import threading
 import time
 
 from debug_relay.worker.probe import core, debugger
+from debug_relay.worker.probe.eager import Eager
 from debug_relay.worker.probe.family import Family
 
 _END_SECONDS = 0.5  # what pydevd itself gives its threads at the program's end
@@ -56,14 +57,15 @@ class Launched(object):
 
         self.bytecode.watch(os.path.join(self.setup["debugpy_parent"], "debugpy"))
         try:
-            debugger.connect(
-                self.pydevd,
-                prepare,
-                hidden=self.hidden,
-                port=self.setup["port"],
-                client_access_token=self.setup["token"],
-                patch_multiprocessing=False,
-            )
+            with Eager():
+                debugger.connect(
+                    self.pydevd,
+                    prepare,
+                    hidden=self.hidden,
+                    port=self.setup["port"],
+                    client_access_token=self.setup["token"],
+                    patch_multiprocessing=False,
+                )
         except Exception:
             self.give_up()
             raise
