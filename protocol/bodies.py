@@ -18,7 +18,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
 
 # A reader that is strict takes half a pair for the end of the text.
-_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+_HALF: Final = re.compile(r"\\u([dD][89a-fA-F][0-9a-fA-F]{2})")
 MOST_VALUES: Final = 200_000
 DEEPEST: Final = 64
 _BEGINNINGS: Final = (b",", b"[", b"{")
@@ -152,15 +152,16 @@ def _half_a_pair(text: str) -> int | None:
     except (ValueError, RecursionError):
         return None
     waiting: re.Match[str] | None = None
-    for escape in _ESCAPE.finditer(text):
-        unit = int(escape.group(1) or "0", 16)
+    # A backslash that is itself escaped begins nothing.
+    for escape in _HALF.finditer(text.replace(r"\\", "  ")):
+        unit = int(escape.group(1), 16)
         is_second = 0xDC00 <= unit < 0xE000
         follows = waiting is not None and waiting.end() == escape.start()
         if waiting is not None and not (is_second and follows):
             return waiting.start()
         if is_second and waiting is None:
             return escape.start()
-        waiting = escape if 0xD800 <= unit < 0xDC00 else None
+        waiting = None if is_second else escape
     return waiting.start() if waiting is not None else None
 
 

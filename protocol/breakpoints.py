@@ -179,11 +179,16 @@ class SetExceptionBreakpoints(SessionParams, kw_only=True):
 
     filters: Annotated[
         list[Literal["raised", "uncaught", "user_unhandled"]],
-        Meta(description="Stop at exceptions that are raised, or that nobody catches."),
+        Meta(
+            max_length=100,
+            description="Stop at exceptions that are raised, or that nobody catches.",
+        ),
     ] = []
     types: Annotated[
         list[Annotated[str, Meta(min_length=1, max_length=512)]],
-        Meta(description="Stop at these exceptions and their subclasses, by name."),
+        Meta(
+            max_length=1000, description="Stop at these exceptions and their subclasses, by name."
+        ),
     ] = []
     condition: Condition | None = None
     raised_in: Annotated[

@@ -58,7 +58,8 @@ class Launch(SessionParams, kw_only=True):
         Args, Meta(description="Arguments for the interpreter, such as `-X dev`.")
     ] = []
     pythonpath: Annotated[
-        list[Path], Meta(description="Directories to put in front of its import path.")
+        list[Path],
+        Meta(max_length=1000, description="Directories to put in front of its import path."),
     ] = []
     stop_on_entry: Annotated[
         bool | None,
@@ -116,7 +117,8 @@ class Attach(SessionParams, kw_only=True):
         ),
     ] = 0
     path_mappings: Annotated[
-        list[PathMapping], Meta(description="Where the same files are, here and in the program.")
+        list[PathMapping],
+        Meta(max_length=1000, description="Where the same files are, here and in the program."),
     ] = []
     just_my_code: Annotated[
         bool | None,

@@ -41,7 +41,8 @@ class Run(Params, kw_only=True):
         list[Arg], Meta(description="Arguments for the interpreter, such as `-X dev`.")
     ] = []
     pythonpath: Annotated[
-        list[Path], Meta(description="Directories to put in front of its import path.")
+        list[Path],
+        Meta(max_length=1000, description="Directories to put in front of its import path."),
     ] = []
     just_my_code: Annotated[
         bool | None, Meta(description="Look for exceptions in your own code only.")

@@ -40,15 +40,23 @@ class Configuration(Result, kw_only=True):
 class PatchConfig(Params, kw_only=True):
     """Change settings that may be changed while the relay runs."""
 
-    sessions: Annotated[dict[str, Json], Meta(description="Keys of `[sessions]`.")] = {}
-    output: Annotated[dict[str, Json], Meta(description="Keys of `[output]`.")] = {}
-    dap: Annotated[dict[str, Json], Meta(description="Keys of `[dap]`.")] = {}
-    limits: Annotated[dict[str, Json], Meta(description="Keys of `[limits]`.")] = {}
-    log: Annotated[dict[str, Json], Meta(description="Keys of `[log]`.")] = {}
+    sessions: Annotated[
+        dict[str, Json], Meta(max_length=100, description="Keys of `[sessions]`.")
+    ] = {}
+    output: Annotated[dict[str, Json], Meta(max_length=100, description="Keys of `[output]`.")] = {}
+    dap: Annotated[dict[str, Json], Meta(max_length=100, description="Keys of `[dap]`.")] = {}
+    limits: Annotated[dict[str, Json], Meta(max_length=100, description="Keys of `[limits]`.")] = {}
+    log: Annotated[dict[str, Json], Meta(max_length=100, description="Keys of `[log]`.")] = {}
     # These have no key that may be changed; they are here to be refused by the key's name.
-    server: Annotated[dict[str, Json], Meta(description="None can be changed now.")] = {}
-    python: Annotated[dict[str, Json], Meta(description="None can be changed now.")] = {}
-    auth: Annotated[dict[str, Json], Meta(description="None can be changed now.")] = {}
+    server: Annotated[
+        dict[str, Json], Meta(max_length=100, description="None can be changed now.")
+    ] = {}
+    python: Annotated[
+        dict[str, Json], Meta(max_length=100, description="None can be changed now.")
+    ] = {}
+    auth: Annotated[
+        dict[str, Json], Meta(max_length=100, description="None can be changed now.")
+    ] = {}
 
 
 class Shutdown(Params, kw_only=True):

@@ -94,7 +94,8 @@ class CreateSession(Params, kw_only=True):
     ] = []
     stdin_inputs: Inputs = []
     pythonpath: Annotated[
-        list[Path], Meta(description="Directories to put in front of its import path.")
+        list[Path],
+        Meta(max_length=1000, description="Directories to put in front of its import path."),
     ] = []
     console: Console = "internalConsole"
     pty: Annotated[
@@ -114,7 +115,8 @@ class CreateSession(Params, kw_only=True):
         | None
     ) = None
     path_mappings: Annotated[
-        list[PathMapping], Meta(description="Folders here and in the program's container.")
+        list[PathMapping],
+        Meta(max_length=1000, description="Folders here and in the program's container."),
     ] = []
     identity: Identity | None = None
     listening_on: ListeningOn | None = None
@@ -247,10 +249,12 @@ class ImportedExceptions(Params, kw_only=True):
     """`exception_breakpoints` of an export."""
 
     filters: Annotated[
-        list[Literal["raised", "uncaught", "user_unhandled"]], Meta(description="As exported.")
+        list[Literal["raised", "uncaught", "user_unhandled"]],
+        Meta(max_length=100, description="As exported."),
     ] = []
     types: Annotated[
-        list[Annotated[str, Meta(min_length=1, max_length=512)]], Meta(description="As exported.")
+        list[Annotated[str, Meta(min_length=1, max_length=512)]],
+        Meta(max_length=1000, description="As exported."),
     ] = []
     condition: Annotated[str, Meta(max_length=65536, description="As exported.")] | None = None
     raised_in: Annotated[Literal["user", "all"] | None, Meta(description="As exported.")] = None

@@ -23,6 +23,8 @@ _LIBRARY: Final = re.compile(r"libpython(\d\.\d+)(t?)d?\.so")
 _LIBRARY_IN_MAPS: Final = re.compile(rb"/libpython\d\.\d+t?d?\.so")
 _FILE_IN_MAPS: Final = re.compile(rb" (/.*)$", re.MULTILINE)
 _EXTENSION: Final = re.compile(r"\.cpython-(\d)(\d+)(t?)d?-[\w-]+\.so$")
+# The beginning of a command line, in bytes.
+_LONGEST_COMMAND: Final = 64 * 1024
 _PATCH_LEVEL: Final = re.compile(r'^#define\s+PY_VERSION\s+"([^"]+)"', re.MULTILINE)
 _VENV_VERSION: Final = re.compile(r"^version\s*=\s*(\d\S+)$", re.MULTILINE)
 _LISTENING: Final = "0A"
@@ -152,9 +154,10 @@ def pids() -> Iterator[int]:
 
 
 def command(pid: int) -> list[str]:
-    """Empty for a thread of the kernel's, and for a process that is gone."""
+    """Empty for a thread of the kernel's, and for a process that is gone; the beginning of one that
+    is very long, for anybody may start such a process."""
     with suppress(OSError):
-        words = _read(pid, "cmdline").rstrip(b"\0")
+        words = _read(pid, "cmdline", _LONGEST_COMMAND).rstrip(b"\0")
         return [word.decode("utf-8", "replace") for word in words.split(b"\0")] if words else []
     return []
 
@@ -181,9 +184,9 @@ def _mapped(pid: int) -> list[str]:
     return []
 
 
-def _read(pid: int, name: str) -> bytes:
+def _read(pid: int, name: str, most: int = -1) -> bytes:
     with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
-        return file.readall()
+        return file.read(most)
 
 
 class Listeners:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-import re
 import shutil
 import sys
 import time
@@ -27,6 +26,7 @@ from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor import attachable, process_facts
 from debug_relay.supervisor.attachable import Surroundings
 from debug_relay.supervisor.census import Census
+from debug_relay.supervisor.patterns import Patterns
 from debug_relay.supervisor.process_facts import Facts
 from debug_relay.supervisor.session import Session
 from debug_relay.supervisor.zygote import Zygote
@@ -45,6 +45,7 @@ class Processes:
         self._zygote = zygote
         self._debugpy_dir = debugpy_dir
         self._census = Census()
+        self._patterns = Patterns()
         self._looking = asyncio.Lock()  # at all of them; one at a time leaves the loop its share
 
     def _around(self) -> Surroundings:
@@ -135,17 +136,17 @@ class Processes:
 
     async def _find(self, params: Attach, asking: Session) -> int:
         deadline = time.monotonic() + params.wait_seconds
+        sought = _sought(params, self._patterns)
         while True:
-            own = self._around().own  # workers may be born while it waits
+            own = self._around().own | self._patterns.pids  # workers may be born while it waits
             began = time.monotonic()
-            fits, words = _criterion(params)
             async with self._looking:
-                pids = await asyncio.to_thread(_those, self._census, fits)
-            found = [pid for pid in pids if pid not in own]
+                pids = await asyncio.to_thread(lambda: self._census.take().pids)
+            found = await sought.among([pid for pid in pids if pid not in own])
             if len(found) == 1:
                 return found[0]
             if found:
-                raise await asyncio.to_thread(_several, found, words)
+                raise await asyncio.to_thread(_several, found, sought.words)
             now = time.monotonic()
             if now >= deadline:
                 break
@@ -155,34 +156,54 @@ class Processes:
             asking.require_there()
         raise RelayError(
             Code.ATTACH_NO_SUCH_PROCESS,
-            f"No Python process {words}",
+            f"No Python process {sought.words}",
             f"GET {API_PREFIX}/processes lists them; wait_seconds waits for one to start.",
         )
 
 
-def _criterion(params: Attach) -> tuple[Callable[[int], bool], str]:
-    port = params.listening_on
-    if port is not None:
-        listeners = process_facts.Listeners()  # as they are at this look
-        return lambda pid: port in listeners.of(pid), f"listens on {port}"
+class _Listening:
+    """By a port that it listens on."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.words = f"listens on {port}"
+
+    async def among(self, pids: list[int]) -> list[int]:
+        def look() -> list[int]:
+            listeners = process_facts.Listeners()  # as they are at this look
+            return [pid for pid in pids if self._port in listeners.of(pid)]
+
+        return await asyncio.to_thread(look)
+
+
+class _Commanded:
+    """By its command line."""
+
+    def __init__(self, pattern: str, patterns: Patterns) -> None:
+        self._pattern = pattern
+        self._patterns = patterns
+        self._searched: dict[int, str] | None = None
+        self._found: list[int] = []
+        self.words = f"has a command line that matches {pattern!r}"
+
+    async def among(self, pids: list[int]) -> list[int]:
+        commands = await asyncio.to_thread(lambda: {pid: _command_line(pid) for pid in pids})
+        # Who waits for a process to start finds the same ones most of the time.
+        if commands != self._searched:
+            self._found = await self._patterns.those("match", self._pattern, commands)
+            self._searched = commands
+        return self._found
+
+
+def _sought(params: Attach, patterns: Patterns) -> _Listening | _Commanded:
+    if params.listening_on is not None:
+        return _Listening(params.listening_on)
     assert params.match is not None
-    try:
-        pattern = re.compile(params.match)
-    except re.error as error:
-        raise RelayError(
-            Code.INVALID_REQUEST,
-            f"match is no regular expression: {error}",
-            r"Escape what is meant literally: worker\.py.",
-            errors=[{"field": "match", "message": str(error), "value": params.match}],
-        ) from None
-    return (
-        lambda pid: pattern.search(" ".join(process_facts.command(pid))) is not None,
-        f"has a command line that matches {params.match!r}",
-    )
+    return _Commanded(params.match, patterns)
 
 
-def _those(census: Census, fits: Callable[[int], bool]) -> list[int]:
-    return [pid for pid in census.take().pids if fits(pid)]
+def _command_line(pid: int) -> str:
+    return " ".join(process_facts.command(pid))
 
 
 def _several(found: list[int], words: str) -> RelayError:
@@ -203,7 +224,7 @@ def _page(census: Census, params: ListProcesses, around: Surroundings) -> Proces
     found = census.take()
     wanted = found.pids
     if params.match is not None:
-        wanted = [pid for pid in wanted if params.match in " ".join(process_facts.command(pid))]
+        wanted = [pid for pid in wanted if params.match in _command_line(pid)]
     listeners = process_facts.Listeners()
     page = wanted[params.offset : params.offset + params.limit]
     looked = (process_facts.look(pid) for pid in page)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +24,7 @@ from debug_relay.protocol.breakpoints import (
 )
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Deleted
-from debug_relay.protocol.refusals import Problem
+from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.store import atomic_write_json, read_json, set_aside
@@ -132,21 +134,23 @@ class Profiles:
 
 def require_places(specs: list[BreakpointSpec]) -> None:
     """Each names where it is: what can be told without a session's interpreter."""
-    problems = []
-    for index, spec in enumerate(specs):
-        if spec.function is not None:
-            continue
-        if spec.source is None and spec.file is None:
-            problems.append(Problem(f"breakpoints[{index}].file", "required"))
-        if spec.line is None and spec.text is None:
-            problems.append(Problem(f"breakpoints[{index}].line", "required"))
-    if problems:
+    if problems := list(itertools.islice(_without_place(specs), MOST_PROBLEMS)):
         raise RelayError(
             Code.INVALID_REQUEST,
             f"{problems[0].field} is missing: a breakpoint needs a file and a line, or a function",
             'Send {"file": "/absolute/file.py", "line": 12} or {"function": "K.m"} for each.',
             errors=problems,
         )
+
+
+def _without_place(specs: list[BreakpointSpec]) -> Iterator[Problem]:
+    for index, spec in enumerate(specs):
+        if spec.function is not None:
+            continue
+        if spec.source is None and spec.file is None:
+            yield Problem(f"breakpoints[{index}].file", "required")
+        if spec.line is None and spec.text is None:
+            yield Problem(f"breakpoints[{index}].line", "required")
 
 
 def _normal(spec: BreakpointSpec) -> BreakpointSpec:

@@ -295,7 +295,8 @@ def test_found_by_its_command_line(relay: Client, start: Start) -> None:
         attached = session.post("/attach", {"match": r"/second_of_two\.py$"}).ok()
         assert attached["pid"] == other.pid
         session.post("/detach").ok()
-        session.post("/attach", {"match": "(unclosed"}).refused("INVALID_REQUEST", 400)
+        error = session.post("/attach", {"match": "(unclosed"}).refused("INVALID_REQUEST", 400)
+        assert "unterminated subpattern" in error["details"]["errors"][0]["message"]
         nobody = session.post("/attach", {"match": "no_such_program_anywhere", "wait_seconds": 0.2})
         nobody.refused("ATTACH_NO_SUCH_PROCESS", 404)
 
