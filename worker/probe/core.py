@@ -43,6 +43,7 @@ from debug_relay.worker.probe.texts import Texts
 from debug_relay.worker.probe.threads import Threads
 from debug_relay.worker.probe.trace import Tracer
 from debug_relay.worker.probe.turns import Turns
+from debug_relay.worker.probe.uncaught import Uncaught
 from debug_relay.worker.probe.unwinding import Unwinding
 
 _allocate_lock = _thread.allocate_lock
@@ -98,6 +99,7 @@ class Probe(object):
         self.goal = Goal(self)
         self.native = Native(self)
         self.unwinding = Unwinding(self)
+        self.uncaught = Uncaught(self)
         self.deep = Deep(self)
         self.tracer = Tracer(self)
         self.children = Children(self)
@@ -143,6 +145,7 @@ class Probe(object):
         encoding.hook(self.undo)
         listing.hook(self)
         overflow.hook(self.undo)
+        self.uncaught.hook()
         self.reports.hook()
         self.tracer.hook_entry()
         withstand(self)

@@ -163,8 +163,7 @@ class Exceptions(object):
         if goes_on(standing_at(trace, frame_id), begins is _LEAVES):
             return False
         start = origin(trace)
-        begins = begins == start and not unwinding()
-        if begins:
+        if begins == start:
             self.forget(start)  # another one, which had the same address
         elif start in self.journeys():
             return False
@@ -200,6 +199,10 @@ class Exceptions(object):
     def journeys(self):
         """Where those were raised that have been decided; keeps nothing alive."""
         return getattr(self.probe.told, "journeys", ())
+
+    def leave(self):
+        """What is asked next is about a frame that is being left: no new exception (3.12+)."""
+        self.probe.told.__dict__.pop("begins", None)
 
     def forget(self, start):
         known = self.journeys()
@@ -249,16 +252,6 @@ def debuggers(db, frame):
             return True
         if not is_library(path):
             return False
-        frame = frame.f_back
-    return False
-
-
-def unwinding():
-    """Whether pydevd asks because an exception leaves its frame: that is no new one (3.12+)."""
-    frame = sys._getframe(1)
-    for _ in range(8):
-        if frame is None or frame.f_code.co_name == "_unwind_event":
-            return frame is not None
         frame = frame.f_back
     return False
 

@@ -2,10 +2,11 @@
 
 Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 
-From 3.12 on pydevd is called in each frame that an exception comes to, and for each that it
-leaves. At the end of the stack there is no room for that: what it raises itself takes the place of
-the program's error, with pydevd's own lines in its traceback and pydevd's own errors before it. So
-where there is no room nothing is said of that frame; there is room a few frames further up.
+From 3.12 on pydevd is called in each frame that an exception comes to. At the end of the stack
+there is no room for that: what it raises itself takes the place of the program's error, with
+pydevd's own lines in its traceback and pydevd's own errors before it. So where there is no room
+nothing is said of that frame; there is room a few frames further up. `uncaught` does the same for
+each frame that an exception leaves.
 """
 
 import ast
@@ -15,7 +16,7 @@ import sys
 from debug_relay.worker.probe.frames import MONITORED
 
 _MODULE = "_pydevd_sys_monitoring._pydevd_sys_monitoring"
-_EVENTS = {"RAISE": "_raise_event", "PY_UNWIND": "_unwind_event"}
+_NAME = "_raise_event"
 _ROOM = 60  # frames that a stop at an exception may need
 
 
@@ -23,13 +24,12 @@ def hook(undo):
     module = sys.modules.get(_MODULE)
     if module is None or not MONITORED:
         return
-    for event, name in _EVENTS.items():
-        told = getattr(module, name, None)
-        quiet = told and quietened(told)
-        if quiet is not None:
-            undo.append((module, name, told))
-            setattr(module, name, quiet)
-            replace(getattr(sys.monitoring.events, event), told, quiet)
+    told = getattr(module, _NAME, None)
+    quiet = told and quietened(told)
+    if quiet is not None:
+        undo.append((module, _NAME, told))
+        setattr(module, _NAME, quiet)
+        replace(sys.monitoring.events.RAISE, told, quiet)
 
 
 def replace(event, told, quiet):
