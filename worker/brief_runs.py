@@ -11,10 +11,11 @@ import pwd
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
+
+from debug_relay.worker.ownership import user_for
 
 # What the worker itself asks something: never a program's, nor swept with one.
 _asked: Final[set[int]] = set()
@@ -46,12 +47,18 @@ async def run_briefly(
     seconds: float,
     limit: int,
     cwd: str | None = None,
+    *,
+    behind: str | None = None,
+    found: bool = False,
 ) -> Reply:
     """Run an interpreter with `-I -S`, feed it `data` and read at most `limit` bytes of answer.
 
-    Raises TimeoutError when it is late, ValueError when it says more, OSError when it cannot start.
+    `behind` is the path that has led to this one, and `found` whether that was found in a project:
+    both decide as whom it runs. Raises TimeoutError when it is late, ValueError when it says more,
+    OSError when it cannot start.
     """
-    circumstances = await asyncio.to_thread(_circumstances, path, cwd)
+    decisive = [path] if behind is None else [behind, path]
+    circumstances = await asyncio.to_thread(_circumstances, decisive, found, cwd)
     process = await _start(path, ["-I", "-S", *arguments], circumstances)
     try:
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
@@ -129,18 +136,15 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             await process.wait()
 
 
-def _circumstances(path: str, cwd: str | None) -> dict[str, Any]:
-    other = identity_for(path)
+def _circumstances(decisive: Sequence[str], found: bool, cwd: str | None) -> dict[str, Any]:
+    other = identity_for(*decisive, found=found)
     # A pyenv shim looks for .python-version where it is started; another user may not come there.
     return {"cwd": cwd if cwd and not other and os.path.isdir(cwd) else "/", **other}
 
 
-def identity_for(path: str) -> dict[str, Any]:
-    """As whom to start `path`, as arguments of `subprocess`; empty for as ourselves.
-
-    An interpreter that belongs to neither root nor us is never started as root.
-    """
-    owner = _stranger(path) if os.geteuid() == 0 else None
+def identity_for(*paths: str, found: bool = False) -> dict[str, Any]:
+    """As whom to start an interpreter, as arguments of `subprocess`; empty for as ourselves."""
+    owner = user_for(paths, found=found)
     if owner is None:
         return {}
     try:
@@ -151,14 +155,3 @@ def identity_for(path: str) -> dict[str, Any]:
     # Root's environment may hold secrets, and is not that user's.
     environment = {"PATH": os.defpath, "HOME": home, "LC_ALL": "C.UTF-8"}
     return {"user": owner, "group": group, "extra_groups": [], "env": environment}
-
-
-def _stranger(path: str) -> int | None:
-    """Who, but root, decides what `path` runs: by the file, its folders, or pyvenv.cfg."""
-    for file in (Path(os.path.realpath(path)), Path(path)):
-        prefix = file.parent.parent
-        for place in (file, file.parent, prefix, prefix / "pyvenv.cfg"):
-            with suppress(OSError):
-                if owner := place.lstat().st_uid:
-                    return owner
-    return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 from pathlib import Path
 from typing import Final
@@ -16,14 +17,18 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from debug_relay.worker.interpreters import Interpreter, ask, not_found, resolve
+from debug_relay.protocol.files import FileRefused, open_regular, read_bounded
+from debug_relay.worker.interpreters import Interpreter, ask, choose, not_found
 
-Stamp = tuple[str, int, int, int]  # path, and of the file behind it: mtime, size, inode
+# Path, and of the file behind it: mtime, ctime, size, inode, device.
+Stamp = tuple[str, int, int, int, int, int]
+_MOST_BYTES: Final = 1 << 16
 
 
 class _Kept(Struct):
     stamp: Stamp
     interpreter: Interpreter
+    checksum: str  # a damaged file may be valid all the same, and then name no interpreter
 
 
 class InterpreterBook:
@@ -38,44 +43,51 @@ class InterpreterBook:
         project_root: str | None = None,
         default: str | None = None,
     ) -> Interpreter:
-        """`resolve` and `describe`; looking at files is done beside the event loop."""
-        path = await asyncio.to_thread(resolve, python_path, venv, project_root, default)
-        return await self.describe(path, project_root)
+        """`choose` and `describe`; looking at files is done beside the event loop."""
+        choice = await asyncio.to_thread(choose, python_path, venv, project_root, default)
+        return await self.describe(choice.path, project_root, choice.found)
 
-    async def describe(self, path: str, project_root: str | None = None) -> Interpreter:
+    async def describe(
+        self, path: str, project_root: str | None = None, found: bool = False
+    ) -> Interpreter:
         """Who the interpreter at `path` is; refused when debugpy cannot debug it."""
         try:
             stamp, is_script = await asyncio.to_thread(_look_at, path)
         except (OSError, ValueError) as error:
-            raise not_found(f"{path} cannot be run: {error}", project_root, path) from None
+            words = f"it {error.words}" if isinstance(error, FileRefused) else error
+            raise not_found(f"{path} cannot be run: {words}", project_root, path) from None
         if is_script:
             # What a script such as a pyenv shim runs may change without the script.
-            return await ask(path, project_root)
+            return _with(await ask(path, project_root, found), found)
         if stamp not in self._known:
             known = await asyncio.to_thread(self._recall, stamp)
             if known is None:
-                known = await ask(path, project_root)
+                known = await ask(path, project_root, found)
                 await asyncio.to_thread(self._keep, stamp, known)
             self._known[stamp] = known
-        return self._known[stamp]
+        return _with(self._known[stamp], found)
 
     def _recall(self, stamp: Stamp) -> Interpreter | None:
         if self._folder is None:
             return None
         try:
-            kept = msgspec.json.decode(self._file(stamp).read_bytes(), type=_Kept)
+            kept = msgspec.json.decode(read_bounded(self._file(stamp), _MOST_BYTES), type=_Kept)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return None  # the first time, or damaged
-        return kept.interpreter if kept.stamp == stamp else None
+        if kept.stamp != stamp or kept.checksum != _checksum(stamp, kept.interpreter):
+            return None
+        return kept.interpreter
 
     def _keep(self, stamp: Stamp, interpreter: Interpreter) -> None:
         if self._folder is None:
             return
         path = self._file(stamp)
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
+        kept = _Kept(stamp, interpreter, _checksum(stamp, interpreter))
         with contextlib.suppress(OSError):  # a full or read-only disk: it is asked again
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            fresh.write_bytes(msgspec.json.encode(_Kept(stamp, interpreter)))
+            with open(fresh, "wb", opener=open_regular) as file:
+                file.write(msgspec.json.encode(kept))
             fresh.rename(path)
 
     def _file(self, stamp: Stamp) -> Path:
@@ -83,10 +95,23 @@ class InterpreterBook:
         return self._folder / f"{crc32(os.fsencode(stamp[0])):08x}.json"
 
 
+def _with(known: Interpreter, found: bool) -> Interpreter:
+    return known if known.found == found else msgspec.structs.replace(known, found=found)
+
+
+def _checksum(stamp: Stamp, interpreter: Interpreter) -> str:
+    return hashlib.sha256(msgspec.json.encode([stamp, interpreter])).hexdigest()
+
+
 def _look_at(path: str) -> tuple[Stamp, bool]:
-    facts = os.stat(path)
-    if not os.path.isfile(path):
-        raise ValueError("it is not a file")
-    with open(path, "rb") as file:
-        stamp = (path, facts.st_mtime_ns, facts.st_size, facts.st_ino)
+    with open(path, "rb", opener=open_regular) as file:
+        facts = os.fstat(file.fileno())
+        stamp = (
+            path,
+            facts.st_mtime_ns,
+            facts.st_ctime_ns,
+            facts.st_size,
+            facts.st_ino,
+            facts.st_dev,
+        )
         return stamp, file.read(2) == b"#!"

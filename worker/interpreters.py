@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker.brief_runs import Reply, run_briefly
+from debug_relay.worker.ownership import user_for
 
 # What the pinned debugpy debugs.
 OLDEST: Final = (3, 8)
@@ -44,6 +45,7 @@ class Interpreter(Struct, frozen=True, kw_only=True):
     executable: str  # as it names itself: behind a pyenv shim the real one
     version: tuple[int, int, int]
     version_text: str
+    found: bool = False  # in the project, and not by its name
 
     @property
     def minor(self) -> tuple[int, int]:
@@ -67,27 +69,35 @@ def own_interpreter() -> Interpreter:
     )
 
 
-def resolve(
+class Choice(Struct, frozen=True):
+    path: str  # absolute; links are kept
+    found: bool  # in the project, and not by its name
+
+
+def choose(
     python_path: str | None = None,
     venv: str | None = None,
     project_root: str | None = None,
     default: str | None = None,
-) -> str:
-    """The absolute path of the interpreter that these choices mean; links are kept.
+) -> Choice:
+    """The interpreter that these choices mean.
 
     With nothing chosen it is `python3` on PATH, what the user gets who types it, and only then the
     relay's own: a relay that was installed by itself (pipx, uv tool) has none of the program's
     packages in its environment.
     """
     if python_path:
-        return _explicit(python_path, "python_path", project_root)
+        return Choice(_explicit(python_path, "python_path", project_root), False)
     if venv:
-        return _of_prefix(_absolute(venv, "venv", project_root), project_root)
+        return Choice(_of_prefix(_absolute(venv, "venv", project_root), project_root), False)
     for prefix in _project_venvs(project_root):
-        return _of_prefix(prefix, project_root)
+        path = _of_prefix(prefix, project_root)
+        # Before anybody is shown it or told to use it: a venv that another user has put there.
+        user_for([path], found=True)
+        return Choice(path, True)
     if default:
-        return _explicit(default, "[python] default_path", project_root)
-    return _on_path("python3") or sys.executable
+        return Choice(_explicit(default, "[python] default_path", project_root), False)
+    return Choice(_on_path("python3") or sys.executable, False)
 
 
 def _explicit(wanted: str, field: str, project_root: str | None) -> str:
@@ -209,11 +219,11 @@ def not_found(
     )
 
 
-async def ask(path: str, project_root: str | None) -> Interpreter:
+async def ask(path: str, project_root: str | None, found: bool = False) -> Interpreter:
     """Run it to hear who it is; refused when debugpy cannot debug it."""
     try:
         reply = await run_briefly(
-            path, ["-c", _QUESTION], b"", ASK_SECONDS, _ANSWER_BYTES, project_root
+            path, ["-c", _QUESTION], b"", ASK_SECONDS, _ANSWER_BYTES, project_root, found=found
         )
     except TimeoutError:
         raise not_found(

@@ -24,6 +24,7 @@ from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.grace import Grace
 from debug_relay.worker.input_watch import InputWatch
 from debug_relay.worker.launch_plan import Plan
+from debug_relay.worker.ownership import require_ours
 from debug_relay.worker.process_tree import Row
 from debug_relay.worker.program import Exit, Process
 from debug_relay.worker.start_word import StartWord
@@ -40,8 +41,12 @@ _TAIL: Final = 2000
 _IMPORT_SECONDS: Final = 2.0
 _SWEEP_SECONDS: Final = 3.0
 _ENDING_SECONDS: Final = 0.5  # who is killed loses the connection first
-# What only the program's own import system could find out.
-_REFUSALS: Final = (Code.LAUNCH_MODULE_NOT_FOUND, Code.LAUNCH_SYNTAX_ERROR)
+# What only the program's own import system could find out, and an interpreter that has changed.
+_REFUSALS: Final = (
+    Code.LAUNCH_MODULE_NOT_FOUND,
+    Code.LAUNCH_SYNTAX_ERROR,
+    Code.LAUNCH_INTERPRETER_NOT_FOUND,
+)
 
 
 class LaunchedProgram:
@@ -80,6 +85,7 @@ class LaunchedProgram:
         timeout = self._session.params.launch_timeout
         try:
             async with asyncio.timeout(timeout):
+                await self._look_at_interpreter()
                 self._spawn()
                 await self._until_started()
         except TimeoutError:
@@ -95,6 +101,11 @@ class LaunchedProgram:
             await self._give_up()  # nobody waits any more, and nobody else would end it
             raise
         self._running = True
+
+    async def _look_at_interpreter(self) -> None:
+        """Again, right before it runs: its files may be another user's by now."""
+        who = self._plan.interpreter
+        await asyncio.to_thread(require_ours, [who.path, who.executable], found=who.found)
 
     def _spawn(self) -> None:
         self._session.tail = b""

@@ -19,6 +19,7 @@ from debug_relay.worker import python_args
 from debug_relay.worker.environment import UNBUFFERED, environment, terminal
 from debug_relay.worker.interpreters import Interpreter
 from debug_relay.worker.lines import LineBook, SyntaxProblem, closest_folder, closest_path
+from debug_relay.worker.ownership import require_ours
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
@@ -61,6 +62,8 @@ async def plan(session: Session, params: Launch) -> Plan:
         config.project_root,
         session.params.python_default,
     )
+    if not interpreter.found:  # else it was looked at when it was found
+        await asyncio.to_thread(require_ours, [interpreter.path, interpreter.executable])
     # Beside the event loop: it reads files of the project, perhaps from a slow disk.
     env = await asyncio.to_thread(environment, params, config, cwd, interpreter)
     _check_lengths(env)

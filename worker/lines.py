@@ -142,7 +142,13 @@ class LineBook:
         who = self.interpreter
         try:
             reply = await run_briefly(
-                who.executable, ["-c", reader, *words], data, seconds, _ANSWER_BYTES
+                who.executable,
+                ["-c", reader, *words],
+                data,
+                seconds,
+                _ANSWER_BYTES,
+                behind=who.path,
+                found=who.found,
             )
         except (OSError, ValueError) as error:
             reason = (

@@ -38,7 +38,7 @@ from debug_relay.worker.held import Held
 from debug_relay.worker.idle import IdleClock
 from debug_relay.worker.input_watch import Waiting
 from debug_relay.worker.interpreter_book import InterpreterBook
-from debug_relay.worker.interpreters import resolve
+from debug_relay.worker.interpreters import choose
 from debug_relay.worker.journal import EventLog, OutputEvents, OutputLog
 from debug_relay.worker.lease import Lease
 from debug_relay.worker.limits import LimitWatch
@@ -167,13 +167,14 @@ class Session:
         config = self.params.config
         found: str | None
         try:
-            found = await asyncio.to_thread(
-                resolve,
+            choice = await asyncio.to_thread(
+                choose,
                 None if config.venv else config.python_path,
                 config.venv,
                 config.project_root,
                 self.params.python_default,
             )
+            found = choice.path
         except RelayError:
             found = config.python_path  # the launch will say what is wrong with it
         if config is self.params.config:  # else who has changed it looks as well

@@ -179,11 +179,12 @@ def test_a_file_that_is_none_is_refused(
 def test_files_of_a_project_that_have_no_end_are_refused_at_once(
     relay: Client, source: Write, tmp_path: Path, kind: str
 ) -> None:
-    """As env_file, and as what conda keeps in a prefix."""
+    """As env_file, as what conda keeps in a prefix, and as a venv's pyvenv.cfg."""
     words = "is larger than 1048576 bytes" if kind == "huge" else "is not a regular file"
-    conda = venv(tmp_path / "conda")
+    conda, plain = venv(tmp_path / "conda"), venv(tmp_path / "plain")
     (conda / "conda-meta").mkdir()
-    bad = [tmp_path / "bad.env", conda / "conda-meta" / "state"]
+    (plain / "pyvenv.cfg").unlink()
+    bad = [tmp_path / "bad.env", conda / "conda-meta" / "state", plain / "pyvenv.cfg"]
     for path in bad:
         if kind == "fifo":
             os.mkfifo(path)
@@ -197,6 +198,7 @@ def test_files_of_a_project_that_have_no_end_are_refused_at_once(
         for fields, code, path in (
             ({"env_file": str(bad[0])}, "INVALID_REQUEST", bad[0]),
             ({"venv": str(conda)}, "LAUNCH_INTERPRETER_NOT_FOUND", bad[1]),
+            ({"venv": str(plain)}, "LAUNCH_INTERPRETER_NOT_FOUND", bad[2]),
         ):
             began = time.monotonic()
             error = session.try_launch(program, **fields).refused(code)

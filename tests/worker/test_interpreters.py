@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import select
 import shutil
@@ -19,8 +20,8 @@ from debug_relay.worker.brief_runs import identity_for, run_briefly
 from debug_relay.worker.interpreter_book import InterpreterBook
 from debug_relay.worker.interpreters import (
     alternatives,
+    choose,
     own_interpreter,
-    resolve,
 )
 
 NOBODY = 65534
@@ -47,6 +48,10 @@ def path_folder(tmp_path, monkeypatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
     return folder
+
+
+def resolve(*wanted: str | None, **named: str | None) -> str:
+    return choose(*wanted, **named).path
 
 
 def refused(**wanted: str | None) -> RelayError:
@@ -190,8 +195,15 @@ async def test_what_it_said_is_kept_until_its_file_changes(monkeypatch, tmp_path
         patched.setattr(interpreter_book, "ask", None)
         assert await InterpreterBook(folder).describe(str(copy)) == first
     [kept] = folder.iterdir()
-    kept.write_text(kept.read_text()[:-9])  # damaged
-    assert await InterpreterBook(folder).describe(str(copy)) == first
+    assert kept.stat().st_mode & 0o777 == 0o600
+    written = kept.read_text()
+    name = json.dumps(first.executable)
+    flipped = written.replace(name, name.replace("py", "pz"))  # valid, and names no interpreter
+    for damaged in (written[:-9], flipped, "\0" * len(written)):
+        assert damaged != written
+        kept.write_text(damaged)
+        assert await InterpreterBook(folder).describe(str(copy)) == first
+        assert kept.read_text() == written
     copy.unlink()
     copy.symlink_to(shutil.which("true") or "/bin/true")
     with pytest.raises(RelayError):

@@ -1,0 +1,78 @@
+"""Interpreters that another user has put into a project: refused, never run as ourselves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.source import Source
+
+Write = Callable[..., Source]
+ATTACKER = 54244
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that all may write to and enter, as /tmp; tmp_path is closed."""
+    folder = Path(tempfile.mkdtemp(prefix="relay-shared-"))
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_planted_venv_runs_at_no_call(relay: Client, source: Write, shared: Path) -> None:
+    log = shared / "log"
+    log.touch()
+    log.chmod(0o666)
+    python = shared / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nid -u >> {log}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    for path in (python, python.parent, python.parent.parent):
+        os.chown(path, ATTACKER, ATTACKER)
+    program = source("print('hello')  # @line")
+    with relay.session(project_root=str(shared)) as session:
+        at = {"file": str(program), "line": program["line"]}
+        for refused in (session.post("/breakpoints", at), session.try_launch(program)):
+            error = refused.refused("LAUNCH_INTERPRETER_NOT_FOUND")
+            assert f"{shared}/.venv belongs to uid {ATTACKER}" in error["message"]
+            assert "python_path" in error["details"]["suggestion"]
+        assert log.read_text() == ""
+        # Named, it is asked as its owner; it is no program of root's in any case.
+        for named in ({"venv": ".venv"}, {"python_path": str(python)}):
+            session.try_launch(program, **named).refused("LAUNCH_INTERPRETER_NOT_FOUND")
+        assert set(log.read_text().split()) <= {str(ATTACKER)}
+        assert session.status()["status"] == "created"
+        # One of our own does the work.
+        ended = session.launch(program, python_path=sys.executable)
+        assert ended["status"] == "terminated"
+
+
+def test_naming_allows_what_others_could_change(relay: Client, source: Write, shared: Path) -> None:
+    root = shared / "project"
+    root.mkdir()
+    root.chmod(0o777)
+    command = [sys.executable, "-m", "venv", "--without-pip", str(root / ".venv")]
+    subprocess.run(command, check=True)
+    program = source("import sys; print(sys.prefix)")
+    with relay.session(project_root=str(root)) as session:
+        error = session.try_launch(program).refused("LAUNCH_INTERPRETER_NOT_FOUND")
+        assert f"{root} can be changed by everybody" in error["message"]
+        python = str(root / ".venv" / "bin" / "python")
+        assert f"python_path as {python}" in error["details"]["suggestion"]
+        assert f"chmod go-w {root}" in error["details"]["suggestion"]
+        assert session.launch(program, python_path=python)["status"] == "terminated"
+        assert session.printed("stdout").strip() == str(root / ".venv")
+    root.chmod(0o755)
+    with relay.session(project_root=str(root)) as session:
+        session.launch(program)
+        assert session.get().ok()["program"]["python_path"] == python
