@@ -5,12 +5,20 @@ disk in which they stand.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from debug_relay.protocol.secrets import holds_password, looks_secret
+from debug_relay.protocol.envelope import encode_json
+from debug_relay.protocol.secrets import (
+    hide_in_code,
+    is_secret,
+    shown,
+    shown_arguments,
+    shown_environment,
+)
 from debug_relay.protocol.sessions import Blueprint, SessionState
 
 # Of a launch: who it was for, and how its reply was to look.
@@ -52,19 +60,41 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 def without_secrets(blueprint: Blueprint) -> Blueprint:
     """As it may be written down and shown: values that look secret are named, not told."""
-    env = (blueprint.program or {}).get("env") or {}
-    secret = {name for name, value in env.items() if _is_secret(name, value)}
-    if not secret:
-        return blueprint
-    plain = {name: value for name, value in env.items() if name not in secret}
-    program = {name: value for name, value in (blueprint.program or {}).items() if name != "env"}
-    return msgspec.structs.replace(
+    config = blueprint.config
+    plain = msgspec.structs.replace(
         blueprint,
-        program={**program, "env": plain} if plain else program,
-        missing_env=sorted(secret.union(blueprint.missing_env)),
+        config=msgspec.structs.replace(config, labels=shown_environment(config.labels)),
     )
+    if blueprint.program is None:
+        return plain
+    program = dict(blueprint.program)
+    env = program.pop("env", None) or {}
+    secret = {name for name, value in env.items() if is_secret(name, value)}
+    if len(secret) < len(env):
+        program["env"] = {name: value for name, value in env.items() if name not in secret}
+    hidden = _hidden_in(encode_json(program))
+    plain.program = {**program, **hidden}
+    plain.missing_env = sorted(secret.union(blueprint.missing_env))
+    plain.missing_fields = sorted({*hidden, *blueprint.missing_fields})
+    return plain
 
 
-def _is_secret(name: str, value: str | None) -> bool:
-    # To unset a variable tells nothing of what it held.
-    return value is not None and (looks_secret(name) or holds_password(value))
+@functools.lru_cache(maxsize=1)
+def _hidden_in(encoded: bytes) -> Mapping[str, Any]:
+    """Those fields of a launch that hold something secret, without it.
+
+    They are kept so that one sees what they were; nothing is ever run with them. A worker asks for
+    the same launch at every stop, and a launch may be a megabyte long.
+    """
+    program = msgspec.json.decode(encoded)
+    whose = program.get("script") or program.get("module") or ""
+    seen: dict[str, Any] = {}
+    if args := program.get("args"):
+        seen["args"] = shown_arguments(args, whose)
+    if python_args := program.get("python_args"):
+        seen["python_args"] = shown_arguments(python_args)
+    if texts := program.get("stdin_inputs"):
+        seen["stdin_inputs"] = shown("", texts)
+    if code := program.get("code"):
+        seen["code"] = hide_in_code(code)
+    return {name: value for name, value in seen.items() if value != program[name]}

@@ -40,6 +40,7 @@ class Code(StrEnum):
     LAUNCH_CWD_NOT_FOUND = "LAUNCH_CWD_NOT_FOUND"
     LAUNCH_SYNTAX_ERROR = "LAUNCH_SYNTAX_ERROR"
     LAUNCH_ENV_MISSING = "LAUNCH_ENV_MISSING"
+    LAUNCH_FIELDS_MISSING = "LAUNCH_FIELDS_MISSING"
     ATTACH_FAILED = "ATTACH_FAILED"
     ATTACH_TIMEOUT = "ATTACH_TIMEOUT"
     ATTACH_REFUSED = "ATTACH_REFUSED"
@@ -244,6 +245,12 @@ def _rows() -> dict[Code, ErrorRow]:
             "launch",
             "Secret environment values were not kept and must be given again.",
             "Call restart with env for the names in missing_env.",
+        ),
+        c.LAUNCH_FIELDS_MISSING: row(
+            400,
+            "launch",
+            "Arguments, code or inputs with secrets were not kept and must be given again.",
+            "Call restart with the fields in missing_fields.",
         ),
         c.ATTACH_FAILED: row(
             500,

@@ -122,6 +122,7 @@ _LAUNCH: Final = frozenset(
         Code.LAUNCH_INTERPRETER_NOT_FOUND, Code.LAUNCH_CWD_NOT_FOUND, Code.LAUNCH_SYNTAX_ERROR,
     }
 )  # fmt: skip
+_MISSING: Final = frozenset({Code.LAUNCH_ENV_MISSING, Code.LAUNCH_FIELDS_MISSING})
 _ATTACH: Final = frozenset(code for code in Code if code.value.startswith("ATTACH_"))
 # A launched program cannot be let go, and a joined one has its own standard input.
 _UNSUPPORTED: Final = frozenset({Code.ATTACH_UNSUPPORTED})
@@ -335,7 +336,7 @@ _PROGRAM_ROWS: Final = (
     ),
     _session(
         "restart", "POST", _S + "/restart", p.Restart, p.Launched,
-        group="program", errors=_LAUNCH | _DRIVE | _UNSUPPORTED | {Code.LAUNCH_ENV_MISSING},
+        group="program", errors=_LAUNCH | _DRIVE | _UNSUPPORTED | _MISSING,
         drives=True,
     ),
     _session(

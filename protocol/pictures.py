@@ -240,6 +240,8 @@ def _session(state: s.SessionState | s.SessionStatus) -> Iterator[Line]:
             yield f"restored; before: {state.previous_status or 'unknown'}"
         if state.missing_env:
             yield f"missing in env: {short(', '.join(state.missing_env), 300)}"
+        if state.missing_fields:
+            yield f"hidden, to be given to restart: {', '.join(state.missing_fields)}"
         if state.disk_trouble:
             yield f"disk: {short(state.disk_trouble, 300)}"
 

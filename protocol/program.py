@@ -180,6 +180,13 @@ class Restart(SessionParams, kw_only=True):
             description="On top of the launch's; what `missing_env` names must be here.",
         ),
     ] = {}
+    args: Annotated[
+        Args | None,
+        Meta(description="In place of the launch's; needed if `missing_fields` names them."),
+    ] = None
+    python_args: Annotated[Args | None, Meta(description="Likewise.")] = None
+    code: Annotated[SourceCode | None, Meta(description="Likewise.")] = None
+    stdin_inputs: Annotated[Inputs | None, Meta(description="Likewise.")] = None
     wait: Wait = 0.1
     snapshot: SnapshotBounds = False
 

@@ -10,6 +10,7 @@ import msgspec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Location
 from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.secrets import HIDDEN, hide_secrets, looks_secret, shown
 from debug_relay.protocol.sessions import Program
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
@@ -32,10 +33,15 @@ class Problem(msgspec.Struct):
     suggestion: str | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
-        # Whatever was sent is shown, but not all of a large thing; a caller's names are sent, too.
-        words = _beginning(self.value)
+        # Whatever was sent is shown, a caller's names too; but not all of a large thing, nor what
+        # looks secret.
+        name = self.field[-_SHOWN:].rpartition(".")[2]
+        words = HIDDEN if looks_secret(name) else _beginning(self.value)
         if len(words) > _SHOWN:
-            self.value = words[:_SHOWN] + "…"
+            # A little more than is shown: a token that is cut in two is no longer known for one.
+            self.value = hide_secrets(words[: 4 * _SHOWN])[:_SHOWN] + "…"
+        else:
+            self.value = shown(name, self.value)
         self.field = _cut(self.field)
         self.message = _cut(self.message)
 

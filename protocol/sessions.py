@@ -266,6 +266,9 @@ class ImportedWatch(Params, kw_only=True):
     expression: Expression
 
 
+MissingField = Literal["args", "code", "python_args", "stdin_inputs"]
+
+
 class ImportSession(Params, kw_only=True):
     """Create a session from the `data` of an export."""
 
@@ -276,6 +279,10 @@ class ImportSession(Params, kw_only=True):
     ] = None
     missing_env: Annotated[
         list[EnvName], Meta(description="Names whose values looked secret and were left out.")
+    ] = []
+    missing_fields: Annotated[
+        list[MissingField],
+        Meta(max_length=10, description="Fields of `program` in which secrets were hidden."),
     ] = []
     breakpoints: Annotated[
         list[BreakpointSpec], Meta(max_length=MOST_IN_A_BATCH, description="As exported.")
@@ -308,6 +315,7 @@ class Export(Result, kw_only=True):
     config: Json
     program: Json
     missing_env: list[str]
+    missing_fields: list[str] = []
     breakpoints: list[Json]
     exception_breakpoints: Json
     watches: list[Json]
@@ -396,6 +404,7 @@ class SessionState(Result, kw_only=True):
     restored: bool = False
     previous_status: State | None = None
     missing_env: list[str] = []
+    missing_fields: list[str] = []  # of the launch, that `restart` must give: a secret was hidden
     worker_unresponsive: bool = False
     worker_signal: str | None = None  # what ended its worker, with end_reason `crashed`
     worker_exit_code: int | None = None  # or how that ended; both null where nobody was told
@@ -519,6 +528,8 @@ class Blueprint(Result, kw_only=True):
     program: dict[str, Json] | None = None
     # Names in the launch's environment whose values are not here: they look secret.
     missing_env: list[str] = []
+    # Fields of the launch in which something is hidden, for the same reason.
+    missing_fields: list[str] = []
     # Breakpoints as they are asked for; with their ids where they keep them.
     breakpoints: list[dict[str, Json]] = []
     next_breakpoint: int = 1

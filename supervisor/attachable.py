@@ -19,6 +19,7 @@ from typing import Final
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.secrets import shown_command
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.process_facts import Facts
 
@@ -94,7 +95,9 @@ def recycled(facts: Facts, identity: str) -> RelayError:
 
 
 def _refuse(code: Code, facts: Facts, message: str, suggestion: str) -> RelayError:
-    return RelayError(code, message, suggestion, pid=facts.pid, command=facts.command)
+    return RelayError(
+        code, message, suggestion, pid=facts.pid, command=shown_command(facts.command)
+    )
 
 
 def _ours(facts: Facts, around: Surroundings) -> RelayError | None:
@@ -352,7 +355,7 @@ def _debugger(facts: Facts, around: Surroundings) -> RelayError | None:
 
 
 def _shown(facts: Facts) -> str:
-    text = " ".join(facts.command) or facts.name
+    text = " ".join(shown_command(facts.command)) or facts.name
     return text if len(text) <= 200 else text[:200] + "…"
 
 

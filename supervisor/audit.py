@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +21,7 @@ from debug_relay.protocol.blueprint import given_fields
 from debug_relay.protocol.envelope import timestamp_of
 from debug_relay.protocol.fields import Params
 from debug_relay.protocol.operations import Operation
-from debug_relay.protocol.secrets import HIDDEN, looks_secret
+from debug_relay.protocol.secrets import HIDDEN, looks_secret, shown_arguments
 from debug_relay.supervisor.kept_replies import Finished
 from debug_relay.supervisor.log import Log, Place, RotatingFile, in_json, redact
 from debug_relay.supervisor.store import StoreError
@@ -35,7 +34,6 @@ _LONGEST_TEXT: Final = 1000
 _MOST_ITEMS: Final = 50
 # What a person types into a program may be a password.
 _TYPED: Final = frozenset({"input", "base64", "stdin_inputs"})
-_OPTION: Final = re.compile(r"--?([A-Za-z][\w-]*)(=.*)?", re.DOTALL)
 
 
 class Deed(Struct, kw_only=True):
@@ -144,7 +142,8 @@ def _shown(fields: dict[str, Any]) -> Any:
         fields["value"] = HIDDEN  # of a variable
     for name in ("args", "python_args"):
         if name in fields:
-            fields[name] = _arguments(fields[name])
+            whose = fields.get("script") or fields.get("module") or ""
+            fields[name] = shown_arguments(fields[name], whose if name == "args" else "")
     return _cut(redact("parameters", fields))
 
 
@@ -152,20 +151,6 @@ def _lengths(typed: Any) -> Any:
     if isinstance(typed, list):
         return [_lengths(text) for text in typed]
     return f"<{len(typed)} characters>" if isinstance(typed, str) else typed
-
-
-def _arguments(args: list[str]) -> list[str]:
-    """Without what an option gives away: `--token=x`, `--password x`."""
-    shown, secret = [], False
-    for arg in args:
-        option = _OPTION.fullmatch(arg)
-        named = option is not None and looks_secret(option[1].replace("-", "_"))
-        if option is not None and option[2] and named:
-            shown.append(arg[: -len(option[2])] + "=" + HIDDEN)
-        else:
-            shown.append(HIDDEN if secret and option is None else arg)
-        secret = named and option is not None and not option[2]
-    return shown
 
 
 def _fewer(value: Any) -> Any:

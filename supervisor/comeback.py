@@ -102,6 +102,7 @@ def _restored(record: SessionRecord, previous: State) -> SessionState:
         restored=True,
         previous_status=previous,
         missing_env=record.blueprint.missing_env,
+        missing_fields=record.blueprint.missing_fields,
         breakpoint_count=len(record.blueprint.breakpoints),
     )
 

@@ -27,8 +27,15 @@ from debug_relay.protocol.frames import Caller, RequestHead
 from debug_relay.protocol.operations import OPERATIONS, Operation
 from debug_relay.protocol.pictures import picture_of
 from debug_relay.protocol.program import Attach
-from debug_relay.protocol.refusals import MOST_PROBLEMS, refusal_of, stop_changed, wrong_state
+from debug_relay.protocol.refusals import (
+    MOST_PROBLEMS,
+    Problem,
+    refusal_of,
+    stop_changed,
+    wrong_state,
+)
 from debug_relay.protocol.scopes import SCOPES
+from debug_relay.protocol.secrets import hide_secrets
 from debug_relay.protocol.sessions import CreateSession, SessionState
 from debug_relay.protocol.state import State
 from debug_relay.supervisor.audit import Audit, Deed, is_deed
@@ -379,7 +386,7 @@ def _query(http: web.BaseRequest) -> dict[str, str]:
                 Code.INVALID_PARAMETER,
                 f"The parameter {name[:100]} is given twice",
                 "Give it once.",
-                errors=[{"field": name[:100], "message": "given twice", "value": value[:200]}],
+                errors=[Problem(name[:100], "given twice", value)],
             )
         found[name] = value
     return found
@@ -396,7 +403,7 @@ def _pairs(query: str) -> list[tuple[str, str]]:
             Code.INVALID_PARAMETER,
             f"The query {problem}: {error}",
             "Encode names and values as UTF-8 and then with percent signs; a percent sign is %25.",
-            errors=[{"field": "query", "message": problem, "value": ascii(query[:200])}],
+            errors=[Problem("query", problem, ascii(hide_secrets(query)[:200]))],
         ) from None
 
 

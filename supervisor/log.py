@@ -24,7 +24,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from debug_relay.protocol.envelope import timestamp_of
-from debug_relay.protocol.secrets import HIDDEN, hide_passwords, looks_secret
+from debug_relay.protocol.secrets import HIDDEN, hide_secrets, looks_secret
 
 FILE_BYTES: Final = 10 * 1024 * 1024
 FILES: Final = 3
@@ -56,7 +56,7 @@ def _redacted(name: str, value: Any, depth: int) -> Any:
         return {_text(key): _redacted(_text(key), item, depth - 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_redacted("", item, depth - 1) for item in value]
-    return hide_passwords(_text(value))
+    return hide_secrets(_text(value))
 
 
 def _text(value: Any) -> str:
@@ -106,14 +106,14 @@ def entry(record: logging.LogRecord) -> dict[str, Any]:
     line: dict[str, Any] = {
         "ts": timestamp_of(record.created),
         "level": record.levelname.lower(),
-        "event": hide_passwords(_text(event)),
+        "event": hide_secrets(_text(event)),
         "logger": record.name.removeprefix(_TOP + "."),
     }
     for name, value in getattr(record, "fields", {}).items():
         line[name + "_" if name in _RESERVED else name] = redact(name, value)
     if record.exc_info and record.exc_info[1] is not None:
         trace = "".join(traceback.format_exception(record.exc_info[1]))
-        line["exception"] = hide_passwords(_text(trace))
+        line["exception"] = hide_secrets(_text(trace))
     return line
 
 

@@ -20,6 +20,7 @@ import msgspec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.processes import Process
 from debug_relay.protocol.program import Attach
+from debug_relay.protocol.secrets import shown_command
 from debug_relay.protocol.server import ListProcesses, ProcessList, Stacks
 from debug_relay.protocol.state import LIVE
 from debug_relay.protocol.version import API_PREFIX
@@ -213,7 +214,7 @@ def _several(found: list[int], words: str) -> RelayError:
         f"{len(found)} Python processes: each {words}",
         f'Choose one of details.candidates and send {{"pid": {found[0]}}}.',
         candidates=[
-            {"pid": facts.pid, "identity": facts.identity, "command": facts.command}
+            {"pid": facts.pid, "identity": facts.identity, "command": shown_command(facts.command)}
             for facts in looked
             if facts is not None
         ],
@@ -251,7 +252,7 @@ def _shown(facts: Facts, around: Surroundings, listeners: process_facts.Listener
     return Process(
         pid=facts.pid,
         identity=facts.identity,
-        command=facts.command,
+        command=shown_command(facts.command),
         cwd=facts.cwd(),
         user=_user(facts.uid),
         uid=facts.uid,
@@ -304,7 +305,7 @@ def _unreadable(facts: Facts, said: str) -> RelayError:
         f"py-spy could not read the stacks of process {facts.pid}",
         f"GET {API_PREFIX}/processes/{facts.pid} tells whether it is Python and may be traced.",
         pid=facts.pid,
-        command=facts.command,
+        command=shown_command(facts.command),
         debugger_output=said[-2000:],
     )
 

@@ -16,7 +16,7 @@ import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
-from debug_relay.protocol.secrets import hide_passwords
+from debug_relay.protocol.secrets import hide_secrets
 from debug_relay.protocol.server import Configuration, PatchConfig
 from debug_relay.supervisor.config import Loaded, accepted
 from debug_relay.supervisor.log import Log
@@ -52,7 +52,7 @@ class RuntimeConfig:
             section, _, key = name.partition(".")
             value = getattr(getattr(self._settings, section), key)
             tree.setdefault(section, {})[key] = (
-                hide_passwords(value) if isinstance(value, str) else value
+                hide_secrets(value) if isinstance(value, str) else value
             )
         return Configuration(
             config=tree,

@@ -20,6 +20,7 @@ from debug_relay.protocol import dap
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.output import Category
 from debug_relay.protocol.program import Attach
+from debug_relay.protocol.secrets import shown_command
 from debug_relay.protocol.sessions import Program
 from debug_relay.worker import adapter, child_news, process_tree
 from debug_relay.worker.connection import DebugServer
@@ -135,7 +136,7 @@ class AttachedProgram:
         self._session.program = Program(
             attached=True,
             pid=self._pid,
-            args=facts.command[1:],
+            args=shown_command(facts.command)[1:],
             cwd=facts.cwd,
             python_path=facts.executable,
             python_version=version,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from debug_relay.protocol.blueprint import given_fields
-from debug_relay.protocol.secrets import shown_environment
+from debug_relay.protocol.secrets import shown_arguments, shown_environment
 from debug_relay.protocol.sessions import Blueprint, Program
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def draw(session: Session) -> Blueprint:
         config=session.params.config,
         program=session.arguments,
         missing_env=session.missing_env,
+        missing_fields=session.missing_fields,
         breakpoints=[_given(kept) for kept in session.breakpoints.specs()],
         next_breakpoint=session.breakpoints.next_number,
         exception_breakpoints=session.exceptions.spec(),
@@ -36,6 +37,7 @@ async def take_over(session: Session) -> None:
     if blueprint is not None:
         session.arguments = blueprint.program
         session.missing_env = blueprint.missing_env
+        session.missing_fields = blueprint.missing_fields
         session.program = _program(blueprint.program)
         session.exceptions.take_over(blueprint.exception_breakpoints or {})
         for watch in blueprint.watches:
@@ -70,7 +72,9 @@ def _program(arguments: dict[str, Any] | None) -> Program | None:
     return Program(
         script=arguments.get("script"),
         module=arguments.get("module"),
-        args=arguments.get("args", []),
+        args=shown_arguments(
+            arguments.get("args", []), arguments.get("script") or arguments.get("module") or ""
+        ),
         cwd=arguments.get("cwd"),
         env=shown_environment(arguments.get("env", {})),
         python_path=arguments.get("python_path"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from debug_relay.protocol.secrets import shown_command
+
 if TYPE_CHECKING:
     from debug_relay.worker.program import Exit
     from debug_relay.worker.session import Session
@@ -20,7 +22,7 @@ def found(session: Session, pid: int, parent: int | None, command: list[str]) ->
             "reason": "found",
             "pid": pid,
             "parent_pid": parent,
-            "command": command,
+            "command": shown_command(command),
             "debugged": False,
         },
     )
@@ -31,7 +33,7 @@ def attached(session: Session, pid: int, parent: int | None, command: list[str])
     a fork server's, or the program itself, having executed another in its place."""
     session.journal(
         "subprocess",
-        {"reason": "attached", "pid": pid, "parent_pid": parent, "command": command},
+        {"reason": "attached", "pid": pid, "parent_pid": parent, "command": shown_command(command)},
     )
 
 

@@ -16,6 +16,7 @@ import msgspec
 from debug_relay.protocol import dap
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.fields import Location
+from debug_relay.protocol.secrets import shown_command
 from debug_relay.protocol.sessions import StopReason
 from debug_relay.protocol.state import Event, State
 from debug_relay.worker import exception_report, run_to
@@ -243,6 +244,8 @@ async def _stop_report(session: Session, server: DebugServer, body: bytes) -> No
 
 async def _subprocess(session: Session, server: DebugServer, body: bytes) -> None:
     child = msgspec.json.decode(body)
+    if "command" in child:
+        child["command"] = shown_command(child["command"])
     session.journal("subprocess", {"reason": "started", "parent_pid": server.pid, **child})
 
 

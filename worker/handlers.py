@@ -77,8 +77,8 @@ async def _start_launched(session: Session, params: p.Launch, planned: launch_pl
     session.limits.launch_with(params.limits)
     target = launch.LaunchedProgram(session, planned)
     await _start(session, target)
-    if session.missing_env:
-        session.missing_env = []
+    if session.missing_env or session.missing_fields:
+        session.missing_env, session.missing_fields = [], []
         session.changed()
     for text in params.stdin_inputs:
         # One answer each, as a person would type it.

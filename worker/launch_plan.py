@@ -12,7 +12,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import TerminalSize
 from debug_relay.protocol.files import open_regular
 from debug_relay.protocol.program import Launch
-from debug_relay.protocol.secrets import shown_environment
+from debug_relay.protocol.secrets import shown_arguments, shown_environment
 from debug_relay.protocol.sessions import Program
 from debug_relay.protocol.version import MARK
 from debug_relay.worker import python_args
@@ -93,7 +93,7 @@ async def plan(session: Session, params: Launch) -> Plan:
         program=Program(
             script=target if kind == "script" else None,
             module=target if kind == "module" else None,
-            args=params.args,
+            args=shown_arguments(params.args, target if kind != "code" else ""),
             cwd=cwd,
             env=shown_environment(dict(params.env)),
             python_path=interpreter.path,

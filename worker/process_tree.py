@@ -12,6 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from debug_relay.protocol.secrets import shown_command
+
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _DEAD: Final = frozenset("ZX")
@@ -123,8 +125,8 @@ def _all_children() -> Callable[[int, int], list[int]]:
 
 
 def command(pid: int) -> str:
-    """Its command line; empty when it has none, or is gone."""
-    return " ".join(words(pid)).strip()
+    """Its command line as it may be shown; empty when it has none, or is gone."""
+    return " ".join(shown_command(words(pid))).strip()
 
 
 def words(pid: int) -> list[str]:

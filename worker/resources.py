@@ -9,7 +9,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from debug_relay.protocol.limits import LIMITS, Use
-from debug_relay.protocol.secrets import hide_passwords
 from debug_relay.protocol.sessions import LimitUse, ProcessUse, Resources
 from debug_relay.protocol.state import LIVE
 from debug_relay.worker import process_tree
@@ -78,7 +77,7 @@ def _shown(row: Row, named: Mapping[int, str]) -> ProcessUse:
     return ProcessUse(
         pid=row.pid,
         ppid=row.parent,
-        command=hide_passwords(command[:_COMMAND]) or f"[{row.name}]",
+        command=command[:_COMMAND] or f"[{row.name}]",
         state=_STATES.get(row.state, row.state),
         start_time=round(_boot_time() + row.born_seconds, 2),
         cpu_seconds=row.own_seconds,

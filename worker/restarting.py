@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import json
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from debug_relay.worker.session import Session
 
 _GRACE: Final = 2.0
+# What a launch may be repeated with otherwise: where a secret was hidden it must be.
+_EXAMPLES: Final = {"args": ["…"], "code": "…", "python_args": ["…"], "stdin_inputs": ["…"]}
+_GIVEN_ANEW: Final = tuple(_EXAMPLES)
 
 
 def launch_of(session: Session, params: Restart) -> Launch:
@@ -27,17 +31,36 @@ def launch_of(session: Session, params: Restart) -> Launch:
         raise wrong_state(
             "restart", session.state, frozenset(State) - {State.CREATED, State.FAILED}, session.id
         )
-    missing = [name for name in session.missing_env if name not in params.env]
-    if missing:
-        raise RelayError(
-            Code.LAUNCH_ENV_MISSING,
-            f"The launch had variables whose values were not kept: {', '.join(missing)}",
-            f'Send {{"env": {{"{missing[0]}": "…"}}}} with all of them; null leaves one out.',
-            missing_env=missing,
-        )
+    given = {name: value for name in _GIVEN_ANEW if (value := getattr(params, name)) is not None}
+    _require_nothing_hidden(session, params, given)
     env = {**(session.arguments.get("env") or {}), **params.env}
-    fields = {**session.arguments, "session_id": session.id, "env": env}
+    fields = {**session.arguments, **given, "session_id": session.id, "env": env}
     return msgspec.convert(fields, Launch)
+
+
+def _require_nothing_hidden(session: Session, params: Restart, given: dict[str, Any]) -> None:
+    """What looked secret is on no disk: it has to be given again, and is never made up."""
+    fields = [name for name in session.missing_fields if name not in given]
+    env = [name for name in session.missing_env if name not in params.env]
+    if not fields and not env:
+        return
+    body: dict[str, Any] = {name: _EXAMPLES[name] for name in fields}
+    if env:
+        body["env"] = dict.fromkeys(env, "…")
+    what = [f"variables whose values were not kept: {', '.join(env)}"] if env else []
+    what += [f"secrets, which were not kept, in {', '.join(fields)}"] if fields else []
+    details: dict[str, Any] = {"missing_env": env} if env else {}
+    if fields:
+        details["missing_fields"] = fields
+        details["launched_with"] = {name: (session.arguments or {}).get(name) for name in fields}
+    raise RelayError(
+        Code.LAUNCH_FIELDS_MISSING if fields else Code.LAUNCH_ENV_MISSING,
+        f"The launch had {', and '.join(what)}",
+        f"Send {json.dumps(body, ensure_ascii=False)} with all of them"
+        + (" in full" if fields else "")
+        + ("; null leaves a variable out." if env else "."),
+        **details,
+    )
 
 
 def _was_attached_to(session: Session) -> RelayError:

@@ -77,6 +77,7 @@ class Session:
         # The fields of the last launch, for the next one, and what they lack.
         self.arguments: dict[str, Any] | None = None
         self.missing_env: list[str] = []
+        self.missing_fields: list[str] = []
         self.waiting: Waiting | None = None  # for input
         self.questions = 0  # how often its programs have begun to
         self.restarting = False  # the program ends because another run of it is to follow

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from debug_relay.protocol.envelope import encode_json
+from debug_relay.protocol.secrets import shown_environment
 from debug_relay.protocol.sessions import SessionState
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Shown:
     def state(self) -> SessionState:
         session = self._session
         stop = session.stop
+        config = session.params.config
         return SessionState(
             session_id=session.id,
             name=session.name,
@@ -36,7 +38,11 @@ class Shown:
             stop_id=session.stop_id,
             created_at=session.params.created_at,
             expires_at=session.idle.expires_at(session.state),
-            config=msgspec.structs.replace(session.params.config, python_path=session.interpreter),
+            config=msgspec.structs.replace(
+                config,
+                python_path=session.interpreter,
+                labels=shown_environment(config.labels),
+            ),
             program=session.program,
             child_pids=[server.pid for server in session.hub.servers if server.is_child],
             current_location=stop.location if stop else None,
@@ -54,6 +60,7 @@ class Shown:
             restored=session.params.restored,
             previous_status=session.previous_status,
             missing_env=session.missing_env,
+            missing_fields=session.missing_fields,
             waiting_for_input=session.waiting is not None,
             prompt=session.waiting.prompt if session.waiting else None,
             warning=(session.waiting and session.waiting.warning) or session.limits.warning,

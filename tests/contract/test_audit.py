@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import stat
@@ -71,6 +72,102 @@ def test_who_did_what_to_which_session(
     assert "hunter2" not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert len({line["request_id"] for line in told}) == 9
+
+
+CANARY = "c4nary"
+ENV = {
+    "GITHUB_PAT": CANARY, "SSHPASS": CANARY, "STRIPE_SK": CANARY, "SLACK_WEBHOOK": CANARY,
+    "X_SIGNATURE": CANARY, "SESSIONID": CANARY, "NETRC": CANARY, "PIN": CANARY, "AUTH": CANARY,
+    "CONN": f"Server=db;Password={CANARY}", "DB": f"postgres://me:{CANARY}@db/x", "COLOUR": "red",
+}  # fmt: skip
+ARGS = [
+    "--api-key", CANARY, f"--token={CANARY}", f"--password={CANARY}", f"-p{CANARY}", "plain",
+    f"https://me:{CANARY}@h/", "-H", f"Authorization: Bearer {CANARY}",
+]  # fmt: skip
+LEAKY = """
+    import os, subprocess, sys
+
+    def here():
+        print("started")  # @here
+
+    assert sys.argv[2] == os.environ["PIN"]
+    child = [sys.executable, "-c", "input()", "--password", sys.argv[2]]
+    child = subprocess.Popen(child, stdin=subprocess.PIPE)
+    here()
+    child.communicate(b"on\\n")
+"""
+
+
+def test_a_planted_secret_is_in_no_reply_and_no_file(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay, program = own_relay(env={"OPENCODE_DEBUG_LOG__LEVEL": "debug"}), source(LEAKY)
+    told: list[bytes] = []
+
+    def ask(verb: str, path: str, body: Any = None, key: str = "", **query: Any) -> Any:
+        headers = {"Idempotency-Key": key} if key else {}
+        answer = relay.client.call(verb, path, body, headers, **query)
+        told.append(answer.raw)
+        return None if "format" in query else answer.body["data"]
+
+    labels = {"api_token": CANARY, "team": "blue"}
+    made = ask("POST", "/sessions", {"labels": labels, "name": "leaky"}, key="one")
+    here = f"/sessions/{made['session_id']}"
+    assert made["config"]["labels"] == {"api_token": "***", "team": "blue"}
+    ask("POST", f"{here}/breakpoints", {"file": str(program), "line": program["here"]})
+    body = {
+        "script": str(program),
+        "args": ARGS,
+        "env": ENV,
+        "wait": 20,
+        "snapshot": True,
+        "stdin_inputs": [f"password={CANARY}"],
+        "python_args": ["-X", f"token={CANARY}"],
+    }
+    launched = ask("POST", f"{here}/launch", body, key="two")
+    assert launched["status"] == "paused"
+    assert launched["program"]["args"] == [
+        "--api-key", "***", "--token=***", "--password=***", "-p***", "plain",
+        "https://me:***@h/", "-H", "Authorization: ***",
+    ]  # fmt: skip
+    assert launched["program"]["env"]["COLOUR"] == "red"
+    exported = ask("GET", f"{here}/export")
+    assert exported["missing_fields"] == ["args", "python_args", "stdin_inputs"]
+    assert set(exported["missing_env"]) == ENV.keys() - {"COLOUR"}
+    imported = ask("POST", "/sessions/import", exported, key="three")
+    clone = ask("POST", f"{here}/clone", key="four")
+    assert (clone["missing_fields"], clone["missing_env"]) == ([], [])
+    for path in ("", "/status", "/events", "/resources", "/breakpoints", "/ping"):
+        ask("GET", here + path)
+        ask("GET", here + path, format="text")
+    ask("GET", "/sessions")
+    listed = ask("GET", "/processes", limit=1000)
+    assert any("--password" in one["command"] for one in listed["items"])
+    pid = launched["pid"]
+    ask("GET", f"/processes/{pid}")
+    # Where it lives in memory it is launched again as it was.
+    assert ask("POST", f"{here}/restart", {"wait": 20})["status"] == "paused"
+    assert ask("POST", f"/sessions/{clone['session_id']}/restart", {"wait": 9})["exit_code"] is None
+    bad = {"script": str(program), "env": {"API_TOKEN": [CANARY]}, "token": CANARY}
+    ask("POST", f"/sessions/{imported['session_id']}/launch", bad)
+    ask("GET", "/sessions", token=CANARY)
+    ask("DELETE", f"/sessions/{clone['session_id']}")
+    ask("POST", f"{here}/terminate", {"grace": 0})
+    ask("GET", f"{here}/events")
+    folders = (relay.data_dir, relay.run_dir)
+    assert relay.stop() == 0
+    for raw in told:
+        assert CANARY.encode() not in raw, raw
+    written = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    names = {path.name for path in written}
+    assert {"audit.log", "relay.log", "session.json", "idempotency.jsonl"} <= names
+    for path in [*written, relay.log]:
+        data = path.read_bytes()
+        if path.name == "idempotency.jsonl":
+            kept = [json.loads(line) for line in data.splitlines()]
+            assert len(kept) == 4
+            data += b"".join(base64.b64decode(reply[5]["body"]) for reply in kept)
+        assert CANARY.encode() not in data, path
 
 
 def test_without_a_place_it_is_in_the_data_directory(own_relay: Callable[..., Relay]) -> None:

@@ -695,6 +695,23 @@ def a_secret_that_no_export_holds(scene: Scene) -> Generator[Answer, Any, None]:
     assert imported.printed() == "again red\n"
 
 
+@row(Code.LAUNCH_FIELDS_MISSING)
+def arguments_that_no_export_holds(scene: Scene) -> Generator[Answer, Any, None]:
+    program = scene.write("import os, sys\nprint(sys.argv[1:], os.environ['API_TOKEN'])")
+    session = scene.session()
+    session.launch(program, args=["--password", "x"], env={"API_TOKEN": "s3cret"})
+    exported = session.get("/export").ok()
+    id = scene.client.post("/sessions/import", exported).ok(201)["session_id"]
+    imported = scene.ends.enter_context(Session(scene.client, id))
+    error = yield imported.post("/restart")
+    assert error["details"]["missing_fields"] == ["args"]
+    found = re.search(r"\{.*\}", suggestion(error))
+    assert found is not None
+    body = json.loads(found.group().replace("…", "again"))
+    assert imported.post("/restart", {**body, "wait": 20}).ok()["exit_code"] == 0
+    assert imported.printed() == "['again'] again\n"
+
+
 # -- the relay
 
 

@@ -64,6 +64,12 @@ def start() -> Iterator[Start]:
         process.stdout.close()
 
 
+def test_what_looks_secret_in_a_command_line_is_hidden(relay: Client, start: Start) -> None:
+    pid = start(sys.executable, "-c", SLEEP, "--api-key", "c4nary", "Password=c4nary", "-pC4nary")
+    told = relay.get(f"/processes/{pid}").ok()["command"]
+    assert told[3:] == ["--api-key", "***", "Password=***", "-p***"]
+
+
 def test_what_is_told_of_one(relay: Client, start: Start, python: str, tmp_path: Path) -> None:
     port = free_port()
     pid = start(python, "-c", LISTEN, str(port), cwd=tmp_path)

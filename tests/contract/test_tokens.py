@@ -103,6 +103,20 @@ def test_paths_that_are_not_there_are_not_told(own_relay: Callable[..., Relay], 
     assert client.get(path).status in (400, 404)
 
 
+def test_a_token_in_the_query_is_refused_and_not_repeated(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay()
+    text = new_token(relay, "--scope", "admin")
+    client = relay.client.called(Authorization=f"Bearer {text}")
+    for query in ({"token": text}, {"access_token": text}, {"tokn": text}):
+        for path in ("/sessions", "/nothing", "/health"):
+            for caller in (client, relay.client):
+                answer = caller.get(path, **query)
+                assert answer.status in (400, 401, 404)
+                assert text not in answer.raw.decode()
+    for broken in (f"token={text}&token={text}", f"token={text}&x=%zz", f"token={text}%ff"):
+        assert text not in client.get(f"/sessions?{broken}").raw.decode()
+
+
 def test_a_token_with_admin_may_do_all(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:

@@ -40,7 +40,7 @@ def at_stop(relay: Relay, program: Source, **fields: Any) -> Session:
     session.delete("/breakpoints/bp_1").ok()
     session.break_at(program, program["here"], condition="i == 4")
     env = {"API_TOKEN": "s3cr3t", "PLAIN": "1"}
-    assert session.launch(program, args=["a", "b"], env=env)["status"] == "paused"
+    assert session.launch(program, args=["--pin=12", "b"], env=env)["status"] == "paused"
     return session
 
 
@@ -109,7 +109,9 @@ def test_it_comes_back_and_is_launched_again(
     assert shown["missing_env"] == ["API_TOKEN"]
     assert (shown["program"]["script"], shown["program"]["pid"]) == (str(program), None)
     assert session.get("/export").ok() == told
-    assert session.printed("stdout") == ("run ['a', 'b'] s3cr3t\n" if how != "wiped" else "")
+    assert session.printed("stdout") == ("run ['--pin=12', 'b'] s3cr3t\n" if how != "wiped" else "")
+    assert shown["missing_fields"] == ["args"]
+    assert shown["program"]["args"] == ["--pin=***", "b"]
     # Nothing of this needed a worker.
     assert relay.workers() == []
     assert relay.client.get("/health").ok()["active_sessions"] == 0
@@ -120,13 +122,19 @@ def test_it_comes_back_and_is_launched_again(
     assert (breakpoint["id"], breakpoint["condition"]) == ("bp_2", "i == 4")
     assert len(relay.workers()) == 1
     assert session.break_at(program, program["there"])["id"] == "bp_3"
+    # With what was hidden it is never launched.
+    body = {"env": {"API_TOKEN": "x"}}
+    error = session.post("/restart", body).refused("LAUNCH_FIELDS_MISSING", 400)
+    assert error["details"]["missing_fields"] == ["args"]
+    assert error["details"]["launched_with"] == {"args": ["--pin=***", "b"]}
     shown = session.get().ok()
     assert (shown["restored"], shown["previous_status"]) == (True, "paused")
     assert shown["created_at"] == whole["created_at"]
     stopped = session.launch(program, args=["c"], env={"API_TOKEN": "new"})
     assert stopped["current_location"]["line"] == program["here"]
     assert session.value("i") == "4"
-    assert session.get().ok()["missing_env"] == []
+    shown = session.get().ok()
+    assert (shown["missing_env"], shown["missing_fields"]) == ([], [])
     assert session.printed("stdout") == "run ['c'] new\n"
     fresh = session.get("/events", limit=1000, cursor=seen["next_cursor"]).ok()["events"]
     after = [event["seq"] for event in fresh]
