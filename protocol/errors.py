@@ -71,6 +71,7 @@ class Code(StrEnum):
     UNAUTHENTICATED = "UNAUTHENTICATED"
     INSUFFICIENT_SCOPE = "INSUFFICIENT_SCOPE"
     TOO_MANY_WAITERS = "TOO_MANY_WAITERS"
+    TOO_MUCH_IN_FLIGHT = "TOO_MUCH_IN_FLIGHT"
     SHUTTING_DOWN = "SHUTTING_DOWN"
     NOT_IMPLEMENTED = "NOT_IMPLEMENTED"
     INTERNAL_ERROR = "INTERNAL_ERROR"
@@ -439,6 +440,13 @@ def _rows() -> dict[Code, ErrorRow]:
             "Poll without a timeout, or close other long-polls.",
             True,
         ),
+        c.TOO_MUCH_IN_FLIGHT: row(
+            429,
+            "request",
+            "Bodies of other requests take all the room there is for them.",
+            "Send it again when other requests are answered.",
+            True,
+        ),
         c.SHUTTING_DOWN: row(
             503,
             "server",
@@ -468,7 +476,8 @@ COMMON: Final = frozenset(
     {
         Code.INVALID_REQUEST, Code.INVALID_PARAMETER, Code.MISSING_PARAMETER,
         Code.UNSUPPORTED_MEDIA_TYPE, Code.REQUEST_TOO_LARGE, Code.REQUEST_TIMEOUT,
-        Code.FORBIDDEN_HOST, Code.FORBIDDEN_ORIGIN, Code.UNAUTHENTICATED, Code.INSUFFICIENT_SCOPE,
+        Code.TOO_MUCH_IN_FLIGHT, Code.FORBIDDEN_HOST, Code.FORBIDDEN_ORIGIN,
+        Code.UNAUTHENTICATED, Code.INSUFFICIENT_SCOPE,
         Code.SHUTTING_DOWN, Code.INTERNAL_ERROR, Code.NOT_IMPLEMENTED,
     }
 )  # fmt: skip

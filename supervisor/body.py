@@ -13,28 +13,35 @@ from aiohttp.http_exceptions import HttpProcessingError
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.version import MAX_BODY_BYTES
 from debug_relay.supervisor.connection import connection_of
+from debug_relay.supervisor.in_flight import Share
 
 
 async def read_body(
-    request: web.BaseRequest, max_bytes: int = MAX_BODY_BYTES, deadline: float = 30.0
+    request: web.BaseRequest,
+    share: Share,
+    max_bytes: int = MAX_BODY_BYTES,
+    deadline: float = 30.0,
 ) -> bytes:
     """The whole body, or a RelayError after whose reply the connection is closed."""
     try:
-        return await _bounded_body(request, max_bytes, deadline)
+        return await _bounded_body(request, share, max_bytes, deadline)
     except RelayError:
         # What is still to come of this body must not be taken for the next request.
         connection_of(request).last = True
         raise
 
 
-async def _bounded_body(request: web.BaseRequest, max_bytes: int, deadline: float) -> bytes:
+async def _bounded_body(
+    request: web.BaseRequest, share: Share, max_bytes: int, deadline: float
+) -> bytes:
     declared = request.content_length or 0
     if declared > max_bytes:
         raise _too_large(max_bytes, declared)
+    share.grow(declared)
     _require_plain(request)
     try:
         async with asyncio.timeout(None if request.content.is_eof() else deadline):
-            return await _collected(request, max_bytes)
+            return await _collected(request, share, max_bytes)
     except TimeoutError:
         raise RelayError(
             Code.REQUEST_TIMEOUT,
@@ -52,7 +59,7 @@ async def _bounded_body(request: web.BaseRequest, max_bytes: int, deadline: floa
         ) from error
 
 
-async def _collected(request: web.BaseRequest, max_bytes: int) -> bytes:
+async def _collected(request: web.BaseRequest, share: Share, max_bytes: int) -> bytes:
     content = request.content
     expects = request.version >= HttpVersion11 and request.headers.get("Expect", "").lower()
     if expects == "100-continue" and not content.is_eof() and request.transport is not None:
@@ -63,6 +70,8 @@ async def _collected(request: web.BaseRequest, max_bytes: int) -> bytes:
         size += len(piece)
         if size > max_bytes:
             raise _too_large(max_bytes, None)
+        if request.content_length is None:
+            share.grow(len(piece))
         pieces.append(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 

@@ -46,6 +46,7 @@ from debug_relay.supervisor.formats import Format, wanted
 from debug_relay.supervisor.guard import Guard
 from debug_relay.supervisor.handlers import Answer, Document, Handlers
 from debug_relay.supervisor.idempotency import Kept
+from debug_relay.supervisor.in_flight import InFlight, Share
 from debug_relay.supervisor.kept_replies import Finished
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.registry import Registry
@@ -102,6 +103,7 @@ class Front:
         self._log_file = log_file
         self._kept = kept
         self._audit = audit
+        self._in_flight = InFlight()
         self._reading = asyncio.Lock()
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
@@ -129,9 +131,10 @@ class Front:
             format = wanted(http.raw_path, http.headers.get("Accept"))
             match = attempt.match = self._match(http, target)
             caller = attempt.caller = self._caller(http, match.operation.scope)
-            request = await self._understood(http, request_id, format, match, caller)
-            attempt.request = request
-            return await self._once(http, request)
+            with self._in_flight.share(request_uid(http)) as share:
+                request = await self._understood(http, share, request_id, format, match, caller)
+                attempt.request = request
+                return await self._once(http, request)
         except RelayError as error:
             return _refusal(error, request_id, format)
         except (ConnectionError, TimeoutError):
@@ -210,6 +213,7 @@ class Front:
     async def _understood(
         self,
         http: web.BaseRequest,
+        share: Share,
         request_id: str,
         format: Format,
         match: Match,
@@ -217,7 +221,7 @@ class Front:
     ) -> Request:
         operation, path = match.operation, match.path_values
         self._guard.require(caller, operation.name, operation.scope)
-        body = await self._body(http)
+        body = await self._body(http, share)
         query = _query(http)
         if not operation.implemented:
             raise RelayError(
@@ -258,11 +262,11 @@ class Front:
             await judge_sound_entries(session, body, examined.fields)
         raise examined.refusal(by_query=not operation.takes_body)
 
-    async def _body(self, http: web.BaseRequest) -> bytes:
+    async def _body(self, http: web.BaseRequest, share: Share) -> bytes:
         if http.method in ("GET", "HEAD"):
             return b""
         max_bytes = self._registry.settings.server.max_body_bytes
-        body = await read_body(http, max_bytes=max_bytes)
+        body = await read_body(http, share, max_bytes=max_bytes)
         if body and not _is_json(http.headers.get("Content-Type", "")):
             sent = http.headers.get("Content-Type", "none")
             raise RelayError(

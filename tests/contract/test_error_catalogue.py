@@ -31,6 +31,7 @@ from tests.kit.relay import Relay, eventually
 from tests.kit.running import Running
 from tests.kit.source import Source
 from tests.kit.tokens import new_token, printed_by
+from tests.kit.wire import Wire, parsed
 
 PROGRAM = """
     import time
@@ -676,6 +677,33 @@ def crowd(scene: Scene) -> Generator[Answer, Any, None]:
     error = yield answer
     assert "without timeout" in suggestion(error)
     assert session.events("stopped") == []
+
+
+@row(Code.TOO_MUCH_IN_FLIGHT)
+def many_long_bodies(scene: Scene) -> Generator[Answer, Any, None]:
+    wire, size = Wire(scene.client), 10 * 1024 * 1024
+    line = f"POST {scene.client.prefix}/sessions"
+    announced = wire.request(line, "Content-Type: application/json", f"Content-Length: {size}")
+    for _ in range(6):
+        sock = scene.ends.enter_context(wire.connect())
+        sock.sendall(announced)
+    long = {"name": "x" * 5_000_000}
+
+    def one_more() -> Answer | None:
+        # Long enough to be counted, and only announced: refused before it has been sent.
+        answer = parsed(wire.exchange(announced, shut=True))
+        return answer if answer.status == 429 else None
+
+    answer = eventually(one_more, what="all of them are on their way")
+    assert isinstance(answer, Answer)
+    assert answer.headers["Retry-After"]
+    error = yield answer
+    assert error["details"]["bytes_in_flight"] == 6 * size
+    assert "again" in suggestion(error)
+    # Short calls go on, and so do long ones when the others have left.
+    scene.client.post("/sessions", {"name": "x" * 300}).refused("INVALID_REQUEST", 400)
+    scene.ends.close()
+    eventually(lambda: scene.client.post("/sessions", long).status == 400, what="room again")
 
 
 @row(Code.LAUNCH_ENV_MISSING)

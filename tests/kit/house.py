@@ -14,6 +14,7 @@ from debug_relay.protocol.errors import RelayError
 from debug_relay.supervisor.body import read_body
 from debug_relay.supervisor.connection import is_over_unix, request_uid
 from debug_relay.supervisor.guard import Guard
+from debug_relay.supervisor.in_flight import InFlight
 from debug_relay.supervisor.listener import Listener
 from debug_relay.supervisor.reply import Reply, error_reply
 
@@ -33,12 +34,14 @@ class House:
         self.cancelled = asyncio.Event()
         self.go_on = asyncio.Event()
         self.body_seconds = BOUND
+        self.in_flight = InFlight()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.requests.append(request.raw_path)
         request_id = request.headers.get("X-Request-ID", "made")
         try:
-            body = await read_body(request, 1000, self.body_seconds)
+            with self.in_flight.share(request_uid(request)) as share:
+                body = await read_body(request, share, 1000, self.body_seconds)
         except RelayError as error:
             return error_reply(error, request_id)
         match request.raw_path.split("/")[1:]:

@@ -1,0 +1,78 @@
+"""How many bytes of bodies are in flight: on their way here, or of requests without their answer.
+
+Each body has a bound of its own; a thousand connections of one user would fill the memory all the
+same. Small bodies are not counted: nobody's short calls are refused because of another's long ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from debug_relay.protocol.errors import Code, RelayError
+
+MOST: Final = 96 * 1024 * 1024
+MOST_OF_A_UID: Final = 64 * 1024 * 1024
+SMALL: Final = 64 * 1024  # as much as waits in a connection's buffers anyway
+
+
+class Share:
+    """What one request has of it."""
+
+    def __init__(self, all_of_it: InFlight, uid: int) -> None:
+        self._all = all_of_it
+        self._uid = uid
+        self._bytes = 0
+
+    def grow(self, size: int) -> None:
+        """So many bytes more, announced or received; RelayError where there is no room for them."""
+        before, self._bytes = self._bytes, self._bytes + size
+        self._all.add(self._uid, _counted(self._bytes) - _counted(before))
+
+    def end(self) -> None:
+        self._all.remove(self._uid, _counted(self._bytes))
+
+
+class InFlight:
+    def __init__(self) -> None:
+        self._by_uid: Counter[int] = Counter()
+
+    @contextmanager
+    def share(self, uid: int) -> Iterator[Share]:
+        """Until the request is answered."""
+        share = Share(self, uid)
+        try:
+            yield share
+        finally:
+            share.end()
+
+    def add(self, uid: int, size: int) -> None:
+        self._by_uid[uid] += size
+        # One body goes alone, however large the settings allow it to be.
+        is_alone = self._by_uid.total() == size
+        if size <= 0 or is_alone:
+            return
+        for taken, most, whose in (
+            (self._by_uid[uid], MOST_OF_A_UID, f" of uid {uid}"),
+            (self._by_uid.total(), MOST, ""),
+        ):
+            if taken > most:
+                raise RelayError(
+                    Code.TOO_MUCH_IN_FLIGHT,
+                    f"Requests{whose} that are not answered yet have bodies of {taken - size} "
+                    f"bytes; with this one it would be more than {most}.",
+                    f"Send it again when some are answered; up to {SMALL} bytes are always taken.",
+                    bytes_in_flight=taken - size,
+                    max_bytes=most,
+                )
+
+    def remove(self, uid: int, size: int) -> None:
+        self._by_uid[uid] -= size
+        if not self._by_uid[uid]:
+            del self._by_uid[uid]
+
+
+def _counted(size: int) -> int:
+    return size if size > SMALL else 0
