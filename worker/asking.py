@@ -216,9 +216,14 @@ class Asking:
 
     # -- answers
 
-    def answered(self, body: dict[str, Any]) -> None:
-        question = self._questions.pop(body.get("id", 0), None)
-        if question is not None and not question.answer.done():
+    def answered(self, server: DebugServer, body: dict[str, Any]) -> None:
+        """Only whom it was put to answers a question."""
+        number = body.get("id", 0)
+        question = self._questions.get(number)
+        if question is None or question.server is not server:
+            return
+        del self._questions[number]
+        if not question.answer.done():
             question.answer.set_result(body)
 
     def server_gone(self, server: DebugServer) -> None:

@@ -322,7 +322,7 @@ class DebugEvents:
         session = self._session
         if message.event == "relayAnswer":
             # Whoever works off the queue may be waiting for just this.
-            session.asking.answered(msgspec.json.decode(bytes(message.body)))
+            session.asking.answered(server, msgspec.json.decode(bytes(message.body)))
         elif message.event == "relayTrace":
             # Before the stop that it explains; the last come with the program's end.
             session.traces.told(server, msgspec.json.decode(bytes(message.body)))
