@@ -179,10 +179,6 @@ class ExceptionInfo(Struct, rename="camel"):
     details: ExceptionDetails | None = None
 
 
-class Authorization(Struct, rename="camel"):
-    client_access_token: str | None = None
-
-
 class ProcessInfo(Struct, frozen=True):
     pid: int = 0
     ppid: int = 0

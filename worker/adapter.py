@@ -1,4 +1,4 @@
-"""The session's debug adapter: lets the program's debug server in and sets it up.
+"""The session's debug adapter: accepts the program's debug server and sets it up.
 
 It is ours and not `python -m debugpy.adapter`, for reasons that are measured in
 docs/architecture.md: a step in 1 ms instead of 44, exact exit codes, no launcher process, threads
@@ -11,23 +11,23 @@ waits for its answer earlier waits for ever.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import msgspec
 
-from debug_relay.protocol.dap import Authorization, Message, SystemInfo
+from debug_relay.protocol.dap import Message, SystemInfo
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.worker.admission import Admission
 from debug_relay.worker.connection import DebugServer
 
 log = logging.getLogger("debug_relay.worker")
 
 _HANDSHAKE_SECONDS: Final = 20.0
-_TOKEN_SECONDS: Final = 15.0  # as long as a child waits for us: on a busy machine both are slow
+_AUTHORIZE_SECONDS: Final = 15.0  # as long as a child waits for us
 _ACCEPT_AGAIN: Final = 0.1
 _BACKLOG: Final = 512  # a pool's children come all at once
 
@@ -44,14 +44,24 @@ class Adapter:
         self,
         on_event: Callable[[DebugServer, Message], None],
         on_lost: Callable[[DebugServer, str], None],
+        uids_of_program: Callable[[], Iterable[int]],
     ) -> None:
+        """`uids_of_program` tells what the program's processes run as now."""
         self._on_event = on_event
         self._on_lost = on_lost
-        self.token = secrets.token_hex(32)
+        self._admission = Admission(uids_of_program)
+        # The program takes commands from nobody who does not say this first.
+        self.access_token = secrets.token_hex(32)
         self._listener: socket.socket | None = None
         self.port = 0
 
+    @property
+    def token(self) -> str:
+        """What the program says first."""
+        return self._admission.token
+
     def listen(self) -> None:
+        self._admission.begin()
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setblocking(False)
         listener.bind(("127.0.0.1", 0))
@@ -63,9 +73,10 @@ class Adapter:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+            self._admission.close()
 
     async def accept(self, stay_open: bool = False) -> DebugServer:
-        """The debug server of the program that knows our token; others are shown out.
+        """The debug server of the program that knows our token; others are refused.
 
         The listener closes as soon as the right one is in, unless its children are to come too.
         """
@@ -105,37 +116,45 @@ class Adapter:
                     await asyncio.sleep(_ACCEPT_AGAIN)
                     continue
                 group.create_task(self._examine(peer, welcome))
+                # Whoever connects as fast as it can keeps nobody waiting.
+                await asyncio.sleep(0)
 
     async def _examine(
         self, peer: socket.socket, welcome: Callable[[DebugServer], Awaitable[None]]
     ) -> None:
-        server = DebugServer(self._on_event, self._on_lost)
+        server: DebugServer | None = None
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: server, peer)
-            if await self._authorized(server):
+            if await self._admission.admits(peer):
+                # Not before: what it says from now on is believed.
+                server = DebugServer(self._on_event, self._on_lost)
+                await self._join(server, peer)
                 await welcome(server)
                 return
         except asyncio.CancelledError:
-            server.close("nobody waits for it any more")
+            _close(server, peer, "nobody waits for it any more")
             raise
+        except RelayError as error:
+            log.warning("adapter.not_joined", extra={"fields": {"error": error.message}})
         except Exception:
             # Whatever is wrong with this one, the others are to be served.
             log.exception("adapter.welcome_failed")
-            peer.close()
-        server.close("not the program that was started")
+        _close(server, peer, "not the program that was started")
 
-    async def _authorized(self, server: DebugServer) -> bool:
-        try:
-            answer = await server.request(
-                "pydevdAuthorize", {"debugServerAccessToken": None}, Authorization, _TOKEN_SECONDS
-            )
-            if not hmac.compare_digest(answer.client_access_token or "", self.token):
-                return False
-            info = await server.request("pydevdSystemInfo", None, SystemInfo, _TOKEN_SECONDS)
-        except RelayError:
-            return False
+    async def _join(self, server: DebugServer, peer: socket.socket) -> None:
+        """The program does not obey before we have shown our token."""
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(lambda: server, peer)
+        shown = {"debugServerAccessToken": self.access_token}
+        await server.request("pydevdAuthorize", shown, _Ready, _AUTHORIZE_SECONDS)
+        info = await server.request("pydevdSystemInfo", None, SystemInfo, _AUTHORIZE_SECONDS)
         server.pid = info.process.pid
-        return True
+
+
+def _close(server: DebugServer | None, peer: socket.socket, why: str) -> None:
+    if server is not None:
+        server.close(why)
+    else:
+        peer.close()
 
 
 async def configure(

@@ -22,7 +22,7 @@ from debug_relay.protocol import dap
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.processes import identity_of
 from debug_relay.protocol.sessions import WorkerParams
-from debug_relay.worker import adapter, at_rest
+from debug_relay.worker import adapter, at_rest, process_tree
 from debug_relay.worker import attach_refusals as refusals
 from debug_relay.worker.asking import Asking
 from debug_relay.worker.connection import DebugServer
@@ -69,7 +69,7 @@ class Hold:
         self._left = _Left()
         self._late = False  # it had not let us go when nobody would wait any more
         self._beating: asyncio.Task[None] | None = None
-        self._adapter = adapter.Adapter(self._told, self._lost)
+        self._adapter = adapter.Adapter(self._told, self._lost, lambda: process_tree.uids(pid))
 
     @property
     def server(self) -> DebugServer | None:
@@ -158,6 +158,7 @@ class Hold:
         setup = {
             "port": self._adapter.port,
             "token": self._adapter.token,
+            "access_token": self._adapter.access_token,
             "debugpy_parent": os.path.dirname(self._params.debugpy_dir),
             "probe": _PROBE,
             "bytecode": kept_bytecode(self._params.bytecode),

@@ -64,7 +64,7 @@ class LaunchedProgram:
         self._word = StartWord(launch)
         self._running = False
         self._endings = 0  # under way: its end is told when what it has started is ended too
-        self._adapter = adapter.Adapter(session.debug_events.take, self._lost)
+        self._adapter = adapter.Adapter(session.debug_events.take, self._lost, sweep.uids)
         self._children = Children(
             session, self._adapter, lambda: self.pid or 0, self._introduce, _BOOTSTRAP
         )
@@ -153,6 +153,7 @@ class LaunchedProgram:
         family = {
             "port": self._adapter.port,
             "token": self._adapter.token,
+            "access_token": self._adapter.access_token,
             "debugpy_parent": os.path.dirname(self._session.params.debugpy_dir),
             "probe": _PROBE,
             "bytecode": kept_bytecode(self._session.params.bytecode),

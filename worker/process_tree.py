@@ -70,6 +70,19 @@ def read(pid: int) -> Row | None:
     )
 
 
+def uids(pid: int) -> frozenset[int]:
+    """Real, effective, saved and that of the file system: a process may change from one to another
+    at any moment. None when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+            for line in file.read(4096).splitlines():
+                if line.startswith(b"Uid:"):
+                    return frozenset(map(int, line.split()[1:]))
+    except OSError:
+        pass  # it is gone
+    return frozenset()
+
+
 def below(pid: int, without: Iterable[int] = ()) -> list[Row]:
     """All that descend from `pid`, parents first, ended ones that nobody has collected too.
 

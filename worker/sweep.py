@@ -56,6 +56,11 @@ def of_programs() -> list[Row] | None:
     return _without(found, brief_runs.asked() | gdb.under_way())
 
 
+def uids() -> set[int]:
+    """What those run as."""
+    return {uid for row in of_programs() or () for uid in process_tree.uids(row.pid)}
+
+
 def _without(rows: Iterable[Row], own: Set[int]) -> list[Row]:
     """Parents come first: what descends from what is left out is left out as well."""
     left, out = [], set(own)

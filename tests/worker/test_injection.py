@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import debugpy
 import pytest
 
+from debug_relay.protocol.dap import decode_message, encode_request
 from debug_relay.worker import injection
 from debug_relay.worker.adapter import Adapter
 from debug_relay.worker.brought import WORD
@@ -72,11 +75,12 @@ async def test_what_arrives_twice_comes_in_once(tmp_path: Path, version: str) ->
         came.append(server)
         first.set()
 
-    adapter, first = Adapter(lambda *_: None, lambda server, why: lost.set()), asyncio.Event()
+    adapter, first = Adapter(lambda *_: None, lambda *_: lost.set(), list), asyncio.Event()
     adapter.listen()
     setup = {
         "port": adapter.port,
         "token": adapter.token,
+        "access_token": adapter.access_token,
         "debugpy_parent": os.path.dirname(os.path.dirname(debugpy.__file__)),
         "probe": str(PROBE),
         "bytecode": None,
@@ -104,3 +108,51 @@ async def test_what_arrives_twice_comes_in_once(tmp_path: Path, version: str) ->
             os.close(word)
         for server in came:
             server.close("the test is over")
+
+
+OF_A_STRANGER: list[tuple[str, dict[str, Any]]] = [
+    ("pydevdSystemInfo", {}),
+    ("initialize", {"adapterID": "x"}),
+    ("relay", {"do": "hits"}),
+    ("evaluate", {"expression": "1 + 1", "context": "repl"}),
+    ("pydevdAuthorize", {"debugServerAccessToken": None}),
+    ("pydevdAuthorize", {"debugServerAccessToken": "b" * 64}),
+    ("threads", {}),
+]
+
+
+async def test_the_program_obeys_nobody_without_the_relays_token(tmp_path: Path) -> None:
+    """As somebody would be who has taken the port of a worker that has died."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        setup = {
+            "port": listener.getsockname()[1],
+            "token": "t" * 64,
+            "access_token": "a" * 64,
+            "debugpy_parent": os.path.dirname(os.path.dirname(debugpy.__file__)),
+            "probe": str(PROBE),
+            "bytecode": None,
+            "silence": 30,
+            "session": "s",
+        }
+        word = os.memfd_create(WORD)
+        try:
+            async with program(setup, [word], sys.executable), asyncio.timeout(20):
+                peer, _ = await asyncio.get_running_loop().sock_accept(listener)
+                reader, writer = await asyncio.open_connection(sock=peer)
+                assert await reader.readexactly(64) == b"t" * 64
+                answers = {}
+                for seq, (command, arguments) in enumerate(OF_A_STRANGER):
+                    writer.write(encode_request(seq, command, arguments))
+                    while True:
+                        head = await reader.readuntil(b"\r\n\r\n")
+                        body = await reader.readexactly(int(head.split(b":")[1]))
+                        answer = decode_message(body)
+                        if (answer.type, answer.request_seq) == ("response", seq):
+                            break
+                    answers[command] = (answer.success, answer.message)
+                refused = (False, "Client not authenticated.")
+                assert answers == dict.fromkeys(dict(OF_A_STRANGER), refused)
+                writer.close()
+        finally:
+            os.close(word)

@@ -232,8 +232,7 @@ class Attachment(object):
             debugger.connect(
                 pydevd,
                 self.prepare,
-                port=self.setup["port"],
-                client_access_token=self.setup["token"],
+                self.setup,
                 patch_multiprocessing=False,
                 wait_for_ready_to_run=False,
             )

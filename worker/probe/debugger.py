@@ -79,13 +79,16 @@ def _silence():
     pydev_log._LoggingGlobals._debug_stream_initialized = True
 
 
-def connect(pydevd, prepare, hidden=(), **settings):
+def connect(pydevd, prepare, setup, hidden=(), **settings):
     """Connect; `prepare(db, sock)` is called when there is a socket and nobody reads it yet."""
     connect_slowly = pydevd.PyDB.connect
 
     def connect_quickly(self, host, port):
         sock = OwnSocket(pydevd.start_client(host, port))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Before anything else: the worker reads nothing of a connection that begins otherwise.
+        # Should it have died, whoever has got its port learns what is good for nothing now.
+        sock.sendall(setup["token"].encode())
         self._client_socket = sock
         # Its thread that looks every 0.2 s whether the program has ended is joined like one of the
         # program's own; what it does is done by pydevd's atexit handler just as well.
@@ -101,6 +104,9 @@ def connect(pydevd, prepare, hidden=(), **settings):
     try:
         pydevd.settrace(
             host="127.0.0.1",
+            port=setup["port"],
+            # pydevd takes no command before it was told this.
+            access_token=setup["access_token"],
             suspend=False,
             notify_stdin=False,
             dont_trace_start_patterns=(

@@ -61,9 +61,8 @@ class Launched(object):
                 debugger.connect(
                     self.pydevd,
                     prepare,
+                    self.setup,
                     hidden=self.hidden,
-                    port=self.setup["port"],
-                    client_access_token=self.setup["token"],
                     patch_multiprocessing=False,
                 )
         except Exception:
