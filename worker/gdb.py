@@ -14,7 +14,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from typing import IO, Final
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Final
 
 _TAIL: Final = 4000
 _under_way: set[int] = set()
@@ -25,6 +27,9 @@ _LIBRARIES: Final = (
     r"sharedlibrary libc\.",
     "sharedlibrary libpython",
 )
+# What gdb will do: trace the program, and read the files that it runs by their paths.
+_TRIAL: Final = 'exec 3<>"/proc/$1/mem"; shift; for file; do : <"$file"; done'
+_TRIAL_SECONDS: Final = 2.0
 
 
 def under_way() -> frozenset[int]:
@@ -58,6 +63,7 @@ class Gdb:
                 pass_fds=(script, *given),
                 cwd="/",
                 start_new_session=True,
+                **_identity_for(program),
             )
         except BaseException:
             self._output.close()
@@ -84,10 +90,13 @@ class Gdb:
         data = os.pread(self._output.fileno(), _TAIL, max(0, size - _TAIL))
         return data.decode("utf-8", "replace")
 
-    def told(self, what: str) -> str | None:
-        """What its commands have printed as `relay WHAT: …`."""
-        found = re.search(rf"^relay {what}: (.*)$", self.said(), re.MULTILINE)
-        return found.group(1) if found else None
+    def told(self, what: str) -> int | None:
+        """The number that its commands have printed as `relay WHAT: …`.
+
+        gdb may run as the program's user, who can then let it print anything.
+        """
+        found = re.search(rf"^relay {what}: (-?[0-9]{{1,20}})$", self.said(), re.MULTILINE)
+        return int(found.group(1)) if found else None
 
     def release(self) -> None:
         """Watch no longer; it goes on as long as it must, and is collected at our end."""
@@ -101,3 +110,56 @@ class Gdb:
             asyncio.get_running_loop().remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
+
+
+def _identity_for(program: int) -> dict[str, Any]:
+    """As whom gdb runs, as arguments of `subprocess`; empty for as ourselves.
+
+    gdb reads the program's files, which are its user's to write. So a relay that root runs lets gdb
+    be that user wherever this user could do it all. It cannot for a program that is not dumpable or
+    has capabilities (a daemon that began as root), where Yama or a namespace forbids it, and where
+    root has started the program from a folder that is closed to this user: gdb stays root there.
+    """
+    owner = _user_of(program) if os.geteuid() == 0 else None
+    if owner is None or owner[0] == 0:
+        return {}
+    identity: dict[str, Any] = {"user": owner[0], "group": owner[1], "extra_groups": []}
+    try:
+        tried = subprocess.run(
+            ["/bin/sh", "-e", "-c", _TRIAL, "sh", str(program), *_code_of(program)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={},
+            cwd="/",
+            timeout=_TRIAL_SECONDS,
+            check=False,
+            **identity,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return {}  # where root may not become another user
+    return identity if tried.returncode == 0 else {}
+
+
+def _user_of(pid: int) -> tuple[int, int] | None:
+    """Uid and gid, where there is only one of each."""
+    kinds: dict[str, set[int]] = {}
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines():
+            name, _, numbers = line.partition(":")
+            if name in ("Uid", "Gid"):
+                kinds[name] = set(map(int, numbers.split()[:3]))
+    uids, gids = kinds.get("Uid", set()), kinds.get("Gid", set())
+    return (uids.pop(), gids.pop()) if len(uids) == len(gids) == 1 else None
+
+
+def _code_of(pid: int) -> list[str]:
+    """The program's file, and the libraries whose symbols are needed."""
+    found: set[str] = set()
+    with suppress(OSError):
+        found.add(os.readlink(f"/proc/{pid}/exe"))
+        for line in Path(f"/proc/{pid}/maps").read_text("utf-8", "replace").splitlines():
+            path = line.partition("/")[2]
+            if re.search(r"(^|/)lib(c|python[^/]*)[.-][^/]*$", path):
+                found.add(f"/{path}")
+    return sorted(found)

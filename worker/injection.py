@@ -76,8 +76,7 @@ class Injection:
         return self.ended.is_set() and (self.code != 0 or self._noted() != 0)
 
     def _noted(self) -> int | None:
-        answer = self._gdb.told("injected")
-        return int(answer) if answer is not None else None
+        return self._gdb.told("injected")
 
     @property
     def found_another(self) -> bool:
@@ -101,7 +100,7 @@ class Injection:
 
     def _answer(self) -> Word | None:
         if self._word is None and (descriptor := self._gdb.told("word")) is not None:
-            self._word = Word(self._program, int(descriptor))
+            self._word = Word(self._program, descriptor)
         return self._word
 
     @property
@@ -110,14 +109,14 @@ class Injection:
         page = self._gdb.told("page")
         if not self.ended.is_set() or page is None:
             return None
-        return self._memory.raised(int(page))
+        return self._memory.raised(page)
 
     async def take_back(self) -> None:
         """The memory of a text that could not run, and the file by which it would have answered."""
         page, word = self._gdb.told("page"), self._answer()
         assert page is not None
         descriptor = word.descriptor if word is not None and word.is_open_there else -1
-        gdb = Gdb(self._program, brought.take_back(int(page), descriptor))
+        gdb = Gdb(self._program, brought.take_back(page, descriptor))
         try:
             async with asyncio.timeout(_BACK_SECONDS):
                 await gdb.ended.wait()

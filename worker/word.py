@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from debug_relay.protocol.files import open_regular
 from debug_relay.worker import brought
 
 _MOST: Final = 8192
@@ -31,7 +32,7 @@ class Word:
         self._there = f"/proc/{pid}/fd/{descriptor}"
         self._fd = -1
         with suppress(OSError):
-            self._fd = os.open(self._there, os.O_RDWR | os.O_CLOEXEC)
+            self._fd = open_regular(self._there, os.O_RDWR)
             # By now the number may be that of a file of the program's own.
             if not _is_word(f"/proc/self/fd/{self._fd}"):
                 self._close()
@@ -48,15 +49,20 @@ class Word:
         if self._fd < 0 or os.pread(self._fd, 1, 0) != b"r":
             return None
         text = os.pread(self._fd, _MOST, 1).decode("utf-8", "replace")
-        os.pwrite(self._fd, b"h", 0)
+        self._write(b"h")
         reason, _, words = text.partition("\n")
         return Refusal(reason, words)
 
     def leave(self) -> None:
         """What has not run yet does nothing when it does."""
         if self._fd >= 0:
-            os.pwrite(self._fd, b"n", 0)
+            self._write(b"n")
             self._close()
+
+    def _write(self, byte: bytes) -> None:
+        # The program may have put a file of its own there that takes none.
+        with suppress(OSError):
+            os.pwrite(self._fd, byte, 0)
 
     def _close(self) -> None:
         os.close(self._fd)

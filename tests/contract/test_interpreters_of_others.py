@@ -1,4 +1,4 @@
-"""Interpreters that another user has put into a project: refused, never run as ourselves."""
+"""Interpreters and programs of other users: what is refused, and what runs as whom."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.client import Client
+from tests.kit.relay import eventually
 from tests.kit.source import Source
 
 Write = Callable[..., Source]
@@ -76,3 +77,30 @@ def test_naming_allows_what_others_could_change(relay: Client, source: Write, sh
     with relay.session(project_root=str(root)) as session:
         session.launch(program)
         assert session.get().ok()["program"]["python_path"] == python
+
+
+def test_a_running_program_of_another_users_is_attached_to(relay: Client, shared: Path) -> None:
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if python is None:
+        pytest.skip("no python3 for all users")
+    path = shared / "beats.py"
+    program = Source(path, "import time\nwhile True:\n    print(end='.', flush=True)\n"
+                     "    time.sleep(0.02)  # @line\n")  # fmt: skip
+    with subprocess.Popen(
+        [python, str(path)], stdout=subprocess.PIPE, user=ATTACKER, group=ATTACKER, extra_groups=[]
+    ) as running:
+        try:
+            assert running.stdout is not None
+            assert running.stdout.read(1) == b"."
+            with relay.session() as session:
+                answer = session.post("/attach", {"pid": running.pid, "connect_timeout": 30})
+                if answer.status == 403:
+                    pytest.skip("the relay is installed where other users cannot read it")
+                assert answer.ok()["status"] == "running"
+                assert session.break_at(path, program["line"])["verified"]
+                eventually(lambda: session.status()["status"] == "paused")
+                assert session.line() == program["line"]
+                session.post("/detach").ok()
+            assert running.poll() is None
+        finally:
+            running.kill()
