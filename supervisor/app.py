@@ -7,6 +7,7 @@ accepted; everything else is log, on stderr.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import importlib.metadata
 import importlib.util
@@ -41,6 +42,7 @@ from debug_relay.supervisor.store import Places, StoreError
 from debug_relay.supervisor.tokens import Tokens, tokens_file
 
 _log: Final = Log(__name__)
+_CATCH_UP_SECONDS: Final = 2.0
 _REQUESTS_SECONDS: Final = 2.0
 _LARGE_PIECE: Final = 1 << 20
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
@@ -143,6 +145,7 @@ class _Relay:
             port = await self._listen(listener)
             relay.url = f"http://{_shown_host(server.host)}:{port}{API_PREFIX}"
             self._places.write_relay_json(relay.url)
+            registry.undertakings.begin(self._catch_up())
             self._listen_to_signals()
             print(f"debug-relay listening on {relay.url} (pid {os.getpid()})", flush=True)
             _log.info("relay.started", url=relay.url, pid=os.getpid(), version=VERSION)
@@ -158,6 +161,17 @@ class _Relay:
             self._places.remove_relay_json()
         _log.info("relay.stopped")
         return 0
+
+    async def _catch_up(self) -> None:
+        """What the disk had no room for at the start is written when it has some."""
+        while not self._stopping.is_set() and self._places.lacks_files:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CATCH_UP_SECONDS):
+                    await self._stopping.wait()
+            try:
+                await asyncio.to_thread(self._places.write_own_files)
+            except StoreError as error:
+                _log.warning("store.not_written", error=error.message)
 
     async def _listen(self, listener: Listener) -> int:
         server = self._settings.server

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from debug_relay.supervisor.registry import Registry
+from debug_relay.supervisor.room import LITTLE
 from debug_relay.supervisor.store import Places
 
-_LITTLE: Final = 64 * 1024  # less than the files of a new session
 _NAMED: Final = 10
 
 Warner = Callable[[], str | None]
@@ -26,7 +26,8 @@ class DiskWatch:
         self._others = tuple(others)
 
     def warnings(self) -> list[str]:
-        told = [*self._file_systems(), *(told for other in self._others if (told := other()))]
+        others = (self._places.warning, *self._others)
+        told = [*self._file_systems(), *(told for other in others if (told := other()))]
         lossy = [one for one in self._registry.sessions.values() if one.state.disk_trouble]
         told += [f"{one.id}: {one.state.disk_trouble}" for one in lossy[:_NAMED]]
         if len(lossy) > _NAMED:
@@ -50,7 +51,7 @@ def _trouble_of(folder: Path, about: os.statvfs_result) -> Iterator[str]:
     left = about.f_bavail * about.f_frsize
     if about.f_flag & os.ST_RDONLY:
         yield f"the file system of {folder} is read-only"
-    elif left < _LITTLE:
+    elif left < LITTLE:
         yield f"the file system of {folder} has {left} bytes left"
     elif about.f_files and not about.f_favail:
         yield f"the file system of {folder} has no room for another file"

@@ -152,6 +152,9 @@ class Handlers:
         is_well = self._registry.places.holds_lock()
         if not is_well:
             warnings.append("the data directory's lock was lost: another relay may use it")
+        if lacking := await self._registry.room.lacking():
+            is_well = False
+            warnings.append(f"no session can be started: {lacking}")
         if self._relay.debugpy_version is None:
             warnings.append("debugpy is not installed: no program can be debugged")
         warnings += self._relay.disk.warnings()

@@ -7,6 +7,7 @@ supervisor left running is adopted, what a dead worker left is swept.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import shutil
 import time
@@ -47,6 +48,7 @@ from debug_relay.supervisor.endings import Endings, sweep_up
 from debug_relay.supervisor.link import LinkLost
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.processes import Processes
+from debug_relay.supervisor.room import Room
 from debug_relay.supervisor.session import Session, own_request
 from debug_relay.supervisor.settings import Settings
 from debug_relay.supervisor.slots import Slots
@@ -74,6 +76,7 @@ class Registry:
         self.draining = False
         self.zygote = Zygote(places.logs / "zygote.err")
         self.processes = Processes(lambda: self.sessions, self.zygote, debugpy_dir)
+        self.room = Room(places)
         self._births = Births(places, debugpy_dir)
         self._awakenings: dict[str, asyncio.Task[None]] = {}
         self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
@@ -137,7 +140,7 @@ class Registry:
     async def _create(self, params: WorkerParams, caller: str) -> Session:
         session = Session(params.session_id, Path(params.session_dir), self._on_lost)
         try:
-            child = await spawn_worker(params, self.zygote)
+            child = await self._spawned(params)
             await session.connect(child, _CONNECT_SECONDS)
             self._require_open()
         except BaseException as error:
@@ -152,6 +155,17 @@ class Registry:
             self._slots.give_back(caller)
         self.sessions[session.id] = session
         return session
+
+    async def _spawned(self, params: WorkerParams) -> Child:
+        try:
+            child = await spawn_worker(params, self.zygote)
+        except RelayError as error:
+            self.room.start_failed()
+            if lacking := await self.room.lacking():
+                error.details["suggestion"] = f"{lacking[0].upper()}{lacking[1:]}."
+            raise
+        self.room.start_succeeded()
+        return child
 
     async def awaken(self, session: Session) -> None:
         """Give a session that came back the worker that it needs now; once for all who ask."""
@@ -176,7 +190,7 @@ class Registry:
             params.created_at = shown.created_at
             params.restored, params.previous_status = True, shown.previous_status
             params.first_seq = events_end + 1
-            await session.connect(await spawn_worker(params, self.zygote), _CONNECT_SECONDS)
+            await session.connect(await self._spawned(params), _CONNECT_SECONDS)
             self._require_open()
         except BaseException as error:
             if session.child is not None:
@@ -241,14 +255,12 @@ class Registry:
 
     async def adopt(self) -> None:
         """Find what the supervisor before us left: living workers, and records of dead ones."""
-        folders = [self.places.run_dir, self.places.previous_run_dir]
-        found = [
-            folder
-            for place in folders
-            if place is not None and place.is_dir()
-            for folder in place.glob("sess_*")
-        ]
-        await asyncio.gather(*(self._adopt_one(folder) for folder in found))
+        places = [self.places.run_dir, *self.places.earlier_run_dirs]
+        found: dict[str, Path] = {}
+        for place in places:
+            for folder in place.glob("sess_*"):
+                found.setdefault(folder.name, folder)
+        await asyncio.gather(*(self._adopt_one(folder) for folder in found.values()))
         for record in self.places.sessions.glob("sess_*"):
             if record.name not in self.sessions:
                 await self._adopt_one(self.places.run_dir / record.name)  # its rings are gone
@@ -314,7 +326,8 @@ class Registry:
         if session.deleting or self.sessions.get(session.id) is not session:
             return  # whoever ends it, or has just begun it, sees to what is left
         shown = session.state
-        (session.folder / "worker.sock").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the disk may be read-only by now
+            (session.folder / "worker.sock").unlink(missing_ok=True)
         _log.warning(
             "worker.gone",
             session_id=session.id,

@@ -24,7 +24,7 @@ from debug_relay.protocol.files import open_regular
 from debug_relay.protocol.sessions import WorkerParams
 from debug_relay.supervisor.child import Child
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.store import atomic_write_json, is_alive, read_json
+from debug_relay.supervisor.store import NO_ROOM, atomic_write_json, is_alive, read_json
 from debug_relay.supervisor.zygote import WORKER_COMMAND, Zygote
 
 _log: Final = Log(__name__)
@@ -119,7 +119,12 @@ async def spawn_worker(params: WorkerParams, zygote: Zygote) -> Child:
 def _prepare(params: WorkerParams, folder: Path) -> None:
     # A session that comes back has its directory already, with what it left there.
     folder.mkdir(mode=0o700, parents=True, exist_ok=params.restored)
-    Path(params.record_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        Path(params.record_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        # The session lives without its record, and says so.
+        if error.errno not in NO_ROOM:
+            raise
     atomic_write_json(folder / "intent.json", {"session_id": params.session_id}, fsync=False)
 
 

@@ -8,6 +8,7 @@ keep there. Everything here blocks, briefly: the event loop calls it at start, o
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -41,6 +42,8 @@ _OUR_NAMES: Final = frozenset(
     }
 )  # fmt: skip
 _UNFINISHED: Final = ".unfinished"
+# What a file system says that is full or read-only: that costs what would be written, not a start.
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _LARGEST_JSON: Final = 64 * 1024 * 1024
 
 
@@ -78,13 +81,19 @@ class Places:
         self,
         data_dir: Path,
         run_dir: Path,
-        previous_run_dir: Path | None,
+        recorded: Path | None = None,
         warnings: Sequence[str] = (),
     ) -> None:
         self.data_dir = data_dir
         self.run_dir = run_dir
-        # Where the relay before kept its sockets, if elsewhere: its workers listen there.
-        self.previous_run_dir = previous_run_dir
+        # Where relays before may have kept their sockets, if elsewhere: workers listen there. By
+        # the record of it, and where they are without one, which may be lost or never written.
+        usual = [data_dir / "run", _usual_short_base() / _short_name(data_dir)]
+        self.earlier_run_dirs = [
+            place
+            for place in dict.fromkeys([recorded, *usual])
+            if place is not None and place != run_dir and _is_private(place)
+        ]
         self.warnings = warnings  # of what is allowed here and may be unsafe
         self.sessions, self.breakpoints, self.profiles, self.logs = (
             data_dir / name for name in _SUBFOLDERS
@@ -93,7 +102,10 @@ class Places:
         self.relay_json = data_dir / "relay.json"
         self.config_json = data_dir / "config.json"
         self.kept_replies = data_dir / "idempotency.jsonl"
-        self._lock: int | None = None
+        self._url: str | None = None
+        self._locks: list[int] = []
+        self.damaged: str | None = None
+        self._unwritten: str | None = None  # which of the relay's own files, and why
 
     @classmethod
     def open(cls, data_dir: Path, run_dir: Path | None = None) -> Places:
@@ -101,17 +113,49 @@ class Places:
         try:
             data_dir = _data_directory(data_dir)
             warnings = _check_way_to(data_dir)
-            for name in _SUBFOLDERS:
-                _private_directory(data_dir / name)
-            recorded = read_text(data_dir / "run_dir")
+            recorded, is_damaged = _recorded_run_directory(data_dir / "run_dir")
             chosen = _run_directory(data_dir, run_dir, recorded)
-            if recorded != str(chosen):
-                _write_whole(data_dir / "run_dir", os.fsencode(f"{chosen}\n"), fsync=True)
         except OSError as error:
             raise _unusable(error, data_dir) from error
-        previous = Path(recorded) if recorded is not None and recorded != str(chosen) else None
-        kept = previous if previous and _is_private(previous) else None
-        return cls(data_dir, chosen, kept, warnings)
+        places = cls(data_dir, chosen, Path(recorded) if recorded else None, warnings)
+        places.write_own_files()
+        if is_damaged:
+            places.damaged = (
+                f"{data_dir}/run_dir was damaged and is set aside: sessions were looked for where "
+                "relays usually keep them"
+            )
+        return places
+
+    def write_own_files(self) -> bool:
+        """Folders, `run_dir` and `relay.json`, where they are missing; whether all are there now.
+
+        A disk without room for them costs no start. It may have room later: ask again.
+        """
+        try:
+            for name in _SUBFOLDERS:
+                _private_directory(self.data_dir / name)
+            record = self.data_dir / "run_dir"
+            if read_text(record) != str(self.run_dir):
+                _write_whole(record, os.fsencode(f"{self.run_dir}\n"), fsync=True)
+            if self._url is not None and _quietly_read(self.relay_json).get("pid") != os.getpid():
+                self._write_relay_json(self._url)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise _unusable(error, self.data_dir) from error
+            self._unwritten = f"{error.filename or self.data_dir}: {error.strerror}"
+            return False
+        self._unwritten = None
+        return True
+
+    def warning(self) -> str | None:
+        """For `/health`."""
+        if self._unwritten is None:
+            return self.damaged
+        return f"files of the relay's own cannot be written ({self._unwritten})"
+
+    @property
+    def lacks_files(self) -> bool:
+        return self._unwritten is not None
 
     @property
     def log_file(self) -> Path:
@@ -123,56 +167,65 @@ class Places:
 
     def lock(self) -> None:
         """Hold the data directory until this process ends or `unlock` is called."""
-        path = self.data_dir / "relay.lock"
         try:
-            # Not inherited: a worker must not hold on to it when its relay is gone.
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise _unusable(error, path) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The directory too: it is the whole lock where there is no room for the file.
+            for path in self._lockable:
+                descriptor = _open_to_lock(path)
+                if descriptor is not None:
+                    self._locks.append(descriptor)
+                    _lock(descriptor)
         except BlockingIOError:
-            os.close(descriptor)
+            self.unlock()
             raise StoreBusy(self.data_dir, self._holder()) from None
         except OSError as error:
-            os.close(descriptor)
+            self.unlock()
             raise _unusable(error, path) from error
-        self._lock = descriptor
         try:
             # relay.json comes only when the relay listens; until then this names the holder.
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, encode_json(_identity()), 0)
+            if len(self._locks) == len(self._lockable):
+                os.ftruncate(self._locks[-1], 0)
+                os.pwrite(self._locks[-1], encode_json(_identity()), 0)
         except OSError as error:
             _log.warning("store.lock_unnamed", path=path, reason=error.strerror)
         self._sweep()
 
+    @property
+    def _lockable(self) -> tuple[Path, Path]:
+        return self.data_dir, self.data_dir / "relay.lock"
+
     def unlock(self) -> None:
-        if self._lock is not None:
+        while self._locks:
+            descriptor = self._locks.pop()
             # Not by closing alone: a child between fork and exec holds a copy for a moment.
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-            os.close(self._lock)
-            self._lock = None
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
 
     def holds_lock(self) -> bool:
-        """Whether the lock is still the one that others would ask for."""
-        if self._lock is None:
-            return False
+        """Whether the locks are still those that others would ask for."""
         try:
-            there = os.stat(self.data_dir / "relay.lock", follow_symlinks=False)
+            return bool(self._locks) and all(
+                os.path.samestat(os.fstat(lock), os.stat(path, follow_symlinks=False))
+                for lock, path in zip(self._locks, self._lockable, strict=False)
+            )
         except OSError:
             return False
-        return os.path.samestat(os.fstat(self._lock), there)
 
     def write_relay_json(self, url: str) -> None:
-        """Where clients find this relay."""
+        """Where clients find this relay; when there is room for it."""
+        self._url = url
+        self.write_own_files()
+
+    def _write_relay_json(self, url: str) -> None:
         value = {"url": url, "version": VERSION, "started_at": timestamp(), **_identity()}
         atomic_write_json(self.relay_json, value)
 
     def remove_relay_json(self) -> None:
         """At a clean stop; what another relay has written in the meantime stays."""
+        self._url = None
         holder = _quietly_read(self.relay_json)
         if holder.get("pid") == os.getpid():
-            self.relay_json.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the disk is read-only by now
+                self.relay_json.unlink(missing_ok=True)
 
     def _holder(self) -> dict[str, Any]:
         """Who holds the lock: what is left of a relay that died is not believed."""
@@ -257,8 +310,9 @@ def _check_contents(path: Path) -> None:
 
 def _private_directory(path: Path) -> Path:
     """Made if need be; a directory, ours, and closed to everybody else."""
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(0o700)
+    if not os.path.lexists(path):  # a read-only disk refuses to make what is there already
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(0o700)
     about = path.lstat()
     if not stat.S_ISDIR(about.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(about.st_mode) else "not a directory"
@@ -296,16 +350,63 @@ def _run_directory(data_dir: Path, configured: Path | None, recorded: str | None
                 "Choose a shorter path on a local disk with --run-dir, or leave it out.",
             )
         return configured
-    usual = _private_directory(data_dir / "run")
-    if not _unfit_for_sockets(usual):
-        return usual
-    name = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
-    return _private_directory(_short_base(recorded) / name)
+    try:
+        usual = _private_directory(data_dir / "run")
+        if not _unfit_for_sockets(usual):
+            return usual
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+    return _private_directory(_short_base(recorded) / _short_name(data_dir))
+
+
+def _short_name(data_dir: Path) -> str:
+    return hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
+
+
+def _usual_short_base() -> Path:
+    return Path(f"/tmp/debug-relay-{os.getuid()}")
+
+
+def _recorded_run_directory(record: Path) -> tuple[str | None, bool]:
+    """Where the relay before kept its sockets, and whether a power cut has damaged the record."""
+    recorded = read_text(record)
+    if recorded is not None and ("\0" in recorded or not os.path.isabs(recorded)):
+        set_aside(record, "it holds no path")
+        return None, True
+    return recorded, False
+
+
+def _open_to_lock(path: Path) -> int | None:
+    """None where there is no such file, nor room for one. Not inherited: a worker must not hold on
+    to it when its relay is gone."""
+    if path.is_dir():
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+    try:
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        # Network file systems lock what is open for writing only, which no directory is.
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise
 
 
 def _short_base(recorded: str | None) -> Path:
     """Below /tmp, where every user may take a name: ours by uid, or one that nobody can guess."""
-    usual = Path(f"/tmp/debug-relay-{os.getuid()}")
+    usual = _usual_short_base()
     with contextlib.suppress(FileExistsError):
         usual.mkdir(0o700)
     if usual.lstat().st_uid == os.getuid():
@@ -327,9 +428,12 @@ def _unfit_for_sockets(run_dir: Path) -> str | None:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(trial))
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return None  # it takes sockets, when there is room
         return f"the file system refuses one ({error.strerror})"
     finally:
-        trial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            trial.unlink(missing_ok=True)
     return None
 
 

@@ -9,12 +9,13 @@ when its supervisor is gone.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from debug_relay.protocol.files import open_regular
 from debug_relay.supervisor.child import Child
@@ -63,7 +64,7 @@ class Zygote:
         self._control, self._child, self._has_borne = ours, Child(pid), False
 
     def _execute(self, control: int) -> int:
-        with open(self._errors, "wb", opener=open_regular) as errors:
+        with self._opened_errors() as errors:
             process = subprocess.Popen(
                 [*WORKER_COMMAND, str(control), _TITLE],
                 stdin=subprocess.DEVNULL,
@@ -75,6 +76,13 @@ class Zygote:
             )
         process.returncode = 0  # reaped by its pidfd, not by Popen
         return process.pid
+
+    def _opened_errors(self) -> BinaryIO:
+        try:
+            return open(self._errors, "wb", opener=open_regular)
+        except OSError as error:  # a full disk keeps no worker from being forked
+            _log.warning("zygote.mute", path=self._errors, error=str(error))
+            return open(os.devnull, "wb")
 
     async def fork(self) -> tuple[Child, socket.socket] | None:
         """A new worker and the pipe to it; None when it must be executed instead."""

@@ -75,16 +75,22 @@ def test_sessions_go_on_when_the_disk_is_full(
     assert (ended["status"], ended["exit_code"]) == ("terminated", 0)
     assert session.get("/output").status == 200
     assert session.get("/events").status == 200
-    warnings = relay.client.get("/health").ok()["warnings"]
+    # Not well: nobody can begin a session.
+    health = relay.client.get("/health").ok(503)
+    assert health["status"] == "unhealthy"
+    warnings = health["warnings"]
+    assert any("no session can be started" in warning for warning in warnings)
     assert any("bytes left" in warning for warning in warnings)
     assert any(session.id in warning and "did not take" in warning for warning in warnings)
     assert "did not take" in session.get().ok()["disk_trouble"]
     # A new session needs room for its files: that is said, and leaves nothing.
     error = relay.client.post("/sessions", {}).refused("WORKER_START_FAILED")
     assert "No space left" in error["message"]
+    assert "The disk of the run directory" in error["details"]["suggestion"]
     assert [path.name for path in relay.run_dir.iterdir()] == [session.id]
     session.delete().ok()
     (small_disk / "ballast").unlink()
+    assert relay.client.get("/health").ok()["status"] == "healthy"
     with relay.client.session() as later:
         assert later.launch(source("print('room again')\n", "later.py"))["exit_code"] == 0
         assert later.printed() == "room again\n"
@@ -101,8 +107,9 @@ def test_settings_and_keys_on_a_full_disk(
     assert client.get("/config").ok()["persisted"] is False
     key = {"Idempotency-Key": "full"}
     first = client.post("/sessions", {}, headers=key)
-    assert client.post("/sessions", {}, headers=key).raw == first.raw
-    warnings = client.get("/health").ok()["warnings"]
+    again = client.post("/sessions", {}, headers=key)
+    assert again.body["error"] == first.body["error"]
+    warnings = client.get("/health").ok(503)["warnings"]
     assert any("dap.evaluate_timeout = 7" in warning for warning in warnings)
     assert any("Idempotency-Key" in warning for warning in warnings)
     (small_disk / "ballast").unlink()
@@ -114,6 +121,81 @@ def test_settings_and_keys_on_a_full_disk(
     relay.start()
     shown = relay.client.get("/config").ok()["config"]["dap"]
     assert (shown["evaluate_timeout"], shown["request_timeout"]) == (7, 20)
+
+
+@pytest.mark.parametrize("trouble", ["full", "read-only"])
+def test_it_starts_over_a_disk_that_takes_nothing(
+    small_disk: Path,
+    own_relay: Callable[..., Relay],
+    source: Callable[..., Source],
+    tmp_path: Path,
+    trouble: str,
+) -> None:
+    relay = own_relay(name=str(small_disk / "data"))
+    session = at_breakpoint(relay, source(PROGRAM))
+    relay.kill()
+    relay.log = tmp_path / "stderr"
+    if trouble == "full":
+        fill(small_disk)
+    else:  # for who comes now; the worker has its files open already
+        subprocess.run(["mount", "--bind", small_disk, small_disk], check=True)
+        subprocess.run(["mount", "-o", "remount,bind,ro", small_disk], check=True)
+    try:
+        relay.start()
+        session = Session(relay.client, session.id)
+        assert session.value("i") == "0"
+        health = relay.client.get("/health").ok(503 if trouble == "full" else 200)
+        assert any("the relay's own cannot be written" in one for one in health["warnings"])
+        if trouble == "read-only":
+            # Its sockets are elsewhere, so that sessions can begin; they are not recorded.
+            with relay.client.session() as other:
+                assert other.get().ok()["disk_trouble"]
+    finally:
+        if trouble == "full":
+            (small_disk / "ballast").unlink()
+        else:
+            subprocess.run(["umount", "-l", small_disk], check=True)
+    # What could not be written is there as soon as there is room.
+    eventually(
+        lambda: "of the relay's own" not in str(relay.client.get("/health").ok()["warnings"])
+    )
+    assert json.loads((relay.data_dir / "relay.json").read_text())["pid"] == relay.pid
+    assert session.resume()["status"] == "paused"
+
+
+def test_it_starts_over_a_damaged_record_of_its_run_directory(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay = own_relay()
+    session = at_breakpoint(relay, source(PROGRAM))
+    relay.kill()
+    record = relay.data_dir / "run_dir"
+    record.write_bytes(bytes(len(record.read_bytes())))  # as after a power cut
+    relay.start()
+    assert Session(relay.client, session.id).value("i") == "0"
+    assert any("run_dir was damaged" in one for one in relay.client.get("/health").ok()["warnings"])
+    assert len(list(relay.data_dir.glob("run_dir.corrupt-*"))) == 1
+
+
+def test_health_says_that_descriptors_have_run_out(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay()
+    client = relay.client
+    client.session().delete().ok()  # what it opens once is open now
+    eventually(lambda: relay.below() == [] and relay.calls() == 0)
+    process = psutil.Process(relay.pid)
+    before = process.rlimit(psutil.RLIMIT_NOFILE)
+    taken = {int(name) for name in os.listdir(f"/proc/{relay.pid}/fd")}
+    # One for the connection, and one more.
+    free = [number for number in range(len(taken) + 2) if number not in taken]
+    process.rlimit(psutil.RLIMIT_NOFILE, (free[1] + 1, before[1]))
+    [warning] = client.get("/health").ok(503)["warnings"]
+    assert "no session can be started" in warning
+    assert "ulimit -n" in warning
+    error = client.post("/sessions", {}).refused("WORKER_START_FAILED")
+    assert "file descriptors" in error["details"]["suggestion"]
+    process.rlimit(psutil.RLIMIT_NOFILE, before)
+    assert client.get("/health").ok()["warnings"] == []
+    client.session().delete().ok()
 
 
 def test_a_full_disk_does_not_hold_a_stop_back(

@@ -63,7 +63,7 @@ def test_places_are_made_and_closed_to_others(short: Path):
     assert places.run_dir == short / "a" / "data" / "run"
     assert (places.data_dir / "run_dir").read_text() == f"{places.run_dir}\n"
     assert list(places.run_dir.iterdir()) == []
-    assert Places.open(short / "a" / "data").previous_run_dir is None
+    assert Places.open(short / "a" / "data").earlier_run_dirs == []
 
 
 def test_own_open_directory_is_closed(short: Path):
@@ -219,11 +219,10 @@ def test_earlier_run_directory_is_remembered(short: Path):
     first = Places.open(short / "data")
     second = Places.open(short / "data", short / "run")
     assert second.run_dir == short / "run"
-    assert second.previous_run_dir == first.run_dir
-    assert Places.open(short / "data", short / "run").previous_run_dir is None
+    assert second.earlier_run_dirs == [first.run_dir]
     # What others may have put there is not taken for workers of ours.
     second.run_dir.chmod(0o777)
-    assert Places.open(short / "data", short / "other").previous_run_dir is None
+    assert second.run_dir not in Places.open(short / "data", short / "other").earlier_run_dirs
 
 
 @as_root
