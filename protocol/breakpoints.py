@@ -11,8 +11,10 @@ from debug_relay.protocol.fields import (
     Count,
     Deleted,
     Json,
+    Limit,
     Line,
     Name,
+    Offset,
     Params,
     Path,
     Result,
@@ -243,6 +245,21 @@ class ProfileKept(ProfileData, kw_only=True):
     persisted: bool = True
 
 
+class ListProfiles(Params, kw_only=True):
+    """List the breakpoint profiles, by name; `get-profile` shows what is in one."""
+
+    offset: Offset = 0
+    limit: Limit = 100
+
+
+class ProfileItem(Result, kw_only=True):
+    name: str
+    breakpoint_count: int
+
+
 class ProfileList(Result, kw_only=True):
-    items: list[ProfileData]
+    items: list[ProfileItem]
     total: int
+    offset: int
+    limit: int
+    has_more: bool

@@ -260,7 +260,16 @@ _BREAKPOINT_EXAMPLES: Final = {
     "set-exception-breakpoints": Example(_FILTERS, _FILTERS),
     "get-exception-breakpoints": Example({}, _FILTERS),
     "clear-exception-breakpoints": Example({}, {"filters": [], "types": []}),
-    "list-profiles": Example({}, {"items": [{"name": "checkout-flow", **_PROFILE}], "total": 1}),
+    "list-profiles": Example(
+        {},
+        {
+            "items": [{"name": "checkout-flow", "breakpoint_count": 1}],
+            "total": 1,
+            "offset": 0,
+            "limit": 100,
+            "has_more": False,
+        },
+    ),
     "get-profile": Example({}, {"name": "checkout-flow", **_PROFILE}),
     "put-profile": Example(_PROFILE, {"name": "checkout-flow", **_PROFILE}),
     "delete-profile": Example({}, {"id": "checkout-flow"}),

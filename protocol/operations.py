@@ -235,8 +235,7 @@ _SERVER_ROWS: Final = (
     ),
     _server(
         "list-profiles", "GET", "/breakpoint-profiles", b.ProfileList,
-        group="breakpoints", safe=True,
-        words="List the breakpoint profiles.",
+        params=b.ListProfiles, group="breakpoints", safe=True,
     ),
     _server(
         "get-profile", "GET", "/breakpoint-profiles/{name}", b.ProfileData,

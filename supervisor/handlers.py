@@ -297,8 +297,8 @@ class Handlers:
         clone = exports.clone(blueprint, params.name, params.labels)
         return (await self._registry.create_drawn(clone, caller)).present()
 
-    async def _list_profiles(self, params: Empty, caller: Caller) -> Struct:
-        return await self._profiles.listed()
+    async def _list_profiles(self, params: b.ListProfiles, caller: Caller) -> Struct:
+        return await self._profiles.listed(params.offset, params.limit)
 
     async def _get_profile(self, params: b.Profile, caller: Caller) -> Struct:
         return await self._profiles.shown(params.name)

@@ -7,6 +7,7 @@ until it takes it. Lines and conditions are judged when a profile is applied, by
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
 import itertools
 from collections.abc import Iterator
@@ -19,9 +20,11 @@ from debug_relay.protocol.blueprint import given_fields
 from debug_relay.protocol.breakpoints import (
     BreakpointSpec,
     ProfileData,
+    ProfileItem,
     ProfileKept,
     ProfileList,
 )
+from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Deleted
 from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
@@ -32,6 +35,9 @@ from debug_relay.supervisor.store import atomic_write_json, read_json, set_aside
 _log: Final = Log(__name__)
 _VERSION: Final = 1
 _SUGGESTED: Final = 10
+_MOST: Final = 1000
+_MOST_BYTES: Final = 8 * 1024 * 1024
+_MOST_BYTES_IN_ALL: Final = 64 * 1024 * 1024
 
 
 class Profiles:
@@ -42,12 +48,9 @@ class Profiles:
         # One at a time: who lists finds all or nothing of what is put.
         self._turn = asyncio.Lock()
 
-    async def listed(self) -> ProfileList:
+    async def listed(self, offset: int, limit: int) -> ProfileList:
         async with self._turn:
-            names = await asyncio.to_thread(self._names)
-            found = [(name, await asyncio.to_thread(self._read, name)) for name in names]
-        items = [_shown(name, specs) for name, specs in found if specs is not None]
-        return ProfileList(items=items, total=len(items))
+            return await asyncio.to_thread(self._page, offset, limit)
 
     async def shown(self, name: str) -> ProfileData:
         return _shown(name, await self.specs(name))
@@ -64,6 +67,7 @@ class Profiles:
         require_places(specs)
         kept = [_normal(spec) for spec in specs]
         async with self._turn:
+            await asyncio.to_thread(self._require_room, name, kept)
             persisted = await asyncio.to_thread(self._write, name, kept)
         shown = _shown(name, kept)
         return ProfileKept(name=name, breakpoints=shown.breakpoints, persisted=persisted)
@@ -79,6 +83,53 @@ class Profiles:
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.json"
+
+    def _page(self, offset: int, limit: int) -> ProfileList:
+        names = self._names()
+        page = names[offset : offset + limit]
+        found = [(name, self._read(name)) for name in page]
+        items = [
+            ProfileItem(name=name, breakpoint_count=len(specs))
+            for name, specs in found
+            if specs is not None
+        ]
+        return ProfileList(
+            items=items,
+            total=len(names) - (len(found) - len(items)),  # those just set aside are none
+            offset=offset,
+            limit=limit,
+            has_more=offset + len(page) < len(names),
+        )
+
+    def _require_room(self, name: str, specs: list[BreakpointSpec]) -> None:
+        others = [other for other in self._names() if other != name]
+        if len(others) >= _MOST:
+            raise RelayError(
+                Code.INVALID_REQUEST,
+                f"There are {len(others)} breakpoint profiles, and no more are kept",
+                f"DELETE {API_PREFIX}/breakpoint-profiles/{others[0]}, or another that GET "
+                f"{API_PREFIX}/breakpoint-profiles lists.",
+                errors=[Problem("name", f"would be one more than {_MOST}", name)],
+            )
+        size = len(_content(name, specs))
+        taken = sum(map(self._size, others))
+        if size > _MOST_BYTES or taken + size > _MOST_BYTES_IN_ALL:
+            raise RelayError(
+                Code.REQUEST_TOO_LARGE,
+                f"The profile has {size} bytes; at most {_MOST_BYTES} are kept of one, and "
+                f"{_MOST_BYTES_IN_ALL} of all, of which {taken} are taken",
+                f"Keep fewer breakpoints in it, or DELETE {API_PREFIX}/breakpoint-profiles/NAME.",
+                max_bytes=_MOST_BYTES,
+                bytes_of_others=taken,
+            )
+
+    def _size(self, name: str) -> int:
+        unwritten = self._unwritten.get(name)
+        if unwritten is not None:
+            return len(_content(name, unwritten))
+        with contextlib.suppress(OSError):  # it has just been removed by hand
+            return self._path(name).stat().st_size
+        return 0
 
     def _names(self) -> list[str]:
         there = {path.stem for path in self._folder.glob("[!.]*.json")}
@@ -113,9 +164,7 @@ class Profiles:
         if specs is None:
             self._path(name).unlink(missing_ok=True)
             return
-        breakpoints = [given_fields(spec) for spec in specs]
-        value = {"version": _VERSION, "name": name, "breakpoints": breakpoints}
-        atomic_write_json(self._path(name), value)
+        atomic_write_json(self._path(name), msgspec.Raw(_content(name, specs)))
 
     def _not_found(self, name: str, known: list[str]) -> RelayError:
         near = difflib.get_close_matches(name, known, 1, 0.5)
@@ -151,6 +200,11 @@ def _without_place(specs: list[BreakpointSpec]) -> Iterator[Problem]:
             yield Problem(f"breakpoints[{index}].file", "required")
         if spec.line is None and spec.text is None:
             yield Problem(f"breakpoints[{index}].line", "required")
+
+
+def _content(name: str, specs: list[BreakpointSpec]) -> bytes:
+    breakpoints = [given_fields(spec) for spec in specs]
+    return encode_json({"version": _VERSION, "name": name, "breakpoints": breakpoints})
 
 
 def _normal(spec: BreakpointSpec) -> BreakpointSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -42,10 +43,16 @@ def test_put_get_list_delete(client: Client, source: Callable[..., Source]) -> N
     assert put(client, "checkout-flow", given) == {**told, "persisted": True}
     assert client.get(f"{PROFILES}/checkout-flow").ok() == told
     put(client, "b", [{"source": {"path": str(program)}, "line": 3}])
-    listed = client.get(PROFILES).ok()
-    assert [item["name"] for item in listed["items"]] == ["b", "checkout-flow"]
-    assert listed["items"][0]["breakpoints"] == [{"file": str(program), "line": 3}]
-    assert listed["total"] == 2
+    counts = [
+        {"name": "b", "breakpoint_count": 1},
+        {"name": "checkout-flow", "breakpoint_count": 2},
+    ]
+    page = {"total": 2, "offset": 0, "limit": 100, "has_more": False}
+    assert client.get(PROFILES).ok() == {"items": counts, **page}
+    page = {"total": 2, "offset": 0, "limit": 1, "has_more": True}
+    assert client.get(PROFILES, limit=1).ok() == {"items": counts[:1], **page}
+    assert client.get(PROFILES, limit=1, offset=1).ok()["items"] == counts[1:]
+    assert client.get(f"{PROFILES}/b").ok()["breakpoints"] == [{"file": str(program), "line": 3}]
     # Another under that name replaces it.
     put(client, "b", [])
     assert client.get(f"{PROFILES}/b").ok()["breakpoints"] == []
@@ -136,7 +143,7 @@ def test_they_outlive_the_relay_and_damage_to_others(own_relay: Callable[..., Re
     (folder / "shape.json").write_text('{"breakpoints": [{"lin": 3}]}')
     relay.start()
     [item] = relay.client.get(PROFILES).ok()["items"]
-    assert item == {"name": "good", "breakpoints": [{"function": "good"}]}
+    assert item == {"name": "good", "breakpoint_count": 1}
     aside = sorted(path.name.split(".corrupt-")[0] for path in folder.glob("*.corrupt-*"))
     assert aside == ["bad.json", "shape.json"]
     relay.client.get(f"{PROFILES}/bad").refused("PROFILE_NOT_FOUND", 404)
@@ -154,3 +161,24 @@ def test_a_disk_that_refuses(own_relay: Callable[..., Relay]) -> None:
     relay.stop()
     relay.start()
     assert relay.client.get(PROFILES).ok()["total"] == 2
+
+
+def test_they_are_bounded_in_number_and_bytes(own_relay: Callable[..., Relay]) -> None:
+    relay = own_relay()
+    client, folder = relay.client, relay.data_dir / "profiles"
+    put(client, "a", [])
+    for number in range(999):
+        shutil.copy(folder / "a.json", folder / f"p{number}.json")
+    body = {"breakpoints": [{"function": "f"}]}
+    error = client.call("PUT", f"{PROFILES}/z", body).refused("INVALID_REQUEST", 400)
+    assert "/breakpoint-profiles/a" in error["details"]["suggestion"]
+    put(client, "a", [{"function": "f"}])  # in the place of one
+    client.delete(f"{PROFILES}/a").ok()
+    put(client, "z", [])
+    large = {"breakpoints": [{"function": "f", "condition": "x" * 65_536}] * 140}
+    error = client.call("PUT", f"{PROFILES}/z", large).refused("REQUEST_TOO_LARGE", 413)
+    assert "fewer" in error["details"]["suggestion"]
+    for number in range(8):
+        with open(folder / f"p{number}.json", "ab") as file:
+            file.truncate(8 * 1024 * 1024)
+    client.call("PUT", f"{PROFILES}/z", body).refused("REQUEST_TOO_LARGE", 413)
