@@ -5,6 +5,8 @@ from __future__ import annotations
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker.injection import Injection
 
+_BDB = "bdbtracer"  # what bdb, and with it pdb, calls itself there, from Python 3.14 on
+
 
 def of_the_program(pid: int, reason: str, words: str) -> RelayError:
     if reason == "busy":
@@ -21,6 +23,17 @@ def of_the_program(pid: int, reason: str, words: str) -> RelayError:
             Code.ATTACH_ALREADY_ATTACHED,
             f"Process {pid} is debugged already: {words}",
             "Let the other debugger disconnect first, or join it by its port.",
+            pid=pid,
+        )
+    if reason == "taken":
+        holder = "pdb" if words == _BDB else words
+        return RelayError(
+            Code.ATTACH_ALREADY_ATTACHED,
+            f"Process {pid} is debugged already: {holder} has the place for debuggers in "
+            f"sys.monitoring, as {words!r}",
+            "Leave that debugger (pdb: clear, then continue), and attach again."
+            if words == _BDB
+            else f"Let {holder} give it back (sys.monitoring.free_tool_id), and attach again.",
             pid=pid,
         )
     if reason == "greenlets":

@@ -27,6 +27,7 @@ from debug_relay.worker.probe import (
     leaving,
     lifetimes,
     other_debugpy,
+    own_tool,
     pace,
     patches,
     set_aside,
@@ -95,12 +96,11 @@ def arrive(setup, bytecode, imported):
 
 
 def _refuse_taken_place():
-    """pydevd would find its place taken, say nothing, and see nothing."""
+    """Another debugger is at work: somebody steps there, and two would stop the same threads."""
     monitoring = getattr(sys, "monitoring", None)
     tool = monitoring.get_tool(monitoring.DEBUGGER_ID) if monitoring else None
-    if tool not in (None, "pydevd"):
-        words = "%s has the one place for debuggers in sys.monitoring" % tool
-        raise Refused("strangers", words)
+    if tool not in (None, own_tool.NAME):
+        raise Refused("taken", tool)
 
 
 def _refuse_interpreters():

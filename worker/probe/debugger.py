@@ -12,7 +12,7 @@ import socket
 import sys
 import types
 
-from debug_relay.worker.probe import left_out, unnumbered
+from debug_relay.worker.probe import left_out, own_tool, unnumbered
 from debug_relay.worker.probe.own_socket import OwnSocket
 
 # By these names gevent may have others later, also for pydevd's threads.
@@ -55,6 +55,7 @@ def bring_in(parent, switch=None):
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+    own_tool.choose()
     _silence()
     return pydevd
 

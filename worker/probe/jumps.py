@@ -13,6 +13,8 @@ import dis
 import functools
 import sys
 
+from debug_relay.worker.probe import own_tool
+
 WANTED = sys.version_info >= (3, 12)
 _MADE = ("BUILD_LIST", "BUILD_SET", "BUILD_MAP")
 _ASIDE = ("EXTENDED_ARG", "GET_ITER")  # the second stands before a comprehension up to 3.14
@@ -43,13 +45,14 @@ def hook(undo):
 
 def ask_for_jumps(module, undo):
     """Whenever pydevd asks for calls, and with them for lines."""
-    monitoring, tool = sys.monitoring, sys.monitoring.DEBUGGER_ID
+    monitoring = sys.monitoring
     update = module.update_monitor_events
 
     @functools.wraps(update)
     def update_monitor_events(*args, **kwargs):
         update(*args, **kwargs)
-        if monitoring.get_tool(tool) == "pydevd" and monitoring.get_events(tool):
+        tool = own_tool.number()
+        if tool is not None and monitoring.get_events(tool):
             monitoring.register_callback(tool, monitoring.events.JUMP, module._jump_event)
 
     for place in (module, sys.modules["_pydevd_sys_monitoring.pydevd_sys_monitoring"]):

@@ -13,6 +13,7 @@ import ast
 import inspect
 import sys
 
+from debug_relay.worker.probe import own_tool
 from debug_relay.worker.probe.frames import MONITORED
 
 _MODULE = "_pydevd_sys_monitoring._pydevd_sys_monitoring"
@@ -34,7 +35,9 @@ def hook(undo):
 
 def replace(event, told, quiet):
     """Where pydevd has begun to listen already."""
-    listen, tool = sys.monitoring.register_callback, sys.monitoring.DEBUGGER_ID
+    listen, tool = sys.monitoring.register_callback, own_tool.number()
+    if tool is None:
+        return
     known = listen(tool, event, quiet)
     if known is not told:
         listen(tool, event, known)

@@ -9,7 +9,7 @@ import sys
 import threading
 import types
 
-from debug_relay.worker.probe import all_frames
+from debug_relay.worker.probe import all_frames, own_tool
 from debug_relay.worker.probe.pace import Undisturbed
 from debug_relay.worker.probe.thread_states import tracers
 
@@ -30,15 +30,15 @@ def silence():
         if is_pydevds(getattr(threading, "_trace_hook", None)):
             threading.settrace(None)
         return
-    monitoring = sys.monitoring
-    if monitoring.get_tool(monitoring.DEBUGGER_ID) != "pydevd":
+    monitoring, tool = sys.monitoring, own_tool.number()
+    if tool is None:
         return
-    monitoring.set_events(monitoring.DEBUGGER_ID, 0)
+    monitoring.set_events(tool, 0)
     for name in dir(monitoring.events):
         event = getattr(monitoring.events, name)
         if isinstance(event, int) and event and not event & (event - 1):
             try:
-                monitoring.register_callback(monitoring.DEBUGGER_ID, event, None)
+                monitoring.register_callback(tool, event, None)
             except ValueError:
                 continue  # not one that takes callbacks
 
@@ -152,9 +152,8 @@ def _give_settrace_back():
 
 
 def _free_monitoring():
-    monitoring = sys.monitoring
-    tool = monitoring.DEBUGGER_ID
-    if monitoring.get_tool(tool) != "pydevd":
+    monitoring, tool = sys.monitoring, own_tool.number()
+    if tool is None:
         return
     monitoring.set_events(tool, 0)
     ours = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]

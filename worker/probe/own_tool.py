@@ -1,0 +1,37 @@
+"""Which tool of `sys.monitoring` pydevd is, from 3.12 on: not the one that is there for debuggers.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+There is one place for debuggers, and from 3.14 on pdb wants it: `pdb.set_trace()` and
+`python -m pdb` would end with "Another debugger is using the monitoring tool". pydevd takes one
+that Python reserves for nobody, so the program's own debugger finds its place free, as without us,
+and both work.
+"""
+
+import sys
+import types
+
+NAME = "pydevd"
+_MODULE = "_pydevd_sys_monitoring._pydevd_sys_monitoring"
+# The next one is for what follows steps: see `unwinding`. The last is where pydevd would be itself.
+_NUMBERS = (3, 4, 5, 0)
+
+
+def choose():
+    """Called when pydevd is imported, and before it listens."""
+    pydevds = sys.modules.get(_MODULE)
+    if pydevds is None or not hasattr(sys, "monitoring") or number() is not None:
+        return
+    known = sys.monitoring
+    free = (one for one in _NUMBERS if known.get_tool(one) is None)
+    # A module, because Python finds a module's names fastest: this is asked at each line.
+    pydevds.monitor = types.ModuleType(known.__name__)
+    vars(pydevds.monitor).update(vars(known), DEBUGGER_ID=next(free, known.DEBUGGER_ID))
+    pydevds.DEBUGGER_ID = pydevds.monitor.DEBUGGER_ID
+
+
+def number():
+    """Its number while it is one."""
+    pydevds = sys.modules.get(_MODULE)
+    tool = getattr(pydevds, "DEBUGGER_ID", None)
+    return tool if tool is not None and sys.monitoring.get_tool(tool) == NAME else None
