@@ -227,7 +227,8 @@ def _version(facts: Facts, around: Surroundings) -> RelayError | None:
     else:
         if _OLDEST <= _numbers(facts) <= _NEWEST and not minor[1]:
             return None
-        what = minor[0] + (" without the interpreter's lock" if minor[1] else "")
+        free = " without the interpreter's lock (free-threaded)"
+        what = minor[0] + (free if minor[1] else "")
     return _refuse(
         Code.ATTACH_UNSUPPORTED,
         facts,

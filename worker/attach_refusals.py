@@ -59,6 +59,14 @@ def of_the_program(pid: int, reason: str, words: str) -> RelayError:
             "Launch it under the debugger, or run it on Python 3.12 or later.",
             pid=pid,
         )
+    if reason == "free-threaded":
+        return RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"Process {pid} runs Python {words} without the interpreter's lock (free-threaded), "
+            "for which debugpy has no build",
+            "Run it under the same Python with the lock.",
+            pid=pid,
+        )
     if reason == "ending":
         return RelayError(
             Code.ATTACH_UNSUPPORTED,

@@ -68,7 +68,7 @@ def _hide_own_directory():
 
 def _as_child(path, words):
     """What the words say, under the debugger of the session that our parent belongs to."""
-    if not ((3, 8) <= sys.version_info[:2] <= (3, 15)) or sys.implementation.name != "cpython":
+    if not _can_be_debugged():
         _run_plainly(words)
     code = probe = None
     try:
@@ -84,7 +84,7 @@ def _as_child(path, words):
             code = _compiled(setup, text)
             with _namesakes()["StandardFirst"](), _Uncollected():
                 launched = _launched(setup, text)
-                # A fork server runs nothing of the program's; what it forks connects by itself.
+                # It runs nothing of the program's; what it forks connects by itself.
                 if parts.is_fork_server:
                     launched.bytecode.leave()
                 else:
@@ -104,6 +104,13 @@ def _as_child(path, words):
     if probe is not None:
         probe.started = True
     _run(probe, *module)
+
+
+def _can_be_debugged():
+    """As `worker.interpreters` has it of the program itself."""
+    if sys.implementation.name != "cpython" or "t" in sys.abiflags:
+        return False  # the second is built without the interpreter's lock
+    return (3, 8) <= sys.version_info[:2] <= (3, 15)
 
 
 def _run_plainly(words):

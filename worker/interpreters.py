@@ -33,7 +33,8 @@ _NAMES: Final = ("python3", "python", *(f"python3.{n}" for n in range(NEWEST[1],
 _QUESTION: Final = (
     "print(__import__('json').dumps((lambda sys: {"
     "'executable': sys.executable or '', 'version': list(sys.version_info[:3]),"
-    "'version_text': sys.version.split()[0], 'implementation': sys.implementation.name"
+    "'version_text': sys.version.split()[0], 'implementation': sys.implementation.name,"
+    "'free_threaded': 't' in sys.abiflags"
     "})(__import__('sys'))))"
 )
 
@@ -57,6 +58,7 @@ class _Answer(Struct):
     version: tuple[int, int, int]
     version_text: str
     implementation: str
+    free_threaded: bool = False
 
 
 def own_interpreter() -> Interpreter:
@@ -252,6 +254,9 @@ def _supported(path: str, answer: _Answer, project_root: str | None) -> Interpre
     who = f"{path} is {answer.implementation} {answer.version_text}"
     if answer.implementation != "cpython":
         raise not_found(f"{who}; only CPython can be debugged", project_root, path)
+    if answer.free_threaded:
+        who += " without the interpreter's lock (free-threaded)"
+        raise not_found(f"{who}; debugpy has no build for those", project_root, path)
     if not OLDEST <= answer.version[:2] <= NEWEST:
         raise not_found(f"{who}; {_RANGE}", project_root, path)
     return Interpreter(

@@ -151,6 +151,17 @@ def test_it_is_told_and_runs_on(relay: Client, start: Start, python: str, kind: 
         assert one.descriptors() == before
 
 
+def test_a_free_threaded_one_whose_files_do_not_tell(relay: Client, start: Start) -> None:
+    """A fake one, which says so itself: there is no such build on this machine."""
+    one = start(replaced("sys.abiflags += 't'"))
+    with relay.session() as session:
+        error = session.post("/attach", {"pid": one.pid}).refused("ATTACH_UNSUPPORTED")
+        assert "free-threaded" in error["message"]
+        assert session.status()["status"] == "created"
+    assert one.alive
+    assert one.stderr() == ""
+
+
 @pytest.mark.parametrize("version", ["3.8", "3.11"])
 def test_one_that_forbids_tracing(relay: Client, start: Start, version: str) -> None:
     one = start(audited("sys.settrace"), python=python_path(version))

@@ -172,6 +172,54 @@ def test_processes_stop_and_go_on_each_by_itself(
         assert ends == dict.fromkeys(everyone - {root}, 3)
 
 
+SERVED = """
+    import multiprocessing, os, sys
+
+    top = os.getpid()  # @top
+
+    def work(n):
+        return n * 2  # @work
+
+    if __name__ == "__main__":
+        newest = sys.version_info >= (3, 14)  # where it is what one gets
+        context = multiprocessing if newest else multiprocessing.get_context("forkserver")
+        print(context.get_start_method())
+        with context.Pool(1) as pool:
+            print(pool.map(work, [1, 2]))
+        process = context.Process(target=work, args=(3,))
+        process.start()
+        process.join()
+        print(process.exitcode)
+"""
+
+
+@pytest.mark.slow
+def test_a_fork_server_and_what_it_forks(relay: Client, source: Write, python: str) -> None:
+    """From Python 3.14 on it imports the main module, and what it forks does not."""
+    program = source(SERVED)
+    expected = "forkserver\n[2, 4]\n0\n"
+    is_newest = python.endswith(("3.14", "3.15"))
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["work"])
+        ended = session.launch(program)
+        assert (ended["status"], ended["exit_code"]) == ("terminated", 0)
+        assert (session.printed("stdout"), session.printed("stderr")) == (expected, "")
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["top"], condition="__name__ != '__main__'")
+        session.break_at(program, program["work"])
+        stopped = session.launch(program, debug_subprocesses=True)
+        seen, pids = [], set()
+        while stopped["status"] == "paused":
+            seen.append("top" if session.line() == program["top"] else session.value("n"))
+            pids.add(stopped["child_pid"])
+            stopped = session.resume()
+        assert seen == (["top", "1", "2", "3"] if is_newest else ["top", "1", "2", "top", "3"])
+        assert len(pids) == (3 if is_newest else 2)
+        assert None not in pids
+        assert (stopped["status"], stopped["exit_code"]) == ("terminated", 0)
+        assert (session.printed("stdout"), session.printed("stderr")) == (expected, "")
+
+
 def test_what_goes_wrong_around_children(
     relay: Client, source: Write, python: str, tmp_path: Path
 ) -> None:

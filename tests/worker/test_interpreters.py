@@ -229,6 +229,9 @@ async def test_a_script_is_asked_each_time(tmp_path):
          "3.16.0a1; Python 3.8 to 3.15"),
         ('{"executable":"/p","version":[3,10,9],"version_text":"3.10.9","implementation":"pypy"}',
          "is pypy 3.10.9; only CPython"),
+        ('{"executable":"/p","version":[3,14,1],"version_text":"3.14.1","implementation":"cpython",'
+         '"free_threaded":true}',
+         "is cpython 3.14.1 without the interpreter's lock (free-threaded); debugpy has no build"),
         ("hello", "does not answer as Python does"),
         ("", "does not answer as Python does"),
         ("\\0377", "does not answer as Python does"),

@@ -18,7 +18,8 @@ _TRACKERS = (
     "from multiprocessing.resource_tracker import main;",
     "from multiprocessing.semaphore_tracker import main;",
 )
-# It runs nothing of the program's either, but forks all that does.
+# Up to 3.13 it runs nothing of the program's either, but forks all that does. From 3.14 on it
+# begins by other words and imports the main module: it is debugged like any other child there.
 _FORK_SERVER = "from multiprocessing.forkserver import main;"
 
 

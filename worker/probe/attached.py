@@ -65,6 +65,7 @@ class Refused(Exception):
 def arrive(setup, bytecode, imported):
     """Attach; runs in a thread of its own, of which one at a time is here. Raises what goes wrong,
     and has undone all then. `imported` is called when all that is imported is there."""
+    _refuse_free_threads()
     _refuse_taken_place()
     _refuse_forbidden_tracing()
     former = _former()
@@ -93,6 +94,12 @@ def arrive(setup, bytecode, imported):
         bytecode.leave()
         if bring_back is not None:
             bring_back()
+
+
+def _refuse_free_threads():
+    """Where its files have not told so before."""
+    if "t" in sys.abiflags:
+        raise Refused("free-threaded", "%d.%d" % sys.version_info[:2])
 
 
 def _refuse_taken_place():
