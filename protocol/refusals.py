@@ -193,6 +193,16 @@ def stop_changed(
     )
 
 
+def threads_are_greenlets(pid: int, whose: str) -> RelayError:
+    return RelayError(
+        Code.ATTACH_UNSUPPORTED,
+        f"The threads of process {pid} are greenlets of {whose}",
+        "Start it with python -m debugpy --listen PORT and GEVENT_SUPPORT=True, and attach by "
+        "port.",
+        pid=pid,
+    )
+
+
 def refusal_of(raw: bytes) -> RelayError:
     """The error that a worker has sent, to be raised here."""
     body = msgspec.json.decode(raw)

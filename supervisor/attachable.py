@@ -19,6 +19,7 @@ from typing import Final
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.refusals import threads_are_greenlets
 from debug_relay.protocol.secrets import shown_command
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.process_facts import Facts
@@ -48,6 +49,14 @@ def refusal(facts: Facts, around: Surroundings) -> RelayError | None:
     checks = (_ours, _debugged, _python, _permission, _traced, _stopped, _container, _version,
               _machine, _readable, _descriptors, _file_size, _confined, _debugger)  # fmt: skip
     return next((found for check in checks if (found := check(facts, around))), None)
+
+
+def foreseen(facts: Facts) -> RelayError | None:
+    """What an attach finds out inside the program, told from outside. It may be wrong where a
+    program uses gevent's thread-local data alone, so that the attach itself does not go by it."""
+    if not facts.has_patched_threads():
+        return None
+    return threads_are_greenlets(facts.pid, "gevent")
 
 
 def unseen(facts: Facts, around: Surroundings) -> RelayError | None:

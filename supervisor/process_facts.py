@@ -28,6 +28,7 @@ _LONGEST_COMMAND: Final = 64 * 1024
 _PATCH_LEVEL: Final = re.compile(r'^#define\s+PY_VERSION\s+"([^"]+)"', re.MULTILINE)
 _VENV_VERSION: Final = re.compile(r"^version\s*=\s*(\d\S+)$", re.MULTILINE)
 _LISTENING: Final = "0A"
+_THREAD_LOCALS: Final = "/gevent/_gevent_clocal."
 
 
 class Facts(Struct):
@@ -80,6 +81,11 @@ class Facts(Struct):
             if found and os.path.isdir(f"{packages}/eventlet"):
                 return "eventlet"
         return None
+
+    def has_patched_threads(self) -> bool:
+        """Whether gevent has made greenlets of its threads. For that it loads its own kind of
+        thread-local data, which little else needs."""
+        return any(_THREAD_LOCALS in path for path in self.mapped)
 
     def descriptors(self) -> tuple[int, int] | None:
         """How many are open, and how many may be."""

@@ -248,7 +248,7 @@ def _one(pid: int, around: Surroundings) -> Process:
 
 
 def _shown(facts: Facts, around: Surroundings, listeners: process_facts.Listeners) -> Process:
-    refusal = attachable.refusal(facts, around)
+    refusal = attachable.refusal(facts, around) or attachable.foreseen(facts)
     return Process(
         pid=facts.pid,
         identity=facts.identity,

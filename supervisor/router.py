@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.operations import Operation, path_variables
+from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
+from debug_relay.supervisor.meant_routes import meant, segments_of
 
 # Served without the prefix too, where browsers and other programs look for them.
 ROOT_OPERATIONS: Final = ("index", "docs", "llms", "openapi", "metrics", "mcp")
@@ -54,7 +55,7 @@ class Router:
     def __init__(self, operations: Mapping[str, Operation], prefix: str) -> None:
         self._root = _Node()
         self._prefix = prefix
-        self._verbs: dict[str, list[str]] = {}  # template → verbs
+        self._verbs: dict[str, list[str]] = {}  # template → verbs, of what works
         for operation in operations.values():
             for path in operation.paths:
                 self._add(operation, prefix + path.rstrip("/"))
@@ -86,26 +87,34 @@ class Router:
         if operation.verb in node.leaves:
             raise ValueError(f"two operations answer {operation.verb} {template}")
         node.leaves[operation.verb] = _Leaf(operation, path_variables(template))
-        self._verbs.setdefault(template, []).append(operation.verb)
+        if operation.implemented:
+            self._verbs.setdefault(template, []).append(operation.verb)
 
     def _not_found(self, method: str, path: str) -> RelayError:
-        template, filled = self._closest(path)
-        verbs = self._verbs[template]
         wanted = "GET" if method == "HEAD" else method
-        verb = wanted if wanted in verbs else verbs[0]
+        asked = path[:_COMPARED_CHARACTERS].rstrip("/")
+        if asked.startswith("/") and not asked.startswith(self._prefix + "/"):
+            asked = self._prefix + "/" + "/".join(segments_of(asked))
+        found = meant(wanted, segments_of(asked))
+        if found is not None:
+            template, verb = self._prefix + found.template, str(OPERATIONS[found.operation].verb)
+            filled = _filled(template, asked.split("/")).replace("{frame_id}", "0")
+            advice = f"Probably meant: {verb} {filled}{found.body}"
+        else:
+            template, filled = self._closest(asked)
+            verbs = self._verbs[template]
+            verb = wanted if wanted in verbs else verbs[0]
+            advice = f"The closest is {verb} {filled}"
         shown = path[:_COMPARED_CHARACTERS] + ("…" if len(path) > _COMPARED_CHARACTERS else "")
         return RelayError(
             Code.NOT_FOUND,
             f"There is no {method} {shown}.",
-            f"The closest is {verb} {filled}; GET {self._prefix}/openapi.json lists all paths.",
+            f"{advice}; GET {self._prefix}/openapi.json lists all paths.",
             closest=f"{verb} {template}",
         )
 
     def _closest(self, path: str) -> tuple[str, str]:
         """The route most like the path, and that route with the path's own values in it."""
-        path = path[:_COMPARED_CHARACTERS].rstrip("/")
-        if not path.startswith(self._prefix + "/"):
-            path = self._prefix + path if path.startswith("/") else path
         given = path.split("/")
         filled = {_filled(template, given): template for template in self._candidates()}
         for best in difflib.get_close_matches(path, filled, n=1, cutoff=_SIMILAR):
@@ -155,11 +164,13 @@ def _decoded(segment: str) -> str:
 
 def _wrong_verb(method: str, path: str, leaves: dict[str, _Leaf]) -> RelayError:
     allow = sorted({*leaves, "HEAD"} if "GET" in leaves else leaves)
-    first = next(iter(leaves))
+    shown = path[:_COMPARED_CHARACTERS]
+    works = [verb for verb, leaf in leaves.items() if leaf.operation.implemented]
+    use = f"Use {works[0]} {shown}" if works else "This version does not do that yet"
     return RelayError(
         Code.METHOD_NOT_ALLOWED,
-        f"{path[:_COMPARED_CHARACTERS]} does not take {method}.",
-        f"Use {first} {path[:_COMPARED_CHARACTERS]}; allowed: {', '.join(allow)}.",
+        f"{shown} does not take {method}.",
+        f"{use}; allowed: {', '.join(allow)}.",
         allow=allow,
     )
 

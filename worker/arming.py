@@ -198,6 +198,10 @@ class Arming:
     def count_of(self, entry: Entry) -> int:
         return entry.hit_count + sum(counts.of(entry.id) for counts in self._counts.values())
 
+    def skipped_lines(self, server: DebugServer, id: str) -> int:
+        counts = self._counts.get(server)
+        return 0 if counts is None else counts.skipped_lines(id)
+
     async def refresh_counts(self) -> None:
         """Only programs that could not share memory with us are asked."""
         for server, counts in list(self._counts.items()):

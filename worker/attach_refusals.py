@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.refusals import threads_are_greenlets
 from debug_relay.worker.injection import Injection
 
 _BDB = "bdbtracer"  # what bdb, and with it pdb, calls itself there, from Python 3.14 on
@@ -37,13 +38,7 @@ def of_the_program(pid: int, reason: str, words: str) -> RelayError:
             pid=pid,
         )
     if reason == "greenlets":
-        return RelayError(
-            Code.ATTACH_UNSUPPORTED,
-            f"The threads of process {pid} are greenlets of {words}",
-            "Start it with python -m debugpy --listen PORT and GEVENT_SUPPORT=True, and "
-            "attach by port.",
-            pid=pid,
-        )
+        return threads_are_greenlets(pid, words)
     if reason == "strange":
         return RelayError(
             Code.ATTACH_UNSUPPORTED,

@@ -255,6 +255,10 @@ class Breakpoints:
         """The program's interpreter turned out to be another."""
         self._judge.use(book)
 
+    def skipped_lines(self, server: DebugServer, id: str) -> int:
+        """How many lines of a log point that process has not told."""
+        return self._arming.skipped_lines(server, id)
+
     async def judge_again(self) -> None:
         """Before a launch: files may have come, gone or changed, the interpreter be another."""
         async with self._changing:

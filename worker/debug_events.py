@@ -250,12 +250,7 @@ async def _subprocess(session: Session, server: DebugServer, body: bytes) -> Non
 
 
 async def _log_point(session: Session, server: DebugServer, body: bytes) -> None:
-    row = msgspec.json.decode(body)
-    text = row["text"]
-    if row["skipped"]:
-        text = f"({row['skipped']} lines of this log point were skipped)\n{text}"
-    origin = {"source": row["path"], "line": row["line"]}
-    session.take_output("console", (text + "\n").encode("utf-8", "backslashreplace"), origin)
+    session.log_points.arrived(server, body)
 
 
 async def _breakpoint_error(session: Session, server: DebugServer, body: bytes) -> None:

@@ -1,4 +1,5 @@
-"""How often breakpoints were hit, in memory that the program shares with us.
+"""How often breakpoints were hit, and how many lines log points have skipped, in memory that the
+program shares with us.
 
 The probe writes there and tells nothing: reading disturbs no program, and what a program counted
 before `os._exit` or SIGKILL is still there.
@@ -11,8 +12,8 @@ import mmap
 import os
 from typing import Final
 
-# One number of eight bytes for each breakpoint that a session may ever have; only what is written
-# to takes memory.
+# For each breakpoint that a session may ever have two numbers of eight bytes, its hits in the first
+# half and its skipped lines in the second. Only what is written to takes memory.
 CAPACITY: Final = 1 << 20
 
 
@@ -21,8 +22,8 @@ class HitCounts:
 
     def __init__(self) -> None:
         self._fd = os.memfd_create("debug-relay-hits", os.MFD_CLOEXEC)
-        os.ftruncate(self._fd, CAPACITY * 8)
-        self._memory = mmap.mmap(self._fd, CAPACITY * 8)
+        os.ftruncate(self._fd, 2 * CAPACITY * 8)
+        self._memory = mmap.mmap(self._fd, 2 * CAPACITY * 8)
         self._numbers = memoryview(self._memory).cast("Q")
         self.shared = False
         self.told: dict[str, int] = {}  # by a program that could not share it
@@ -36,6 +37,10 @@ class HitCounts:
         slot = slot_of(id)
         shared = self._numbers[slot] if slot < CAPACITY else 0
         return max(shared, self.told.get(id, 0))
+
+    def skipped_lines(self, id: str) -> int:
+        slot = slot_of(id)
+        return self._numbers[CAPACITY + slot] if slot < CAPACITY else 0
 
     def close(self) -> None:
         self._numbers.release()

@@ -42,6 +42,7 @@ from debug_relay.worker.interpreters import choose
 from debug_relay.worker.journal import EventLog, OutputEvents, OutputLog
 from debug_relay.worker.lease import Lease
 from debug_relay.worker.limits import LimitWatch
+from debug_relay.worker.log_points import LogPoints
 from debug_relay.worker.news import News
 from debug_relay.worker.record import Record
 from debug_relay.worker.run_to import Goal
@@ -95,6 +96,7 @@ class Session:
         # Before the relay's stop or a reboot ended it.
         self.previous_status = params.previous_status
         self.reports = Reports(self)
+        self.log_points = LogPoints(self)
         self.watches = Watches(self)
         self.traces = Traces(self)
         # Calls that change the run are taken one after the other.
@@ -345,6 +347,7 @@ class Session:
         """The kernel has said so, or the target is gone. `swept` is what was ended with it."""
         if self.state in state.ENDED:
             return
+        self.log_points.over()
         self.output.flush("stdout")
         self.output.flush("stderr")
         self.output_events.flush(final=True)
@@ -392,6 +395,7 @@ class Session:
         stood = any(self.hub.process_of(id) is server for id in self.standing_threads())
         self.hub.forget(server)
         self.asking.server_gone(server)
+        self.log_points.over(server)
         self.breakpoints.server_gone(server)
         self.standing.process_goes_on(server)
         if stood and self.stop is not None:
@@ -402,6 +406,7 @@ class Session:
     async def close(self) -> None:
         """Give everything back; the program must have ended or been let go."""
         self.lease.close()
+        self.log_points.over()
         await self.limits.close()
         await self.debug_events.close()
         await self.traces.close()

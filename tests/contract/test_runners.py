@@ -244,10 +244,15 @@ def test_greenlets_are_not_attached_to(relay: Client, source: Write) -> None:
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == "up\n"
-        assert relay.get(f"/processes/{process.pid}").ok()["greenlets"] == "gevent"
+        told = relay.get(f"/processes/{process.pid}").ok()
+        assert (told["greenlets"], told["attachable"]) == ("gevent", False)
         with relay.session() as session:
             error = session.post("/attach", {"pid": process.pid}).refused("ATTACH_UNSUPPORTED", 400)
             assert "GEVENT_SUPPORT=True" in error["details"]["suggestion"]
+            assert told["code"] == error["code"]
+            assert told["suggestion"] == error["details"]["suggestion"]
+            assert told["reason"] == f"The threads of process {process.pid} are greenlets of gevent"
+            assert error["message"].startswith(told["reason"])
             assert session.status()["status"] == "created"
         assert process.poll() is None
     finally:

@@ -147,6 +147,60 @@ def test_the_closest_route(method: str, path: str, closest: str, shown: str) -> 
     assert shown in details["suggestion"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "shown"),
+    [
+        ("POST", "/api/v1/sessions/s/next", "POST /api/v1/sessions/s/step-over;"),
+        ("POST", "/api/v1/sessions/s/step", "POST /api/v1/sessions/s/step-over;"),
+        ("POST", "/sessions/s/stepInto", "POST /api/v1/sessions/s/step-into;"),
+        ("POST", "/v1/sessions/s/finish", "POST /api/v1/sessions/s/step-out;"),
+        ("POST", "/api/v1/sessions/s/resume", "POST /api/v1/sessions/s/continue;"),
+        ("POST", "/api/v1/sessions/s/stop", "POST /api/v1/sessions/s/pause;"),
+        ("POST", "/api/v1/sessions/s/kill", "POST /api/v1/sessions/s/terminate;"),
+        ("POST", "/api/v1/sessions/s/break", "POST /api/v1/sessions/s/breakpoints;"),
+        ("GET", "/api/v1/sessions/s/locals", "GET /api/v1/sessions/s/frames/0/variables;"),
+        ("GET", "/api/v1/sessions/s/frames/3/vars", "GET /api/v1/sessions/s/frames/3/variables;"),
+        ("POST", "/api/v1/sessions/s/eval", "POST /api/v1/sessions/s/evaluate;"),
+        ("GET", "/api/v1/sessions/s/bt", "GET /api/v1/sessions/s/stacktrace;"),
+        ("GET", "/api/v1/sessions/s/log", "GET /api/v1/sessions/s/output;"),
+        (
+            "POST",
+            "/api/v1/sessions/s/threads/4/next",
+            "POST /api/v1/sessions/s/threads/4/step-over;",
+        ),
+        ("POST", "/attach", 'POST /api/v1/sessions {"mode": "attach", "pid": PID};'),
+        ("POST", "/api/v1/next", "POST /api/v1/sessions/{session_id}/step-over;"),
+        ("GET", "/breakpoints", "GET /api/v1/sessions/{session_id}/breakpoints;"),
+        ("GET", "/healthz", "GET /api/v1/health;"),
+        ("GET", "/api/v1/ps", "GET /api/v1/processes;"),
+    ],
+)
+def test_a_word_of_another_debugger_names_the_call(method: str, path: str, shown: str) -> None:
+    error = refusal(method, path)
+    assert error.code is Code.NOT_FOUND
+    assert f"Probably meant: {shown}" in error.details["suggestion"]
+
+
+def closest_to(method: str, path: str) -> str | None:
+    try:
+        ROUTER.match(method, path)
+    except RelayError as error:
+        return error.details.get("closest")
+    return None
+
+
+def test_no_suggestion_leads_to_what_is_not_there_yet() -> None:
+    works = {f"{op.verb} {API_PREFIX}{path}" for op, path in ROUTES if op.implemented}
+    for _, path in ROUTES:
+        for near in (path + "s", path + "/x", "/v1" + path, path.replace("id}/", "id}/my-")):
+            for method in ("GET", "POST"):
+                closest = closest_to(method, API_PREFIX + near)
+                assert closest is None or closest in works, near
+    for op, path in ROUTES:
+        if not op.implemented:
+            assert "Use" not in refusal("DELETE", API_PREFIX + path).details["suggestion"]
+
+
 def test_the_closest_route_is_found_in_bounded_time() -> None:
     begun = time.perf_counter()
     for _ in range(10):

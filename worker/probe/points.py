@@ -38,17 +38,24 @@ COMPARE = {
 }
 
 
+def counter(place, begin):
+    """Counts in `place`. One C call, so that threads that hit at once are all counted and the last
+    one is shown."""
+    numbers, slot = place
+    numbers[slot] = begin
+    steps = (itertools.repeat(numbers), itertools.repeat(slot), itertools.count(begin + 1))
+    return map(operator.setitem, *steps).__next__
+
+
 class Point(object):
     """What one breakpoint does at a hit: is it on, is it true, is it this time's turn."""
 
-    def __init__(self, probe, spec, shown):
+    def __init__(self, probe, spec, shown, skipped):
         self.probe = probe
         self.id = spec["id"]
-        # One C call, so that threads that hit at once are all counted and the last one is shown.
-        numbers, slot = self.shown = shown
-        steps = (itertools.repeat(numbers), itertools.repeat(slot), itertools.count(1))
-        self.show = map(operator.setitem, *steps).__next__
-        numbers[slot] = 0
+        self.shown, self.skipped = shown, skipped
+        self.show = counter(shown, 0)
+        self.skip = counter(skipped, skipped[0][skipped[1]])
         self.configure(spec)
 
     def hits(self):
@@ -70,7 +77,6 @@ class Point(object):
         self.told = False
         self.tokens = LOG_BURST
         self.last = time.monotonic()
-        self.skipped = 0
         self.misses = 0
         self.watched_from = time.process_time()
         if self.problem:
@@ -123,19 +129,21 @@ class Point(object):
         return _getpid() == self.probe.pid
 
     def write(self, frame):
-        """A log line, unless there were too many of late: those are counted in the next."""
+        """A log line, unless there were too many of late: those are counted."""
+        if _getpid() != self.probe.pid:
+            return  # a forked child that nobody debugs
         now = time.monotonic()
         self.tokens = min(LOG_BURST, self.tokens + (now - self.last) * LOG_RATE)
         self.last = now
-        if self.tokens < 1 or _getpid() != self.probe.pid:
-            self.skipped += 1
+        if self.tokens < 1:
+            self.skip()
             return
         self.tokens -= 1
         text = self.log(frame)
         if len(text) > TEXT_LIMIT:
             text = "%s… (%d more characters)" % (text[:TEXT_LIMIT], len(text) - TEXT_LIMIT)
-        skipped, self.skipped = self.skipped, 0
-        row = {"id": self.id, "text": text, "skipped": skipped}
+        numbers, slot = self.skipped
+        row = {"id": self.id, "text": text, "skipped": numbers[slot]}
         row["path"], row["line"] = frame.f_code.co_filename, frame.f_lineno
         # What ends the program next, a SIGKILL too, does not take the line with it.
         self.probe.emit("relayLog", row, until_sent=True)
@@ -191,7 +199,7 @@ class Points(object):
         try:
             memory = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
-                self.numbers = memoryview(mapped(memory, capacity * 8)).cast("Q")
+                self.numbers = memoryview(mapped(memory, 2 * capacity * 8)).cast("Q")
             finally:
                 os.close(memory)
         except (OSError, ValueError):
@@ -218,16 +226,17 @@ class Points(object):
         key = "'relay:%s'" % spec["id"]
         old = self.table.get(key)
         if old is None or spec.get("fresh"):
-            self.table[key] = Point(self.probe, spec, self.slot(spec["id"]))
+            self.table[key] = Point(self.probe, spec, *self.slots(spec["id"]))
         else:
             old.configure(spec)
 
-    def slot(self, id):
-        """Where its hits are counted: the seventh number is that of `bp_7`."""
+    def slots(self, id):
+        """Where its hits and its skipped lines are counted: the seventh of each half for `bp_7`."""
         number = int(id.rpartition("_")[2])
-        if self.numbers is None or number >= len(self.numbers):
-            return ([0], 0)
-        return (self.numbers, number)
+        half = 0 if self.numbers is None else len(self.numbers) // 2
+        if number >= half:
+            return ([0], 0), ([0], 0)
+        return (self.numbers, number), (self.numbers, half + number)
 
     def hits(self):
         return {point.id: point.hits() for point in list(self.table.values())}
