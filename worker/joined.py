@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("debug_relay.worker")
 
 _GOODBYE_SECONDS: Final = 5.0
-# debugpy's adapter greets who connects, in 3 ms and whatever its program does. Of a larger
-# connect_timeout this waits for a twelfth: the way may be as long.
-_GREETING_SECONDS: Final = 0.9
-_GREETING_SHARE: Final = 1 / 12
-_SILENT: Final = "it says nothing"
 _TAKEN: Final = "already being debugged"  # debugpy's words
 _TEXT: Final = (Path(__file__).parent / "probe" / "joined.py").read_text()
 _LEAVING_SECONDS: Final = 2.0
@@ -103,9 +97,7 @@ class JoinedProgram:
     async def start(self) -> None:
         try:
             async with asyncio.timeout(self._params.connect_timeout):
-                server = await self._connect()
-                with self._greeting(server):
-                    await self._join(server)
+                await self._join(await self._connect())
         except TimeoutError:
             refusal = self._too_late()
             await self.release()
@@ -135,21 +127,6 @@ class JoinedProgram:
         self._server = server
         return server
 
-    @contextlib.contextmanager
-    def _greeting(self, server: DebugServer) -> Iterator[None]:
-        """It is asked meanwhile: who speaks only when spoken to shows by the answer what it is."""
-
-        def require() -> None:
-            if not server.has_greeted:
-                server.close(_SILENT)
-
-        patience = max(_GREETING_SECONDS, self._params.connect_timeout * _GREETING_SHARE)
-        timer = asyncio.get_running_loop().call_later(patience, require)
-        try:
-            yield
-        finally:
-            timer.cancel()
-
     async def _join(self, server: DebugServer) -> None:
         self._session.hub.add(server)
         config = self._session.params.config
@@ -161,7 +138,7 @@ class JoinedProgram:
                 {"localRoot": mapping.local, "remoteRoot": mapping.remote}
                 for mapping in self._params.path_mappings
             ]
-        await adapter.configure(server, self._prepare, options)
+        await adapter.configure(server, self._prepare, options, self._params.connect_timeout)
         await self._settle(server)
         self._session.program = Program(
             attached=True, pid=self._pid, host=self._host, port=self._port
@@ -212,11 +189,13 @@ class JoinedProgram:
         )
 
     def _silence(self) -> RelayError:
+        """The way there may be slow, as through a tunnel, and up to debugpy 1.8.0 a client that
+        leaves too early takes the debug server with it. So the whole of the time is waited for."""
         return self._refusal(
             Code.ATTACH_TIMEOUT,
-            "takes the connection and says nothing; debugpy greets at once",
-            f"{self._no_debugpy()} Where the way there is slow, give a larger connect_timeout; "
-            "a twelfth of it is for the greeting.",
+            f"takes the connection and says nothing for {self._params.connect_timeout:g} s",
+            f"{self._no_debugpy()} debugpy greets at once; where the way there is slow, as through "
+            "ssh -L or kubectl port-forward, give a larger connect_timeout.",
         )
 
     def _not_let_in(self, error: RelayError) -> RelayError:
@@ -230,8 +209,6 @@ class JoinedProgram:
                 "Let the other one disconnect first, such as an editor or another relay. "
                 "An attach that timed out counts until the program answers: try again then.",
             )
-        if server is not None and server.why_lost == _SILENT:
-            return self._silence()
         if server is not None and server.lost and not server.has_greeted:
             return self._refusal(
                 Code.ATTACH_REFUSED,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.client import Client
-from tests.kit.listening import Listening, free_port
+from tests.kit.listening import Listening, SlowTunnel, free_port
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 
@@ -222,15 +222,36 @@ def test_nobody_listens(relay: Client) -> None:
         assert session.status()["status"] == "created"
 
 
-@pytest.mark.parametrize("timeout", [{"connect_timeout": 0.3}, {}])
-def test_somebody_who_says_nothing(relay: Client, timeout: dict[str, float]) -> None:
+def test_through_a_tunnel_that_connects_late(
+    relay: Client, listening: Callable[[], tuple[Source, Listening]]
+) -> None:
+    program, target = listening()
+    tunnel = SlowTunnel(target.port, 1.6)
+    try:
+        with relay.session() as session:
+            session.break_at(program, program["line"])
+            session.post("/attach", {"port": tunnel.port, "wait": 10}).ok()
+            assert session.line() == program["line"]
+            assert session.step()["current_location"]["line"] == program["line"] + 1
+            session.post("/detach").ok()
+            # And nothing is spoilt for the next client.
+            session.post("/attach", {"port": target.port, "wait": 10}).ok()
+            assert session.line() == program["line"]
+    finally:
+        tunnel.close()
+    assert target.process.poll() is None
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1.4])
+def test_somebody_who_says_nothing(relay: Client, seconds: float) -> None:
     with socket.socket() as silent, relay.session() as session:
         silent.bind(("127.0.0.1", 0))
         silent.listen(1)
         began = time.monotonic()
-        answer = session.post("/attach", {"port": silent.getsockname()[1], **timeout})
-        assert "says nothing" in answer.refused("ATTACH_TIMEOUT", 504)["message"]
-        assert time.monotonic() - began < 5, "debugpy greets at once: 10 s are not waited for"
+        body = {"port": silent.getsockname()[1], "connect_timeout": seconds}
+        error = session.post("/attach", body).refused("ATTACH_TIMEOUT", 504)
+        assert f"says nothing for {seconds} s" in error["message"]
+        assert seconds <= time.monotonic() - began < seconds + 5
         assert session.status()["status"] == "created"
 
 

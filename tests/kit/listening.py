@@ -6,6 +6,10 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tests.kit.relay import eventually
@@ -48,3 +52,52 @@ class Listening:
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
+
+
+class SlowTunnel:
+    """A port that leads to another, as `ssh -L` does: it takes a connection at once, and connects
+    to the other side a while later."""
+
+    def __init__(self, port: int, seconds: float) -> None:
+        self._there = ("127.0.0.1", port)
+        self._seconds = seconds
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._ends: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._start(self._accept)
+
+    def _start(self, work: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # it was closed
+            while True:
+                here, _ = self._listener.accept()
+                self._start(self._serve, here)
+
+    def _serve(self, here: socket.socket) -> None:
+        time.sleep(self._seconds)
+        there = socket.create_connection(self._there, timeout=20)
+        self._ends += [here, there]
+        self._start(self._pass_on, there, here)
+        self._pass_on(here, there)
+
+    @staticmethod
+    def _pass_on(source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):  # one end or the other has gone
+            while data := source.recv(65536):
+                sink.sendall(data)
+        with suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        for sock in (self._listener, *self._ends):
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(5)
+        for sock in (self._listener, *self._ends):
+            sock.close()
