@@ -35,6 +35,7 @@ from debug_relay.protocol.files import FileRefused, open_regular, read_bounded
 
 _MOST_LINKS: Final = 40  # the kernel's own bound
 _MOST_CONFIG_BYTES: Final = 1 << 20
+_MOST_HOMES: Final = 4
 _SCRIPT_HEAD: Final = 256
 _VERSIONED: Final = re.compile(r"python(3\.\d+)t?")
 _LIBRARIES: Final = ("lib", "lib64")
@@ -55,7 +56,7 @@ def user_for(paths: Iterable[str], *, found: bool) -> int | None:
     parts = _Parts()
     for path in chosen:
         try:
-            homes = list(_homes(path))  # refuses what would hold up the interpreter itself
+            homes = _homes(path)  # refuses what would hold up the interpreter itself
             if found or os.geteuid() == 0:
                 parts.add_interpreter(path, homes)
         except (OSError, ValueError) as error:
@@ -91,23 +92,24 @@ class _Parts:
         self._seen: dict[str, os.stat_result] = {}
         self._libraries: set[str] = set()
 
-    def add_interpreter(self, path: str, homes: list[tuple[str, str]]) -> None:
-        """`homes`: each pyvenv.cfg of it, with the `home` that it names."""
+    def add_interpreter(self, path: str, homes: list[str]) -> None:
+        """`homes` are what its pyvenv.cfg names."""
         real = self._add(path)
-        head = _head(real)
-        for place in dict.fromkeys((path, real)):
-            # Python looks for pyvenv.cfg, and the loader for libraries, beside it and above.
-            self._add_folder(os.path.dirname(place))
-            self._add_folder(os.path.dirname(os.path.dirname(place)))
-        for config, home in homes:
+        for config in _configs(path):
+            # Also where there is none, or none that names a home: one may be written there.
+            self._add_folder(os.path.dirname(config))
             self._add(config)
+        if len(homes) > _MOST_HOMES:
+            raise ValueError(f"pyvenv.cfg names {len(homes)} homes")
+        for home in homes:
             self._add_folder(home)
             if not os.path.isabs(home):
-                self.writable.setdefault(config, _BY_DIRECTORY)
+                self.writable.setdefault(path, _BY_DIRECTORY)
         prefix = os.path.dirname(os.path.dirname(path))
         for library in _standard_libraries(prefix, None):
             for folder in (os.path.dirname(library), library, f"{library}/site-packages"):
                 self._add_folder(folder)
+        head = _head(real)
         if head.startswith(b"#!"):
             # A script of ours runs what we wrote into it, by what its first line names.
             for word in head[2:].split(maxsplit=1)[:1]:
@@ -116,7 +118,7 @@ class _Parts:
                     self.writable.setdefault(real, _BY_DIRECTORY)
             return
         named = _VERSIONED.match(os.path.basename(real))
-        for home in [home for _, home in homes] or [os.path.dirname(real)]:
+        for home in homes or [os.path.dirname(real)]:
             self._add_library_of(home, named[1] if named else None)
 
     def _add_library_of(self, folder: str, version: str | None) -> None:
@@ -131,9 +133,13 @@ class _Parts:
                 if any(os.path.exists(os.path.join(library, name)) for name in _LANDMARKS)
             ]
             for library in there:
-                self._add_folder(os.path.dirname(library))
                 self._add_folder(library)
                 self._add_entries(library)
+            for lib in {os.path.dirname(library) for library in there}:
+                self._add_folder(lib)
+                for name in os.listdir(lib):
+                    if name.startswith("libpython"):
+                        self._add(os.path.join(lib, name))
             # Its version is not always told by its name: then the library may be one further up.
             if level == "/" or (there and version is not None):
                 return
@@ -244,31 +250,33 @@ def _head(path: str) -> bytes:
         return b""  # one that cannot be read may be run all the same
 
 
-def _homes(path: str) -> Iterator[tuple[str, str]]:
-    """Each pyvenv.cfg that Python would read, with a `home` that it names."""
-    for place in dict.fromkeys((path, os.path.realpath(path))):
-        folder = os.path.dirname(place)
-        for config in (os.path.join(at, "pyvenv.cfg") for at in (folder, os.path.dirname(folder))):
-            for name, value in _settings(path, config):
-                if name == "home":
-                    yield config, value
+def _configs(path: str) -> list[str]:
+    """Where Python looks for pyvenv.cfg: beside it, or above; and older ones behind the links."""
+    folders = [os.path.dirname(place) for place in (path, os.path.realpath(path))]
+    both = [place for folder in folders for place in (folder, os.path.dirname(folder))]
+    return [os.path.join(folder, "pyvenv.cfg") for folder in dict.fromkeys(both)]
 
 
-def _settings(interpreter: str, config: str) -> Iterator[tuple[str, str]]:
-    try:
-        text = read_bounded(config, _MOST_CONFIG_BYTES).decode("utf-8", "surrogateescape")
-    except FileRefused as error:
-        raise RelayError(
-            Code.LAUNCH_INTERPRETER_NOT_FOUND,
-            f"{interpreter} cannot be run: {config} {error.words}",
-            "Make the venv anew, or give another python_path.",
-            python_path=interpreter,
-        ) from None
-    except OSError:
-        return
-    for line in text.splitlines():
-        name, _, value = line.partition("=")
-        yield name.strip().lower(), value.strip()
+def _homes(path: str) -> list[str]:
+    """What they name as `home`: where the interpreter is that the venv was made from."""
+    found: dict[str, None] = {}
+    for config in _configs(path):
+        try:
+            text = read_bounded(config, _MOST_CONFIG_BYTES).decode("utf-8", "surrogateescape")
+        except FileRefused as error:
+            raise RelayError(
+                Code.LAUNCH_INTERPRETER_NOT_FOUND,
+                f"{path} cannot be run: {config} {error.words}",
+                "Make the venv anew, or give another python_path.",
+                python_path=path,
+            ) from None
+        except OSError:
+            continue
+        for line in text.splitlines():
+            name, _, value = line.partition("=")
+            if name.strip().lower() == "home":
+                found[value.strip()] = None
+    return list(found)
 
 
 def _standard_libraries(prefix: str, version: str | None) -> Iterator[str]:

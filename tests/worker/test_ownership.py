@@ -145,6 +145,25 @@ def test_a_group_of_nobody_else_may_write(place):
     assert "can be changed by the group" in refused(path).message
 
 
+def test_a_pyvenv_cfg_that_names_nothing_yet_or_too_much(place, relay_user):
+    path = venv(place / "env", installed(place / "base", 0), relay_user)
+    config = place / "env" / "pyvenv.cfg"
+    config.write_text("version = 3.11.7\n")
+    assert user_for([str(path)], found=True) is None
+    os.chown(config, ATTACKER, ATTACKER)  # who may write it later
+    assert f"{config} belongs to" in refused(path).message
+    os.chown(config, relay_user, relay_user)
+    config.write_text("home = base/bin\n")
+    assert "relative path" in refused(path).message
+    config.write_text("".join(f"home = /{n}\n" for n in range(50_000)))
+    assert "names 50000 homes" in refused(path).message
+    (place / "base" / "lib" / "libpython3.11.so.1.0").touch()
+    config.write_text(f"home = {place}/base/bin\n")
+    assert user_for([str(path)], found=True) is None
+    os.chown(place / "base" / "lib" / "libpython3.11.so.1.0", ATTACKER, ATTACKER)
+    assert "libpython3.11.so.1.0 belongs to" in refused(path).message
+
+
 def test_scripts_are_judged_by_what_they_name(place, relay_user):
     path = place / "env" / "bin" / "python"
     path.parent.mkdir(parents=True)
