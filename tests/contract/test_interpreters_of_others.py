@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.kit.relay import eventually
 from tests.kit.source import Source
 
 Write = Callable[..., Source]
-ATTACKER = 54244
+OWNER, ATTACKER = 54243, 54244
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
 
@@ -30,16 +31,23 @@ def shared() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_a_planted_venv_runs_at_no_call(relay: Client, source: Write, shared: Path) -> None:
+def planted(shared: Path) -> Path:
+    """Where the attacker's interpreter writes down as whom it was run."""
     log = shared / "log"
     log.touch()
     log.chmod(0o666)
     python = shared / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nid -u >> {log}\nexec {sys.executable} "$@"\n')
+    python.write_text(f'#!/bin/sh\nid -u >> {log}\nexec /usr/bin/env python3 "$@"\n')
     python.chmod(0o755)
     for path in (python, python.parent, python.parent.parent):
         os.chown(path, ATTACKER, ATTACKER)
+    return log
+
+
+def test_a_planted_venv_runs_at_no_call(relay: Client, source: Write, shared: Path) -> None:
+    log = planted(shared)
+    python = shared / ".venv" / "bin" / "python"
     program = source("print('hello')  # @line")
     with relay.session(project_root=str(shared)) as session:
         at = {"file": str(program), "line": program["line"]}
@@ -56,6 +64,62 @@ def test_a_planted_venv_runs_at_no_call(relay: Client, source: Write, shared: Pa
         # One of our own does the work.
         ended = session.launch(program, python_path=sys.executable)
         assert ended["status"] == "terminated"
+
+
+@pytest.fixture
+def ordinary(shared: Path) -> Iterator[Client]:
+    """A relay of an ordinary user, on an interpreter that this user can run."""
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    python = shutil.which(version, path="/usr/bin:/usr/local/bin")
+    if python is None:
+        pytest.skip(f"no {version} for all users")
+    prefix = shared / "relay"
+    subprocess.run([python, "-m", "venv", "--without-pip", str(prefix)], check=True)
+    packages = sysconfig.get_path("purelib")
+    [site] = prefix.glob("lib/*/site-packages")
+    (site / "relay.pth").write_text(f"import site; site.addsitedir({packages!r})\n")
+    home = shared / "home"
+    home.mkdir(0o700)
+    os.chown(home, OWNER, OWNER)
+    command = [prefix / "bin" / "python", "-P", "-m", "debug_relay.supervisor", "serve"]
+    with subprocess.Popen(
+        [*command, "--port", "0", "--data-dir", home / "data"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/", text=True,
+        env={"PATH": os.defpath, "HOME": str(home)}, user=OWNER, group=OWNER, extra_groups=[],
+    ) as relay:  # fmt: skip
+        assert relay.stdout is not None
+        line = relay.stdout.readline()
+        if "listening on" not in line:
+            pytest.skip("the relay is installed where other users cannot read it")
+        yield Client(line.split()[3])
+        relay.terminate()
+        relay.communicate(timeout=20)
+
+
+def test_a_planted_venv_runs_at_no_call_of_an_ordinary_user(ordinary: Client, shared: Path) -> None:
+    log = planted(shared)
+    program = Source(shared / "home" / "program.py", "print('hello')  # @line\n")
+    os.chown(program.path, OWNER, OWNER)
+    with ordinary.session(project_root=str(shared)) as session:
+        at = {"file": str(program), "line": program["line"]}
+        for refused in (session.post("/breakpoints", at), session.try_launch(program)):
+            error = refused.refused("LAUNCH_INTERPRETER_NOT_FOUND")
+            assert f"{shared}/.venv belongs to uid {ATTACKER}" in error["message"]
+            python = f"{shared}/.venv/bin/python"
+            assert f"python_path as {python}" in error["details"]["suggestion"]
+        assert log.read_text() == ""
+        # Who names it trusts it.
+        assert session.launch(program, python_path=python)["status"] == "terminated"
+        assert set(log.read_text().split()) == {str(OWNER)}
+        written = [*shared.rglob("zygote.err"), *shared.rglob("worker.err")]
+        written += shared.rglob("interpreters/*.json")
+        assert len(written) > 1
+        assert {path.stat().st_mode & 0o777 for path in written} == {0o600}
+    for path in [shared / ".venv", *(shared / ".venv").rglob("*")]:
+        os.chown(path, OWNER, OWNER)
+    with ordinary.session(project_root=str(shared)) as session:
+        assert session.launch(program)["status"] == "terminated"
+        assert session.get().ok()["program"]["python_path"] == python
 
 
 def test_naming_allows_what_others_could_change(relay: Client, source: Write, shared: Path) -> None:
