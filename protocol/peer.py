@@ -62,6 +62,19 @@ def peer_uid(sock: AnySocket) -> int | None:
         return None
 
 
+def is_told(sock: AnySocket) -> bool:
+    """Whether the kernel tells of this connection at all, to judge by our own end of it.
+
+    Some sandboxes (gVisor) have no NETLINK_SOCK_DIAG: there every peer is without a uid.
+    """
+    try:
+        client, interface = _client_ends(sock)
+        ours = _Ends(client.peer_port, client.port, client.peer_address, client.address)
+        return _diagnosis.uid(ours, interface) is not None
+    except OSError:
+        return False
+
+
 def has_left(sock: AnySocket) -> bool:
     """Tells a client that closed from one that only shut its sending half.
 

@@ -71,6 +71,7 @@ def test_a_closed_client_has_no_uid(pair: Pair) -> None:
     client.sendall(b"GET / HTTP/1.1\r\n\r\n")
     client.close()
     assert peer.peer_uid(server) is None
+    assert peer.is_told(server)  # it is the client that is gone
     assert peer.has_left(server)
 
 
