@@ -1,7 +1,7 @@
 """`python -m tests.matrix`: attach to every kind of program on every Python; writes a table.
 
 What was tried is kept in the cache, so that the table can be made in pieces: with --python or
---kind only those are tried anew, and the table shows all that is known.
+--kind only those are tried anew. Rows of the table that the cache does not know stay as they are.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
             name = f"{minor(python)}-{kind.replace(' ', '-')}.json"
             row = {"python": minor(python), "kind": kind, **seen}
             (results / name).write_text(json.dumps(row))
-            chosen.table.write_text(rendered(collected(results)))
+            known_rows = chosen.table.read_text() if chosen.table.exists() else ""
+            chosen.table.write_text(rendered(collected(results), known_rows))
     return 1 if troubles else 0
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from tests.matrix.targets import KINDS
 from tests.matrix.trial import AGAIN
 
+_ROW: Final = re.compile(r"\| (3\.\d+) \| ([^|]+) \| ")
+_TROUBLE: Final = re.compile(r"- (3\.\d+), ([^:]+): ")
 SLOWER: Final = 1.10  # what is within this is as fast as before
 _COLUMNS: Final = (
     "Python", "program", "attach", "breakpoint hit", "detach", "left over", "speed after",
@@ -33,15 +36,36 @@ it was attached to by its pid, with the real packages in a virtual environment o
 """
 
 
-def rendered(rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
-    lines = [_HEAD, _line(_COLUMNS), _line(["---"] * len(_COLUMNS))]
-    troubles: list[str] = []
-    for version, kind in sorted(rows, key=_order):
-        row = rows[version, kind]
-        lines.append(_line([version, kind, *_cells(row)]))
-        troubles += [f"- {version}, {kind}: {what}" for what in row["troubles"]]
-    lines += ["", f"{len(rows)} programs, {len(troubles)} troubles.", *troubles]
+Key = tuple[str, str]  # a Python's version, and a kind of program
+
+
+def rendered(rows: Mapping[Key, Mapping[str, Any]], former: str = "") -> str:
+    """`former` is the table as it was: what is not among the rows stays as it is there."""
+    known = {key: _Told(row, []) for key, row in _former_rows(former)}
+    for line in former.splitlines():
+        if found := _TROUBLE.match(line):
+            known[found.group(1), found.group(2)].troubles.append(line)
+    for (version, kind), row in rows.items():
+        known[version, kind] = _Told(
+            _line([version, kind, *_cells(row)]),
+            [f"- {version}, {kind}: {what}" for what in row["troubles"]],
+        )
+    told = [known[key] for key in sorted(known, key=_order)]
+    troubles = [line for one in told for line in one.troubles]
+    lines = [_HEAD, _line(_COLUMNS), _line(["---"] * len(_COLUMNS)), *(one.row for one in told)]
+    lines += ["", f"{len(told)} programs, {len(troubles)} troubles.", *troubles]
     return "\n".join(lines) + "\n"
+
+
+class _Told(NamedTuple):
+    row: str
+    troubles: list[str]
+
+
+def _former_rows(text: str) -> Iterator[tuple[Key, str]]:
+    for line in text.splitlines():
+        if found := _ROW.match(line):
+            yield (found.group(1), found.group(2)), line
 
 
 def _order(key: tuple[str, str]) -> tuple[int, int]:
