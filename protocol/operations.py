@@ -521,7 +521,9 @@ _INSPECTION_ROWS: Final = (
         scope="artifacts:read", errors=_DEBUGGER | _FRAME,
     ),
     _inspect("snapshot", "GET", "/snapshot", st.Snapshot, st.StopReport),
-    _inspect("history", "GET", "/history", st.History, st.HistoryPage, states=ANY),
+    _inspect(
+        "history", "GET", "/history", st.History, st.HistoryPage, states=ANY, side="supervisor",
+    ),
     _inspect(
         "tasks", "GET", "/tasks", i.Tasks, i.TaskList, states=LIVE,
         errors=_DEBUGGER | {Code.THREAD_NOT_FOUND, Code.ATTACH_UNSUPPORTED},
@@ -608,3 +610,5 @@ OPERATIONS: Final[Mapping[str, Operation]] = _table(
 END_SESSION: Final = "end-session"
 JUDGE_BREAKPOINTS: Final = "judge-breakpoints"
 DRAW_BLUEPRINT: Final = "draw-blueprint"
+WRITE_STOPS: Final = "write-stops"
+RETIRE: Final = "retire"

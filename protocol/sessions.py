@@ -537,6 +537,15 @@ class Blueprint(Result, kw_only=True):
     watches: list[dict[str, Json]] = []
 
 
+class Retired(Result, kw_only=True):
+    """Between supervisor and worker only: whether the worker of an ended session ends itself now,
+    and what the next one begins with, secrets too."""
+
+    retired: bool
+    blueprint: Blueprint | None = None
+    runtime_seconds: float = 0.0
+
+
 class WorkerParams(Params, kw_only=True):
     """What a worker is born with: one JSON document on an inherited descriptor."""
 
@@ -565,3 +574,7 @@ class WorkerParams(Params, kw_only=True):
     restored: bool = False
     previous_status: State | None = None
     first_seq: int = 1
+    stop_id: int = 0  # of the last stop there was
+    # As it ended, where it is to be as if its worker had never retired.
+    ended: SessionState | None = None
+    runtime_seconds: float = 0.0

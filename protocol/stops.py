@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
@@ -20,6 +20,7 @@ from debug_relay.protocol.fields import (
     Time,
 )
 from debug_relay.protocol.inspection import Frame, Variable, Watch
+from debug_relay.protocol.records import Place
 from debug_relay.protocol.sessions import ExceptionInfo, StopReason
 
 
@@ -97,6 +98,16 @@ class Stop(Result, kw_only=True):
     hit_breakpoints: list[str] = []
     cut: list[Cut] = []
     note: str | None = None  # why something is missing
+
+
+KEPT_STOPS: Final = 100
+
+
+class KeptStop(Result, kw_only=True):
+    """A report in the session's `stops.ring`: all that is known of the stop, before any bound."""
+
+    report: Stop
+    printed_from: Place | None  # where its output begins; None is at the session's
 
 
 class Snapshot(SessionParams, kw_only=True):

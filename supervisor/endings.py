@@ -77,7 +77,7 @@ class Endings:
             session_id=session.id,
             final_status=shown.status,
             exit_code=shown.exit_code,
-            runtime_seconds=0.0,
+            runtime_seconds=session.runtime_seconds,
         )
 
     async def over(self) -> None:

@@ -7,11 +7,13 @@ worker, except to create one or to end one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -22,29 +24,35 @@ from debug_relay.protocol import output as o
 from debug_relay.protocol import schema
 from debug_relay.protocol import server as sv
 from debug_relay.protocol import sessions as s
+from debug_relay.protocol import stops as st
 from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Empty, SessionParams
 from debug_relay.protocol.frames import Caller
-from debug_relay.protocol.operations import OPERATIONS, Operation
+from debug_relay.protocol.operations import OPERATIONS, WRITE_STOPS, Operation
 from debug_relay.protocol.runs import Run
 from debug_relay.protocol.version import API_PREFIX, API_VERSION, VERSION
-from debug_relay.supervisor import exports
+from debug_relay.supervisor import exports, history
 from debug_relay.supervisor.disk_watch import DiskWatch
 from debug_relay.supervisor.first_program import first_program, start_program
 from debug_relay.supervisor.profiles import Profiles
 from debug_relay.supervisor.registry import Registry
 from debug_relay.supervisor.runs import Runs
 from debug_relay.supervisor.runtime_config import RuntimeConfig
-from debug_relay.supervisor.session import Session
+from debug_relay.supervisor.session import Session, own_request
 
 _NAME: Final = "OpenCode Debug Relay Server"
 _LINKED: Final = ("health", "info", "list-sessions", "openapi", "docs", "llms", "metrics", "mcp")
 _APPLY_SECONDS: Final = 5.0
 _MAX_WAITERS: Final = 2000
+_WRITE_SECONDS: Final = 5.0
 _MAX_WAITERS_A_SESSION: Final = 200
 
 Handler = Callable[[Any, Caller], Awaitable[Struct]]
+
+
+# Of the request that is being served: replies that are bounded in bytes carry it.
+REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id", default="")
 
 
 class Document(Struct):
@@ -101,6 +109,7 @@ class Handlers:
             "get-ping": self._ping,
             "output": self._output,
             "events": self._events,
+            "history": self._history,
             "run": self._run,
             "export-session": self._export,
             "import-session": self._import,
@@ -354,6 +363,20 @@ class Handlers:
             self._registry.get(session.id)  # it may have expired
         page.session_status = session.state.status
         return page
+
+    async def _history(self, params: st.History, caller: Caller) -> Struct:
+        session = self._session(params)
+        if session.child is not None:
+            # What is just being told of the present stop is in the file then; if the worker hangs,
+            # what it has told before is.
+            with contextlib.suppress(RelayError):
+                await session.forward(
+                    own_request(WRITE_STOPS, _WRITE_SECONDS), b"{}", _WRITE_SECONDS + 2
+                )
+            session.require_there()
+        return await asyncio.to_thread(
+            history.page, session.folder / "stops.ring", params, REQUEST_ID.get()
+        )
 
     async def _awaited_events(
         self, session: Session, page: o.EventPage, params: o.GetEvents, types: set[str] | None

@@ -38,13 +38,14 @@ from debug_relay.protocol.scopes import SCOPES
 from debug_relay.protocol.secrets import hide_secrets
 from debug_relay.protocol.sessions import CreateSession, SessionState
 from debug_relay.protocol.state import State
+from debug_relay.supervisor import aftermath
 from debug_relay.supervisor.audit import Audit, Deed, is_deed
 from debug_relay.supervisor.body import read_body
 from debug_relay.supervisor.breakpoint_batch import judge_sound_entries
 from debug_relay.supervisor.connection import is_over_unix, request_uid
 from debug_relay.supervisor.formats import Format, wanted
 from debug_relay.supervisor.guard import Guard
-from debug_relay.supervisor.handlers import Answer, Document, Handlers
+from debug_relay.supervisor.handlers import REQUEST_ID, Answer, Document, Handlers
 from debug_relay.supervisor.idempotency import Kept
 from debug_relay.supervisor.in_flight import InFlight, Share
 from debug_relay.supervisor.kept_replies import Finished
@@ -108,6 +109,7 @@ class Front:
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
         attempt = _Attempt(_request_id(http), time.monotonic())
+        REQUEST_ID.set(attempt.id)
         try:
             finished = await self._finished(http, attempt)
         except asyncio.CancelledError:
@@ -290,19 +292,23 @@ class Front:
         status = request.operation.status
         if isinstance(answer, Answer):
             status, answer = answer.status, answer.result
-        data = encode_json(answer)
-        if request.format == "json":
-            return Finished(status, envelope.success(data, request.id))
-        lines = picture_of(request.operation.result, data)
-        return Finished(
-            status, text.written(lines, request.format), text.CONTENT_TYPES[request.format]
-        )
+        return _written(request, status, answer)
 
     async def _forward(self, request: Request) -> Finished:
         operation, params = request.operation, request.params
         session = self._registry.get(params.session_id)  # type: ignore[attr-defined]
         session.require_there()
         self._require(session.state, operation, request.if_stop)
+        await self._registry.settled(session)
+        if session.child is None and session.state.status is State.TERMINATED:
+            left = None
+            if request.if_stop is None:  # which a worker compares
+                left = await asyncio.to_thread(
+                    aftermath.answer, session.folder, operation.name, params
+                )
+            if left is not None:
+                session.touch()
+                return _written(request, operation.status, left)
         deadline = self._deadline(operation, params)
         head = RequestHead(
             operation.name,
@@ -365,6 +371,14 @@ class Front:
             operation=name,
             log_file=self._log_file,
         )
+
+
+def _written(request: Request, status: int, answer: msgspec.Struct) -> Finished:
+    data = encode_json(answer)
+    if request.format == "json":
+        return Finished(status, envelope.success(data, request.id))
+    lines = picture_of(request.operation.result, data)
+    return Finished(status, text.written(lines, request.format), text.CONTENT_TYPES[request.format])
 
 
 def _absolute_form(target: str) -> tuple[str | None, str]:

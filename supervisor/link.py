@@ -119,6 +119,11 @@ class Link(asyncio.Protocol):
     def _unread(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._waiting)
+
     def touch(self) -> None:
         self._send(frames.encode(Kind.TOUCH, 0))
 

@@ -36,6 +36,7 @@ from debug_relay.protocol.sessions import (
 )
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
+from debug_relay.supervisor import history
 from debug_relay.supervisor.birth import Births
 from debug_relay.supervisor.child import Child
 from debug_relay.supervisor.comeback import (
@@ -48,6 +49,7 @@ from debug_relay.supervisor.endings import Endings, sweep_up
 from debug_relay.supervisor.link import LinkLost
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.processes import Processes
+from debug_relay.supervisor.retirement import Retirement
 from debug_relay.supervisor.room import Room
 from debug_relay.supervisor.session import Session, own_request
 from debug_relay.supervisor.settings import Settings
@@ -81,6 +83,9 @@ class Registry:
         self._awakenings: dict[str, asyncio.Task[None]] = {}
         self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
         self._slots = Slots()
+        self._retirement = Retirement(
+            lambda: self.sessions.values(), lambda: self.settings.sessions.max_sessions
+        )
         self.undertakings = Undertakings()
         # Those that start a worker: its session may be in no table yet.
         self._starting = Undertakings()
@@ -130,6 +135,7 @@ class Registry:
     def _require_room(self, caller: str) -> None:
         """Takes the place of one more worker, or refuses."""
         self._require_open()
+        self._retirement.look()
         self._slots.require_one(self.counted(), self.settings.sessions, caller)
         self._slots.take(caller)
 
@@ -167,8 +173,13 @@ class Registry:
         self.room.start_succeeded()
         return child
 
+    async def settled(self, session: Session) -> None:
+        """Its worker is not just going."""
+        await self._retirement.over(session)
+
     async def awaken(self, session: Session) -> None:
         """Give a session that came back the worker that it needs now; once for all who ask."""
+        await self._retirement.over(session)
         # That first: its worker is there before it can be spoken to.
         awakening = self._awakenings.get(session.id)
         if awakening is None:
@@ -188,10 +199,17 @@ class Registry:
             params = self._births.drawn(session.id, blueprint, shown.created_by, self.settings)
             params.session_dir = str(session.folder)
             params.created_at = shown.created_at
-            params.restored, params.previous_status = True, shown.previous_status
+            has_ended = shown.status is State.TERMINATED
+            params.ended = shown if has_ended else None
+            params.runtime_seconds = session.runtime_seconds if has_ended else 0.0
+            params.restored = shown.restored if has_ended else True
+            params.previous_status = shown.previous_status
             params.first_seq = events_end + 1
+            last_stop = await asyncio.to_thread(history.last_stop, session.folder / "stops.ring")
+            params.stop_id = max(shown.stop_id, last_stop)
             await session.connect(await self._spawned(params), _CONNECT_SECONDS)
             self._require_open()
+            session.has_retired, session.drawn = False, None
         except BaseException as error:
             if session.child is not None:
                 session.child.kill()
@@ -206,6 +224,9 @@ class Registry:
 
     async def blueprint(self, session: Session) -> Blueprint:
         """All of it but its state: from its worker, or from the record that it has left."""
+        await self._retirement.over(session)
+        if session.child is None and session.drawn is not None:
+            return session.drawn
         if session.child is not None:
             reply, payload = await session.forward(
                 own_request(DRAW_BLUEPRINT, _DRAW_SECONDS),
@@ -267,6 +288,7 @@ class Registry:
         by_age = sorted(self.sessions.values(), key=lambda one: one.state.created_at)
         self.sessions = {session.id: session for session in by_age}
         self._forget_old()
+        self._retirement.start()
 
     async def _adopt_one(self, folder: Path) -> None:
         kept = self.places.sessions / folder.name
@@ -285,6 +307,7 @@ class Registry:
                 shutil.rmtree(kept, ignore_errors=True)
             return
         session.take_record(shown_again(record), record.events_end)
+        session.runtime_seconds = round(record.runtime_seconds, 3)
         self.sessions[session.id] = session
         _log.info("session.returned", session_id=session.id, status=session.state.status)
 
@@ -328,8 +351,8 @@ class Registry:
         shown = session.state
         with contextlib.suppress(OSError):  # the disk may be read-only by now
             (session.folder / "worker.sock").unlink(missing_ok=True)
-        _log.warning(
-            "worker.gone",
+        (_log.info if session.has_retired else _log.warning)(
+            "worker.retired" if session.has_retired else "worker.gone",
             session_id=session.id,
             status=shown.status,
             signal=shown.worker_signal,
@@ -382,6 +405,7 @@ class Registry:
     async def close(self, keep_sessions: bool) -> None:
         """Before the relay stops: end the sessions, or leave them to the next supervisor."""
         self.draining = True
+        await self._retirement.close()
         await self._starting.end(_BIRTH_SECONDS)
         sessions = list(self.sessions.values())
         for session in sessions:

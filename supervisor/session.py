@@ -21,7 +21,7 @@ from debug_relay.protocol.envelope import timestamp_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.frames import Caller, NewsHead, ReplyHead, RequestHead
 from debug_relay.protocol.refusals import deleted_meanwhile
-from debug_relay.protocol.sessions import SessionState, idle_limit
+from debug_relay.protocol.sessions import Blueprint, Retired, SessionState, idle_limit
 from debug_relay.protocol.state import Event, State
 from debug_relay.supervisor.child import Child
 from debug_relay.supervisor.comeback import failed, how_its_worker_ended
@@ -52,6 +52,10 @@ class Session:
         self.deleting = False
         self.left_by_relay = False  # which stops: the session may be the next one's
         self.unresponsive = False
+        self.has_retired = False  # its worker, in order
+        self.drawn: Blueprint | None = None  # by a worker that has retired
+        self.runtime_seconds = 0.0
+        self._asked = time.monotonic()
         self._on_lost = on_lost
         self._link: Link | None = None
         self._mirror: SessionState | None = None
@@ -90,8 +94,27 @@ class Session:
 
     @property
     def sleeps(self) -> bool:
-        """It came back, and has no worker until it needs one."""
-        return self.child is None and self.state.status in state.COUNTED
+        """It came back, or its worker has retired: it has none until it needs one."""
+        return self.child is None and self.state.status is not State.FAILED
+
+    @property
+    def is_asked(self) -> bool:
+        return self._link is not None and self._link.is_asked
+
+    def quiet_for(self) -> float:
+        """Since its worker was asked for anything, or told of a change."""
+        return time.monotonic() - max(self._asked, self._mirrored)
+
+    def retire(self, answer: Retired) -> None:
+        """Its worker goes, and leaves this here: secrets of the launch are in no file."""
+        self.drawn = answer.blueprint
+        self.runtime_seconds = answer.runtime_seconds
+        self.has_retired = True
+
+    def note_end(self) -> None:
+        """Its worker has ended: at once, not when its watch looks."""
+        if self.child is not None and self.child.ended:
+            self._lost()
 
     def take_record(self, record: SessionState, events_end: int = 0) -> None:
         """What is known of a session whose worker is gone."""
@@ -265,7 +288,7 @@ class Session:
         if self.child is None:
             self.require_there()
             raise self.crashed(head.operation)
-        self._touched = time.monotonic()
+        self._touched = self._asked = time.monotonic()
         if self.unresponsive:
             timeout = min(timeout, _KNOWN_SILENT)
         try:

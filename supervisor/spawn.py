@@ -118,7 +118,7 @@ async def spawn_worker(params: WorkerParams, zygote: Zygote) -> Child:
 
 def _prepare(params: WorkerParams, folder: Path) -> None:
     # A session that comes back has its directory already, with what it left there.
-    folder.mkdir(mode=0o700, parents=True, exist_ok=params.restored)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=params.restored or params.ended is not None)
     try:
         Path(params.record_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from debug_relay.protocol.blueprint import given_fields
 from debug_relay.protocol.secrets import shown_arguments, shown_environment
 from debug_relay.protocol.sessions import Blueprint, Program
+from debug_relay.worker import retiring
 
 if TYPE_CHECKING:
     from debug_relay.worker.session import Session
@@ -43,7 +44,10 @@ async def take_over(session: Session) -> None:
         for watch in blueprint.watches:
             session.watches.add(watch["expression"])
         await session.breakpoints.inherit(blueprint.breakpoints, blueprint.next_breakpoint)
-    if params.restored:
+    if params.ended is not None:
+        retiring.take_over(session, params.ended)
+        session.saved.note()
+    elif params.restored:
         session.saved.note()
         body = {"status": session.state, "previous_status": session.previous_status}
         session.journal("session", {**body, "restored": True})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -119,6 +119,11 @@ class Breakpoints:
             await self._arming.set([self._table.one(id) for id in ids], ids.keys())
             self._session.changed()
             self._session.record.save()
+
+    def count_on(self, hits: Mapping[str, int]) -> None:
+        """What the worker before has counted."""
+        for entry in self._table:
+            entry.hit_count = hits.get(entry.id, entry.hit_count)
 
     async def patch(self, params: PatchBreakpoint) -> Breakpoint:
         async with self._changing:

@@ -383,7 +383,6 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "frame-variables": frame_variables,
     "evaluate": evaluate,
     "snapshot": stop_handlers.snapshot,
-    "history": stop_handlers.history,
     "add-watch": stop_handlers.add_watch,
     "list-watches": stop_handlers.list_watches,
     "delete-watches": stop_handlers.delete_watches,

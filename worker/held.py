@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Held:
     """For how long in all the session's programs have stood still."""
 
-    def __init__(self) -> None:
-        self._before = 0.0
+    def __init__(self, before: float = 0.0) -> None:
+        self._before = before
         self._since: float | None = None
 
     def follow(self, state: State) -> None:

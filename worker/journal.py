@@ -43,7 +43,7 @@ class OutputLog:
     """All that the program printed, as bytes, the oldest dropped first."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
-        self._ring = Ring(path, max(max_bytes, _OUTPUT_LEAST))
+        self._ring = Ring(path, max(max_bytes, _OUTPUT_LEAST), goes_on=True)
         self._owner = output_of(path.parent.name)
         self._piece = min(_RECORD_BYTES, self._ring.capacity // 4)
         self._meta_most = min(self._ring.capacity // 8, 0xFFFF)
@@ -131,15 +131,16 @@ class EventLog:
         self._seq = first_seq - 1
         self._announce = announce
         # The state ring last: where there is one, there are both.
-        self._output = Ring(output_path, capacity)
+        self._output = Ring(output_path, capacity, goes_on=True)
         try:
-            self._state = Ring(state_path, capacity, max_events)
+            self._state = Ring(state_path, capacity, max_events, goes_on=True)
         except BaseException:
             self._output.close()
             raise
         self._state.set_mark(self._seq)
         # What the entries of both rings are counted from: their sum and this are the last seq.
-        self._output.set_mark(self._seq)
+        if self._output.is_new:
+            self._output.set_mark(self._seq)
 
     @property
     def end(self) -> int:

@@ -16,12 +16,15 @@ import msgspec
 from debug_relay.protocol import frames
 from debug_relay.protocol.breakpoints import SetBreakpoints
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.fields import Empty
 from debug_relay.protocol.frames import Frame, Hello, Kind, NewsHead, ReplyHead, RequestHead
 from debug_relay.protocol.operations import (
     DRAW_BLUEPRINT,
     END_SESSION,
     JUDGE_BREAKPOINTS,
     OPERATIONS,
+    RETIRE,
+    WRITE_STOPS,
 )
 from debug_relay.protocol.refusals import Problems
 from debug_relay.protocol.sessions import EndSession
@@ -180,6 +183,11 @@ class Link(asyncio.Protocol):
         if head.operation == END_SESSION:
             wanted = msgspec.json.decode(payload, type=EndSession)
             return await self._worker.end(wanted.terminate_debuggee, wanted.reason)
+        if head.operation == WRITE_STOPS:
+            await self._worker.session.reports.written()
+            return Empty()
+        if head.operation == RETIRE:
+            return await self._worker.retire()
         if head.operation == DRAW_BLUEPRINT:
             return blueprints.draw(self._worker.session)
         if head.operation == JUDGE_BREAKPOINTS:

@@ -23,11 +23,13 @@ from debug_relay.protocol.records import (
     PAD,
     RECORD,
     Place,
+    RingCorrupt,
     RingHeader,
     outline,
     pack_header,
     pack_record,
     pad_record,
+    unpack_header,
 )
 
 MIN_CAPACITY: Final = 1024
@@ -40,16 +42,25 @@ _WINDOW: Final = 16 * 1024
 class Ring:
     """One ring file, open for appending. Not for more than one thread."""
 
-    def __init__(self, path: Path, capacity: int, max_entries: int = 0) -> None:
+    def __init__(
+        self, path: Path, capacity: int, max_entries: int = 0, *, goes_on: bool = False
+    ) -> None:
+        """`goes_on`: what a writer before has left there is kept, whatever its capacity was."""
         if capacity < MIN_CAPACITY:
             raise ValueError(f"a ring of {capacity} bytes; {MIN_CAPACITY} is the least")
         self.lost = 0  # entries that the disk did not take
-        self._capacity = capacity
         self._max_entries = max_entries
-        self._tail = self._tail_entry = self._head = self._next_entry = 0
         self._window_start, self._window = 0, b""
-        self._epoch = int.from_bytes(os.urandom(6), "little") | 1
-        self._fd = _create(path, RingHeader(capacity, self._epoch, 0, 0, 0, 0, 0))
+        found = _found(path) if goes_on else None
+        self.is_new = found is None
+        if found is None:
+            epoch = int.from_bytes(os.urandom(6), "little") | 1
+            header = RingHeader(capacity, epoch, 0, 0, 0, 0, 0)
+            found = _create(path, header), header
+        self._fd, header = found
+        self._capacity, self._epoch = header.capacity, header.epoch
+        self._tail, self._tail_entry = header.tail, header.tail_entry
+        self._head, self._next_entry = header.head, header.next_entry
         try:
             self._page = mmap.mmap(self._fd, HEADER)
         except BaseException:
@@ -186,6 +197,29 @@ class Ring:
             # A file that was cut short reads as zeros, which is no sound record.
             self._window = os.pread(self._fd, length, place).ljust(RECORD, b"\0")
         return outline(self._window, at)
+
+
+def _found(path: Path) -> tuple[int, RingHeader] | None:
+    """The ring that is there, if it is whole as far as its header tells."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        header = unpack_header(os.pread(fd, HEADER, 0))
+        is_sound = (
+            header.capacity >= MIN_CAPACITY
+            and os.fstat(fd).st_size == HEADER + header.capacity
+            and header.tail <= header.head <= header.tail + header.capacity
+            and header.tail_entry <= header.next_entry
+            and max(header.epoch, header.mark, header.head, header.next_entry) < 1 << 62
+        )
+    except (OSError, RingCorrupt):
+        is_sound = False
+    if is_sound:
+        return fd, header
+    os.close(fd)
+    return None
 
 
 def _create(path: Path, header: RingHeader) -> int:

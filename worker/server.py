@@ -17,10 +17,10 @@ from typing import Final
 
 from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import RelayError
-from debug_relay.protocol.sessions import EndReason, SessionDeleted, WorkerParams
+from debug_relay.protocol.sessions import EndReason, Retired, SessionDeleted, WorkerParams
 from debug_relay.protocol.state import COUNTED, LIVE, State
 from debug_relay.protocol.version import VERSION, WIRE
-from debug_relay.worker import blueprints, gdb, held, run, sweep
+from debug_relay.worker import blueprints, gdb, held, retiring, run, sweep
 from debug_relay.worker.disk import write_atomically
 from debug_relay.worker.handlers import check_table
 from debug_relay.worker.identity import boot_id, start_ticks
@@ -151,6 +151,30 @@ class Worker:
             expires_at = session.idle.expires_at(session.state)
             session.journal("session", {**body, "expires_at": expires_at})
 
+    async def retire(self) -> Retired:
+        """Go, if nobody needs this worker; the answer is still given."""
+        session = self.session
+        if not retiring.may_retire(session) or not await self._leave():
+            return Retired(retired=False)
+        if not retiring.may_retire(session):
+            return Retired(retired=False)
+        blueprint = blueprints.draw(session)
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(None, "terminated"), name="ending")
+        return Retired(
+            retired=True,
+            blueprint=blueprint,
+            runtime_seconds=round(session.runtime_seconds, 3),
+        )
+
+    async def _leave(self) -> bool:
+        try:
+            await retiring.leave(self.session)
+        except OSError as error:
+            log.warning("aftermath.not_written", extra={"fields": {"error": str(error)}})
+            return False
+        return True
+
     async def end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted:
         """End the session, once; whoever asks again gets the same answer."""
         if self._ending is None:
@@ -159,6 +183,8 @@ class Worker:
 
     async def _end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted:
         session = self.session
+        if session.state is State.TERMINATED and reason == "shutdown":
+            await self._leave()
         if session.state in COUNTED:
             if reason == "shutdown":
                 # It comes back with the next relay, even if it does not end in time.

@@ -67,7 +67,8 @@ class Session:
         self.params = params
         self.id = params.session_id
         self.name = params.name
-        self.state = State.CREATED
+        ended = params.ended
+        self.state = State.CREATED if ended is None else ended.status
         self.hub = Hub(params.request_timeout)
         self.asking = Asking(self.hub)
         self.interpreters = InterpreterBook(Path(params.interpreters_dir))
@@ -83,16 +84,16 @@ class Session:
         self.questions = 0  # how often its programs have begun to
         self.restarting = False  # the program ends because another run of it is to follow
         self.stop: Stop | None = None  # of the threads that stand, the one that is looked at
-        self.stop_id = 0
+        self.stop_id = params.stop_id
         self.standing = Standing(self.hub.process_of)
         self.actors = Actors()
         self.lease = Lease(self)
         self.limits = LimitWatch(self)
         self.printed_bytes = 0  # by its programs, all in all
         self.goal: Goal | None = None
-        self.exit_code: int | None = None
-        self.signal: str | None = None
-        self.end_reason: EndReason | None = None
+        self.exit_code = None if ended is None else ended.exit_code
+        self.signal = None if ended is None else ended.signal
+        self.end_reason: EndReason | None = None if ended is None else ended.end_reason
         # Before the relay's stop or a reboot ended it.
         self.previous_status = params.previous_status
         self.reports = Reports(self)
@@ -106,13 +107,13 @@ class Session:
         self.news = News()
         self.tail = b""  # the last that was printed, for words about a failed launch
         self.idle = IdleClock(params)
-        self.held = Held()
+        self.held = Held(0.0 if ended is None else ended.held_seconds)
         self._announce = announce
         self.interpreter = params.config.python_path
         self._lost = 0  # entries that the disk did not take, as told
         self.debug_events = DebugEvents(self)
         self._launched_at: float | None = None
-        self.runtime_seconds = 0.0
+        self.runtime_seconds = params.runtime_seconds
         folder = Path(params.session_dir)
         loop = asyncio.get_running_loop()
         self.events = EventLog(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
-
 import msgspec
 from msgspec import Struct
 
@@ -14,13 +11,11 @@ from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.execution import Execution
 from debug_relay.protocol.fields import Bounds, Count
+from debug_relay.protocol.fitting import ENVELOPE, fit
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.protocol.records import Place, pack_cursor, unpack_cursor
 from debug_relay.protocol.state import State
 from debug_relay.protocol.text import CONTENT_TYPES
 from debug_relay.worker.call import Call
-from debug_relay.worker.fitting import ENVELOPE, fit
-from debug_relay.worker.stop_reports import Kept, Told
 
 # Who reads text is shown the place without having to ask for it.
 _IN_TEXT = Bounds(frames=4, locals=20, source_lines=2, output_bytes=1024)
@@ -65,66 +60,6 @@ async def snapshot(call: Call, params: st.Snapshot) -> Struct:
     fitted = fit(report, bounds.max_bytes - _envelope(call), calls)
     assert fitted is not None  # the least bound has room for the bare facts
     return st.StopReport(stop=fitted)
-
-
-async def history(call: Call, params: st.History) -> Struct:
-    """The newest first: what was true two stops ago is the third."""
-    session = call.session
-    await session.reports.settled()
-    below = _below(session.id, params.cursor)
-    kept = [one for one in reversed(session.reports.kept) if below is None or one.stop_id < below]
-    bounds = Bounds(max_bytes=params.max_bytes)
-    room = params.max_bytes - _envelope(call) - 256
-    items: list[st.Stop] = []
-    for report, calls in _reports(call, islice(kept, params.limit), bounds):
-        size = len(encode_json(report)) + 1
-        if size > room and items:
-            break
-        fitted = fit(report, room, calls)
-        if fitted is None:
-            break
-        items.append(fitted)
-        room -= size
-    has_more = len(items) < len(kept)
-    oldest = session.reports.kept[0].stop_id if session.reports.kept else 1
-    return st.HistoryPage(
-        items=items,
-        next_cursor=pack_cursor(_owner(session.id), Place(position=items[-1].stop_id))
-        if has_more and items
-        else None,
-        has_more=has_more,
-        dropped=oldest - 1,
-    )
-
-
-def _reports(call: Call, kept: Iterator[Kept], bounds: Bounds) -> Iterator[Told]:
-    for one in kept:
-        yield call.session.reports.past(one, bounds)
-
-
-def _owner(session_id: str) -> str:
-    return f"history of {session_id}"
-
-
-def _below(session_id: str, cursor: str | None) -> int | None:
-    if cursor is None:
-        return None
-    try:
-        (place,) = unpack_cursor(_owner(session_id), cursor, 1)
-    except (ValueError, msgspec.MsgspecError):
-        raise RelayError(
-            Code.INVALID_PARAMETER,
-            f"cursor {cursor[:80]!r} is none that this endpoint gave",
-            "Use next_cursor of an earlier reply as it is, or leave cursor out for the newest.",
-            errors=[
-                {
-                    "field": "cursor",
-                    "message": "not a cursor of this endpoint",
-                    "value": cursor[:200],
-                }
-            ],
-        ) from None
-    return place.position
 
 
 async def add_watch(call: Call, params: i.AddWatch) -> Struct:

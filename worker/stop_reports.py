@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -17,14 +18,16 @@ from msgspec import Struct
 from debug_relay.protocol.envelope import timestamp
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.fields import Bounds
+from debug_relay.protocol.fitting import calls as calls_for
+from debug_relay.protocol.fitting import printed_bytes
 from debug_relay.protocol.output import Category
 from debug_relay.protocol.records import Place
-from debug_relay.protocol.stops import Cut, ReturnValue
+from debug_relay.protocol.stops import KEPT_STOPS, Cut, KeptStop, ReturnValue
 from debug_relay.protocol.stops import Stop as Report
 from debug_relay.worker import telling
 from debug_relay.worker.connection import DebugServer
 from debug_relay.worker.excerpt import Sources
-from debug_relay.worker.fitting import printed_bytes
+from debug_relay.worker.kept_stops import KeptStops
 from debug_relay.worker.stop import Stop
 
 if TYPE_CHECKING:
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("debug_relay.worker")
 
-KEPT: Final = 100
 PUSHED: Final = Bounds()  # what the probe tells unasked
 TEXT_WIDTH: Final = 200
 _PRINTED_BYTES: Final = 65536
@@ -70,7 +72,7 @@ class Reports:
     def __init__(self, session: Session) -> None:
         self._session = session
         self.sources = Sources()
-        self.kept: deque[Kept] = deque(maxlen=KEPT)
+        self.kept: deque[Kept] = deque(maxlen=KEPT_STOPS)
         self.current: Kept | None = None
         self._printed: deque[tuple[Category, bytes]] = deque()
         self._printed_room = _PRINTED_BYTES
@@ -78,6 +80,7 @@ class Reports:
         self._printed_from: Place | None = None
         self._patience: dict[int, asyncio.TimerHandle] = {}
         self._interrupting: set[asyncio.Task[None]] = set()
+        self._file = KeptStops(Path(session.params.session_dir) / "stops.ring", self._as_kept)
 
     # -- collecting
 
@@ -105,6 +108,7 @@ class Reports:
         )
         self.printed_anew()
         self.kept.append(self.current)
+        self._file.begin(stop_id)
         if server.has_probe:
             loop = asyncio.get_running_loop()
             self._patience[stop_id] = loop.call_later(_PATIENCE, self._interrupt, self.current)
@@ -122,6 +126,7 @@ class Reports:
             log.warning("stop.report_failed", extra={"fields": {"raised": body.get("raised")}})
         kept.arrived.set()
         self._calm(kept.stop_id)
+        self._file.write_later()
 
     def _awaited(self, server: DebugServer, body: dict[str, Any]) -> Kept | None:
         """Whose part this is: the last stop of that thread, if it is not told yet."""
@@ -156,6 +161,7 @@ class Reports:
         """What the function returned that was stepped out of."""
         if self.current is not None and self.current.stop_id == stop_id:
             self.current.returned = value
+            self._file.write_later()
 
     def printed_anew(self) -> None:
         """What an earlier run has printed is none of the first stop's."""
@@ -166,6 +172,7 @@ class Reports:
     def over(self) -> None:
         """The program runs again, or has ended."""
         self.current = None
+        self._file.write_later()
 
     def _calm(self, stop_id: int) -> None:
         timer = self._patience.pop(stop_id, None)
@@ -201,8 +208,25 @@ class Reports:
         for task in interrupting:
             task.cancel()
         await asyncio.gather(*interrupting, return_exceptions=True)
+        self._file.close()
 
     # -- telling
+
+    async def written(self) -> None:
+        """All that is known by now is in the file."""
+        await self.settled()
+        self._file.write()
+
+    def _as_kept(self, stop_id: int) -> tuple[KeptStop, bool] | None:
+        kept = next((kept for kept in reversed(self.kept) if kept.stop_id == stop_id), None)
+        if kept is None:
+            return None
+        report = self._composed(kept, kept.told, Bounds()).report
+        may_change = self._stands(kept) or (kept.server.has_probe and not kept.arrived.is_set())
+        return KeptStop(report=report, printed_from=kept.printed_from), may_change
+
+    def _stands(self, kept: Kept) -> bool:
+        return kept is self.current or self._session.standing.of(kept.stop.thread_id) is kept.stop
 
     async def settled(self) -> None:
         """What the present stop tells of itself has come, or takes too long."""
@@ -226,9 +250,6 @@ class Reports:
         told = await self._told_anew(kept, bounds)
         self._session.watches.seen(kept.stop_id, (told or {}).get("watches", ()))
         return self._composed(kept, told, bounds)
-
-    def past(self, kept: Kept, bounds: Bounds) -> Told:
-        return self._composed(kept, kept.told, bounds)
 
     async def _told(self, kept: Kept, bounds: Bounds) -> dict[str, Any] | None:
         """What was pushed, as soon as it is here."""
@@ -263,9 +284,8 @@ class Reports:
 
     def _composed(self, kept: Kept, told: dict[str, Any] | None, bounds: Bounds) -> Told:
         session = self._session
-        stands = kept is self.current or session.standing.of(kept.stop.thread_id) is kept.stop
-        report = telling.composed(session, kept, told or {}, bounds, stands)
-        calls = telling.calls(session.id, bounds, kept.printed_from)
+        report = telling.composed(session, kept, told or {}, bounds, self._stands(kept))
+        calls = calls_for(session.id, bounds.max_bytes, kept.printed_from)
         for part, shown, total in (
             ("frames", len(report.frames), report.total_frames),
             ("locals", len(report.locals), report.total_locals),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.fields import Bounds
 from debug_relay.protocol.inspection import Frame, SourceRef, Variable, Watch
-from debug_relay.protocol.records import Place, output_of, pack_cursor
 from debug_relay.protocol.stops import Change, Excerpt, Printed, Stop, StoppedThread
 from debug_relay.worker.excerpt import excerpt
 from debug_relay.worker.variables import Row, as_variable, of_dap
@@ -18,24 +17,6 @@ if TYPE_CHECKING:
     from debug_relay.worker.stop_reports import Kept
 
 _WIDTH: Final = 200
-
-
-def calls(session_id: str, bounds: Bounds, printed_from: Place | None) -> dict[str, str]:
-    """How to get what a report leaves out; its output begins at that place."""
-    base = f"GET /api/v1/sessions/{session_id}"
-    cursor = pack_cursor(output_of(session_id), printed_from) if printed_from else None
-    return {
-        "frames": f"{base}/stacktrace?levels=1000",
-        "locals": f"{base}/frames/0/variables?count=1000",
-        "changed": f"{base}/snapshot?max_bytes={bounds.max_bytes * 4}",
-        "watches": f"{base}/watch",
-        "source": f"{base}/source?frame_id=0",
-        "exception": f"{base}",
-        "return_value": f"{base}/snapshot?max_bytes={bounds.max_bytes * 4}",
-        "output": f"{base}/output" + (f"?cursor={cursor}" if cursor else ""),
-        "hit_breakpoints": f"{base}/breakpoints",
-        "all": f"{base}/snapshot?max_bytes={max(bounds.max_bytes * 4, 65536)}",
-    }
 
 
 def composed(

@@ -232,6 +232,11 @@ class Traces:
             self._last.told(server, body)
 
     @property
+    def has_rows(self) -> bool:
+        """Whether there is anything to be read on."""
+        return self._last is not None
+
+    @property
     def stops_the_program(self) -> bool:
         return self._last is not None and self._last.stops_by_itself
 

@@ -46,6 +46,12 @@ class Watches:
         self._watches[watch.id] = watch
         return watch
 
+    def take_over(self, watches: Iterable[Watch]) -> None:
+        """Those of the worker before, under their ids and with their values."""
+        self._watches = {watch.id: watch for watch in watches}
+        numbers = (int(id.rpartition("_")[2]) for id in self._watches)
+        self._next = max(self._next, max(numbers, default=0) + 1)
+
     def remove(self, watch_id: str | None) -> int:
         if watch_id is None:
             count = len(self._watches)

@@ -74,6 +74,10 @@ def until_recorded(relay: Relay, session: Session) -> None:
     eventually(lambda: json.loads(record.read_text())["state"]["status"] == status)
 
 
+def history(session: Session) -> list[Any]:
+    return list(session.get("/history").ok()["items"])
+
+
 def numbers(session: Session) -> list[int]:
     return [event["seq"] for event in session.events()]
 
@@ -112,6 +116,10 @@ def test_it_comes_back_and_is_launched_again(
     assert session.printed("stdout") == ("run ['--pin=12', 'b'] s3cr3t\n" if how != "wiped" else "")
     assert shown["missing_fields"] == ["args"]
     assert shown["program"]["args"] == ["--pin=***", "b"]
+    if how != "wiped":
+        [stop] = history(session)
+        assert (stop["stop_id"], stop["current_location"]["line"]) == (1, program["here"])
+        assert ("i", "4") in [(one["name"], one["value"]) for one in stop["locals"]]
     # Nothing of this needed a worker.
     assert relay.workers() == []
     assert relay.client.get("/health").ok()["active_sessions"] == 0
@@ -135,7 +143,9 @@ def test_it_comes_back_and_is_launched_again(
     assert session.value("i") == "4"
     shown = session.get().ok()
     assert (shown["missing_env"], shown["missing_fields"]) == ([], [])
-    assert session.printed("stdout") == "run ['c'] new\n"
+    before = "run ['--pin=12', 'b'] s3cr3t\n" if how != "wiped" else ""
+    assert session.printed("stdout") == before + "run ['c'] new\n"
+    assert [one["stop_id"] for one in history(session)] == ([2, 1] if how != "wiped" else [2])
     fresh = session.get("/events", limit=1000, cursor=seen["next_cursor"]).ok()["events"]
     after = [event["seq"] for event in fresh]
     assert after == list(range(after[0], after[0] + len(after)))

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from debug_relay.protocol.envelope import encode_json
+from debug_relay.protocol.records import Place, output_of, pack_cursor
 from debug_relay.protocol.stops import Cut, Stop
 
 # Around the data of a reply, without its request id.
@@ -15,6 +16,24 @@ ENVELOPE: Final = 160
 _LISTS: Final = ("frames", "locals", "changed", "watches", "output", "hit_breakpoints")
 _AT_LEAST: Final = 64  # bytes: what is smaller is not worth cutting
 _MARK: Final = "…"
+
+
+def calls(session_id: str, max_bytes: int, printed_from: Place | None) -> dict[str, str]:
+    """How to get what a report leaves out; its output begins at that place."""
+    base = f"GET /api/v1/sessions/{session_id}"
+    cursor = pack_cursor(output_of(session_id), printed_from) if printed_from else None
+    return {
+        "frames": f"{base}/stacktrace?levels=1000",
+        "locals": f"{base}/frames/0/variables?count=1000",
+        "changed": f"{base}/snapshot?max_bytes={max_bytes * 4}",
+        "watches": f"{base}/watch",
+        "source": f"{base}/source?frame_id=0",
+        "exception": f"{base}",
+        "return_value": f"{base}/snapshot?max_bytes={max_bytes * 4}",
+        "output": f"{base}/output" + (f"?cursor={cursor}" if cursor else ""),
+        "hit_breakpoints": f"{base}/breakpoints",
+        "all": f"{base}/snapshot?max_bytes={max(max_bytes * 4, 65536)}",
+    }
 
 
 def fit(stop: Stop, most: int, calls: Mapping[str, str]) -> Stop | None:
