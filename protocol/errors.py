@@ -77,6 +77,11 @@ class Code(StrEnum):
     INTERNAL_ERROR = "INTERNAL_ERROR"
 
 
+# `RelayError.about` fills in the session. The operations table names these codes, so that paths are
+# not taken from there; the tests compare them with it.
+_S: Final = "/api/v1/sessions/{session_id}"
+
+
 class ErrorRow(Struct, frozen=True):
     status: int
     category: str
@@ -112,20 +117,20 @@ def _rows() -> dict[Code, ErrorRow]:
             500,
             "session",
             "The session's worker process died.",
-            "Its output can still be read; DELETE the session and create a new one.",
+            f"GET {_S}/output still answers; create a new session with POST /api/v1/sessions.",
         ),
         c.SESSION_LEASED: row(
             423,
             "session",
             "Another caller drives this session.",
-            "Wait until the lease lapses, or POST …/lease with take_over true.",
+            f"Wait until the lease lapses, or POST {_S}/lease with take_over true.",
             True,
         ),
         c.INVALID_SESSION_STATE: row(
             409,
             "session",
             "The session's state does not allow this.",
-            "GET …/status tells the state.",
+            f"GET {_S}/status tells the state.",
         ),
         c.STOP_CHANGED: row(
             409,
@@ -143,7 +148,7 @@ def _rows() -> dict[Code, ErrorRow]:
             404,
             "breakpoint",
             "No breakpoint has this id.",
-            "GET …/breakpoints lists those there are.",
+            f"GET {_S}/breakpoints lists those there are.",
         ),
         c.BREAKPOINT_INVALID_LINE: row(
             400,
@@ -179,25 +184,25 @@ def _rows() -> dict[Code, ErrorRow]:
             404,
             "thread",
             "No thread has this id.",
-            "GET …/threads lists those there are.",
+            f"GET {_S}/threads lists those there are.",
         ),
         c.FRAME_NOT_FOUND: row(
             404,
             "frame",
             "The thread's stack has no such frame.",
-            "GET …/stacktrace lists the frames; ids count from 0 at the top.",
+            f"GET {_S}/stacktrace lists the frames; ids count from 0 at the top.",
         ),
         c.VARIABLE_NOT_FOUND: row(
             404,
             "variable",
             "The reference is unknown or from an earlier stop.",
-            "GET …/scopes gives the references of the present stop.",
+            f"GET {_S}/scopes gives the references of the present stop.",
         ),
         c.WATCH_NOT_FOUND: row(
             404,
             "watch",
             "No watch has this id.",
-            "GET …/watch lists those there are.",
+            f"GET {_S}/watch lists those there are.",
         ),
         c.EVALUATE_ERROR: row(
             400,
@@ -209,7 +214,7 @@ def _rows() -> dict[Code, ErrorRow]:
             500,
             "launch",
             "The program could not be started under the debugger.",
-            "Read the program's output with GET …/output.",
+            f"Read the program's output with GET {_S}/output.",
         ),
         c.LAUNCH_SCRIPT_NOT_FOUND: row(
             400,
@@ -343,7 +348,7 @@ def _rows() -> dict[Code, ErrorRow]:
             504,
             "debugger",
             "The debugger did not answer in time.",
-            "GET …/status; the session stays usable.",
+            f"GET {_S}/status tells how it is; the session stays usable.",
             True,
         ),
         c.WORKER_START_FAILED: row(
@@ -357,7 +362,7 @@ def _rows() -> dict[Code, ErrorRow]:
             504,
             "internal",
             "The session's worker process does not answer.",
-            "DELETE the session with force=true if this lasts.",
+            f"DELETE {_S}?force=true if this lasts.",
             True,
         ),
         c.INVALID_REQUEST: row(
@@ -504,6 +509,13 @@ class RelayError(Exception):
         self.message = message
         self.details: dict[str, Any] = details
         self.details["suggestion"] = suggestion or ERRORS[code].suggestion
+
+    def about(self, session_id: str | None) -> RelayError:
+        """Where the session of the call is known: suggestions name its id, whoever wrote them."""
+        suggestion = self.details["suggestion"]
+        if session_id is not None and isinstance(suggestion, str):
+            self.details["suggestion"] = suggestion.replace("{session_id}", session_id)
+        return self
 
     @property
     def status(self) -> int:

@@ -16,6 +16,7 @@ from debug_relay.protocol import inspection as i
 from debug_relay.protocol import output as o
 from debug_relay.protocol import recorded, runs, stop_text, stops
 from debug_relay.protocol import sessions as s
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.fields import Location
 from debug_relay.protocol.limits import amount, in_bytes
 from debug_relay.protocol.text import Code, Line, generic, short
@@ -60,9 +61,10 @@ def _execution(result: e.Execution) -> Iterator[Line]:
         yield f"in child process {result.child_pid}, thread {result.thread_id}"
     if not result.completed and result.status == "running":
         if result.waiting_for_input:
-            yield f"waits for input: {short(result.prompt or '', 200)!r}: send it by POST …/input"
+            how = call_of("input", result.session_id)
+            yield f"waits for input: {short(result.prompt or '', 200)!r}: send it by {how}"
         query = f"timeout=30&types=stopped,terminated,input&cursor={result.events_cursor}"
-        yield f"not stopped yet: wait with GET …/events?{query}"
+        yield f"not stopped yet: wait with {call_of('events', result.session_id)}?{query}"
     elif not result.completed and result.status == "paused":
         yield "the thread that was moved still runs; this is where another one stands"
     if result.pause_pending:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from debug_relay.protocol import stop_text
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.execution import TraceRow, TraceRows
 from debug_relay.protocol.inspection import ExceptionReport
 from debug_relay.protocol.runs import RunException, RunFrame, RunReport, RunTrace
@@ -47,8 +48,10 @@ def trace(recorded: TraceRows | RunTrace) -> Iterator[Line]:
     if recorded.dropped:
         yield f"({recorded.dropped} rows before these made room for newer ones)"
     if recorded.left_out:
-        cursor = recorded.next_cursor if isinstance(recorded, TraceRows) else None
-        onwards = f": GET …/trace?cursor={cursor}" if cursor else ""
+        onwards = ""
+        if isinstance(recorded, TraceRows) and recorded.next_cursor:
+            read_on = call_of("get-trace", recorded.session_id)
+            onwards = f": {read_on}?cursor={recorded.next_cursor}"
         yield f"({recorded.left_out} rows after these are left out{onwards})"
     yield from (f"warning: {short(warning)}" for warning in recorded.warnings)
 

@@ -34,7 +34,6 @@ _CHAINED: Final = re.compile(
     r"|During handling of the above exception, another exception occurred):\n\n"
 )
 _RAISED_AT: Final = re.compile(r'^  File "(.+)", line (\d+).*$', re.MULTILINE)
-_BASE: Final = re.compile(r"/api/v1/sessions/[^/?]+")
 
 
 _Row = TypeVar("_Row", i.Variable, RunLocal)
@@ -153,7 +152,7 @@ def _within(room: int, report: stops.Stop) -> Iterator[Line]:
     for index, line in enumerate(shown):
         room -= _length(line)
         if room < 0 and index > 0:
-            yield f"… {len(shown) - index} lines more: GET …/snapshot"
+            yield f"… {len(shown) - index} lines more: snapshot has them"
             return
         yield line
 
@@ -282,5 +281,4 @@ def _cuts(report: stops.Stop, stepped: bool) -> Iterator[Line]:
         # A step shows neither: only what it has changed.
         if not (cut.part in ("frames", "locals") and stepped):
             unit = " bytes" if cut.part == "output" else ""
-            get = _BASE.sub("…", cut.get)
-            yield f"cut: {cut.part}, {cut.shown} of {cut.total}{unit} shown; all: {get}"
+            yield f"cut: {cut.part}, {cut.shown} of {cut.total}{unit} shown; all: {cut.get}"

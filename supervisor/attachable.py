@@ -18,6 +18,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import threads_are_greenlets
 from debug_relay.protocol.secrets import shown_command
@@ -70,7 +71,7 @@ def no_such_process(pid: int) -> RelayError:
         return RelayError(
             Code.ATTACH_NO_SUCH_PROCESS,
             f"{pid} is no process but a thread of process {leader}",
-            f"Attach to {leader}; threads of a session are told by GET …/threads.",
+            f"Attach to {leader}; threads of a session are told by {call_of('threads')}.",
             pid=pid,
             process=leader,
         )
@@ -211,7 +212,7 @@ def _container(facts: Facts, around: Surroundings) -> RelayError | None:
         facts,
         f"Process {facts.pid} lives in another container or namespace",
         f"There: python -m debugpy --listen 0.0.0.0:5678 --pid {inner} (5678 published). Here: "
-        f'POST …/attach {{"host": "127.0.0.1", "port": 5678, "path_mappings": {mapping}}}.',
+        f'{call_of("attach")} {{"host": "127.0.0.1", "port": 5678, "path_mappings": {mapping}}}.',
     )
 
 

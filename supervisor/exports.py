@@ -10,6 +10,7 @@ import msgspec
 
 from debug_relay.protocol import validate
 from debug_relay.protocol.blueprint import given_fields, without_secrets
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.limits import changed
 from debug_relay.protocol.program import Launch
@@ -113,7 +114,8 @@ def _bad(problems: list[Problem]) -> RelayError:
     return RelayError(
         Code.INVALID_REQUEST,
         f"This is no export that can be read: {what}",
-        "Send the data of GET …/export; program holds fields of POST …/launch.",
+        f"Send the data of {call_of('export-session')}; "
+        f"program holds fields of {call_of('launch')}.",
         errors=problems,
     )
 

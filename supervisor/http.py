@@ -138,7 +138,8 @@ class Front:
                 attempt.request = request
                 return await self._once(http, request)
         except RelayError as error:
-            return _refusal(error, request_id, format)
+            values = attempt.match.path_values if attempt.match is not None else {}
+            return _refusal(error.about(values.get("session_id")), request_id, format)
         except (ConnectionError, TimeoutError):
             raise
         except Exception as error:
@@ -176,7 +177,7 @@ class Front:
             except RelayError as error:
                 if error.code is Code.SHUTTING_DOWN:
                     raise  # not kept: the next relay is asked again under the same key
-                return _refusal(error, request.id, _JSON)
+                return _refusal(error.about(_session_of(request)), request.id, _JSON)
             finally:
                 request.made = plain.made
 
@@ -464,6 +465,10 @@ def _again(first: Finished, request: Request) -> Finished:
         body=text.written(lines, request.format),
         content_type=text.CONTENT_TYPES[request.format],
     )
+
+
+def _session_of(request: Request) -> str | None:
+    return getattr(request.params, "session_id", None)
 
 
 def _refusal(error: RelayError, request_id: str, format: Format) -> Finished:

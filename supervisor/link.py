@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from debug_relay.protocol import frames
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.frames import Frame, Hello, Kind, NewsHead, ReplyHead, RequestHead
 from debug_relay.protocol.version import VERSION, WIRE
@@ -164,7 +165,8 @@ def _silent(message: str, what: str, **details: float) -> RelayError:
     return RelayError(
         Code.WORKER_UNRESPONSIVE,
         message,
-        "GET …/status still answers; DELETE the session with force=true if this lasts.",
+        f"{call_of('session-status')} still answers; {call_of('delete-session')}?force=true "
+        "ends it if this lasts.",
         operation=what,
         **details,
     )

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.dap import Message, SystemInfo
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker.admission import Admission
@@ -176,7 +177,7 @@ async def configure(
         raise RelayError(
             Code.LAUNCH_FAILED,
             f"The debug server did not finish its handshake within {seconds:g} s",
-            "Launch again; if it lasts, read GET …/output for what the program printed.",
+            f"Launch again; if it lasts, {call_of('output')} shows what the program printed.",
         ) from None
 
 

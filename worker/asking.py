@@ -16,6 +16,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from debug_relay.protocol import dap
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker.connection import DebugServer, ServerLost
 from debug_relay.worker.dap_client import Hub
@@ -350,7 +351,7 @@ class Asking:
             raise RelayError(
                 Code.DEBUGPY_ERROR,
                 f"The program ended while it evaluated: {error}",
-                "GET …/status tells how it ended.",
+                f"{call_of('session-status')} tells how it ended.",
             ) from None
 
 
@@ -371,7 +372,11 @@ async def _turn(server: DebugServer, what: str, timeout: float) -> AsyncIterator
 def _evaluate_timeout(text: str, timeout: float, still_running: bool) -> RelayError:
     shown = text if len(text) <= 80 else text[:80] + "…"
     if still_running:
-        suggestion = "It blocks in C code and ends by itself; GET …/status, or DELETE the session."
+        suggestion = (
+            "It blocks in C code and ends by itself; "
+            f"{call_of('session-status')} tells how it goes, "
+            f"{call_of('delete-session')} ends the session."
+        )
     else:
         suggestion = "It was interrupted and the session is as before; give a larger timeout."
     return RelayError(

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.dap import DapError, Decoder, Message, encode_request
 from debug_relay.protocol.errors import Code, RelayError
 
@@ -148,7 +149,8 @@ class DebugServer(asyncio.Protocol):
             raise RelayError(
                 Code.DEBUGPY_TIMEOUT,
                 f"The debugger did not answer {command} within {timeout:g} s",
-                "The program may be in C code that holds the interpreter. GET …/status, try again.",
+                "The program may be in C code that holds the interpreter: try again. "
+                f"{call_of('session-status')} tells how it is.",
                 command=command,
                 timeout=timeout,
             ) from None
@@ -156,7 +158,7 @@ class DebugServer(asyncio.Protocol):
             raise RelayError(
                 Code.DEBUGPY_ERROR,
                 f"The debugger went away during {command}: {error}",
-                "GET …/status tells whether the program has ended.",
+                f"{call_of('session-status')} tells whether the program has ended.",
                 command=command,
             ) from None
         if not message.success:

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from debug_relay.protocol import dap
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker.connection import DebugServer
 
@@ -159,7 +160,7 @@ class Hub:
             raise RelayError(
                 Code.THREAD_NOT_FOUND,
                 f"The program has no thread {thread_id}",
-                f"Its threads are {self.thread_ids()}; GET …/threads names them.",
+                f"Its threads are {self.thread_ids()}; {call_of('threads')} names them.",
                 thread_id=thread_id,
                 threads=self.thread_ids(),
             )
@@ -277,7 +278,7 @@ class Hub:
             f"Reference {reference} is from an earlier stop; the program has run since"
             if earlier
             else f"There is no reference {reference}",
-            "GET …/scopes gives the references of the present stop.",
+            f"{call_of('scopes')} gives the references of the present stop.",
             variables_reference=reference,
             from_earlier_stop=earlier,
         )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from debug_relay.protocol import dap
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.fields import Location
 from debug_relay.protocol.secrets import shown_command
@@ -273,7 +274,8 @@ async def _function_found(session: Session, server: DebugServer, body: bytes) ->
 async def _greenlets(session: Session, server: DebugServer, body: bytes) -> None:
     session.say(
         "gevent has replaced this program's threads, and the debugger did not expect it: steps and "
-        'pauses may hang. POST …/restart {"env": {"GEVENT_SUPPORT": "True"}}, or launch it so.'
+        f"pauses may hang. {call_of('restart', session.id)} "
+        '{"env": {"GEVENT_SUPPORT": "True"}}, or launch it so.'
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from debug_relay.protocol import dap
 from debug_relay.protocol import inspection as i
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.sessions import ExceptionInfo
 from debug_relay.worker.connection import DebugServer
@@ -84,8 +85,8 @@ def not_at_one(session: Session, thread_id: int) -> RelayError:
     return RelayError(
         Code.INVALID_SESSION_STATE,
         f"Thread {thread_id} does not stand at an exception: it stopped for {reason}",
-        'POST …/exception-breakpoints {"filters": ["raised"]} or {"types": ["ValueError"]}, then'
-        " POST …/continue.",
+        f'{call_of("set-exception-breakpoints")} {{"filters": ["raised"]}} or '
+        f'{{"types": ["ValueError"]}}, then {call_of("continue")}.',
         session_id=session.id,
         current_state=session.state.value,
         required_state="paused at an exception",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from debug_relay.protocol import dap
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.output import Category
 from debug_relay.protocol.state import State
@@ -333,7 +334,8 @@ class LaunchedProgram:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
                 f"The program does not read its standard input: {error}",
-                "Let it read first: GET …/status tells whether it runs; continue resumes it.",
+                f"Let it read first: {call_of('session-status')} tells whether it runs; "
+                f"{call_of('continue')} resumes it.",
             ) from None
         if eof:
             self._process.stdin.finish()

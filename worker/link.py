@@ -15,6 +15,7 @@ import msgspec
 
 from debug_relay.protocol import frames
 from debug_relay.protocol.breakpoints import SetBreakpoints
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Empty
 from debug_relay.protocol.frames import Frame, Hello, Kind, NewsHead, ReplyHead, RequestHead
@@ -159,7 +160,7 @@ class Link(asyncio.Protocol):
                 body, content_type = await wording.written(session, head.format, answer)
             reply = ReplyHead(self._position(), self._status(head.operation), content_type)
         except RelayError as error:
-            body, content_type = wording.refused(head.format, error)
+            body, content_type = wording.refused(head.format, error.about(self._worker.session.id))
             reply = ReplyHead(self._position(), error.status, content_type, ok=False)
         except TimeoutError:
             late = RelayError(
@@ -254,8 +255,7 @@ def _moved_on(operation: str, session: Session) -> RelayError:
         return RelayError(
             Code.INVALID_SESSION_STATE,
             f"The program has ended during {operation}, {how}",
-            f"GET /api/v1/sessions/{session.id}/output shows what it has printed; "
-            f"POST /api/v1/sessions/{session.id}/restart runs it again.",
+            f"{call_of('output')} shows what it has printed; {call_of('restart')} runs it again.",
             current_state=session.state.value,
             required_state="paused",
             exit_code=session.exit_code,
@@ -264,7 +264,7 @@ def _moved_on(operation: str, session: Session) -> RelayError:
     return RelayError(
         Code.INVALID_SESSION_STATE,
         f"The program has run on during {operation}",
-        "GET …/status, and ask again at the present stop.",
+        f"{call_of('session-status')} tells where it is; ask again at the present stop.",
         current_state=session.state.value,
         required_state="paused",
         stop_id=session.stop_id,

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from debug_relay.protocol import dap
 from debug_relay.protocol import inspection as i
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.worker import viewing
@@ -66,7 +67,7 @@ def _require_set(session: Session, params: i.SetVariable, answer: dict[str, Any]
             params,
             _said(kept),
             "What it is in refuses that. Set the variable that holds it to another object, "
-            "or run a statement: POST …/evaluate with context repl.",
+            f"or run a statement: {call_of('evaluate', session.id)} with context repl.",
         )
     if unread := answer.get("unread"):
         raise RelayError(
@@ -296,9 +297,9 @@ def _no_text(frame_id: int, path: str) -> RelayError:
     return RelayError(
         Code.INVALID_PARAMETER,
         message,
-        f"GET …/frames/{frame_id}/variables shows what it works on, and "
-        f"GET …/source?frame_id={frame_id + 1} its caller. A program that puts the text into "
-        "linecache.cache has lines to show.",
+        f"{call_of('frame-variables', frame_id=frame_id)} shows what it works on, and "
+        f"{call_of('source')}?frame_id={frame_id + 1} its caller. "
+        "A program that puts the text into linecache.cache has lines to show.",
         errors=[{"field": "frame_id", "message": message, "value": frame_id}],
     )
 
@@ -343,6 +344,7 @@ def _bad_path(field: str, message: str, value: str | None) -> RelayError:
     return RelayError(
         Code.INVALID_PARAMETER,
         message,
-        "GET …/modules lists what the program has loaded; frame_id gives a frame's own source.",
+        f"{call_of('modules')} lists what the program has loaded; "
+        "frame_id gives a frame's own source.",
         errors=[{"field": field, "message": message, "value": value}],
     )

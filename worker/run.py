@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from debug_relay.protocol import execution as e
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import ExceptionStop
 from debug_relay.protocol.state import State
@@ -49,7 +50,8 @@ def _thread_state(session: Session, thread_id: int, does: str, required: State) 
     return RelayError(
         Code.INVALID_SESSION_STATE,
         f"Thread {thread_id} {does}; the threads that stand are {session.standing_threads()}",
-        f"POST …/{session.id}/threads/{thread_id}/{next_call} first; GET …/threads tells of each.",
+        f"{call_of(next_call, session.id, thread_id=thread_id)} first; "
+        f"{call_of('threads')} tells of each.",
         current_state=session.state.value,
         required_state=required.value,
         thread_id=thread_id,
@@ -69,7 +71,7 @@ def is_alone(session: Session, thread: KnownThread, named: bool) -> bool:
     raise RelayError(
         Code.ATTACH_UNSUPPORTED if joined else Code.DEBUGPY_ERROR,
         "The program runs without the relay's own part: all its threads move, or none",
-        f"Leave thread_id out: POST …/{session.id}/continue.",
+        f"Leave thread_id out: {call_of('continue')}.",
         thread_id=thread.id,
     )
 

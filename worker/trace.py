@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.execution import Trace, TraceEnd, TraceRow, TraceRows
@@ -245,7 +246,7 @@ class Traces:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
                 "A trace goes on in this session already",
-                f"GET …/{self._session.id}/trace reads its rows; POST …/pause ends it.",
+                f"{call_of('get-trace')} reads its rows; {call_of('pause')} ends it.",
                 current_state=self._session.state.value,
                 required_state="paused",
             )
@@ -264,7 +265,7 @@ class Traces:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
                 "Nothing was traced in this session",
-                f"POST …/{self._session.id}/trace first.",
+                f"{call_of('trace')} first.",
                 current_state=self._session.state.value,
             )
         return self._last

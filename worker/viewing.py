@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from debug_relay.protocol import dap
 from debug_relay.protocol import inspection as i
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import UNSET
 from debug_relay.protocol.state import State
@@ -45,7 +46,7 @@ def any_thread_of(session: Session, thread_id: int | None) -> int:
         raise RelayError(
             Code.THREAD_NOT_FOUND,
             "The program has told of no thread yet",
-            "GET …/threads asks for them.",
+            f"{call_of('threads')} asks for them.",
         )
     return known[0]
 
@@ -164,7 +165,7 @@ async def variables(
         raise RelayError(
             Code.DEBUGPY_ERROR,
             f"What is inside could not be listed: {raised['type']}: {raised['message']}",
-            "POST …/evaluate with an expression for the part that matters.",
+            f"{call_of('evaluate')} with an expression for the part that matters.",
             debugger_message=raised["traceback"],
         )
     rows = told["rows"]
@@ -258,7 +259,7 @@ def require_answer(session: Session, answer: dict[str, Any]) -> None:
         raise RelayError(
             Code.INVALID_SESSION_STATE,
             "The thread has run on before it could evaluate",
-            "GET …/status, and evaluate at the next stop.",
+            f"{call_of('session-status')} tells where it is; evaluate at the next stop.",
             current_state=session.state.value,
             required_state="paused",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.inspection import Watch
 from debug_relay.worker.connection import DebugServer
@@ -36,7 +37,7 @@ class Watches:
             raise RelayError(
                 Code.INVALID_REQUEST,
                 f"The session has {MOST} watches already",
-                "DELETE …/watch?watch_id=watch_N removes one.",
+                f"{call_of('delete-watches', watch_id='watch_N')} removes one.",
                 errors=[
                     {"field": "expression", "message": f"at most {MOST} watches", "value": None}
                 ],

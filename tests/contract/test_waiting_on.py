@@ -63,7 +63,10 @@ def in_words(session: Session, path: str, body: dict[str, Any]) -> str:
 
 def waits_on(session: Session, text: str) -> list[dict[str, Any]]:
     """The events that the hint leads to."""
-    found = re.search(r"GET …(/events\?timeout=30&types=stopped,terminated,input&cursor=\S+)", text)
+    found = re.search(
+        r"GET /api/v1/sessions/\w+(/events\?timeout=30&types=stopped,terminated,input&cursor=\S+)",
+        text,
+    )
     assert found is not None, text
     events: list[dict[str, Any]] = session.get(found.group(1)).ok()["events"]
     return events
@@ -132,7 +135,10 @@ def test_a_question_in_words(relay: Client, source: Write) -> None:
     with relay.session() as session:
         body = {"script": str(source(ASKS)), "wait": 30}
         text = in_words(session, "/launch", body)
-        assert "waits for input: 'Name? ': send it by POST …/input" in text
+        assert (
+            f"waits for input: 'Name? ': send it by POST /api/v1/sessions/{session.id}/input"
+            in text
+        )
         assert "not stopped yet" in text
 
 

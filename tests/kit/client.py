@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
+
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.version import API_PREFIX
+from debug_relay.supervisor.router import Router
+
+_ROUTER = Router(OPERATIONS, API_PREFIX)
+_CALLS = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) (/api/v1/[^\s;,?]*[\w}])")
+# Of calls that name no session, or none that is there.
+_WITHOUT_SESSION = {"NOT_FOUND", "INVALID_REQUEST", "ATTACH_NO_SUCH_PROCESS"}
 
 
 @dataclass
@@ -35,7 +45,12 @@ class Answer:
         assert error["code"] == code, error
         assert status in (None, self.status), f"{self.status}: {error}"
         assert error["message"]
-        assert error["details"]["suggestion"]
+        suggestion = error["details"]["suggestion"]
+        assert suggestion
+        assert "…/" not in suggestion
+        for verb, path in _CALLS.findall(suggestion):
+            assert _ROUTER.match(verb, path).operation.implemented, suggestion
+        assert code in _WITHOUT_SESSION or "{session_id}" not in suggestion, suggestion
         return error
 
 
