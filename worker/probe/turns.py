@@ -112,11 +112,15 @@ class Turns(object):
         """pydevd passes over what is raised in a thread that another one's stop is just halting."""
         told = self.probe.told
 
-        def should_stop_on_exception(db, info, frame, thread, *rest, **more):
+        def should_stop_on_exception(db, info, frame, thread, raised, *rest, **more):
             if info.pydev_state == SUSPENDED and not getattr(told, "stands", False):
                 told.asked = True  # its line's breakpoint
                 db.do_wait_suspend(thread, frame, "line", None)
-            return ask(db, info, frame, thread, *rest, **more)
+            told.raised = raised[1]  # for `exceptions`: pydevd asks it with the traceback only
+            try:
+                return ask(db, info, frame, thread, raised, *rest, **more)
+            finally:
+                told.raised = None
 
         return should_stop_on_exception
 

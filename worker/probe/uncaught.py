@@ -76,10 +76,14 @@ class Uncaught(object):
             return
         raised = type(error), error, trace
         if db.break_on_user_uncaught_exceptions:
-            _, at, left = pydevd.should_stop_on_exception(
-                db, thread.additional_info, frame, thread.thread, raised, None, is_unwind=True
-            )
-            self.probe.exceptions.leave()
+            told = self.probe.told
+            told.leaving = True
+            try:
+                _, at, left = pydevd.should_stop_on_exception(
+                    db, thread.additional_info, frame, thread.thread, raised, None, is_unwind=True
+                )
+            finally:
+                told.leaving = False
             if left and self.is_unhandled(known, at, left):
                 how = pydevd.EXCEPTION_TYPE_USER_UNHANDLED
                 pydevd.handle_exception(db, thread.thread, at, left[0], how)
@@ -87,7 +91,6 @@ class Uncaught(object):
         # Where `Thread.run` itself is left, the frame above it was the last one before.
         passed_one = trace.tb_next is not None and starts_program(frame.f_code)
         if is_last and not passed_one and db.break_on_uncaught_exceptions:
-            self.probe.exceptions.leave()
             pydevd.stop_on_unhandled_exception(db, thread.thread, thread.additional_info, raised)
 
     def is_unhandled(self, known, frame, left):
