@@ -7,6 +7,8 @@ relay with a reply that also says where the program stands.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +19,7 @@ from tests.bench.figures import Row, rows
 from tests.bench.raw_dap import Adapter
 from tests.bench.relay_calls import Caller, Debugged
 from tests.kit.relay import Relay
-from tests.kit.source import Source
+from tests.kit.source import Source, interpreters
 
 _BURST: Final = 5  # calls of one side in a row, so that none is always the first after a pause
 _LOCALS: Final = 50
@@ -69,6 +71,27 @@ for _ in range({rounds}):
     began = time.perf_counter()
     work()
     print(repr(time.perf_counter() - began), flush=True)
+"""
+# Depths around one: at some of them Python itself gets and frees memory at each call.
+_RAISED: Final = """
+import time
+def leaf():
+    raise ValueError
+def handled():
+    try:
+        leaf()
+    except ValueError:
+        pass
+def seconds(depth):
+    if depth:
+        return seconds(depth - 1)
+    began = time.process_time()
+    for _ in range(1000):
+        handled()
+    return time.process_time() - began
+for _ in range({rounds}):
+    for depths in ((10,), (470, 485, 500)):
+        print(repr(min(map(seconds, depths))), flush=True)
 """
 _TRACED_ROWS: Final = 10_000
 _TRACED: Final = """
@@ -125,6 +148,7 @@ class Bench:
             for row, program in self._passed.items():
                 self._relay_hits(row, program)
                 self._debugpy_hits(row, program)
+            self._raised()
             self._relay_ticks()
             self._debugpy_ticks()
         finally:
@@ -301,6 +325,38 @@ class Bench:
                         self._rows[row].add("debugpy", float(seconds))
         finally:
             adapter.close()
+
+    # -- exceptions that are raised and handled
+
+    def _raised(self) -> None:
+        """With `uncaught`, as by default; on a Python with `sys.monitoring` if there is one."""
+        found = interpreters()
+        python = next((found[v] for v in ("3.13", "3.12") if v in found), sys.executable)
+        program = Source(self._folder / "raised.py", _RAISED.format(rounds=self._rounds))
+        plain = subprocess.run(
+            [python, str(program)], capture_output=True, text=True, check=True, timeout=120
+        )
+        self._add_raised("plain", plain.stdout)
+        session = Debugged(self._kept)
+        try:
+            session.launch(program.path, wait=120, python=python)
+            entries = session.get("/output?category=stdout&limit=1000")["entries"]
+            self._add_raised("relay", "".join(entry["output"] for entry in entries))
+        finally:
+            session.end()
+        adapter = Adapter()
+        try:
+            adapter.launch(program.path, None, python=python, filters=("uncaught",))
+            printed = ""
+            while (event := adapter.next_of("output", "terminated"))[0] == "output":
+                printed += event[1]["output"] if event[1].get("category") == "stdout" else ""
+            self._add_raised("debugpy", printed)
+        finally:
+            adapter.close()
+
+    def _add_raised(self, side: str, printed: str) -> None:
+        for at, seconds in enumerate(printed.split()):
+            self._rows[("raised_10", "raised_500")[at % 2]].add(side, float(seconds))
 
     # -- rows of what changes, line by line
 

@@ -113,18 +113,27 @@ class Adapter:
 
     # -- debugging
 
-    def launch(self, program: Path, line: int | None, condition: str | None = None) -> None:
+    def launch(
+        self,
+        program: Path,
+        line: int | None,
+        condition: str | None = None,
+        python: str = sys.executable,
+        filters: tuple[str, ...] = (),
+    ) -> None:
         """Until the program runs, with a breakpoint if there is a line."""
         launched = self.post(
             "launch",
             program=str(program),
-            python=[sys.executable],
+            python=[python],
             cwd=str(program.parent),
             console="internalConsole",
         )
         self.event("initialized")
         if line is not None:
             self.set_breakpoint(program, line, condition=condition)
+        if filters:
+            self.request("setExceptionBreakpoints", filters=list(filters))
         self.request("configurationDone")
         self.answer(launched)
 

@@ -95,9 +95,9 @@ class Debugged:
         body = {"source": {"path": str(program)}, "line": line, "condition": condition}
         return str(self.post("/breakpoints", body)["breakpoints"][0]["id"])
 
-    def launch(self, program: Path, wait: float = 30) -> Any:
+    def launch(self, program: Path, wait: float = 30, python: str = sys.executable) -> Any:
         # The interpreter that debugpy's side has; what `python3` means here may be a shell script.
-        body = {"script": str(program), "wait": wait, "python_path": sys.executable}
+        body = {"script": str(program), "wait": wait, "python_path": python}
         return self.post("/launch", body)
 
     def end(self) -> None:
