@@ -67,7 +67,7 @@ class Audit:
         """One that was asked for must be there; without the usual one the relay starts as well."""
         path = Path(asked) if asked else usual
         try:
-            return cls(RotatingFile(path, _FILE_BYTES, _FILES), path)
+            file = RotatingFile(path, _FILE_BYTES, _FILES, is_own=not asked)
         except OSError as error:
             if asked:
                 raise StoreError(
@@ -77,6 +77,9 @@ class Audit:
                 ) from error
             _log.warning("audit.failed", path=path, reason=error.strerror)
             return cls(None, path)
+        if file.moved_aside is not None:
+            _log.error("audit.no_file", path=path, moved_to=file.moved_aside)
+        return cls(file, path)
 
     def note(self, deed: Deed) -> None:
         if self._place is None:

@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from debug_relay.protocol.files import read_bounded
 from debug_relay.protocol.secrets import HIDDEN, looks_secret
 from debug_relay.supervisor.settings import KEYS, RUNTIME_CHANGEABLE, SECTIONS, Key, Settings
 
@@ -48,6 +49,7 @@ _PLACES: Final = frozenset(
         "python.default_path", "auth.tokens_file", "log.audit_file",
     }
 )  # fmt: skip
+_LARGEST_FILE: Final = 1024 * 1024
 _BOOLEANS: Final = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
     **dict.fromkeys(("false", "0", "no", "off"), False),
@@ -169,12 +171,9 @@ class _Reading:
 
     def file(self, path: Path) -> dict[str, Setting]:
         try:
-            if path.exists() and not path.is_file():
-                raise OSError("it is not a file")
-            tree = tomllib.loads(path.read_text("utf-8"))
+            tree = tomllib.loads(read_bounded(path, _LARGEST_FILE).decode("utf-8"))
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-            message = f"the file cannot be read: {reason}"
+            message = f"the file cannot be read: {_reason(error)}"
             self.problems.append(Problem(str(path), "", "config file", message))
             return {}
         return self._tree(tree, f"file {path}", path.parent)
@@ -182,9 +181,12 @@ class _Reading:
     def kept(self, path: Path) -> dict[str, Setting]:
         """A broken config.json holds up no start: only the relay itself writes there."""
         try:
-            tree = json.loads(path.read_bytes()) if path.is_file() else {}
+            tree = json.loads(read_bounded(path, _LARGEST_FILE))
+        except FileNotFoundError:
+            return {}
         except (OSError, ValueError, RecursionError) as error:
-            self.warnings.append(f"{path} is passed over, it cannot be read: {error}")
+            message = f"{path} is passed over, it cannot be read: {_reason(error)}"
+            self.warnings.append(message)
             return {}
         if not isinstance(tree, dict):
             self.warnings.append(f"{path} is passed over, it is not a JSON object")
@@ -345,3 +347,7 @@ def _closest(name: str, known: Any) -> list[str]:
 def _unknown(what: str, near: list[str]) -> str:
     hint = f"did you mean {near[0]}?" if near else "debug-relay config lists what there is"
     return f"unknown {what}; {hint}"
+
+
+def _reason(error: Exception) -> object:
+    return error.strerror if isinstance(error, OSError) and error.strerror else error

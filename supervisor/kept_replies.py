@@ -16,7 +16,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from debug_relay.protocol.files import FileRefused, open_regular, read_bounded
 from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.store import set_aside
 
 _log: Final = Log(__name__)
 KEPT_SECONDS: Final = 600.0
@@ -80,8 +82,11 @@ class KeptReplies:
 
     def _read(self) -> Iterator[KeptReply]:
         try:
-            lines = self._path.read_bytes().split(b"\n")
+            lines = read_bounded(self._path, 2 * _LONGEST_FILE).split(b"\n")
         except FileNotFoundError:
+            return
+        except FileRefused as error:
+            set_aside(self._path, error.words)
             return
         except OSError as error:
             _log.warning("kept_replies.unreadable", path=self._path, reason=str(error))
@@ -95,9 +100,9 @@ class KeptReplies:
 
     def _begin(self, replies: list[KeptReply]) -> None:
         self.close()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         try:
-            self._fd = os.open(self._unfinished, flags, 0o600)
+            self._fd = open_regular(self._unfinished, flags)
             self._size = 0
             self._append(b"".join(_encode(reply) + b"\n" for reply in replies))
             self._unfinished.rename(self._path)

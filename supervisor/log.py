@@ -24,7 +24,9 @@ from typing import Any, Final, Literal
 import orjson
 
 from debug_relay.protocol.envelope import timestamp_of
+from debug_relay.protocol.files import open_regular
 from debug_relay.protocol.secrets import HIDDEN, hide_secrets, looks_secret
+from debug_relay.supervisor.own_files import open_own
 
 FILE_BYTES: Final = 10 * 1024 * 1024
 FILES: Final = 3
@@ -240,8 +242,13 @@ def _write_to(descriptor: int, line: bytes) -> None:
 class RotatingFile:
     """`relay.log`, `relay.log.1`, …: the newest first, so many bytes each."""
 
-    def __init__(self, path: Path, limit: int = FILE_BYTES, files: int = FILES) -> None:
+    def __init__(
+        self, path: Path, limit: int = FILE_BYTES, files: int = FILES, is_own: bool = True
+    ) -> None:
+        """Where the file `is_own` the relay's, what is no file in its place is moved aside."""
         self._path = path
+        self._is_own = is_own
+        self.moved_aside: str | None = None
         self._limit = limit
         self._files = files
         self._torn = False
@@ -249,7 +256,11 @@ class RotatingFile:
 
     def _open(self) -> tuple[int, int]:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-        descriptor = os.open(self._path, flags, 0o600)
+        if self._is_own:
+            descriptor, moved_to = open_own(self._path, flags)
+            self.moved_aside = moved_to or self.moved_aside
+        else:
+            descriptor = open_regular(self._path, flags)
         return descriptor, os.fstat(descriptor).st_size
 
     def write(self, line: bytes) -> None:
@@ -307,6 +318,8 @@ class LogOutput:
             return
         self.file = file
         self._add(Place(json_line, self._rotating.write))
+        if moved_to := self._rotating.moved_aside:
+            Log(__name__).error("log.no_file", path=file, moved_to=moved_to)
 
     def set_level(self, level: Level) -> None:
         logging.getLogger(_TOP).setLevel(level.upper())

@@ -19,15 +19,16 @@ import socket
 import stat
 import tempfile
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from debug_relay.protocol.envelope import encode_json, timestamp
+from debug_relay.protocol.files import FileRefused, read_bounded
 from debug_relay.protocol.version import VERSION
 from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.own_files import is_no_file, move_aside
 
 _log = Log(__name__)
 
@@ -217,6 +218,8 @@ class Places:
 
     def _write_relay_json(self, url: str) -> None:
         value = {"url": url, "version": VERSION, "started_at": timestamp(), **_identity()}
+        if is_no_file(self.relay_json):
+            set_aside(self.relay_json, "it is no file")
         atomic_write_json(self.relay_json, value)
 
     def remove_relay_json(self) -> None:
@@ -370,6 +373,9 @@ def _usual_short_base() -> Path:
 
 def _recorded_run_directory(record: Path) -> tuple[str | None, bool]:
     """Where the relay before kept its sockets, and whether a power cut has damaged the record."""
+    if is_no_file(record):
+        set_aside(record, "it is no file")
+        return None, True
     recorded = read_text(record)
     if recorded is not None and ("\0" in recorded or not os.path.isabs(recorded)):
         set_aside(record, "it holds no path")
@@ -470,8 +476,11 @@ def _sync_directory(path: Path) -> None:
 def read_json(path: Path) -> Any:
     """The value, or None: there is no such file, or it was corrupt and is now set aside."""
     try:
-        return json.loads(_content(path))
+        return json.loads(read_bounded(path, _LARGEST_JSON))
     except FileNotFoundError:
+        return None
+    except FileRefused as error:
+        set_aside(path, error.words)
         return None
     except OSError as error:
         _log.error("store.unreadable", path=path, reason=error.strerror)
@@ -481,29 +490,10 @@ def read_json(path: Path) -> Any:
         return None
 
 
-def _content(path: Path) -> bytes:
-    # Not blocking: a FIFO in place of a file would hold the start for ever.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            raise ValueError("not a file")
-        if about.st_size > _LARGEST_JSON:
-            raise ValueError(f"{about.st_size} bytes are more than any file of ours has")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(descriptor)
-
-
 def set_aside(path: Path, reason: str) -> None:
     """What cannot be read is kept under another name, for a person to look at."""
-    base = f"{path}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    aside, number = base, 1
-    while os.path.lexists(aside):
-        aside, number = f"{base}-{number}", number + 1
     try:
-        os.rename(path, aside)
+        aside = move_aside(path)
     except OSError as error:
         _log.error("store.corrupt", path=path, reason=reason, kept=f"in place: {error.strerror}")
     else:
@@ -513,7 +503,7 @@ def set_aside(path: Path, reason: str) -> None:
 def _quietly_read(path: Path) -> dict[str, Any]:
     """For files of another relay, which are not ours to move."""
     try:
-        value = json.loads(_content(path))
+        value = json.loads(read_bounded(path, _LARGEST_JSON))
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -521,7 +511,7 @@ def _quietly_read(path: Path) -> dict[str, Any]:
 
 def read_text(path: Path) -> str | None:
     try:
-        return os.fsdecode(_content(path)).strip() or None
+        return os.fsdecode(read_bounded(path, _LARGEST_JSON)).strip() or None
     except (OSError, ValueError):
         return None
 

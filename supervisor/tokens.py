@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from debug_relay.protocol.envelope import timestamp, timestamp_of
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.files import FileRefused, open_regular, require_regular
 from debug_relay.protocol.scopes import SCOPES
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.settings import Settings
@@ -92,6 +93,8 @@ class TokensFile:
             return self._decoded(self._content())
         except FileNotFoundError:
             return []
+        except FileRefused as error:
+            self._unusable(f"it {error.words}", "Move it away")
         except OSError as error:
             self._unusable(error.strerror or str(error), "Make it readable for the relay's user")
         except msgspec.MsgspecError:
@@ -99,12 +102,9 @@ class TokensFile:
             self._unusable("it is not as the relay writes it", "Restore or remove it")
 
     def _content(self) -> bytes:
-        # Not blocking: a FIFO in place of the file would hold the relay for ever.
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST:
-                self._unusable("it is no file of the relay's", "Move it away")
+        with open(self.path, "rb", opener=open_regular) as file:
+            about = os.fstat(file.fileno())
+            require_regular(self.path, about, _LARGEST)
             if about.st_uid not in (0, os.geteuid()):
                 self._unusable(f"it belongs to uid {about.st_uid}", "Restore or remove it")
             if about.st_mode & 0o022:

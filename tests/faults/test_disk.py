@@ -359,3 +359,54 @@ def test_things_that_are_no_sessions(own_relay: Callable[..., Relay]) -> None:
     listed = relay.client.get("/sessions").ok()["items"]
     assert [item["session_id"] for item in listed] == [session.id]
     assert not (relay.run_dir / "sess_00000000").exists()
+
+
+def directory(path: Path) -> None:
+    path.mkdir()
+    (path / "inside").write_text("somebody's")
+
+
+def sparse(path: Path) -> None:
+    with open(path, "wb") as file:
+        file.truncate(3 << 30)
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [os.mkfifo, directory, sparse, lambda path: path.symlink_to("/dev/zero")],
+    ids=["fifo", "directory", "large", "link"],
+)
+def test_it_starts_whatever_lies_in_the_place_of_its_files(
+    own_relay: Callable[..., Relay], tmp_path: Path, prepare: Callable[[Path], None]
+) -> None:
+    data = tmp_path / "data"
+    (data / "logs").mkdir(mode=0o700, parents=True)
+    (data / "profiles").mkdir(mode=0o700)
+    data.chmod(0o700)
+    names = [
+        *("idempotency.jsonl", "logs/audit.log", "logs/relay.log", "config.json", "relay.json"),
+        *("run_dir", "profiles/mine.json"),
+    ]
+    for name in names:
+        prepare(data / name)
+    relay = own_relay()
+    session = relay.client.post("/sessions", {}, headers={"Idempotency-Key": "once"}).ok(201)
+    assert relay.client.get("/breakpoint-profiles").ok()["total"] == 0
+    patched = relay.client.patch("/config", {"sessions": {"max_sessions": 7}}).ok()
+    assert patched["persisted"] is True
+    status = Path(f"/proc/{relay.pid}/status").read_text()
+    peak = int(status.partition("VmHWM:")[2].split()[0])
+    assert peak < 250_000, f"it has had {peak} kB"
+    relay.client.delete(f"/sessions/{session['session_id']}").ok()
+    relay.stop()
+    for name in names:
+        place = data / name
+        if name not in ("relay.json", "profiles/mine.json"):
+            assert place.is_file(), name
+            assert place.stat().st_size < 1_000_000, name
+        # Nothing was removed: what lay there has another name, or is an older log file.
+        is_log = prepare is sparse and name.startswith("logs/")
+        kept = list(place.parent.glob(place.name + (".1" if is_log else ".corrupt-*")))
+        replaced = prepare is sparse and name in ("relay.json", "run_dir")
+        assert len(kept) == (0 if replaced else 1), name
+    assert "corrupt" in (data / "logs/relay.log").read_text()

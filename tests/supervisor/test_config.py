@@ -211,9 +211,12 @@ def test_file_refused(home: Path, text: str, parts: list[str]):
 
 def test_file_that_cannot_be_read(home: Path):
     assert "No such file" in problems(home, str(home / "none.toml"))[0]
-    assert "not a file" in problems(home, str(home))[0]
+    assert "is a directory" in problems(home, str(home))[0]
     os.mkfifo(home / "fifo")
-    assert "not a file" in problems(home, str(home / "fifo"))[0]
+    assert "is not a regular file" in problems(home, str(home / "fifo"))[0]
+    with open(home / "large", "wb") as file:
+        file.truncate(3 << 30)
+    assert "is larger than" in problems(home, str(home / "large"))[0]
     put(home, "").write_bytes(b"# \xff")
     assert "cannot be read" in problems(home)[0]
 

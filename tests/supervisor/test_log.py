@@ -284,9 +284,17 @@ def test_file_rotates(tmp_path: Path):
 
 
 def test_file_is_no_symbolic_link(tmp_path: Path):
-    (tmp_path / "relay.log").symlink_to(tmp_path / "other")
+    path = tmp_path / "relay.log"
+    path.symlink_to(tmp_path / "other")
     with pytest.raises(OSError, match="symbolic"):
-        RotatingFile(tmp_path / "relay.log")
+        RotatingFile(path, is_own=False)
+    # In the place of a file of the relay's own it is moved aside.
+    file = RotatingFile(path)
+    file.close()
+    assert file.moved_aside is not None
+    assert Path(file.moved_aside).is_symlink()
+    assert path.is_file()
+    assert not (tmp_path / "other").exists()
 
 
 def test_root_logger_is_left_as_it_was(pipe: Pipe):
