@@ -8,7 +8,7 @@ from debug_relay.worker.interpreter_book import InterpreterBook
 from debug_relay.worker.interpreters import Interpreter
 from tests.kit.statements import FOREIGN, python_path
 
-VERSIONS = ["3.8", "3.10", "3.11", "3.12", "3.13"]
+VERSIONS = ["3.8", "3.10", "3.11", "3.12", "3.13", "3.15"]
 
 
 @pytest.fixture(params=VERSIONS)
