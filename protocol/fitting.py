@@ -9,6 +9,7 @@ import msgspec
 
 from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.records import Place, output_of, pack_cursor
+from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 from debug_relay.protocol.stops import Cut, Stop
 
 # Around the data of a reply, without its request id.
@@ -34,6 +35,14 @@ def calls(session_id: str, max_bytes: int, printed_from: Place | None) -> dict[s
         "hit_breakpoints": f"{base}/breakpoints",
         "all": f"{base}/snapshot?max_bytes={max(max_bytes * 4, 65536)}",
     }
+
+
+def leave_out_output(stop: Stop) -> None:
+    """For a caller who may not read what the program has printed."""
+    if stop.output or any(cut.part == "output" for cut in stop.cut):
+        stop.output = []
+        stop.cut = [cut for cut in stop.cut if cut.part != "output"]
+        stop.note = " ".join(filter(None, (stop.note, OUTPUT_WITHHELD)))
 
 
 def fit(stop: Stop, most: int, calls: Mapping[str, str]) -> Stop | None:

@@ -165,6 +165,10 @@ class Variable(Result, kw_only=True):
     circular: bool | UnsetType = UNSET
 
 
+# Said to a caller without sessions:write: none of the program's code was run to show values.
+Safe = Literal["safe"] | UnsetType
+
+
 class VariableList(Result, kw_only=True):
     variables_reference: int
     variables: list[Variable]
@@ -173,6 +177,7 @@ class VariableList(Result, kw_only=True):
     has_more: bool
     # The thread hangs in code of the program's; another one has told this, without running any.
     evaluating: bool | UnsetType = UNSET
+    repr: Safe = UNSET
 
 
 class SetVariable(SessionParams, kw_only=True):
@@ -343,6 +348,7 @@ class ExceptionReport(Raised, kw_only=True):
     break_mode: BreakMode
     chain: list[ChainedException] = []  # the nearest first
     chain_truncated: bool = False
+    repr: Safe = UNSET
 
 
 class Modules(SessionParams, kw_only=True):

@@ -111,6 +111,8 @@ def _variables(page: i.VariableList) -> Iterator[Line]:
         yield f"… {page.total} in all: ?start={page.start + len(page.variables)}"
     elif not page.variables:
         yield "no variables" if not page.total else f"no variables from {page.start} on"
+    if page.repr is not msgspec.UNSET:
+        yield stop_text.SAFELY
     if page.evaluating is True:
         yield "the thread hangs in its own code: nothing of the program's was run for this"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import UNSET
+
 from debug_relay.protocol import stop_text
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.execution import TraceRow, TraceRows
@@ -67,6 +69,8 @@ def exception(report: ExceptionReport) -> Iterator[Line]:
     yield stop_text.said(report.full_type_name, report.message, 1000)
     yield f"thread {report.thread_id}, {report.break_mode}"
     yield _last_lines(report.traceback, _TRACEBACK)
+    if report.repr is not UNSET:
+        yield stop_text.SAFELY
     for member in report.members:
         yield f"in the group: {stop_text.said(member.full_type_name, member.message, _TEXT)}"
     if report.members_omitted:
@@ -84,6 +88,8 @@ def run(report: RunReport) -> Iterator[Line]:
         cut = f", without its first {report.output_left_out} bytes" * bool(report.output_left_out)
         yield f"output{cut}:"
         yield _last_lines(report.output, _OUTPUT)
+    if report.note:
+        yield f"note: {report.note}"
     if report.trace is not None:
         yield from trace(report.trace)
     if report.exception is not None:

@@ -10,6 +10,7 @@ import msgspec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Location
 from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.scopes import RUNS_CODE
 from debug_relay.protocol.secrets import HIDDEN, hide_secrets, looks_secret, shown
 from debug_relay.protocol.sessions import Program
 from debug_relay.protocol.state import State
@@ -82,10 +83,25 @@ def _pieces(value: Any) -> Iterator[str]:
         yield repr(value[:_SHOWN] if isinstance(value, str) else value)
 
 
+OUTPUT_WITHHELD: Final = (
+    "What the program has printed is left out: to read it needs artifacts:read."
+)
+
+
 class Problems(msgspec.Struct):
     """What a worker finds wrong with a part of a request."""
 
     problems: list[Problem]
+
+
+def runs_code() -> RelayError:
+    return RelayError(
+        Code.INSUFFICIENT_SCOPE,
+        "This program's own debugger runs its code to show values, which needs the scope "
+        f"{RUNS_CODE}",
+        f"Use a token with {RUNS_CODE}; GET …/stacktrace and GET …/threads need none.",
+        scope=RUNS_CODE,
+    )
 
 
 def wrong_state(

@@ -112,3 +112,4 @@ class RunReport(Result, kw_only=True):
     # Where its main thread was when the time was up.
     stack: Stack | None = None
     session_id: str | None = None  # of the session that was kept
+    note: str | None = None  # why something is missing

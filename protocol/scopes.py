@@ -8,4 +8,8 @@ from typing import Final, Literal
 Scope = Literal[
     "", "sessions:read", "sessions:write", "artifacts:read", "processes:attach", "admin"
 ]
+# What a caller's scopes decide beyond which operations it may ask for: whether a reply holds what
+# the program has printed, and whether the program's own code is run to show a value.
+READS_OUTPUT: Final[Scope] = "artifacts:read"
+RUNS_CODE: Final[Scope] = "sessions:write"
 SCOPES: Final = ("sessions:read", "sessions:write", "artifacts:read", "processes:attach", "admin")

@@ -19,6 +19,7 @@ from debug_relay.protocol.fields import Location
 from debug_relay.protocol.runs import RunFrame, RunLocal
 from debug_relay.protocol.text import Code, Line, short
 
+SAFELY: Final = "(shown without running the program's code, which needs sessions:write)"
 _VALUE: Final = 100
 _TEXT: Final = 120
 _STEP: Final = 600
@@ -65,6 +66,8 @@ def stop(report: stops.Stop, headline: bool = True) -> Iterator[Line]:
     yield from _cuts(report, stepped)
     if report.note:
         yield f"note: {short(report.note)}"
+    if report.repr is not UNSET:
+        yield SAFELY
 
 
 def _place(report: stops.Stop) -> str:

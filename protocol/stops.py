@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from debug_relay.protocol.fields import (
     Cursor,
@@ -19,7 +19,7 @@ from debug_relay.protocol.fields import (
     SourceLines,
     Time,
 )
-from debug_relay.protocol.inspection import Frame, Variable, Watch
+from debug_relay.protocol.inspection import Frame, Safe, Variable, Watch
 from debug_relay.protocol.records import Place
 from debug_relay.protocol.sessions import ExceptionInfo, StopReason
 
@@ -98,6 +98,7 @@ class Stop(Result, kw_only=True):
     hit_breakpoints: list[str] = []
     cut: list[Cut] = []
     note: str | None = None  # why something is missing
+    repr: Safe = UNSET
 
 
 KEPT_STOPS: Final = 100

@@ -30,7 +30,9 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import Empty, SessionParams
 from debug_relay.protocol.frames import Caller
 from debug_relay.protocol.operations import OPERATIONS, WRITE_STOPS, Operation
+from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 from debug_relay.protocol.runs import Run
+from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.protocol.version import API_PREFIX, API_VERSION, VERSION
 from debug_relay.supervisor import exports, history
 from debug_relay.supervisor.disk_watch import DiskWatch
@@ -349,7 +351,7 @@ class Handlers:
         types = {name.strip() for name in params.types.split(",")} if params.types else None
         page = self._event_page(session, params.cursor, params, types)
         if page.events or not params.timeout:
-            return page
+            return _for(caller, page)
         self._park(session.id)
         try:
             page = await self._awaited_events(session, page, params, types)
@@ -362,7 +364,7 @@ class Handlers:
             session.require_there()
             self._registry.get(session.id)  # it may have expired
         page.session_status = session.state.status
-        return page
+        return _for(caller, page)
 
     async def _history(self, params: st.History, caller: Caller) -> Struct:
         session = self._session(params)
@@ -375,7 +377,11 @@ class Handlers:
                 )
             session.require_there()
         return await asyncio.to_thread(
-            history.page, session.folder / "stops.ring", params, REQUEST_ID.get()
+            history.page,
+            session.folder / "stops.ring",
+            params,
+            REQUEST_ID.get(),
+            READS_OUTPUT in caller.scopes,
         )
 
     async def _awaited_events(
@@ -419,6 +425,15 @@ class Handlers:
                 waiting=mine,
             )
         self._waiting[id] = mine + 1
+
+
+def _for(caller: Caller, page: o.EventPage) -> o.EventPage:
+    """Without what this caller may not read: that something was printed, not what."""
+    if READS_OUTPUT not in caller.scopes:
+        for event in page.events:
+            if event.type == "output" and isinstance(event.body, dict):
+                event.body.update(output="", note=OUTPUT_WITHHELD)
+    return page
 
 
 def _item(shown: s.SessionState) -> s.SessionItem:

@@ -14,7 +14,7 @@ import msgspec
 from debug_relay.protocol import stops as st
 from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.fitting import ENVELOPE, calls, fit
+from debug_relay.protocol.fitting import ENVELOPE, calls, fit, leave_out_output
 from debug_relay.protocol.output import seq_of
 from debug_relay.protocol.records import Place, pack_cursor, unpack_cursor
 from debug_relay.supervisor.walk import Walk, opened
@@ -28,7 +28,9 @@ def last_stop(ring: Path) -> int:
     return max(_kept(ring), default=0)
 
 
-def page(ring: Path, params: st.History, request_id: str) -> st.HistoryPage:
+def page(
+    ring: Path, params: st.History, request_id: str, reads_output: bool = True
+) -> st.HistoryPage:
     """The newest first: what was true two stops ago is the third."""
     id = params.session_id
     below = _below(id, params.cursor)
@@ -39,6 +41,8 @@ def page(ring: Path, params: st.History, request_id: str) -> st.HistoryPage:
     items: list[st.Stop] = []
     for number in numbers[: params.limit]:
         told = _decode(kept[number])
+        if not reads_output:
+            leave_out_output(told.report)
         size = len(encode_json(told.report)) + 1
         if size > room and items:
             break

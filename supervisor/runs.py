@@ -18,6 +18,7 @@ from debug_relay.protocol import program as p
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.fields import Result, SessionParams
 from debug_relay.protocol.frames import Caller
+from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 from debug_relay.protocol.runs import (
     Run,
     RunException,
@@ -26,6 +27,7 @@ from debug_relay.protocol.runs import (
     RunReport,
     RunTrace,
 )
+from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.protocol.sessions import CreateSession
 from debug_relay.protocol.state import LIVE, State
 from debug_relay.supervisor.log import Log
@@ -119,8 +121,9 @@ class _OneRun:
                 "terminate", p.Terminate(session_id=self._id, grace=_GRACE), p.Terminated
             )
         shown = self._session.state
+        may_read = READS_OUTPUT in self._caller.scopes
         output, left_out = await asyncio.to_thread(
-            last_output, self._session.output, self._params.output_bytes
+            last_output, self._session.output, self._params.output_bytes if may_read else 0
         )
         return RunReport(
             exit_code=shown.exit_code,
@@ -129,6 +132,7 @@ class _OneRun:
             passed_limit=shown.passed_limit,
             output=output,
             output_left_out=left_out,
+            note=OUTPUT_WITHHELD if left_out and not may_read else None,
             trace=self._trace,
             exception=self._exception,
             stack=stack,

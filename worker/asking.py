@@ -133,9 +133,18 @@ class Asking:
         return answer
 
     async def report(
-        self, thread_id: int, frames: int, locals: int, width: int, timeout: float
+        self,
+        thread_id: int,
+        frames: int,
+        locals: int,
+        width: int,
+        timeout: float,
+        safe: bool = False,
     ) -> dict[str, Any]:
-        """The stop report of a stopped thread, by itself, as it is now."""
+        """The stop report of a stopped thread, by itself, as it is now.
+
+        With `safe` it runs none of the program's code, and tells no watches and no changes.
+        """
         thread = self.hub.thread(thread_id)
         async with thread.server.evaluating:
             return await self._ask_thread(
@@ -148,9 +157,12 @@ class Asking:
                 frames=frames,
                 locals=locals,
                 width=width,
+                safe=safe,
             )
 
-    async def raised(self, thread_id: int, timeout: float) -> dict[str, Any] | None:
+    async def raised(
+        self, thread_id: int, timeout: float, safe: bool = False
+    ) -> dict[str, Any] | None:
         """The exception at which a thread stands; what of it takes too long is left out."""
         thread = self.hub.thread(thread_id)
         async with _turn(thread.server, "the exception", timeout):
@@ -161,6 +173,7 @@ class Asking:
                 "exception",
                 salvage=True,
                 thread=thread.dap_id,
+                safe=safe,
             )
         return answer if "type" in answer else None
 

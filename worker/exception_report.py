@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import UNSET
+
 from debug_relay.protocol import dap
 from debug_relay.protocol import inspection as i
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.refusals import runs_code
 from debug_relay.protocol.sessions import ExceptionInfo
 from debug_relay.worker.connection import DebugServer
 
@@ -59,11 +62,14 @@ async def at_stop(session: Session, server: DebugServer, event: dap.StoppedBody)
     )
 
 
-async def report(session: Session, thread_id: int) -> i.ExceptionReport:
+async def report(session: Session, thread_id: int, safe: bool = False) -> i.ExceptionReport:
+    """With `safe` none of the program's code is run for its words."""
     server = session.hub.thread(thread_id).server
     if not server.has_probe:
+        if safe:
+            raise runs_code()
         return await _plain_report(session, server, thread_id)
-    told = await session.asking.raised(thread_id, _SECONDS)
+    told = await session.asking.raised(thread_id, _SECONDS, safe)
     if told is None:
         raise not_at_one(session, thread_id)
     return i.ExceptionReport(
@@ -76,6 +82,7 @@ async def report(session: Session, thread_id: int) -> i.ExceptionReport:
             for one in told["chain"]
         ],
         chain_truncated=told["chain_truncated"],
+        repr="safe" if safe else UNSET,
     )
 
 

@@ -254,7 +254,8 @@ async def clear_exception_breakpoints(call: Call, params: SessionParams) -> Stru
 async def exception(call: Call, params: i.GetException) -> Struct:
     session = call.session
     session.require("exception", OPERATIONS["exception"].states)
-    return await exception_report.report(session, viewing.thread_of(session, params.thread_id))
+    thread_id = viewing.thread_of(session, params.thread_id)
+    return await exception_report.report(session, thread_id, call.is_safe)
 
 
 async def threads(call: Call, params: i.Threads) -> Struct:
@@ -311,6 +312,7 @@ async def variables(call: Call, params: i.Variables) -> Struct:
         params.count if params.limit is None else params.limit,
         params.filter,
         params.summary,
+        call.is_safe,
     )
 
 
@@ -321,7 +323,12 @@ async def frame_variables(call: Call, params: i.FrameVariables) -> Struct:
     for scope, reference in await session.hub.scopes(thread_id, params.frame_id):
         if scope.name.lower() == params.scope:
             return await viewing.variables(
-                session, reference, params.start, params.count, summary=params.summary
+                session,
+                reference,
+                params.start,
+                params.count,
+                summary=params.summary,
+                safe=call.is_safe,
             )
     raise RelayError(Code.VARIABLE_NOT_FOUND, f"The frame has no scope {params.scope}")
 

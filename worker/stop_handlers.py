@@ -11,11 +11,12 @@ from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.execution import Execution
 from debug_relay.protocol.fields import Bounds, Count
-from debug_relay.protocol.fitting import ENVELOPE, fit
+from debug_relay.protocol.fitting import ENVELOPE, fit, leave_out_output
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.state import State
 from debug_relay.protocol.text import CONTENT_TYPES
 from debug_relay.worker.call import Call
+from debug_relay.worker.stop_reports import Told
 
 # Who reads text is shown the place without having to ask for it.
 _IN_TEXT = Bounds(frames=4, locals=20, source_lines=2, output_bytes=1024)
@@ -33,13 +34,20 @@ async def add_report(call: Call, result: Execution, wanted: bool | Bounds) -> No
     told = await session.reports.of_stop(result.stop_id, bounds)
     if told is None:
         return
-    report, calls = told
+    report, calls = _for(call, told)
     report.return_value = report.return_value or result.return_value
     if (returned := result.return_value) is not None and len(returned.value) > bounds.max_bytes / 8:
         short = returned.value[: bounds.max_bytes // 8] + "…"
         result.return_value = msgspec.structs.replace(returned, value=short)
     room = bounds.max_bytes - len(encode_json(result)) - _envelope(call)
     result.stop = fit(report, room, calls)
+
+
+def _for(call: Call, told: Told) -> Told:
+    """Without what this caller may not read."""
+    if not call.reads_output:
+        leave_out_output(told.report)
+    return told
 
 
 def _envelope(call: Call) -> int:
@@ -56,7 +64,8 @@ async def snapshot(call: Call, params: st.Snapshot) -> Struct:
     bounds = Bounds(
         **{name: getattr(params, name) for name in Bounds.__struct_fields__},
     )
-    report, calls = await session.reports.now(bounds)
+    told = await session.reports.now(bounds, call.is_safe)
+    report, calls = _for(call, told)
     fitted = fit(report, bounds.max_bytes - _envelope(call), calls)
     assert fitted is not None  # the least bound has room for the bare facts
     return st.StopReport(stop=fitted)

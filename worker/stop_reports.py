@@ -37,6 +37,10 @@ log = logging.getLogger("debug_relay.worker")
 
 PUSHED: Final = Bounds()  # what the probe tells unasked
 TEXT_WIDTH: Final = 200
+SAFE_BY_DAP: Final = (
+    "This program's debugger runs its code to show values, which needs sessions:write: they are as "
+    "somebody who may has seen them last."
+)
 _PRINTED_BYTES: Final = 65536
 # A program's own __repr__ has this long before it is interrupted, twice if need be.
 _PATIENCE: Final = 0.5
@@ -242,14 +246,46 @@ class Reports:
         told = await self._told_anew(kept, bounds) if larger else await self._told(kept, bounds)
         return self._composed(kept, told, bounds)
 
-    async def now(self, bounds: Bounds) -> Told:
-        """Of the present stop as it is now: variables may have been set, watches added."""
+    async def now(self, bounds: Bounds, safe: bool = False) -> Told:
+        """Of the present stop as it is now: variables may have been set, watches added.
+
+        With `safe` none of the program's code is run: values are looked at anew, watches and what
+        has changed are told as they were.
+        """
         kept = self.current
         assert kept is not None
+        if safe:
+            return await self._now_safely(kept, bounds)
         kept.watched = self._session.watches.texts()
         told = await self._told_anew(kept, bounds)
         self._session.watches.seen(kept.stop_id, (told or {}).get("watches", ()))
         return self._composed(kept, told, bounds)
+
+    async def _now_safely(self, kept: Kept, bounds: Bounds) -> Told:
+        told = await self._told(kept, PUSHED) if kept.server.has_probe else kept.told
+        if kept is self.current and kept.server.has_probe:
+            try:
+                now = await self._asked(kept, bounds, safe=True)
+                if "thread" in now:
+                    told = {**(told or {}), **now}
+            except RelayError as error:
+                kept.note = f"Not all could be read: {error.message}"
+        shown = self._composed(kept, told, bounds)
+        if not kept.server.has_probe:
+            shown.report.note = SAFE_BY_DAP
+        shown.report.repr = "safe"
+        return shown
+
+    async def _asked(self, kept: Kept, bounds: Bounds, safe: bool = False) -> dict[str, Any]:
+        """The stopped thread itself."""
+        return await self._session.asking.report(
+            kept.stop.thread_id,
+            bounds.frames,
+            bounds.locals,
+            TEXT_WIDTH,
+            self._session.params.evaluate_timeout,
+            safe,
+        )
 
     async def _told(self, kept: Kept, bounds: Bounds) -> dict[str, Any] | None:
         """What was pushed, as soon as it is here."""
@@ -268,13 +304,7 @@ class Reports:
             return await self._told(kept, bounds) if kept.server.has_probe else kept.told
         try:
             if kept.server.has_probe:
-                answer = await session.asking.report(
-                    kept.stop.thread_id,
-                    bounds.frames,
-                    bounds.locals,
-                    TEXT_WIDTH,
-                    session.params.evaluate_timeout,
-                )
+                answer = await self._asked(kept, bounds)
                 return answer if "thread" in answer else await self._told(kept, bounds)
             before = self.kept[-2] if len(self.kept) > 1 else None
             kept.told = await telling.by_dap(session, kept, before, bounds)

@@ -10,6 +10,7 @@ from debug_relay.protocol import inspection as i
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.fields import UNSET
+from debug_relay.protocol.refusals import runs_code
 from debug_relay.protocol.state import State
 from debug_relay.protocol.stops import ReturnValue
 from debug_relay.worker import run, whereabouts
@@ -145,9 +146,13 @@ async def variables(
     count: int,
     kind: Literal["indexed", "named"] | None = None,
     summary: bool = False,
+    safe: bool = False,
 ) -> i.VariableList:
+    """With `safe` none of the program's code is run to show them."""
     hub = session.hub
     entry = hub.resolve(reference)
+    if safe and not entry.server.has_probe:
+        raise runs_code()
     told = await session.asking.page(
         reference,
         session.params.evaluate_timeout,
@@ -155,6 +160,7 @@ async def variables(
         count=count,
         filter=kind,
         bounds="outline" if summary else "row",
+        safe=safe,
     )
     if told is None:
         told = await _by_dap(session, reference, start, count, kind)
@@ -176,6 +182,7 @@ async def variables(
         total=told["total"],
         has_more=start + len(rows) < told["total"],
         evaluating=True if told.get("aside") else UNSET,
+        repr="safe" if safe else UNSET,
     )
 
 

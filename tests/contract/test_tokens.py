@@ -151,6 +151,98 @@ def test_reading_driving_and_attaching_are_apart(
     writer.delete(path).ok()
 
 
+LOUD = """
+    import sys
+
+    class Loud(Exception):
+        calls = 0
+
+        def __repr__(self):
+            Loud.calls += 1
+            print("c4nary of repr")
+            return "loud"
+
+        __str__ = __repr__
+
+        @property
+        def louder(self):
+            return repr(self)
+
+    def work(loud):
+        print("c4nary")
+        raise loud  # @here
+
+    try:
+        work(Loud())
+    except Loud:
+        pass
+    print("c4nary of the end")
+"""
+# Of the table: these show a session's values, places, events or reports to sessions:read.
+SHOWING = {"frame-variables", "variables", "snapshot", "history", "exception", "list-watches",
+           "scopes", "stacktrace", "threads", "tasks", "modules", "events"}  # fmt: skip
+
+
+def test_who_only_reads_runs_no_code_and_reads_no_output(
+    own_relay: Callable[..., Relay], source: Callable[..., Source]
+) -> None:
+    relay, program = own_relay(), source(LOUD)
+    admin = with_token(relay, "--scope", "admin")
+    reader = with_token(relay, "--scope", "sessions:read")
+    session = admin.session()
+    session.post("/exception-breakpoints", {"filters": ["raised"]}).ok()
+    stopped = session.launch(program, snapshot=True)
+    assert "c4nary" in stopped["stop"]["output"][0]["text"]
+    session.post("/watch", {"expression": "repr(loud)"}).ok()
+    scope = session.get("/scopes").ok()["scopes"][0]["variables_reference"]
+    listed = session.get(f"/variables/{scope}").ok()["variables"]
+    [loud] = [one["variables_reference"] for one in listed if one["name"] == "loud"]
+    before = session.value("Loud.calls")
+    shown = {}
+    for row in OPERATIONS.values():
+        is_read = row.verb == "GET" and row.scope == "sessions:read" and row.on_session
+        if not is_read or not row.implemented:
+            continue
+        for pattern in row.paths:
+            for reference in (scope, loud):
+                filled = {"session_id": session.id, "frame_id": 0, "thread_id": 1,
+                          "variables_reference": reference, "breakpoint_id": "bp_1"}  # fmt: skip
+                query = {} if "{variables_reference}" in pattern or row.name != "variables" else {
+                    "variables_reference": reference}  # fmt: skip
+                answer = reader.get(pattern.format_map(filled), **query)
+                if answer.status == 200:
+                    assert b"c4nary" not in answer.raw.replace(b'print(\\"c4nary', b""), row.name
+                    shown[row.name] = answer.body["data"]
+                reader.get(pattern.format_map(filled), **query, format="text")
+    assert shown.keys() >= SHOWING
+    assert session.value("Loud.calls") == before
+    for name in ("frame-variables", "variables", "exception"):
+        assert shown[name]["repr"] == "safe"
+    assert shown["snapshot"]["stop"]["repr"] == "safe"
+    for stop in (shown["snapshot"]["stop"], shown["history"]["items"][0]):
+        assert stop["output"] == []
+        assert "artifacts:read" in stop["note"]
+    [told] = [one for one in shown["events"]["events"] if one["type"] == "output"][:1]
+    assert (told["body"]["output"], "artifacts:read" in told["body"]["note"]) == ("", True)
+    # Who may run code is shown what the program says of itself.
+    shown = session.get("/frames/0/variables").ok()
+    assert "repr" not in shown
+    assert session.value("Loud.calls") != before
+    writer = with_token(relay, "--scope", "sessions:write")
+    id = writer.post("/sessions", {}).ok(201)["session_id"]
+    body = {"script": str(program), "wait": 20, "snapshot": True, "stop_on_exception": True}
+    launched = writer.post(f"/sessions/{id}/launch", body).ok()
+    assert (launched["status"], launched["stop"]["output"]) == ("paused", [])
+    trace = {"at": [{"file": str(program), "line": program["here"]}]}
+    ran = writer.post("/run", {"script": str(program), "trace": trace}).ok()
+    assert (ran["exit_code"], ran["output"], "artifacts:read" in ran["note"]) == (0, "", True)
+    words = writer.post("/run", {"script": str(program)}, format="text").raw.decode()
+    assert "c4nary" not in words
+    assert "artifacts:read" in words
+    writer.delete(f"/sessions/{id}").ok()
+    session.delete().ok()
+
+
 def test_its_name_is_who_called(own_relay: Callable[..., Relay]) -> None:
     relay = own_relay()
     client = with_token(relay, "--scope", "admin", "--name", "ann@ci")

@@ -78,10 +78,10 @@ class Pages(object):
         self.mode = mode
         return mode
 
-    def view(self, bounds, **more):
+    def view(self, bounds, mode=None, **more):
         if bounds == "outline":
             return View("safe", outline=True)
-        return View(self.mode, **dict(BOUNDS[bounds], **more))
+        return View(mode or self.mode, **dict(BOUNDS[bounds], **more))
 
     # -- asked for
 
@@ -121,7 +121,8 @@ class Pages(object):
         if aside and wanted["bounds"] != "outline":
             view = View("safe")
         else:
-            view = self.view(wanted["bounds"], seconds=SECONDS, quiet=False, slow=self.slow)
+            mode = "safe" if wanted.get("safe") else self.mode
+            view = self.view(wanted["bounds"], mode, seconds=SECONDS, quiet=False, slow=self.slow)
         listing = Listing(self, tracker, node, view, aside)
         return dict(listing.page(wanted["start"], wanted["count"], wanted["filter"]), id=id)
 

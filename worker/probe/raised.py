@@ -34,14 +34,15 @@ class Raised(object):
         self.probe = probe
         probe.questions.update(exception=self.ask)
 
-    def ask(self, id, thread):
-        return self.probe.answers.ask_thread(thread, id, self.report)
+    def ask(self, id, thread, safe=False):
+        return self.probe.answers.ask_thread(thread, id, self.report, safe)
 
-    def report(self, id, thread_id):
+    def report(self, id, thread_id, safe):
         held = getattr(self.probe.told, "exception", None)
         if held is None:
             return {"id": id, "none": True}
-        telling = Telling(self.probe.db, self.probe.texts, self.probe.pages.mode)
+        mode = "safe" if safe else self.probe.pages.mode
+        telling = Telling(self.probe.db, self.probe.texts, mode)
         told = telling.one(held.value, held.kind, telling.journey(held.trace, held.frame))
         told.update(telling.chain_of(held.value), id=id, how=held.how)
         return told

@@ -116,13 +116,13 @@ class Reports(object):
             self.slow.clear()
         return self.made(thread_id, FRAMES, LOCALS, SHORT, self.slow, remember=True)
 
-    def ask(self, id, thread, frames, locals, width):
+    def ask(self, id, thread, frames, locals, width, safe=False):
         """The same for whoever asks, with bounds of his own."""
-        return self.probe.answers.ask_thread(thread, id, self.again, frames, locals, width)
+        return self.probe.answers.ask_thread(thread, id, self.again, frames, locals, width, safe)
 
-    def again(self, id, thread_id, frames, locals, width):
+    def again(self, id, thread_id, frames, locals, width, safe):
         slow = self.probe.pages.slow
-        made = self.made(thread_id, frames, locals, width, slow, remember=False)
+        made = self.made(thread_id, frames, locals, width, slow, remember=False, safe=safe)
         return {"id": id, "gone": True} if made is None else dict(made, id=id)
 
     def forget(self, thread_id):
@@ -136,14 +136,14 @@ class Reports(object):
 
     # -- making it
 
-    def made(self, thread_id, frames, locals, width, slow, remember):
+    def made(self, thread_id, frames, locals, width, slow, remember, safe=False):
         began = _now()
         db = self.probe.db
         listed = db.suspended_frames_manager.get_frames_list(thread_id)
         tracker = db.suspended_frames_manager.get_frame_tracker(thread_id)
         if listed is None or tracker is None:
             return None
-        view = View(self.probe.pages.mode, width, slow=slow)
+        view = View("safe" if safe else self.probe.pages.mode, width, slow=slow)
         try:
             rows, total = stack(db, listed, frames)
             report = {"thread": self.probe.answers.dap_id(thread_id)}
@@ -151,7 +151,10 @@ class Reports(object):
             report["name"] = thread_name()
             frame = top_of(db, listed)
             if frame is not None:
-                report.update(self.of_frame(thread_id, frame, tracker, view, locals, remember))
+                if safe:
+                    report.update(self.looked_at(frame, tracker, view, locals))
+                else:
+                    report.update(self.of_frame(thread_id, frame, tracker, view, locals, remember))
                 report["text"] = self.probe.texts.around(frame)
         finally:
             unmute()
@@ -182,6 +185,14 @@ class Reports(object):
             "changed": [] if before is None else self.changed(before, marks, values, view),
             "watches": watches,
         }
+
+    def looked_at(self, frame, tracker, view, most):
+        """The locals alone: a watch would run the program's code, and what is shown so reads
+        otherwise than at the stop before."""
+        values = dict(names_of(frame))
+        names = self.ordered(frame, values)
+        rows = [self.row(name, values[name], tracker, frame, view) for name in names[:most]]
+        return {"locals": rows, "total_locals": len(names)}
 
     def ordered(self, frame, values):
         names = list(values)
