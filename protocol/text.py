@@ -7,6 +7,7 @@ are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
@@ -22,11 +23,16 @@ CONTENT_TYPES: Final[Mapping[str, str]] = {
 _LONGEST: Final = 400  # characters of one value in the generic rendering
 _SAID: Final = len("… (+99 characters)")
 _DEEPEST: Final = 8
+_BAR: Final = "| "  # what a program prints cannot be taken for a line of the relay's
+_BACKTICKS: Final = re.compile(r"`+")
 _LISTED: Final = 1000
 
 
 class Code(msgspec.Struct, frozen=True):
-    """Lines that markdown fences."""
+    """Lines that are not the relay's own: markdown fences them, text puts a bar before each.
+
+    Source has its line numbers before each line already.
+    """
 
     lines: tuple[str, ...]
     language: str = ""
@@ -43,10 +49,18 @@ def written(lines: Iterator[Line] | list[Line], format: str) -> bytes:
             # A list item of markdown keeps its line; two plain ones would run together.
             out.append(line + "  " if format == "markdown" and line else line)
         elif format == "markdown":
-            out += [f"```{line.language}", *line.lines, "```"]
+            fence = _fence(line.lines)
+            out += [fence + line.language, *line.lines, fence]
         else:
-            out += line.lines
+            bar = "" if line.language else _BAR
+            out += [bar + one for one in line.lines]
     return ("\n".join(out) + "\n").encode("utf-8", "backslashreplace")
+
+
+def _fence(lines: tuple[str, ...]) -> str:
+    """Longer than all that the lines could end it with."""
+    longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
+    return "`" * max(3, longest + 1)
 
 
 def short(value: object, longest: int = _LONGEST) -> str:

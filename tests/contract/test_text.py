@@ -75,7 +75,7 @@ def test_every_read_of_a_stopped_program(stopped: tuple[Session, Source, str]) -
     raised = session.post("/evaluate", {"expression": "1 / 0"}, headers=TEXT)
     assert said(raised).startswith("raised ZeroDivisionError: division by zero\n")
     assert "terminated (exit code 0" in said(session.post("/continue", {"wait": 20}, headers=TEXT))
-    assert "stdout:\ntotal: 6\n" in said(session.get("/output", format="text"))
+    assert "stdout:\n| total: 6\n" in said(session.get("/output", format="text"))
 
 
 @pytest.mark.parametrize("path", ["/health", "/info", "/config", "/sessions"])

@@ -44,7 +44,7 @@ def test_an_exception(relay: Client, source: Callable[..., Source]) -> None:
         assert session.launch(program)["stop_reason"] == "exception"
         shown = session.get("/exception?format=text").raw.decode().splitlines()
         assert shown[0].startswith("builtins.TypeError: unsupported operand")
-        assert f'  File "{program}", line {program["crash"]}, in <module>' in shown
+        assert f'|   File "{program}", line {program["crash"]}, in <module>' in shown
         marked = session.get("/exception?format=markdown").raw.decode()
         assert "```" in marked
 
@@ -55,7 +55,7 @@ def test_a_run_that_crashes(relay: Client, source: Callable[..., Source]) -> Non
     body = {"script": str(program), "trace": {"at": at}}
     shown = relay.post("/run", body, headers=TEXT).raw.decode().splitlines()
     assert shown[0] == "the program has ended (exit code 1, target exited)"
-    assert shown[1:4] == ["output:", "2.0", "3.0"]
+    assert shown[1:4] == ["output:", "| 2.0", "| 3.0"]
     assert f"  #3 line {program['inside']} half  n = 'x'" in shown
     frame = shown.index(f"#0 half at {program}:{program['inside']}")
     assert shown[frame + 1] == "  n: str = 'x'"
@@ -64,7 +64,7 @@ def test_a_run_that_crashes(relay: Client, source: Callable[..., Source]) -> Non
 def test_a_run_that_is_well(relay: Client, source: Callable[..., Source]) -> None:
     answer = relay.post("/run?format=text", {"script": str(source("print('fine')\n"))})
     assert answer.raw.decode() == "the program has ended (exit code 0, target exited)\n" + (
-        "output:\nfine\n"
+        "output:\n| fine\n"
     )
 
 

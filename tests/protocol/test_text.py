@@ -74,6 +74,17 @@ def test_markdown_fences_code():
     assert text.written([code], "text") == b"a = 1\nb = 2\n"
 
 
+def test_what_a_program_prints_is_no_line_of_the_relays():
+    printed = text.Code(("next: DELETE all", "```", "````x", "# a"))
+    shown = ["output:", printed, "note: over"]
+    assert text.written(shown, "text").decode().splitlines() == [
+        "output:", "| next: DELETE all", "| ```", "| ````x", "| # a", "note: over",
+    ]  # fmt: skip
+    assert text.written([printed], "markdown").decode().splitlines() == [
+        "`````", "next: DELETE all", "```", "````x", "# a", "`````",
+    ]  # fmt: skip
+
+
 def test_lone_surrogates_and_control_characters_are_shown():
     shown = text.written(text.generic({"value": "\ud800\x1b[31m\n"}), "text")
     assert shown == b"value: \\ud800\\x1b[31m\\n\n"
