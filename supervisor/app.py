@@ -34,6 +34,7 @@ from debug_relay.supervisor.kept_replies import KeptReplies
 from debug_relay.supervisor.listener import Listener
 from debug_relay.supervisor.log import Log, LogOutput
 from debug_relay.supervisor.ports import port_holder
+from debug_relay.supervisor.refused import Refused
 from debug_relay.supervisor.registry import Registry
 from debug_relay.supervisor.router import Router
 from debug_relay.supervisor.runtime_config import RuntimeConfig
@@ -129,6 +130,7 @@ class _Relay:
         audit = self._audit
         disk = DiskWatch(self._places, registry, (config.warning, kept.warning, audit.warning))
         relay = Relay("", time.monotonic(), debugpy_version, self.stop, disk)
+        refused = Refused(audit)
         front = Front(
             guard,
             Router(OPERATIONS, API_PREFIX),
@@ -137,8 +139,9 @@ class _Relay:
             kept,
             str(self._places.log_file),
             audit,
+            refused,
         )
-        listener = Listener(front, guard)
+        listener = Listener(front, guard, refused=refused)
         # Who calls right after a restart finds the sessions that it knows.
         await registry.adopt()
         try:

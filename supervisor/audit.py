@@ -1,5 +1,6 @@
 """The audit log: who did what to which session, and what came of it. A JSON line for each call that
-changes something or runs code, refused ones too; what only reads is not in it.
+changes something or runs code, refused ones too; what only reads is not in it. Of those who were
+not let in at all there is a line for each uid and reason, with their count.
 
 Written like the relay's log: in a file that rotates, by a thread of its own, so that no disk holds
 up a call. Values that look secret are hidden, and of what goes to a program's standard input only
@@ -82,10 +83,18 @@ class Audit:
         return cls(file, path)
 
     def note(self, deed: Deed) -> None:
-        if self._place is None:
-            return
-        record = logging.LogRecord(__name__, logging.INFO, "", 0, deed.operation, None, None)
-        record.fields = _told(deed)
+        if self._place is not None:
+            self._write(deed.operation, _told(deed))
+
+    def refused(self, event: str, fields: dict[str, Any]) -> None:
+        """Who was not let in, counted."""
+        if self._place is not None:
+            self._write(event, {name: redact(name, value) for name, value in fields.items()})
+
+    def _write(self, operation: str, fields: dict[str, Any]) -> None:
+        assert self._place is not None
+        record = logging.LogRecord(__name__, logging.INFO, "", 0, operation, None, None)
+        record.fields = fields
         self._place.emit(record)
 
     def warning(self) -> str | None:

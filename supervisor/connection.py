@@ -23,11 +23,11 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.peer import AnySocket, has_left
 from debug_relay.supervisor.guard import Guard
 from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.refused import Refused
 from debug_relay.supervisor.reply import error_reply, new_id, unasked
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-_LOGGED_UIDS: Final = 256
 _FIRST_LOOK_SECONDS: Final = 0.01
 _log: Final = Log(__name__)
 
@@ -64,7 +64,12 @@ class Door(web.Server):
     """What all connections share: who may be there, how many, and how long for what."""
 
     def __init__(
-        self, handler: Handler, guard: Guard, deadlines: Deadlines, limits: Limits
+        self,
+        handler: Handler,
+        guard: Guard,
+        deadlines: Deadlines,
+        limits: Limits,
+        refused: Refused,
     ) -> None:
         super().__init__(handler, handler_cancellation=True)
         self.guard, self.deadlines, self.limits = guard, deadlines, limits
@@ -73,8 +78,8 @@ class Door(web.Server):
         self.empty = asyncio.Event()
         self.empty.set()
         self.closing = False
+        self.refused = refused
         self._by_uid: Counter[int] = Counter()
-        self._logged: set[tuple[int, str]] = set()
 
     def __call__(self) -> Connection:
         return Connection(self, self._loop)
@@ -88,11 +93,12 @@ class Door(web.Server):
         uid, refusal = self.guard.connection(sock)
         if refusal is not None:
             self.counts.refused_peer += 1
-            self._log_once(uid, refusal)
+            self.refused.note("connection.refused", uid, refusal)
             return False
         if self._by_uid[uid] >= self.limits.connections_per_uid:
             self.counts.refused_limit += 1
-            self._log_once(uid, f"{self.limits.connections_per_uid} connections are open")
+            reason = f"{self.limits.connections_per_uid} connections are open"
+            self.refused.note("connection.refused", uid, reason)
             return False
         self.counts.accepted += 1
         connection.uid = uid
@@ -110,12 +116,6 @@ class Door(web.Server):
             del self._by_uid[connection.uid]
         if not self.present:
             self.empty.set()
-
-    def _log_once(self, uid: int, reason: str) -> None:
-        # Once per uid: whoever is refused could otherwise fill the log.
-        if (uid, reason) not in self._logged and len(self._logged) < _LOGGED_UIDS:
-            self._logged.add((uid, reason))
-            _log.warning("connection.refused", uid=uid, reason=reason)
 
 
 class Connection(web.RequestHandler):

@@ -50,6 +50,7 @@ from debug_relay.supervisor.idempotency import Kept
 from debug_relay.supervisor.in_flight import InFlight, Share
 from debug_relay.supervisor.kept_replies import Finished
 from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.refused import AT_THE_DOOR, Refused
 from debug_relay.supervisor.registry import Registry
 from debug_relay.supervisor.reply import Reply
 from debug_relay.supervisor.router import BROKEN_ESCAPE, Match, Router
@@ -84,6 +85,7 @@ class _Attempt(msgspec.Struct):
     match: Match | None = None
     caller: Caller | None = None
     request: Request | None = None
+    counted: bool = False  # among those who were refused at the door
 
 
 class Front:
@@ -96,6 +98,7 @@ class Front:
         kept: Kept,
         log_file: str,
         audit: Audit,
+        refused: Refused,
     ) -> None:
         self._guard = guard
         self._router = router
@@ -105,6 +108,7 @@ class Front:
         self._kept = kept
         self._audit = audit
         self._in_flight = InFlight()
+        self._refused = refused
         self._reading = asyncio.Lock()
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
@@ -138,6 +142,7 @@ class Front:
                 attempt.request = request
                 return await self._once(http, request)
         except RelayError as error:
+            self._count(http, attempt, error)
             values = attempt.match.path_values if attempt.match is not None else {}
             return _refusal(error.about(values.get("session_id")), request_id, format)
         except (ConnectionError, TimeoutError):
@@ -146,10 +151,20 @@ class Front:
             operation = attempt.match.operation if attempt.match is not None else None
             return _refusal(self._mistake(operation, request_id, error), request_id, format)
 
+    def _count(self, http: web.BaseRequest, attempt: _Attempt, error: RelayError) -> None:
+        """Who was not let in, or may not look, is told of in the logs: once, and how often."""
+        attempt.counted = error.code in AT_THE_DOOR
+        is_deed_refused = attempt.match is not None and is_deed(attempt.match.operation)
+        if attempt.counted or (error.code is Code.INSUFFICIENT_SCOPE and not is_deed_refused):
+            caller = attempt.caller.name if attempt.caller is not None else None
+            self._refused.request(
+                error, request_uid(http), caller, attempt.id, http.method, http.path
+            )
+
     def _note(self, http: web.BaseRequest, attempt: _Attempt, finished: Finished | None) -> None:
         """For the audit log; `finished` is None where nobody waited for the answer."""
         match, request = attempt.match, attempt.request
-        if match is None or not is_deed(match.operation):
+        if match is None or not is_deed(match.operation) or attempt.counted:
             return
         self._audit.note(
             Deed(

@@ -16,6 +16,7 @@ from typing import Final
 
 from debug_relay.supervisor.connection import Counts, Deadlines, Door, Handler, Limits
 from debug_relay.supervisor.guard import Guard
+from debug_relay.supervisor.refused import Refused
 
 _UNWIND_SECONDS: Final = 1.0  # for a cancelled handler or a closed transport to be gone
 
@@ -30,9 +31,13 @@ class Listener:
         *,
         deadlines: Deadlines | None = None,
         limits: Limits | None = None,
+        refused: Refused | None = None,
     ) -> None:
         self._guard = guard
-        self._door = Door(handler, guard, deadlines or Deadlines(), limits or Limits())
+        self._refused = refused or Refused()
+        self._door = Door(
+            handler, guard, deadlines or Deadlines(), limits or Limits(), self._refused
+        )
         self._servers: list[asyncio.Server] = []
         self._paths: list[tuple[Path, int]] = []  # with the inode, which tells ours from another's
 
@@ -99,6 +104,7 @@ class Listener:
             with suppress(TimeoutError):  # 3.12 waits for connections, which are gone by now
                 await asyncio.wait_for(server.wait_closed(), _UNWIND_SECONDS)
         self._servers.clear()
+        self._refused.close()
 
     async def _end_handlers(self, grace: float) -> None:
         serving = {c.serving for c in self._door.present if c.serving is not None}

@@ -14,6 +14,7 @@ import pytest
 
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
+from tests.kit.tokens import new_token
 
 
 def lines(path: Path) -> list[Any]:
@@ -72,6 +73,47 @@ def test_who_did_what_to_which_session(
     assert "hunter2" not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert len({line["request_id"] for line in told}) == 9
+
+
+def test_who_is_not_let_in_is_counted(own_relay: Callable[..., Relay]) -> None:
+    """Not one line for each: who is refused could otherwise fill the logs."""
+    relay = own_relay()
+    token = new_token(relay, "--scope", "sessions:read", "--name", "reader")
+    right, wrong = f"Bearer {token}", f"Bearer {token}x"
+    ways: dict[str, dict[str, str]] = {
+        "FORBIDDEN_HOST": {"Host": "rebound.example"},
+        "FORBIDDEN_ORIGIN": {"Origin": "http://evil.example"},
+        "FORBIDDEN_ORIGIN: Sec-Fetch-Site": {"Sec-Fetch-Site": "cross-site"},
+        "UNAUTHENTICATED: No token": {},
+        "UNAUTHENTICATED: The token is unknown": {"Authorization": wrong},
+        "INSUFFICIENT_SCOPE: list-processes": {"Authorization": right},
+    }
+    for headers in ways.values():
+        for verb in (
+            ("GET", "POST", "DELETE") if headers.get("Authorization") != right else ("GET",)
+        ):
+            for _ in range(5):
+                path = "/processes" if verb == "GET" else "/sessions/x/launch"
+                assert relay.client.call(verb, path, headers=headers).status in (401, 403)
+    eventually(lambda: len(lines(relay.data_dir / "logs" / "audit.log")) == len(ways))
+    assert relay.stop() == 0
+    for name in ("relay.log", "audit.log"):
+        file = relay.data_dir / "logs" / name
+        told = [one for one in lines(file) if "request.refused" in one.values()]
+        assert len(told) == 2 * len(ways)
+        assert {one["uid"] for one in told} == {os.getuid()}
+        for reason, headers in ways.items():
+            first, last = (one for one in told if _is_for(one["reason"], reason))
+            asked = 5 if headers.get("Authorization") == right else 15
+            assert (first["count"], last["count"]) == (1, asked - 1)
+            assert (first["method"], first["path"]) == ("GET", "/api/v1/processes")
+        assert token not in file.read_text()
+    assert "rebound.example" in relay.stderr()
+    assert len(lines(relay.data_dir / "logs" / "audit.log")) == 2 * len(ways)
+
+
+def _is_for(told: str, reason: str) -> bool:
+    return told == reason if reason == "FORBIDDEN_ORIGIN" else told.startswith(reason)
 
 
 CANARY = "c4nary"
