@@ -40,6 +40,7 @@ _OUR_NAMES: Final = frozenset(
     {
         *_SUBFOLDERS, "bytecode", "interpreters", "run", "run_dir", "relay.lock", "relay.json",
         "config.toml", "config.json", "idempotency.jsonl", "tokens.json",
+        ".tokens.json.lock",
     }
 )  # fmt: skip
 _UNFINISHED: Final = ".unfinished"

@@ -170,18 +170,20 @@ class TokensFile:
         target = Path(os.path.realpath(self.path))  # what a link leads to is written, not the link
         try:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            # A file of its own: the directory may be the data directory, which a relay has locked.
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(target.with_name(f".{target.name}.lock"), flags, 0o600)
         except OSError as error:
             self._unusable(error.strerror or str(error), "Choose another with --tokens-file")
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX)
             tokens = self.read()
             yield tokens
             atomic_write_json(target, _Contents(tokens))
         except OSError as error:
             self._unusable(error.strerror or str(error), "Make room, or choose another place")
         finally:
-            os.close(folder)
+            os.close(lock)
 
 
 class Tokens:
