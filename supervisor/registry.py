@@ -309,6 +309,10 @@ class Registry:
         session.take_record(shown_again(record), record.events_end)
         session.runtime_seconds = round(record.runtime_seconds, 3)
         self.sessions[session.id] = session
+        if child is not None and record.state.end_reason is None:
+            # It lived when we came, and was not about to end.
+            session.fail(record.state, child.exit_status)
+            self.undertakings.begin(self._record_failure(session))
         _log.info("session.returned", session_id=session.id, status=session.state.status)
 
     async def _adopt_living(self, folder: Path, child: Child, record: SessionRecord | None) -> bool:

@@ -252,12 +252,13 @@ class Session:
             self.events_end = max(self.events_end, self.events.last_seq())
             after = state.step(self._mirror.status, Event.WORKER_LOST)
             if after is State.FAILED and self._mirror.status is not State.FAILED:
-                self._mirror = failed(self._mirror, exit_status)
-                self._tell_failure(self._mirror)
+                self.fail(self._mirror, exit_status)
         self._wake()
         self._on_lost(self)
 
-    def _tell_failure(self, shown: SessionState) -> None:
+    def fail(self, before: SessionState, exit_status: int | None) -> None:
+        """Its worker has died before our eyes: the event that it could not write says so."""
+        shown = self._mirror = failed(before, exit_status)
         body = {
             "status": shown.status,
             "previous_status": shown.previous_status,

@@ -6,10 +6,12 @@ import errno
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -258,11 +260,16 @@ def test_a_damaged_identity_hides_no_worker(
 
 
 def kill_workers(relay: Relay, *sessions: Session) -> None:
-    """While no supervisor is there to notice."""
-    workers = [relay.worker(session.id) for session in sessions]
+    """While no supervisor is there to notice; those of ended sessions may have retired."""
+    relay.signal(signal.SIGSTOP)
+    workers = []
+    for session in sessions:
+        with suppress(psutil.NoSuchProcess):
+            workers.append(relay.worker(session.id))
     relay.kill()
     for worker in workers:
-        worker.kill()
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
         eventually(lambda one=worker: not one.is_running() or one.status() == "zombie")
 
 

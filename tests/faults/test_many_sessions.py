@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import psutil
 
@@ -152,6 +153,10 @@ def replies(session: Session) -> dict[str, bytes]:
     return {path: asked.get(path).raw.partition(b',"meta":')[0] for path in READS}
 
 
+def resources(session: Session) -> Any:
+    return session.get("/resources").ok()
+
+
 def workers(relay: Relay) -> int:
     return sum(not is_zygote(pid) for pid in children(relay.pid))
 
@@ -174,6 +179,8 @@ def test_a_retired_worker_is_not_missed(
     for _ in range(3):
         ended = session.resume()
     assert ended["status"] == "terminated"
+    # The one figure that goes on by itself.
+    eventually(lambda: not resources(session)["limits"]["output_bytes_per_second"]["used"])
     before = replies(session)
     assert workers(relay) == 1
     eventually(lambda: workers(relay) == 0)

@@ -90,6 +90,7 @@ def test_it_comes_back_and_is_launched_again(
     session = at_stop(relay, program, project_root=str(tmp_path), timeout_minutes=9)
     whole, told = session.get().ok(), session.get("/export").ok()
     last = numbers(session)[-1]
+    assert len(history(session)) == 1  # written by now, as it is 0.3 s after the stop
     if how in ("reboot", "killed", "wiped"):
         reboot(relay, session, how=how)
     else:
