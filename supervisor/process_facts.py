@@ -164,7 +164,9 @@ def command(pid: int) -> list[str]:
     is very long, for anybody may start such a process."""
     with suppress(OSError):
         words = _read(pid, "cmdline", _LONGEST_COMMAND).rstrip(b"\0")
-        return [word.decode("utf-8", "replace") for word in words.split(b"\0")] if words else []
+        # One word with spaces is a title, as a launched program has where it is short.
+        between = b"\0" if b"\0" in words else b" "
+        return [word.decode("utf-8", "replace") for word in words.split(between)] if words else []
     return []
 
 

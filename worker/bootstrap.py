@@ -32,7 +32,10 @@ def main():
         text = _source(setup)
         code = _compiled(setup, text)
         with _Uncollected():
-            probe = _launched(setup, text).connect()
+            launched = _launched(setup, text)
+            probe = launched.connect()
+            own = [word.encode("utf-8", "surrogateescape") for word in _own_words(setup)]
+            launched.show(lambda words: _without_us(words[:-2], os.fsencode) + own)
         _wake_by_signal()
     if setup["kind"] == "code":
         probe.texts.keep(code, setup["target"])
@@ -51,7 +54,7 @@ def _setup():
     import json
 
     _OWN["json"] = json
-    fd = int(sys.argv[1])
+    fd = int(sys.argv[1].lstrip("0"))  # of any length: see `title`
     with os.fdopen(fd, "rb") as pipe:
         setup = json.loads(pipe.read().decode("utf-8", "surrogateescape"))
     os.set_inheritable(setup["word"], False)
@@ -89,6 +92,8 @@ def _as_child(path, words):
                     launched.bytecode.leave()
                 else:
                     probe = launched.connect(waits=True)
+                own = len(words)
+                launched.show(lambda words: words[:1] + words[len(words) - own :])
             if probe is not None:
                 _wake_by_signal()
                 if setup["kind"] == "code":
@@ -273,12 +278,18 @@ def _restore_original_arguments(setup):
     """What started the interpreter, without us: reloaders start the program by that again."""
     if not hasattr(sys, "orig_argv"):
         return  # before Python 3.10
-    ours = ["-X", "frozen_modules=off"]  # in front of the user's own options
-    options = sys.orig_argv[1:-2]
-    if options[:2] == ours:
-        del options[:2]
-    target = {"script": [], "module": ["-m"], "code": ["-c"]}[setup["kind"]] + [setup["target"]]
-    sys.orig_argv[1:] = options + target + setup["args"]
+    sys.orig_argv[:] = _without_us(sys.orig_argv[:-2], str) + _own_words(setup)
+
+
+def _without_us(words, text):
+    """The interpreter and the user's own options, behind those of ours."""
+    ours = [text("-X"), text("frozen_modules=off")]
+    return words[:1] + words[3 if words[1:3] == ours else 1 :]
+
+
+def _own_words(setup):
+    flag = {"script": [], "module": ["-m"], "code": ["-c"]}[setup["kind"]]
+    return flag + [setup["target"]] + setup["args"]
 
 
 def _prepared_module(setup):

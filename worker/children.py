@@ -50,15 +50,18 @@ class Children:
         root: Callable[[], int],
         introduce: Callable[[DebugServer], Awaitable[None]],
         bootstrap: str,
+        interpreter: str,
     ) -> None:
         """`root` tells the program's own pid; `introduce` goes through the handshake; `bootstrap`
-        is what starts them all."""
+        is what starts them all, the program itself by `interpreter`."""
         self._session = session
         self._adapter = adapter
         self._root = root
         self._introduce = introduce
         self._bootstrap = bootstrap
+        self._interpreter = interpreter
         self._children: dict[int, Child] = {}
+        self._called: dict[int, str] = {}  # pid → the interpreter's name in its command line
         self._accepting: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -89,7 +92,7 @@ class Children:
         self._session.changed()
         row = process_tree.read(pid)
         parent = row.parent if row is not None else None
-        child_news.attached(self._session, pid, parent, self._command_of(pid))
+        child_news.attached(self._session, pid, parent, self._command_of(pid, parent))
         try:
             await self._introduce(server)
         except (RelayError, OSError) as error:
@@ -99,13 +102,15 @@ class Children:
             if child is not None and child.server is server and not await _ends(child):
                 child_news.released(self._session, pid, str(error))
 
-    def _command_of(self, pid: int) -> list[str]:
+    def _command_of(self, pid: int, parent: int | None) -> list[str]:
         """As the program has written it, without what was put before its words."""
         words = process_tree.words(pid)
         if self._bootstrap in words:
+            self._called[pid] = words[0]
             own = words[words.index(self._bootstrap) + 2 :]
             return [words[0], *(own or ["(fork)"])]
-        return words
+        # Who shows its program's words already, before it has come, has them from who forked it.
+        return [self._called.get(parent or 0, self._interpreter), "(fork)"]
 
     def _watch(self, server: DebugServer) -> bool:
         try:
@@ -125,6 +130,7 @@ class Children:
         child.server.close("its process has ended")
 
     def _forget(self, pid: int) -> None:
+        self._called.pop(pid, None)
         child = self._children.pop(pid, None)
         if child is not None:
             asyncio.get_running_loop().remove_reader(child.pidfd)

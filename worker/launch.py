@@ -50,6 +50,10 @@ _REFUSALS: Final = (
 )
 
 
+_FLAGS: Final = {"script": [], "module": ["-m"], "code": ["-c"]}
+_LONGEST_WORD: Final = 100_000  # the kernel takes 128 KiB
+
+
 class LaunchedProgram:
     """A program of our own: we are its parent, own its pipes and end it with us."""
 
@@ -67,7 +71,12 @@ class LaunchedProgram:
         self._endings = 0  # under way: its end is told when what it has started is ended too
         self._adapter = adapter.Adapter(session.debug_events.take, self._lost, sweep.uids)
         self._children = Children(
-            session, self._adapter, lambda: self.pid or 0, self._introduce, _BOOTSTRAP
+            session,
+            self._adapter,
+            lambda: self.pid or 0,
+            self._introduce,
+            _BOOTSTRAP,
+            launch.interpreter.path,
         )
         self._child_output = ChildOutput(self._child_printed)
         self._lost_teller: asyncio.TimerHandle | None = None
@@ -118,7 +127,7 @@ class LaunchedProgram:
         extra = ["-X", "frozen_modules=off"] if interpreter.version >= (3, 11) else []
         try:
             self._process = Process(
-                [interpreter.path, *extra, *self._plan.python_args, _BOOTSTRAP, str(setup)],
+                self._command(extra, setup),
                 cwd=self._plan.cwd,
                 env=self._plan.env,
                 pass_fds=(setup, word),
@@ -137,6 +146,15 @@ class LaunchedProgram:
             on_terminal=self._plan.terminal is not None,
         )
         self._session.program = msgspec.structs.replace(self._plan.program, pid=self._process.pid)
+
+    def _command(self, extra: list[str], setup: int) -> list[str]:
+        """Bootstrap's command line, at least as long as the program's own would be: that is written
+        over it (`probe/title.py`). Zeros in front of a number say nothing."""
+        plan = self._plan
+        start = [plan.interpreter.path, *extra, *plan.python_args, _BOOTSTRAP]
+        own = [plan.interpreter.path, *plan.python_args, *_FLAGS[plan.kind], plan.target]
+        more = _length([*own, *plan.args]) - _length([*start, ""])
+        return [*start, str(setup).zfill(more if more < _LONGEST_WORD else 0)]
 
     def _printed(self, name: Category, data: bytes) -> None:
         self._child_output.flush()
@@ -426,6 +444,11 @@ def kept_bytecode(prefix: str) -> str | None:
     except OSError:
         return None  # a full or read-only disk: it starts slower
     return prefix
+
+
+def _length(words: list[str]) -> int:
+    """How many bytes they take one behind the other, each with its end."""
+    return sum(len(os.fsencode(word)) + 1 for word in words)
 
 
 def _encoded(setup: dict[str, Any]) -> bytes:

@@ -170,6 +170,11 @@ def test_processes_stop_and_go_on_each_by_itself(
         assert session.printed("stdout") == "3\n"
         ends = {e["pid"]: e["exit_code"] for e in told(session) if e["reason"] == "exited"}
         assert ends == dict.fromkeys(everyone - {root}, 3)
+        # What is forked shows its parent's command line, which is not told as its own.
+        came = [e["command"] for e in told(session) if e["reason"] == "attached"]
+        forked = [command[1:] == ["(fork)"] for command in came]
+        assert forked == [method == "fork", True]
+        assert all(os.path.samefile(command[0], python) for command in came)
 
 
 SERVED = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from debug_relay.protocol.version import MARK
 from tests.kit.client import Client
-from tests.kit.relay import Relay
+from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 
 Write = Callable[..., Source]
@@ -267,3 +268,46 @@ def test_namesakes_of_standard_modules(
         assert session.resume()["exit_code"] == 0
         assert session.printed("stdout") == "queue string json textwrap token True\n"
         assert session.printed("stderr") == ""
+
+
+COMMAND = """
+    import os, subprocess, sys
+    from pathlib import Path
+
+    def shown(kind):
+        return Path("/proc/self/" + kind).read_bytes()
+
+    pairs = [pair.split(b"=", 1) for pair in shown("environ").rstrip(b"\\0").split(b"\\0")]
+    assert {key: os.environb[key] for key, _ in pairs if key in os.environb}.items() <= {
+        key: value for key, value in pairs
+    }.items()
+    print(repr(shown("cmdline")), flush=True)
+    if sys.argv[1] == "parent":
+        subprocess.run([sys.executable, sys.argv[0], "child", "a  b"])
+    else:
+        input()
+"""
+
+
+def test_its_command_line_is_its_own(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(COMMAND)
+    with relay.session(python_path=python) as session:
+        where = {"module": program.path.stem, "cwd": str(program.path.parent)}
+        asked = {**where, "args": ["parent"], "debug_subprocesses": True, "wait": 0}
+        started = session.post("/launch", asked).ok()
+        eventually(lambda: session.printed("stdout").count("\n") == 2)
+        told = relay.get(f"/processes/{started['pid']}").ok()["command"]
+        assert told[1:] == ["-m", program.path.stem, "parent"]
+        assert os.path.samefile(told[0], python)
+        parent, child = map(ast.literal_eval, session.printed("stdout").splitlines())
+        # Shorter than what started it: one text; see `probe/title.py`.
+        assert parent == " ".join(told).encode() + b"\0"
+        assert child.endswith(b" %b child a  b\0" % bytes(program.path))
+    with relay.session(python_path=python) as session:
+        args = ["long", "a  b", "", "é" * 500]
+        session.launch(program, args=args, python_args=["-X", "dev"], wait=0)
+        eventually(lambda: session.printed("stdout").endswith("\n"))
+        words = ast.literal_eval(session.printed("stdout")).decode().split("\0")
+        assert words[1:] == ["-X", "dev", str(program), *args, ""]

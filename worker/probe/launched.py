@@ -15,8 +15,9 @@ import socket
 import sys
 import threading
 import time
+from importlib.machinery import PathFinder
 
-from debug_relay.worker.probe import core, debugger
+from debug_relay.worker.probe import core, debugger, title
 from debug_relay.worker.probe.eager import Eager
 from debug_relay.worker.probe.family import Family
 
@@ -79,6 +80,12 @@ class Launched(object):
         else:
             self.family.joined(self.probe)
         return self.probe
+
+    def show(self, wanted_of):
+        """The program's own command line. Not before `connect`: until then the relay reads from
+        ours which program this is. Who sets titles himself finds the place by the words in it."""
+        if PathFinder.find_spec("setproctitle") is None:
+            title.show(wanted_of)
 
     def give_up(self):
         probe, self.probe = self.probe, None
