@@ -14,7 +14,6 @@ import fcntl
 import os
 import signal
 import subprocess
-import termios
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ from msgspec import Struct
 from debug_relay.protocol.fields import TerminalSize
 from debug_relay.protocol.output import Category
 from debug_relay.worker.stdin import Stdin
-from debug_relay.worker.terminal import Terminal
+from debug_relay.worker.terminal import Terminal, come_to_front
 
 _F_SETPIPE_SZ: Final = 1031
 _PIPE_BYTES: Final = 1 << 20
@@ -135,7 +134,8 @@ class Pump:
 
 
 class Process:
-    """A child of this worker, in its own session and process group; dies with the worker."""
+    """A child of this worker, in its own process group; dies with the worker. It is in a session
+    of its own too, unless it has a terminal, whose session is the worker's."""
 
     def __init__(
         self,
@@ -161,8 +161,7 @@ class Process:
             if os.getppid() != parent:
                 os._exit(127)
             if terminal is not None:
-                # Standard input is the terminal by now; Ctrl-C reaches who it is the terminal of.
-                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+                come_to_front()
 
         try:
             self._popen = subprocess.Popen(
@@ -173,7 +172,8 @@ class Process:
                 bufsize=0,
                 close_fds=True,
                 pass_fds=pass_fds,
-                start_new_session=True,
+                start_new_session=terminal is None,
+                process_group=None if terminal is None else 0,
                 preexec_fn=die_with_parent,
             )
         except BaseException:

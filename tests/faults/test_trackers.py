@@ -48,26 +48,32 @@ def shared() -> Iterator[Path]:
     path.unlink(missing_ok=True)
 
 
-def up(session: Session, program: Source, *args: str) -> None:
-    session.launch(program, wait=0, args=list(args))
-    eventually(lambda: session.printed("stdout") == "up\n")
+def up(session: Session, program: Source, *args: str, **on: bool) -> None:
+    session.launch(program, wait=0, args=list(args), **on)
+    eventually(lambda: session.printed("stdout").split() == ["up"])
 
 
 def trackers(session: Session) -> list[psutil.Process]:
     return [one for one in marked(session.id) if "resource_tracker" in " ".join(one.cmdline())]
 
 
-@pytest.mark.parametrize("how", ["delete", "terminate", "kill", "restart"])
+@pytest.mark.parametrize(
+    ("how", "on"),
+    [
+        *((how, {}) for how in ("delete", "terminate", "kill", "restart")),
+        *((how, {"pty": True}) for how in ("kill", "restart")),
+    ],
+)
 def test_shared_memory_goes_with_its_program(
-    relay: Client, source: Write, shared: Path, how: str, python: str
+    relay: Client, source: Write, shared: Path, how: str, on: dict[str, bool], python: str
 ) -> None:
     with relay.session(python_path=python) as session:
-        up(session, source(HOLDER), shared.name)
+        up(session, source(HOLDER), shared.name, **on)
         assert shared.exists()
         if how == "restart":
             # The new run could not create it if the old one's were left.
             session.post("/restart", {"wait": 0}).ok()
-            eventually(lambda: session.printed("stdout") == "up\nup\n")
+            eventually(lambda: session.printed("stdout").splitlines().count("up") == 2)
         elif how != "delete":
             grace = 0 if how == "kill" else 2
             session.post("/terminate", {"grace": grace}).ok()
