@@ -1,0 +1,120 @@
+"""The relay's files are replaced under a running relay, as `pip install --upgrade` does.
+
+The relay of the commit before starts the sessions and dies; this one adopts them.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kit.client import Session
+from tests.kit.relay import Relay
+from tests.kit.running import Running
+from tests.kit.source import Source
+from tests.meta.examples import ROOT
+
+FOLDERS = ("protocol", "supervisor", "worker")
+PROGRAM = """
+    def total(prices):
+        amount = 0
+        for price in prices:
+            amount += price  # @add
+        return amount
+
+    print("total:", total([5, -3, 4]))
+"""
+LOOP = """
+    import time
+
+    def beat(number):
+        return number + 1  # @beat
+
+    print("up", flush=True)
+    number = 0
+    while True:
+        number = beat(number)
+        time.sleep(0.01)
+"""
+
+
+@pytest.fixture(scope="module")
+def parent() -> bytes:
+    """The relay's folders of the commit before, as a tar file."""
+    command = ["git", "-C", str(ROOT), "archive", "HEAD~1", *FOLDERS]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=30, check=False)
+    except FileNotFoundError:
+        pytest.skip("git is not on this machine")
+    if done.returncode != 0:
+        pytest.skip(f"the commit before is not to be had: {done.stderr.decode().strip()}")
+    return done.stdout
+
+
+@pytest.fixture
+def installed(
+    parent: bytes, tmp_path: Path, own_relay: Callable[..., Relay]
+) -> tuple[Relay, Callable[[], None]]:
+    """A relay of the commit before, and the call that replaces its files by those of today."""
+    package = tmp_path / "site" / "debug_relay"
+    with tarfile.open(fileobj=io.BytesIO(parent)) as tar:
+        tar.extractall(package, filter="data")
+
+    def upgrade() -> None:
+        shutil.rmtree(package)
+        for folder in FOLDERS:
+            shutil.copytree(
+                ROOT / folder, package / folder, ignore=shutil.ignore_patterns("__pycache__")
+            )
+
+    # Ahead of the editable install, whose finder Python asks last.
+    return own_relay(env={"PYTHONPATH": str(package.parent)}), upgrade
+
+
+def test_sessions_of_the_commit_before_go_on(
+    installed: tuple[Relay, Callable[[], None]],
+    source: Callable[..., Source],
+    start: Callable[..., Running],
+) -> None:
+    relay, upgrade = installed
+    program = source(PROGRAM, "total.py")
+    launched = relay.client.session(name="launched")
+    launched.break_at(program, program["add"], condition="price < 0")
+    launched.launch(program)
+    before = launched.status()
+    assert before["status"] == "paused"
+    target = start(LOOP, name="loop.py")
+    attached = relay.client.session(name="attached")
+    attached.break_at(target.program, target.program["beat"])
+    attached.post("/attach", {"pid": target.pid, "wait": 20}).ok()
+    workers = [relay.worker(session.id) for session in (launched, attached)]
+
+    relay.kill()
+    upgrade()
+    relay.start()
+
+    launched, attached = (Session(relay.client, session.id) for session in (launched, attached))
+    assert [relay.worker(session.id) for session in (launched, attached)] == workers
+    after = launched.status()
+    passing = {"expires_at", "held_seconds", "warning"}
+    known = before.keys() & after.keys() - passing
+    assert {name: after[name] for name in known} == {name: before[name] for name in known}
+    assert launched.value("amount + price") == "2"
+    assert launched.step()["stop_reason"] == "step"
+    assert launched.resume()["status"] == "terminated"
+    assert launched.printed() == "total: 6\n"
+    assert attached.resume()["stop_reason"] == "breakpoint"
+    attached.post("/detach").ok()
+    assert target.alive
+    # A second run in the same worker: what it puts into the program is of one version.
+    launched.break_at(program, program["add"])
+    launched.post("/restart", {"wait": 20}).ok()
+    assert launched.status()["stop_reason"] == "breakpoint"
+    attached.post("/attach", {"pid": target.pid, "wait": 20}).ok()
+    assert attached.resume()["stop_reason"] == "breakpoint"
