@@ -8,5 +8,5 @@ check: ## all that must hold before a change goes in
 	bash .ci/run
 
 docs: ## regenerate docs/reference.md and the diagram in docs/architecture.md
-	.venv/bin/python -m debug_relay.protocol.reference > docs/reference.md
+	.venv/bin/python -m debug_relay.protocol.docs.reference > docs/reference.md
 	.venv/bin/python -m tests.meta.diagram

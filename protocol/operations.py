@@ -14,38 +14,18 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from debug_relay.protocol import (
-    breakpoints as b,
-)
-from debug_relay.protocol import (
-    execution as e,
-)
-from debug_relay.protocol import (
-    inspection as i,
-)
-from debug_relay.protocol import (
-    output as o,
-)
-from debug_relay.protocol import (
-    processes as pr,
-)
-from debug_relay.protocol import (
-    program as p,
-)
-from debug_relay.protocol import (
-    runs as r,
-)
-from debug_relay.protocol import (
-    server as sv,
-)
-from debug_relay.protocol import (
-    sessions as s,
-)
-from debug_relay.protocol import (
-    stops as st,
-)
 from debug_relay.protocol.errors import COMMON, COMMON_SESSION, Code
-from debug_relay.protocol.fields import Count, Deleted, Empty, Params, Result, SessionParams
+from debug_relay.protocol.models import breakpoints as b
+from debug_relay.protocol.models import execution as e
+from debug_relay.protocol.models import inspection as i
+from debug_relay.protocol.models import output_events as o
+from debug_relay.protocol.models import processes as pr
+from debug_relay.protocol.models import program as p
+from debug_relay.protocol.models import relay as sv
+from debug_relay.protocol.models import run as r
+from debug_relay.protocol.models import sessions as s
+from debug_relay.protocol.models import stop_report as st
+from debug_relay.protocol.models.fields import Count, Deleted, Empty, Params, Result, SessionParams
 from debug_relay.protocol.scopes import Scope
 from debug_relay.protocol.state import ANY, LIVE, State
 

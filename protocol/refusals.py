@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
+from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.fields import Location
+from debug_relay.protocol.models.fields import Location
+from debug_relay.protocol.models.sessions import Program
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.scopes import RUNS_CODE
 from debug_relay.protocol.secrets import HIDDEN, hide_secrets, looks_secret, shown
-from debug_relay.protocol.sessions import Program
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
 
@@ -99,7 +100,8 @@ def runs_code() -> RelayError:
         Code.INSUFFICIENT_SCOPE,
         "This program's own debugger runs its code to show values, which needs the scope "
         f"{RUNS_CODE}",
-        f"Use a token with {RUNS_CODE}; GET …/stacktrace and GET …/threads need none.",
+        f"Use a token with {RUNS_CODE}. "
+        f"{call_of('stacktrace')} and {call_of('threads')} need none.",
         scope=RUNS_CODE,
     )
 

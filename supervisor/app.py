@@ -17,30 +17,30 @@ import time
 from pathlib import Path
 from typing import Final
 
-from debug_relay.protocol import peer
 from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.system import peers as peer
 from debug_relay.protocol.version import API_PREFIX, VERSION
 from debug_relay.supervisor import log as logs
-from debug_relay.supervisor import sweep
-from debug_relay.supervisor.audit import Audit
-from debug_relay.supervisor.child import watched
-from debug_relay.supervisor.config import Loaded
-from debug_relay.supervisor.disk_watch import DiskWatch
-from debug_relay.supervisor.guard import Guard
-from debug_relay.supervisor.handlers import Handlers, Relay
-from debug_relay.supervisor.http import Front
-from debug_relay.supervisor.idempotency import Kept
-from debug_relay.supervisor.kept_replies import KeptReplies
-from debug_relay.supervisor.listener import Listener
+from debug_relay.supervisor.access.audit import Audit
+from debug_relay.supervisor.access.guard import Guard
+from debug_relay.supervisor.access.refusal_log import Refused
+from debug_relay.supervisor.access.tokens import Tokens, tokens_file
+from debug_relay.supervisor.config.layers import Loaded
+from debug_relay.supervisor.config.runtime import RuntimeConfig
+from debug_relay.supervisor.config.settings import Settings
+from debug_relay.supervisor.http.front import Front
+from debug_relay.supervisor.http.idempotency import Kept
+from debug_relay.supervisor.http.idempotency_store import KeptReplies
+from debug_relay.supervisor.http.listener import Listener
+from debug_relay.supervisor.http.router import Router
 from debug_relay.supervisor.log import Log, LogOutput
-from debug_relay.supervisor.ports import port_holder
-from debug_relay.supervisor.refused import Refused
-from debug_relay.supervisor.registry import Registry
-from debug_relay.supervisor.router import Router
-from debug_relay.supervisor.runtime_config import RuntimeConfig
-from debug_relay.supervisor.settings import Settings
-from debug_relay.supervisor.store import Places, StoreError
-from debug_relay.supervisor.tokens import Tokens, tokens_file
+from debug_relay.supervisor.operations.handlers import Handlers, Relay
+from debug_relay.supervisor.processes.port_owner import port_holder
+from debug_relay.supervisor.sessions.registry import Registry
+from debug_relay.supervisor.storage.directories import Places, StoreError
+from debug_relay.supervisor.storage.disk_health import DiskWatch
+from debug_relay.supervisor.workers import orphan_cleanup as sweep
+from debug_relay.supervisor.workers.child_process import watched
 
 _log: Final = Log(__name__)
 _CATCH_UP_SECONDS: Final = 2.0

@@ -20,10 +20,12 @@ from typing import Any, Final
 
 import msgspec
 
-from debug_relay.protocol.envelope import timestamp_of
-from debug_relay.protocol.files import open_regular
-from debug_relay.protocol.sessions import WorkerParams
-from debug_relay.worker import server, sweep, title, zygote
+from debug_relay.protocol.models.sessions import WorkerParams
+from debug_relay.protocol.system.files import open_regular
+from debug_relay.protocol.wire.envelope import timestamp_of
+from debug_relay.worker import process_title as title
+from debug_relay.worker import server, zygote
+from debug_relay.worker.system import descendants as sweep
 
 # Made once, for all copies of the zygote.
 _decode: Final = msgspec.json.Decoder(WorkerParams).decode

@@ -15,17 +15,22 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import RelayError
-from debug_relay.protocol.sessions import EndReason, Retired, SessionDeleted, WorkerParams
+from debug_relay.protocol.models.sessions import EndReason, Retired, SessionDeleted, WorkerParams
 from debug_relay.protocol.state import COUNTED, LIVE, State
 from debug_relay.protocol.version import VERSION, WIRE
-from debug_relay.worker import blueprints, gdb, held, retiring, run, sweep
-from debug_relay.worker.disk import write_atomically
-from debug_relay.worker.handlers import check_table
-from debug_relay.worker.identity import boot_id, start_ticks
-from debug_relay.worker.link import Link
-from debug_relay.worker.session import Session
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.worker.attach import gdb
+from debug_relay.worker.debugger import run_control as run
+from debug_relay.worker.operations.handlers import check_table
+from debug_relay.worker.rpc.supervisor_link import Link
+from debug_relay.worker.session import blueprint as blueprints
+from debug_relay.worker.session import pause_budget as held
+from debug_relay.worker.session import retirement as retiring
+from debug_relay.worker.session.session import Session
+from debug_relay.worker.storage.disk import write_atomically
+from debug_relay.worker.system import descendants as sweep
+from debug_relay.worker.system.identity import boot_id, start_ticks
 
 log = logging.getLogger("debug_relay.worker")
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from debug_relay.protocol.version import MARK
-from debug_relay.supervisor import sweep
+from debug_relay.supervisor.workers import orphan_cleanup as sweep
 from tests.kit.client import Client, Session
 from tests.kit.relay import Relay, eventually, marked
 from tests.kit.source import Source

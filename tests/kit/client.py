@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import API_PREFIX
-from debug_relay.supervisor.router import Router
+from debug_relay.supervisor.http.router import Router
 
 _ROUTER = Router(OPERATIONS, API_PREFIX)
 _CALLS = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) (/api/v1/[^\s;,?]*[\w}])")

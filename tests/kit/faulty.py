@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.kit.relay import eventually
 
 MISTAKE = """
-from debug_relay.supervisor.handlers import Handlers
+from debug_relay.supervisor.operations.handlers import Handlers
 
 async def broken(self, params, caller):
     raise KeyError("inner secret")
@@ -15,7 +15,7 @@ async def broken(self, params, caller):
 Handlers._info = broken
 """
 IMPATIENT = """
-from debug_relay.supervisor import body
+from debug_relay.supervisor.http import body
 
 body.read_body.__defaults__ = (*body.read_body.__defaults__[:-1], 0.2)
 """
@@ -37,7 +37,7 @@ import os, sys
 
 words = getattr(sys, "orig_argv", ())
 if "serve" in words:
-    from debug_relay.supervisor import spawn, zygote
+    from debug_relay.supervisor.workers import spawn, zygote
 
     # Workers would not look at PYTHONPATH.
     command = tuple(word for word in zygote.WORKER_COMMAND if word != "-E")
@@ -45,7 +45,8 @@ if "serve" in words:
 elif "debug_relay.worker" in words:
     import asyncio
 
-    from debug_relay.worker import adapter, joined, run_to
+    from debug_relay.worker.attach import by_port
+    from debug_relay.worker.debugger import adapter, run_to_line
 
     def gated(owner, name):
         passing, gate = getattr(owner, name), os.path.join({folder!r}, name)
@@ -60,8 +61,8 @@ elif "debug_relay.worker" in words:
         setattr(owner, name, waiting)
 
     gated(adapter, "configure")
-    gated(joined.JoinedProgram, "_settle")
-    gated(run_to, "at_stop")
+    gated(by_port.JoinedProgram, "_settle")
+    gated(run_to_line, "at_stop")
 """
 
 

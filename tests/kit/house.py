@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from debug_relay.protocol.errors import RelayError
-from debug_relay.supervisor.body import read_body
-from debug_relay.supervisor.connection import is_over_unix, request_uid
-from debug_relay.supervisor.guard import Guard
-from debug_relay.supervisor.in_flight import InFlight
-from debug_relay.supervisor.listener import Listener
-from debug_relay.supervisor.reply import Reply, error_reply
+from debug_relay.supervisor.access.guard import Guard
+from debug_relay.supervisor.http.bodies_in_flight import InFlight
+from debug_relay.supervisor.http.body import read_body
+from debug_relay.supervisor.http.connection import is_over_unix, request_uid
+from debug_relay.supervisor.http.listener import Listener
+from debug_relay.supervisor.http.reply import Reply, error_reply
 
 BOUND = 10.0
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect as kinds
 
-from debug_relay.protocol.fields import Params
+from debug_relay.protocol.models.fields import Params
 from debug_relay.protocol.operations import path_variables
 
 # What a body may have, and a little less: the names and the brackets between count as well.

@@ -54,7 +54,7 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_that_are_named_exist(page):
-    """`worker/adapter.py` in a text is a promise."""
+    """`worker/debugger/adapter.py` in a text is a promise."""
     text = page.read_text(encoding="utf-8")
     named = re.findall(r"`((?:protocol|supervisor|worker|tests|docs)/[\w./-]+)`", text)
     assert [name for name in named if not (ROOT / name).exists()] == []

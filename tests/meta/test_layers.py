@@ -15,8 +15,8 @@ from tests.meta.examples import ROOT
 
 FOLDERS = ("protocol", "supervisor", "worker")
 # These run in interpreters of the user's choice.
-PROBE = sorted(f"worker/probe/{path.name}" for path in (ROOT / "worker/probe").glob("*.py"))
-FOREIGN = ("worker/bootstrap.py", "worker/line_reader.py", *PROBE)
+PROBE = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "worker/probe").rglob("*.py"))
+FOREIGN = ("worker/source/line_reader.py", *PROBE)
 DEBUGGER = ("debugpy", "pydevd", "pydevd_tracing", "_pydevd_bundle", "_pydev_bundle")
 # What talks to the world, or waits for it.
 OUTSIDE = {
@@ -27,7 +27,7 @@ OUTSIDE = {
 # These do I/O, and are in the protocol all the same: both sides open files that others may have
 # prepared, and both ask the kernel whose connection it is. Neither side may import the other, and
 # two copies would come to differ.
-OPENER, PEER = ROOT / "protocol/files.py", ROOT / "protocol/peer.py"
+OPENER, PEER = ROOT / "protocol/system/files.py", ROOT / "protocol/system/peers.py"
 THIRD_PARTY = {
     "protocol": {"msgspec"},
     "worker": {"msgspec"},
@@ -83,7 +83,9 @@ def test_third_parties_stay_where_they_belong(folder: str):
 
 def test_protocol_does_no_io_but_what_both_sides_need():
     assert offences("protocol", OUTSIDE, frozenset({OPENER, PEER})) == []
-    assert offences("protocol", OUTSIDE, frozenset({PEER})) == ["protocol/files.py imports os"]
+    assert offences("protocol", OUTSIDE, frozenset({PEER})) == [
+        "protocol/system/files.py imports os"
+    ]
     calls = [
         f"{path.name}:{node.lineno}"
         for path in modules("protocol")
@@ -96,7 +98,7 @@ def test_protocol_does_no_io_but_what_both_sides_need():
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_what_runs_elsewhere_needs_the_standard_library_alone(name: str):
-    allowed = DEBUGGER if name != "worker/line_reader.py" else ()
+    allowed = DEBUGGER if name != "worker/source/line_reader.py" else ()
     strange = [
         full
         for full in imported(ROOT / name)

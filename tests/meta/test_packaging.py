@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -57,15 +58,27 @@ def test_the_wheel_takes_one_top_level_name(wheel: zipfile.Path):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"debug_relay"}
 
 
-def test_the_folders_are_flat():
-    """A nested package would run from the source and be missing from the wheel, if not listed."""
-    nested = [
-        path
+def test_every_folder_is_listed():
+    """One that is not would run from the source and be missing from the wheel."""
+    folders = {
+        ".".join(("debug_relay", *path.parent.relative_to(ROOT).parts))
         for folder in FOLDERS
-        for path in (ROOT / folder).iterdir()
-        if path.is_dir() and path.name != "__pycache__" and path != ROOT / "worker/probe"
-    ]
-    assert nested == []
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    assert folders == set(listed)
+    assert listed == sorted(listed)
+
+
+def test_no_folder_has_more_modules_than_a_reader_takes_in():
+    folders = Counter(
+        path.parent
+        for folder in (*FOLDERS, "tests")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.name != "__init__.py"
+    )
+    crowded = {str(folder.relative_to(ROOT)): n for folder, n in folders.items() if n > 25}
+    assert crowded == {}
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from debug_relay.protocol.docs.reference import reference
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.protocol.reference import reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
-REGENERATE = "python -m debug_relay.protocol.reference > docs/reference.md"
+REGENERATE = "python -m debug_relay.protocol.docs.reference > docs/reference.md"
 
 
 def test_the_page_is_current():

@@ -36,4 +36,4 @@ def test_a_worker_that_has_worked_has_not_either(relay: Client, shared_relay: Re
 
 
 def test_the_command_line_waits_for_no_server():
-    assert loaded_by("debug_relay.supervisor.cli") & (HEAVY | {"asyncio"}) == set()
+    assert loaded_by("debug_relay.supervisor.cli.main") & (HEAVY | {"asyncio"}) == set()

@@ -12,7 +12,7 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import ERRORS, Code, RelayError
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import API_PREFIX
-from debug_relay.supervisor.router import Router
+from debug_relay.supervisor.http.router import Router
 
 TOP = Path(debug_relay.protocol.__file__).parent.parent
 ROUTER = Router(OPERATIONS, API_PREFIX)

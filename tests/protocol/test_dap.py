@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.json import decode as decode_json
 
-from debug_relay.protocol.dap import (
+from debug_relay.protocol.wire.dap import (
     MAX_MESSAGE_BYTES,
     DapError,
     Decoder,
@@ -20,7 +20,7 @@ from debug_relay.protocol.dap import (
     decode_message,
     encode_request,
 )
-from debug_relay.protocol.envelope import encode_json
+from debug_relay.protocol.wire.envelope import encode_json
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 53), 1 << 53) | st.text(max_size=20),

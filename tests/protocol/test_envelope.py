@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from debug_relay.protocol.envelope import (
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.wire.envelope import (
     encode_json,
     error_body,
     failure,
@@ -18,7 +19,6 @@ from debug_relay.protocol.envelope import (
     timestamp,
     timestamp_of,
 )
-from debug_relay.protocol.errors import Code, RelayError
 
 ANY_TEXT = st.text(st.characters(), max_size=40)  # lone surrogates too
 TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from debug_relay.protocol.files import FileRefused, open_regular, read_bounded
+from debug_relay.protocol.system.files import FileRefused, open_regular, read_bounded
 
 
 @pytest.fixture

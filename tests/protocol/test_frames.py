@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from debug_relay.protocol.frames import (
+from debug_relay.protocol.wire.frames import (
     PIECE,
     Caller,
     Decoder,

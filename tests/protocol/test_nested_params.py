@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from debug_relay.protocol.errors import RelayError
-from debug_relay.protocol.execution import Trace
-from debug_relay.protocol.program import Attach
-from debug_relay.protocol.validate import convert
+from debug_relay.protocol.models.execution import Trace
+from debug_relay.protocol.models.program import Attach
+from debug_relay.protocol.validation.params import convert
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from debug_relay.protocol.errors import COMMON, COMMON_SESSION, ERRORS, Code
-from debug_relay.protocol.fields import Params, Result, SessionParams
+from debug_relay.protocol.models.fields import Params, Result, SessionParams
 from debug_relay.protocol.operations import (
     DONE,
     END_SESSION,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from debug_relay.protocol import peer
+from debug_relay.protocol.system import peers as peer
 
 NOBODY = 65534
 needs_linux = pytest.mark.skipif(not peer.available(), reason="needs NETLINK_SOCK_DIAG (Linux)")

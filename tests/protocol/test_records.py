@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from debug_relay.protocol.records import (
+from debug_relay.protocol.wire.ring_format import (
     HEADER,
     MAGIC,
     PAD,

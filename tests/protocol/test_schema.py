@@ -11,12 +11,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from debug_relay.protocol import schema, server
+from debug_relay.protocol.docs import openapi as schema
+from debug_relay.protocol.docs.examples import EXAMPLES, GROUPS, MEDIA, PATH_VALUES
 from debug_relay.protocol.errors import ERRORS, Code
-from debug_relay.protocol.examples import EXAMPLES, GROUPS, MEDIA, PATH_VALUES
-from debug_relay.protocol.fields import Result
+from debug_relay.protocol.models import relay as server
+from debug_relay.protocol.models.fields import Result
 from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
-from debug_relay.protocol.validate import convert
+from debug_relay.protocol.validation.params import convert
 
 URL = "http://127.0.0.1:5679/api/v1"
 DOCUMENT = schema.openapi("1.2.3", URL)

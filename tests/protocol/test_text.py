@@ -6,11 +6,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from debug_relay.protocol import text
-from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.protocol.pictures import picture_of
+from debug_relay.protocol.rendering import text
+from debug_relay.protocol.rendering.results import picture_of
+from debug_relay.protocol.wire.envelope import encode_json
 
 JSON = st.recursive(
     st.none()

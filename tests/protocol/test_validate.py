@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Meta, UnsetType
 
-from debug_relay.protocol import breakpoints, execution, inspection, output, program, sessions
-from debug_relay.protocol.bodies import DEEPEST, MOST_VALUES, parse_json
-from debug_relay.protocol.envelope import encode_json
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.fields import Params
+from debug_relay.protocol.models import breakpoints, execution, inspection, program, sessions
+from debug_relay.protocol.models import output_events as output
+from debug_relay.protocol.models.fields import Params
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.refusals import MOST_PROBLEMS
-from debug_relay.protocol.validate import convert, examine
+from debug_relay.protocol.validation.json_body import DEEPEST, MOST_VALUES, parse_json
+from debug_relay.protocol.validation.params import convert, examine
+from debug_relay.protocol.wire.envelope import encode_json
 
 
 class Inner(Params, kw_only=True):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from debug_relay.supervisor.connection import Deadlines
+from debug_relay.supervisor.http.connection import Deadlines
 from tests.kit.house import BOUND, House, closed, code_of, house, parsed, post
 
 

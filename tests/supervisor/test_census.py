@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from debug_relay.supervisor.census import Census
+from debug_relay.supervisor.processes.python_scan import Census
 
 # A program under another name, that comes to have a Python in its memory when it is told to.
 EMBEDS = """

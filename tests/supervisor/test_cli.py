@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from debug_relay.protocol.version import VERSION
-from debug_relay.supervisor.cli import main
-from debug_relay.supervisor.settings import KEYS
+from debug_relay.supervisor.cli.main import main
+from debug_relay.supervisor.config.settings import KEYS
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +124,7 @@ def test_module_is_the_command():
 
 def test_asking_costs_no_aiohttp():
     code = (
-        "import sys; from debug_relay.supervisor.cli import main; code = main(sys.argv[1:]);"
+        "import sys; from debug_relay.supervisor.cli.main import main; code = main(sys.argv[1:]);"
         "print([m for m in ('aiohttp', 'asyncio', 'psutil', 'debugpy') if m in sys.modules]);"
         "sys.exit(code)"
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from debug_relay.supervisor.config import (
+from debug_relay.supervisor.config.layers import (
     BUILT_IN,
     ConfigError,
     Loaded,
@@ -18,7 +18,7 @@ from debug_relay.supervisor.config import (
     describe,
     load,
 )
-from debug_relay.supervisor.settings import KEYS, RUNTIME_CHANGEABLE, Settings
+from debug_relay.supervisor.config.settings import KEYS, RUNTIME_CHANGEABLE, Settings
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from debug_relay.protocol.envelope import error_body
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.frames import Caller
 from debug_relay.protocol.scopes import SCOPES
-from debug_relay.supervisor.guard import UNKNOWN_UID, Guard
-from debug_relay.supervisor.tokens import Tokens, TokensFile
+from debug_relay.protocol.wire.envelope import error_body
+from debug_relay.protocol.wire.frames import Caller
+from debug_relay.supervisor.access.guard import UNKNOWN_UID, Guard
+from debug_relay.supervisor.access.tokens import Tokens, TokensFile
 
 PORT = 5679
 

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from debug_relay.protocol import peer
-from debug_relay.supervisor.connection import Deadlines, Limits
+from debug_relay.protocol.system import peers as peer
+from debug_relay.supervisor.http.connection import Deadlines, Limits
 from tests.kit.house import BOUND, House, closed, code_of, get, house, parsed, until, within
 
 NOBODY = 65534

@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.fields import Cursor
-from debug_relay.protocol.output import EventPage, OutputPage
-from debug_relay.protocol.records import HEADER, Place, events_of, output_of, pack_cursor
+from debug_relay.protocol.models.fields import Cursor
+from debug_relay.protocol.models.output_events import EventPage, OutputPage
 from debug_relay.protocol.state import State
-from debug_relay.supervisor.pages import EventPages, OutputPages
-from debug_relay.worker.journal import EventLog, OutputLog
-from debug_relay.worker.rings import Ring
+from debug_relay.protocol.wire.ring_format import HEADER, Place, events_of, output_of, pack_cursor
+from debug_relay.supervisor.output.pages import EventPages, OutputPages
+from debug_relay.worker.storage.journal import EventLog, OutputLog
+from debug_relay.worker.storage.ring_writer import Ring
 
 RACE_SECONDS = 20.0
 Page = TypeVar("Page", OutputPage, EventPage)
@@ -138,6 +138,7 @@ def test_dropped_output_is_counted(path: Path, log: OutputLog):
 def test_a_cursor_of_another_ring_begins_at_the_beginning(path: Path, log: OutputLog):
     log.write("stdout", b"old\n" * 10)
     cursor = OutputPages(path).page(None, 5, None).next_cursor
+    path.unlink()  # else the next writer goes on in it
     new = OutputLog(path, 1 << 16)
     new.write("stdout", b"new\n")
     page = OutputPages(path).page(cursor, 10, None)
@@ -367,7 +368,7 @@ def test_a_page_costs_the_same_in_a_large_ring(tmp_path: Path):
 WRITE_OUTPUT = """
 import random, sys
 from pathlib import Path
-from debug_relay.worker.journal import OutputLog
+from debug_relay.worker.storage.journal import OutputLog
 log = OutputLog(Path(sys.argv[1]), 1 << 15)
 print("ready", flush=True)
 n, random = 0, random.Random(5)
@@ -466,7 +467,7 @@ def test_a_writer_that_goes_on_at_the_worst_moment(
         return block
 
     with monkeypatch.context() as patch:
-        patch.setattr("debug_relay.supervisor.walk.os.pread", pread)
+        patch.setattr("debug_relay.supervisor.output.ring_reader.os.pread", pread)
         page = pages.page(cursor, 10, None)
     while True:
         found = [int(text) for text in texts(page)]
@@ -620,7 +621,7 @@ def test_an_event_page_is_bounded_in_bytes(tmp_path: Path):
 WRITE_EVENTS = """
 import random, sys
 from pathlib import Path
-from debug_relay.worker.journal import EventLog
+from debug_relay.worker.storage.journal import EventLog
 log = EventLog(Path(sys.argv[1]), Path(sys.argv[2]), 200)
 print("ready", flush=True)
 random = random.Random(7)

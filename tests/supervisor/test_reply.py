@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from debug_relay.supervisor.connection import Deadlines
+from debug_relay.supervisor.http.connection import Deadlines
 from tests.kit.house import House, closed, get, house, parsed, until
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.operations import OPERATIONS, path_variables
 from debug_relay.protocol.version import API_PREFIX
-from debug_relay.supervisor.router import ROOT_OPERATIONS, Router
+from debug_relay.supervisor.http.router import ROOT_OPERATIONS, Router
 
 ROUTER = Router(OPERATIONS, API_PREFIX)
 ROUTES = [(op, path) for op in OPERATIONS.values() for path in op.paths if path != "/"]

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from debug_relay.protocol.version import VERSION
-from debug_relay.supervisor.store import (
+from debug_relay.supervisor.storage.directories import (
     LONGEST_SOCKET_PATH,
     Places,
     StoreBusy,
@@ -235,7 +235,7 @@ def test_run_directory_of_another_user(short: Path):
 HOLD = """
 import sys
 from pathlib import Path
-from debug_relay.supervisor.store import Places, StoreBusy
+from debug_relay.supervisor.storage.directories import Places, StoreBusy
 places = Places.open(Path(sys.argv[1]), Path(sys.argv[2]))
 try:
     places.lock()
@@ -435,6 +435,7 @@ def test_missing_or_unreadable_file_is_none(tmp_path: Path):
 
 
 def test_store_reads_no_worker_code():
-    tree = ast.parse((Path(__file__).parents[2] / "supervisor" / "store.py").read_text())
+    source = Path(__file__).parents[2] / "supervisor" / "storage" / "directories.py"
+    tree = ast.parse(source.read_text())
     imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert not [name for name in imported if name and "worker" in name]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from debug_relay.worker.interpreter_book import InterpreterBook
-from debug_relay.worker.interpreters import Interpreter
+from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.interpreter.resolve import Interpreter
 from tests.kit.statements import FOREIGN, python_path
 
 VERSIONS = ["3.8", "3.10", "3.11", "3.12", "3.13", "3.15"]

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from debug_relay.protocol import peer
-from debug_relay.worker import admission
-from debug_relay.worker.admission import MOST_WAITING, Admission
+from debug_relay.protocol.system import peers as peer
+from debug_relay.worker.debugger import admission
+from debug_relay.worker.debugger.admission import MOST_WAITING, Admission
 from tests.kit.intruder import NOBODY
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a second user")

@@ -8,10 +8,10 @@ import socket
 from contextlib import AsyncExitStack
 from typing import Any
 
-from debug_relay.protocol.dap import StackFrame
-from debug_relay.worker.asking import Asking
-from debug_relay.worker.connection import DebugServer
-from debug_relay.worker.dap_client import Hub
+from debug_relay.protocol.wire.dap import StackFrame
+from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.probe_client import Asking
 
 
 async def connected(stack: AsyncExitStack) -> tuple[DebugServer, asyncio.StreamReader, Any]:

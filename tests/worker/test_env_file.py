@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from debug_relay.worker.env_file import parse
+from debug_relay.worker.debuggee.env_file import parse
 
 N = 40_000  # what takes quadratic time takes minutes with it, linear time some milliseconds
 

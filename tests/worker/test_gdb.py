@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from debug_relay.worker.gdb import Gdb
+from debug_relay.worker.attach.gdb import Gdb
 
 OTHER = 54244
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.worker.lines import parse_hit_condition
-from debug_relay.worker.probe.points import COMPARE
+from debug_relay.worker.probe.breakpoints.line_breakpoints import COMPARE
+from debug_relay.worker.source.code_lines import parse_hit_condition
 
 ORACLE = {
     "==": operator.eq,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from debug_relay.worker.probe.indirect import simple, spelt
+from debug_relay.worker.probe.children.shell_commands import simple, spelt
 
 ODD = "ab1é ./-=%:@,'\"$`\\;|&*?~#(){}[]<>!\t\n"
 

@@ -16,15 +16,15 @@ from typing import Any
 import debugpy
 import pytest
 
-from debug_relay.protocol.dap import decode_message, encode_request
-from debug_relay.worker import injection
-from debug_relay.worker.adapter import Adapter
-from debug_relay.worker.brought import WORD
-from debug_relay.worker.connection import DebugServer
+from debug_relay.protocol.wire.dap import decode_message, encode_request
+from debug_relay.worker.attach import injection
+from debug_relay.worker.attach.payload import WORD
+from debug_relay.worker.debugger.adapter import Adapter
+from debug_relay.worker.debugger.connection import DebugServer
 from tests.kit.relay import eventually
 from tests.kit.statements import python_path
 
-PROBE = Path(injection.__file__).with_name("probe")
+PROBE = Path(injection.__file__).parents[1] / "probe"
 # The main thread reads what it is to run, twice as the kernel's word may have it: noted, and then
 # brought anew because the thread seemed to rest. The files by which it answers are ours here.
 PROGRAM = """

@@ -15,14 +15,11 @@ from pathlib import Path
 import pytest
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.worker import interpreter_book, interpreters
-from debug_relay.worker.brief_runs import identity_for, run_briefly
-from debug_relay.worker.interpreter_book import InterpreterBook
-from debug_relay.worker.interpreters import (
-    alternatives,
-    choose,
-    own_interpreter,
-)
+from debug_relay.worker.interpreter import cache as interpreter_book
+from debug_relay.worker.interpreter import resolve as interpreters
+from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.interpreter.query_process import identity_for, run_briefly
+from debug_relay.worker.interpreter.resolve import alternatives, choose, own_interpreter
 
 NOBODY = 65534
 PYENV = Path("~/.pyenv/versions").expanduser()

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from debug_relay.protocol.output import Event
+from debug_relay.protocol.models.output_events import Event
 from debug_relay.protocol.state import State
-from debug_relay.supervisor.pages import EventPages, OutputPages
-from debug_relay.worker.journal import (
+from debug_relay.supervisor.output.pages import EventPages, OutputPages
+from debug_relay.worker.storage.journal import (
     OUTPUT_EVENT_BYTES,
     EventLog,
     OutputEvents,

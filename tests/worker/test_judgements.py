@@ -7,10 +7,9 @@ import sys
 import pytest
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.worker import lines as lines_module
-from debug_relay.worker.interpreter_book import InterpreterBook
-from debug_relay.worker.judgement import judge
-from debug_relay.worker.lines import (
+from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.source import code_lines as lines_module
+from debug_relay.worker.source.code_lines import (
     LineBook,
     LineFacts,
     SyntaxProblem,
@@ -18,6 +17,7 @@ from debug_relay.worker.lines import (
     closest_path,
     parse_hit_condition,
 )
+from debug_relay.worker.source.meant_line import judge
 from tests.kit.statements import every_statement, python_path
 
 

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.worker import lines as lines_module
-from debug_relay.worker.interpreters import Interpreter
-from debug_relay.worker.judgement import judge
-from debug_relay.worker.lines import LineBook, LineFacts
+from debug_relay.worker.interpreter.resolve import Interpreter
+from debug_relay.worker.source import code_lines as lines_module
+from debug_relay.worker.source.code_lines import LineBook, LineFacts
+from debug_relay.worker.source.meant_line import judge
 from tests.kit.statements import every_statement
 
 PYDEVD = Path(debugpy.__file__).parent / "_vendored" / "pydevd"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from debug_relay.worker.probe.expressions import Template
+from debug_relay.worker.probe.runtime.expressions import Template
 
 NAMES: dict[str, Any] = {
     "x": 3.14159,

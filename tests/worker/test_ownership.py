@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.worker import interpreters
-from debug_relay.worker.interpreter_book import InterpreterBook
-from debug_relay.worker.ownership import require_ours, user_for
+from debug_relay.worker.interpreter import resolve as interpreters
+from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.interpreter.ownership import require_ours, user_for
 
 OWNER, ATTACKER = 54243, 54244
 REAL_PYTHON = os.path.realpath(sys.executable)

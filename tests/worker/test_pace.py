@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from debug_relay.worker.probe import pace
+from debug_relay.worker.probe.startup import switch_interval as pace
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from debug_relay.protocol.records import (
+from debug_relay.protocol.wire.ring_format import (
     HEADER,
     RECORD,
     Place,
@@ -20,8 +20,8 @@ from debug_relay.protocol.records import (
     pack_header,
     unpack_header,
 )
-from debug_relay.supervisor.walk import Walk, opened
-from debug_relay.worker.rings import Ring
+from debug_relay.supervisor.output.ring_reader import Walk, opened
+from debug_relay.worker.storage.ring_writer import Ring
 
 
 def kept(path: Path) -> list[Record]:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from debug_relay.protocol.breakpoints import BreakpointSpec
-from debug_relay.worker.saved_file import (
+from debug_relay.protocol.models.breakpoints import BreakpointSpec
+from debug_relay.worker.breakpoints.project_file import (
     SavedByNewer,
     SavedCorrupt,
     SavedFile,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 
-from debug_relay.worker.probe.all_frames import Uncollected, in_child
+from debug_relay.worker.probe.engine.threads.running_frames import Uncollected, in_child
 
 
 def test_who_came_first_ends_it() -> None:

@@ -1,0 +1,196 @@
+"""Running, stepping, stopping, tracing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from debug_relay.protocol.models.breakpoints import Condition
+from debug_relay.protocol.models.fields import (
+    Cursor,
+    Expression,
+    Limit,
+    Line,
+    Location,
+    Params,
+    Path,
+    Result,
+    SessionParams,
+    SnapshotBounds,
+    ThreadId,
+    Wait,
+)
+from debug_relay.protocol.models.inspection import Stack
+from debug_relay.protocol.models.sessions import StopReason
+from debug_relay.protocol.models.stop_report import ReturnValue, Stop
+from debug_relay.protocol.state import State
+
+
+class Continue(SessionParams, kw_only=True):
+    """Let the program run on: all threads, or just one."""
+
+    thread_id: ThreadId | None = None
+    wait: Wait = 0.1
+    snapshot: SnapshotBounds = False
+
+
+class Pause(SessionParams, kw_only=True):
+    """Stop the program as soon as possible."""
+
+    thread_id: ThreadId | None = None
+    wait: Wait = 5
+    snapshot: SnapshotBounds = False
+
+
+class Step(SessionParams, kw_only=True):
+    """Run to the next line, into the next call, or out of the function."""
+
+    thread_id: ThreadId | None = None
+    granularity: Annotated[
+        Literal["line", "statement"], Meta(description="What counts as a step.")
+    ] = "line"
+    wait: Wait = 30
+    snapshot: SnapshotBounds = False
+
+
+class RunTo(SessionParams, kw_only=True):
+    """Run to a line, once; without `file`, of the file in which the thread stands."""
+
+    file: Path | None = None
+    line: Line
+    thread_id: ThreadId | None = None
+    wait: Wait = 30
+    snapshot: SnapshotBounds = False
+
+
+class Execution(Result, kw_only=True):
+    """Where the program is after an execution call."""
+
+    session_id: str
+    status: State
+    completed: bool  # the program stopped or ended within `wait`
+    stop_reason: StopReason | None = None
+    stop_id: int = 0
+    thread_id: int | None = None
+    child_pid: int | None = None  # of its process, where that is not the program itself
+    current_location: Location | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    end_reason: str | None = None
+    waiting_for_input: bool = False  # the program itself; it goes on when it is sent some
+    prompt: str | None = None  # what it has printed to ask for it
+    events_cursor: str | None = None  # for GET …/events: what has happened after this reply
+    continued: bool | None = None
+    return_value: ReturnValue | None = None
+    pause_pending: bool | None = None  # a thread in C stops when it comes back
+    live_stack: Stack | None = None  # where that thread is
+    reached: bool | None = None  # whether the stop is the line that it was to run to
+    native_frame: bool | None = None  # the step went into a function in C, and is over
+    native_callee: str | None = None  # what that is called
+    stop: Stop | None = None
+
+
+class TraceAt(Params, kw_only=True):
+    """A place where rows are recorded."""
+
+    file: Path
+    line: Line
+    capture: Annotated[
+        list[Expression], Meta(max_length=100, description="What a row of this place evaluates.")
+    ] = []
+    condition: Condition | None = None
+
+
+class StepFiles(Params, kw_only=True):
+    """Every line of these files."""
+
+    files: Annotated[list[Path], Meta(min_length=1, max_length=1000, description="Source files.")]
+
+
+At = Annotated[list[TraceAt], Meta(max_length=1000, description="Where rows are recorded.")]
+Steps = Annotated[
+    Literal["function"] | StepFiles | None,
+    Meta(description='Or every line: of the current `function`, or of `{"files": […]}`.'),
+]
+Captures = Annotated[
+    list[Expression], Meta(max_length=100, description="What every row evaluates.")
+]
+MaxRows = Annotated[int, Meta(ge=1, le=1_000_000, description="End after so many rows.")]
+Until = Annotated[
+    str, Meta(min_length=1, max_length=65536, description="End after a row where this is true.")
+]
+TraceSeconds = Annotated[
+    float, Meta(ge=0, le=300, description="End after so many seconds.", examples=[5])
+]
+Budget = Annotated[
+    int, Meta(ge=100, le=10_000_000, description="How many characters of rows the reply may have.")
+]
+Then = Annotated[
+    Literal["pause", "continue"], Meta(description="What the program does when the trace ends.")
+]
+
+
+class TraceSpec(Params, kw_only=True):
+    """What a run records. Give `at` or `step`."""
+
+    at: At = []
+    step: Steps = None
+    capture: Captures = []
+    max_rows: MaxRows = 100
+    until: Until | None = None
+    timeout: TraceSeconds = 30
+    budget: Budget = 16_000
+
+
+class Trace(SessionParams, kw_only=True):
+    """Run and record rows instead of stopping. Give `at` or `step`."""
+
+    at: At = []
+    step: Steps = None
+    capture: Captures = []
+    max_rows: MaxRows = 100
+    until: Until | None = None
+    timeout: TraceSeconds = 30
+    budget: Budget = 16_000
+    then: Then = "pause"
+
+
+class GetTrace(SessionParams, kw_only=True):
+    """Read on in the rows of the last trace."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 100
+
+
+class TraceRow(Result, kw_only=True):
+    """The program came to this line; it has not run yet."""
+
+    seq: int
+    path: str
+    line: int
+    function: str
+    thread_id: int | None
+    hit: int  # how often this line had been come to, this time included
+    values: dict[str, str] = {}
+    changed: dict[str, str] = {}  # locals that differ from the row before of the same frame
+    bounded: bool = False  # a value was too large to be looked at as a whole
+
+
+TraceEnd = Literal[
+    "max_rows", "until", "returned", "timeout", "breakpoint", "step", "exception", "pause",
+    "entry", "ended", "detached",
+]  # fmt: skip
+
+
+class TraceRows(Execution, kw_only=True):
+    """Rows of a trace, and where the program is."""
+
+    rows: list[TraceRow]
+    ended: TraceEnd | None  # why; null while it goes on
+    total: int  # how many rows were recorded
+    left_out: int  # how many of them come after those in this reply
+    dropped: int = 0  # how many before them had to make room for newer ones
+    next_cursor: str | None
+    has_more: bool
+    warnings: list[str] = []

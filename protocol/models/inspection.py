@@ -1,0 +1,422 @@
+"""Looking into a program: threads, stacks, variables, evaluation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from debug_relay.protocol.models.fields import (
+    UNSET,
+    WATCH_ID,
+    Expression,
+    FrameId,
+    Json,
+    Limit,
+    Line,
+    Location,
+    Offset,
+    Path,
+    Reference,
+    Result,
+    SessionParams,
+    ThreadId,
+    UnsetType,
+)
+
+Levels = Annotated[int, Meta(ge=1, le=1000, description="How many frames.")]
+Start = Annotated[int, Meta(ge=0, description="Where to begin.")]
+CountOf = Annotated[int, Meta(ge=1, le=1000, description="How many at most.")]
+EvaluateTimeout = (
+    Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=300,
+            description="Seconds until the evaluation is interrupted; by default the setting.",
+        ),
+    ]
+    | None
+)
+
+
+class Threads(SessionParams, kw_only=True):
+    """List the program's threads."""
+
+
+class Thread(Result, kw_only=True):
+    id: int
+    name: str
+    status: Literal["running", "paused"]
+    is_current: bool
+    current_location: Location | None = None
+    # It is to stop, and is in C: it stands as soon as it comes back.
+    pause_pending: bool = False
+    pid: int | None = None
+    is_child: bool = False  # that process is one that the program has started
+
+
+class ThreadList(Result, kw_only=True):
+    threads: list[Thread]
+    stopped_thread_id: int | None
+
+
+class Stacktrace(SessionParams, kw_only=True):
+    """The call stack of a thread: of the stopped one, or of any, also while it runs."""
+
+    thread_id: ThreadId | None = None
+    start_frame: Start = 0
+    levels: Levels = 20
+
+
+class SourceRef(Result, kw_only=True):
+    path: str
+    name: str
+
+
+class Frame(Result, kw_only=True):
+    id: int
+    name: str
+    source: SourceRef
+    line: int
+    column: int
+    module_name: str | None = None
+    presentation_hint: str = "normal"
+    # That the file on disk is not what runs any more.
+    warning: str | None = None
+
+
+class Stack(Result, kw_only=True):
+    thread_id: int
+    frames: list[Frame]
+    total_frames: int
+    has_more: bool = False
+    live: bool = False  # read from a running thread: a moment's picture
+    child_pid: int | None = None  # of its process, where that is not the program itself
+
+
+class Scopes(SessionParams, kw_only=True):
+    """The variable scopes of a frame."""
+
+    frame_id: FrameId = 0
+    thread_id: ThreadId | None = None
+
+
+class Scope(Result, kw_only=True):
+    name: str
+    presentation_hint: str | None
+    variables_reference: int
+    named_variables: int | None = None
+    indexed_variables: int | None = None
+    expensive: bool = False
+
+
+class ScopeList(Result, kw_only=True):
+    frame_id: int
+    thread_id: int
+    scopes: list[Scope]
+
+
+Summary = Annotated[
+    bool, Meta(description="Types and sizes, no values; none of the program's code is run.")
+]
+
+
+class Variables(SessionParams, kw_only=True):
+    """The variables of a scope, or the children of a variable."""
+
+    variables_reference: Reference
+    start: Start = 0
+    count: CountOf = 100
+    filter: Annotated[
+        Literal["indexed", "named"] | None, Meta(description="Only elements, or only names.")
+    ] = None
+    frame_id: FrameId | None = None
+    summary: Summary = False
+    offset: Annotated[Offset | None, Meta(description="`start` by another name.")] = None
+    limit: Annotated[Limit | None, Meta(description="`count` by another name.")] = None
+
+
+class FrameVariables(SessionParams, kw_only=True):
+    """The local variables of a frame."""
+
+    frame_id: FrameId
+    thread_id: ThreadId | None = None
+    start: Start = 0
+    count: CountOf = 100
+    scope: Annotated[
+        Literal["locals", "globals"], Meta(description="Which variables of the frame.")
+    ] = "locals"
+    summary: Summary = False
+
+
+class Variable(Result, kw_only=True):
+    name: str
+    value: str
+    type: str
+    variables_reference: int
+    named_variables: int | None = None
+    indexed_variables: int | None = None
+    length: int | None = None
+    expandable: bool = False
+    presentation_hint: Json = None
+    truncated: bool = False
+    base64: str | UnsetType = UNSET  # of bytes: what the text shows, and more of it
+    circular: bool | UnsetType = UNSET
+
+
+# Said to a caller without sessions:write: none of the program's code was run to show values.
+Safe = Literal["safe"] | UnsetType
+
+
+class VariableList(Result, kw_only=True):
+    variables_reference: int
+    variables: list[Variable]
+    start: int = 0
+    total: int
+    has_more: bool
+    # The thread hangs in code of the program's; another one has told this, without running any.
+    evaluating: bool | UnsetType = UNSET
+    repr: Safe = UNSET
+
+
+class SetVariable(SessionParams, kw_only=True):
+    """Assign to a variable."""
+
+    variables_reference: Reference
+    name: Annotated[
+        str, Meta(min_length=1, max_length=4096, description="The variable within that container.")
+    ]
+    value: Expression
+
+
+class VariableSet(Result, kw_only=True):
+    name: str
+    value: str
+    type: str | None
+    variables_reference: int
+
+
+class Evaluate(SessionParams, kw_only=True):
+    """Evaluate an expression in a stopped frame."""
+
+    expression: Expression
+    frame_id: FrameId = 0
+    thread_id: ThreadId | None = None
+    context: Annotated[
+        Literal["watch", "repl", "hover"],
+        Meta(description="`repl` takes statements too; `watch` and `hover` only expressions."),
+    ] = "repl"
+    timeout: EvaluateTimeout = None
+
+
+class ErrorDetails(Result, kw_only=True):
+    type: str
+    message: str
+    traceback: str
+
+
+class Evaluated(Result, kw_only=True):
+    result: str | None
+    type: str | None
+    variables_reference: int = 0
+    named_variables: int | None = None
+    indexed_variables: int | None = None
+    presentation_hint: Json = None
+    truncated: bool = False
+    length: int | UnsetType = UNSET
+    base64: str | UnsetType = UNSET
+    circular: bool | UnsetType = UNSET
+    error: str | None = None
+    error_details: ErrorDetails | None = None
+
+
+class AddWatch(SessionParams, kw_only=True):
+    """Watch an expression."""
+
+    expression: Expression
+
+
+class ListWatches(SessionParams, kw_only=True):
+    """List the watches."""
+
+
+class DeleteWatches(SessionParams, kw_only=True):
+    """Remove one watch, or all."""
+
+    watch_id: (
+        Annotated[
+            str,
+            Meta(pattern=WATCH_ID, description="The one to remove; by default all."),
+        ]
+        | None
+    ) = None
+
+
+class Watch(Result, kw_only=True):
+    id: str
+    expression: str
+    value: str | None = None
+    type: str | None = None
+    variables_reference: int = 0
+    error: str | None = None
+
+
+class WatchList(Result, kw_only=True):
+    watches: list[Watch]
+    total: int
+
+
+class Completions(SessionParams, kw_only=True):
+    """What could stand at the cursor."""
+
+    text: Annotated[str, Meta(max_length=65536, description="What has been typed.")]
+    column: (
+        Annotated[
+            int, Meta(ge=1, description="Where the cursor is, from 1; by default at the end.")
+        ]
+        | None
+    ) = None
+    frame_id: FrameId = 0
+    thread_id: ThreadId | None = None
+
+
+class Completion(Result, kw_only=True):
+    label: str
+    type: str | None = None
+    start: int | None = None  # where it begins, if it replaces more than what follows the dot
+    length: int | None = None
+
+
+class CompletionList(Result, kw_only=True):
+    items: list[Completion]
+
+
+class Hover(SessionParams, kw_only=True):
+    """A value, without side effects intended."""
+
+    expression: Expression
+    frame_id: FrameId = 0
+    thread_id: ThreadId | None = None
+    timeout: EvaluateTimeout = None
+
+
+class GetException(SessionParams, kw_only=True):
+    """The exception at which the program is stopped."""
+
+    thread_id: ThreadId | None = None
+
+
+BreakMode = Literal["always", "unhandled", "userUnhandled"]
+
+
+class RaisedFrame(Result, kw_only=True):
+    """Where an exception has passed."""
+
+    path: str
+    line: int
+    function: str
+    text: str
+
+
+class Raised(Result, kw_only=True):
+    """One exception; its frames with the outermost first."""
+
+    type: str
+    full_type_name: str
+    message: str
+    traceback: str
+    frames: list[RaisedFrame] = []
+    frames_omitted: int = 0  # in the middle
+    notes: list[str] = []
+    members: list[GroupMember] = []
+    members_omitted: int = 0
+
+
+class GroupMember(Raised, kw_only=True):
+    """One of an exception group."""
+
+
+class ChainedException(Raised, kw_only=True):
+    """What an exception came of: its cause, or what was being handled."""
+
+    relation: Literal["cause", "context"]
+
+
+class ExceptionReport(Raised, kw_only=True):
+    thread_id: int
+    break_mode: BreakMode
+    chain: list[ChainedException] = []  # the nearest first
+    chain_truncated: bool = False
+    repr: Safe = UNSET
+
+
+class Modules(SessionParams, kw_only=True):
+    """The modules that the program has loaded; with `thread_id` the process of that thread."""
+
+    thread_id: ThreadId | None = None
+    offset: Offset = 0
+    limit: Limit = 100
+
+
+class Module(Result, kw_only=True):
+    name: str
+    path: str | None
+    is_user_code: bool
+
+
+class ModuleList(Result, kw_only=True):
+    items: list[Module]
+    total: int
+    offset: int
+    limit: int
+    has_more: bool
+
+
+class GetSource(SessionParams, kw_only=True):
+    """Source lines, of a file or of a frame."""
+
+    path: Path | None = None
+    frame_id: FrameId | None = None
+    thread_id: ThreadId | None = None
+    start: Line | None = None
+    end: Line | None = None
+
+
+class SourceText(Result, kw_only=True):
+    path: str
+    start: int
+    end: int
+    total_lines: int
+    lines: list[str]
+    decompiled: Annotated[
+        bool,
+        Meta(description="Rebuilt from byte code, for there is no text: its lines are a guess."),
+    ] = False
+
+
+class Tasks(SessionParams, kw_only=True):
+    """The asyncio tasks of the program; with `thread_id` of the process of that thread."""
+
+    thread_id: ThreadId | None = None
+
+
+class TaskFrame(Result, kw_only=True):
+    name: str
+    path: str
+    line: int
+
+
+class Task(Result, kw_only=True):
+    name: str
+    coroutine: str
+    state: Literal["pending", "done", "cancelled"]
+    frames: list[TaskFrame] = []  # where it waits: the coroutine first, then what it awaits
+    waiting_for: str | None = None  # the task or tasks that it awaits, or else of which type
+    current: bool = False  # whether its loop runs it just now
+    exception: str | None = None  # what it has ended with
+
+
+class TaskList(Result, kw_only=True):
+    tasks: list[Task]
+    total: int

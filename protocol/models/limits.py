@@ -1,0 +1,98 @@
+"""Bounds over a session's whole process tree: as they hold, as they are asked for, and passed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from debug_relay.protocol.models.fields import Params, Result
+
+_MemoryBytes = Annotated[
+    int, Meta(ge=0, description="Memory that is resident; what processes share counts once.")
+]
+_CpuSeconds = Annotated[
+    float, Meta(ge=0, description="Processor time, that of children which have ended too.")
+]
+_Processes = Annotated[int, Meta(ge=0, description="How many processes at once.")]
+_WallSeconds = Annotated[
+    float, Meta(ge=0, description="Time since the program began, stops included.")
+]
+_OutputRate = Annotated[
+    int, Meta(ge=0, description="How fast it may print, on the average of two seconds.")
+]
+
+
+class Limits(Params, kw_only=True):
+    """Bounds over the whole process tree of a session; 0 is none."""
+
+    memory_bytes: _MemoryBytes = 0
+    cpu_seconds: _CpuSeconds = 0
+    processes: _Processes = 0
+    wall_seconds: _WallSeconds = 0
+    output_bytes_per_second: _OutputRate = 0
+
+
+class LimitChanges(Params, kw_only=True):
+    """Bounds to set; 0 is none, and what is left out stays as it is."""
+
+    memory_bytes: _MemoryBytes | UnsetType = UNSET
+    cpu_seconds: _CpuSeconds | UnsetType = UNSET
+    processes: _Processes | UnsetType = UNSET
+    wall_seconds: _WallSeconds | UnsetType = UNSET
+    output_bytes_per_second: _OutputRate | UnsetType = UNSET
+
+
+LIMITS: Final = Limits.__struct_fields__
+_BYTES: Final = frozenset({"memory_bytes", "output_bytes_per_second"})
+
+
+def changed(limits: Limits, changes: LimitChanges | None) -> Limits:
+    given = {
+        name: value
+        for name in LIMITS
+        if changes is not None and (value := getattr(changes, name)) is not UNSET
+    }
+    return msgspec.structs.replace(limits, **given)
+
+
+class PassedLimit(Result, kw_only=True):
+    """Which limit a program has passed, and by how much."""
+
+    limit: str
+    allowed: int | float
+    used: int | float
+
+    def words(self) -> str:
+        more = amount(self.limit, self.used - self.allowed)
+        return (
+            f"its limit {self.limit}: {amount(self.limit, self.used)} "
+            f"where {amount(self.limit, self.allowed)} are allowed, {more} too much"
+        )
+
+
+class Use(Struct):
+    """What a process tree uses, by the names of the limits."""
+
+    memory_bytes: int = 0
+    cpu_seconds: float = 0.0
+    processes: int = 0
+    wall_seconds: float = 0.0
+    output_bytes_per_second: int = 0
+
+
+def amount(limit: str, value: float) -> str:
+    """For people: 1.5 GB, 12.3 s, 40."""
+    if limit in _BYTES:
+        text = in_bytes(value)
+        return f"{text}/s" if limit == "output_bytes_per_second" else text
+    return f"{value:.4g} s" if limit.endswith("seconds") else f"{value:g}"
+
+
+def in_bytes(value: float) -> str:
+    units = ["bytes", "kB", "MB", "GB", "TB"]
+    while value >= 1000 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    return f"{value:.3g} {units[0]}"

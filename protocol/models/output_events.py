@@ -1,0 +1,123 @@
+"""What the program printed and what happened: pages, streams, event bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, get_args
+
+from msgspec import Meta
+
+from debug_relay.protocol.models.fields import Cursor, Json, Limit, Result, SessionParams, Time
+from debug_relay.protocol.state import State
+
+Category = Literal["stdout", "stderr", "console"]
+EventType = Literal[
+    "stopped", "continued", "terminated", "output", "breakpoint", "thread", "module",
+    "session", "subprocess", "input", "process", "watch",
+]  # fmt: skip
+
+
+class GetOutput(SessionParams, kw_only=True):
+    """What the program has printed."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 100
+    category: Annotated[Category | None, Meta(description="Only this kind of output.")] = None
+    since: Cursor | None = None
+    tail: (
+        Annotated[
+            int,
+            Meta(ge=1, le=1000, description="The last so many, instead of the first `limit`."),
+        ]
+        | None
+    ) = None
+
+
+class OutputEntry(Result, kw_only=True):
+    category: str
+    output: str
+    timestamp: Time
+    source: str | None = None
+    line: int | None = None
+    encoding: Literal["base64"] | None = None
+    pid: int | None = None
+
+
+class OutputPage(Result, kw_only=True):
+    entries: list[OutputEntry]
+    next_cursor: str
+    has_more: bool
+    dropped: int = 0
+
+
+class ClearOutput(SessionParams, kw_only=True):
+    """Forget what was printed so far."""
+
+
+class OutputCleared(Result, kw_only=True):
+    session_id: str
+    next_cursor: str
+
+
+class StreamOutput(SessionParams, kw_only=True):
+    """Follow the output as server-sent events."""
+
+    cursor: Cursor | None = None
+    category: Annotated[Category | None, Meta(description="Only this kind of output.")] = None
+
+
+class GetEvents(SessionParams, kw_only=True):
+    """What happened in the session; waits for news if there is none.
+
+    What a call has brought about says in `body.caller` whose call it was.
+    """
+
+    cursor: Cursor | None = None
+    limit: Limit = 100
+    types: (
+        Annotated[
+            str, Meta(description="Only these, comma-separated.", examples=["stopped,terminated"])
+        ]
+        | None
+    ) = None
+    timeout: Annotated[float, Meta(ge=0, le=300, description="Seconds to wait for news.")] = 0
+
+
+class Event(Result, kw_only=True):
+    seq: int
+    type: EventType
+    timestamp: Time
+    body: Json
+
+
+class EventPage(Result, kw_only=True):
+    events: list[Event]
+    next_cursor: str
+    has_more: bool
+    session_status: State
+    dropped: int = 0
+
+
+class StreamBytes(Result, kw_only=True):
+    """Not JSON: the stream's own format."""
+
+
+class OpenStream(SessionParams, kw_only=True):
+    """Upgrade to a WebSocket."""
+
+    cursor: Cursor | None = None
+
+
+# What a ring's records carry as their category: of output, and of events by type. New names go to
+# the end of the Literal: a new supervisor reads the rings of older workers.
+CATEGORY_NUMBERS: Final[Mapping[str, int]] = {name: n for n, name in enumerate(get_args(Category))}
+EVENT_NUMBERS: Final[Mapping[str, int]] = {name: n for n, name in enumerate(get_args(EventType))}
+
+
+def seq_meta(seq: int) -> bytes:
+    """The meta of an event's record: its seq, so that merging two rings need not decode bodies."""
+    return seq.to_bytes(8, "little")
+
+
+def seq_of(meta: bytes) -> int:
+    return int.from_bytes(meta, "little")

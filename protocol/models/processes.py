@@ -1,0 +1,56 @@
+"""Processes of this machine: what is told of one, and what makes it this one and no other."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from debug_relay.protocol.errors import Code
+from debug_relay.protocol.models.fields import Result
+
+Identity = Annotated[
+    str,
+    Meta(
+        max_length=200,
+        description="As `list-processes` gave it; refuses a pid that was recycled since.",
+    ),
+]
+ListeningOn = Annotated[
+    int, Meta(ge=1, le=65535, description="Find the process by a port that it listens on.")
+]
+Match = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=1000,
+        description="Find the process by a regular expression over its command line.",
+    ),
+]
+
+
+def identity_of(pid: int, start_ticks: int, boot_id: str) -> str:
+    """A pid is given out again; together with the moment of birth it is not."""
+    return f"{pid}-{start_ticks}-{boot_id}"
+
+
+class Process(Result, kw_only=True):
+    """A Python process, and whether it can be attached to."""
+
+    pid: int
+    identity: str
+    command: list[str]
+    cwd: str | None
+    user: str
+    uid: int
+    start_time: float  # seconds since the epoch
+    executable: str | None
+    python_version: str | None
+    venv: str | None
+    listening_ports: list[int]
+    debugged_by: str | None  # a session of this relay
+    greenlets: Literal["gevent", "eventlet"] | None
+    attachable: bool
+    code: Code | None = None
+    reason: str | None = None
+    suggestion: str | None = None

@@ -1,0 +1,226 @@
+"""Launching, attaching, ending, standard input."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from debug_relay.protocol.models.execution import Execution
+from debug_relay.protocol.models.fields import (
+    Arg,
+    Console,
+    Cwd,
+    Env,
+    EnvFile,
+    EnvName,
+    EnvValue,
+    ExceptionStop,
+    Host,
+    Inputs,
+    KeepChildren,
+    Module,
+    Path,
+    PathMapping,
+    Pid,
+    Port,
+    PythonPath,
+    Result,
+    Script,
+    SessionParams,
+    SnapshotBounds,
+    SourceCode,
+    TerminalSize,
+    Venv,
+    Wait,
+)
+from debug_relay.protocol.models.limits import LimitChanges
+from debug_relay.protocol.models.processes import Identity, ListeningOn, Match
+from debug_relay.protocol.models.sessions import Program
+from debug_relay.protocol.state import State
+
+Args = list[Arg]
+
+
+class Launch(SessionParams, kw_only=True):
+    """Start a program under the debugger. Give `script`, `module` or `code`."""
+
+    script: Script | None = None
+    module: Module | None = None
+    code: SourceCode | None = None
+    args: Annotated[Args, Meta(description="Arguments for the program.")] = []
+    cwd: Cwd | None = None
+    env: Env = {}
+    env_file: EnvFile | None = None
+    python_path: PythonPath | None = None
+    venv: Venv | None = None
+    python_args: Annotated[
+        Args, Meta(description="Arguments for the interpreter, such as `-X dev`.")
+    ] = []
+    pythonpath: Annotated[
+        list[Path],
+        Meta(max_length=1000, description="Directories to put in front of its import path."),
+    ] = []
+    stop_on_entry: Annotated[
+        bool | None,
+        Meta(
+            description="Stop at the first line that is neither the standard library's nor an "
+            "installed package's; by default as the session says."
+        ),
+    ] = None
+    stop_on_exception: ExceptionStop | None = None
+    just_my_code: Annotated[
+        bool | None,
+        Meta(description="Leave libraries out of stepping; by default as the session says."),
+    ] = None
+    console: Console = "internalConsole"
+    pty: Annotated[
+        bool | TerminalSize,
+        Meta(description="Give the program a terminal instead of pipes; an object has its size."),
+    ] = False
+    stdin_inputs: Inputs = []
+    debug_subprocesses: Annotated[
+        bool, Meta(description="Debug its child processes in the same session.")
+    ] = False
+    keep_children: KeepChildren = False
+    limits: Annotated[
+        LimitChanges | None,
+        Meta(description="Bounds over its whole process tree, over the session's."),
+    ] = None
+    wait: Wait = 0.1
+    snapshot: SnapshotBounds = False
+
+
+class Launched(Execution, kw_only=True):
+    pid: int | None
+    program: Program
+
+
+class Attach(SessionParams, kw_only=True):
+    """Join a running Python program: by `pid`, or where debugpy listens by `port`."""
+
+    pid: Pid | None = None
+    host: Host | None = None
+    port: Port | None = None
+    connect_timeout: Annotated[
+        float, Meta(gt=0, le=300, description="Seconds to wait for the connection.")
+    ] = 10
+    identity: Identity | None = None
+    listening_on: ListeningOn | None = None
+    match: Match | None = None
+    wait_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=300,
+            description="How long to wait for a program that `match` or `listening_on` finds.",
+        ),
+    ] = 0
+    path_mappings: Annotated[
+        list[PathMapping],
+        Meta(max_length=1000, description="Where the same files are, here and in the program."),
+    ] = []
+    just_my_code: Annotated[
+        bool | None,
+        Meta(description="Leave libraries out of stepping; by default as the session says."),
+    ] = None
+    stop_on_exception: ExceptionStop | None = None
+    redirect_output: Annotated[
+        bool, Meta(description="Bring the program's own output too; the detach undoes it.")
+    ] = False
+    repr: Annotated[
+        Literal["safe", "full"],
+        Meta(
+            description="`safe` runs none of the program's code to show a value; "
+            "joined by port, debugpy shows them its own way."
+        ),
+    ] = "safe"
+    tracing: Annotated[
+        Literal["auto", "settrace"],
+        Meta(
+            description="`auto` is what its Python does best, and reaches coroutines that already "
+            "run; `settrace` is what it is up to 3.11, and refused on later ones."
+        ),
+    ] = "auto"
+    tree: Annotated[
+        bool, Meta(description="All processes of a prefork server, those born later too.")
+    ] = False
+    wait: Wait = 0.1
+    snapshot: SnapshotBounds = False
+
+
+class Attached(Execution, kw_only=True):
+    attached: bool
+    pid: int | None
+    host: str | None
+    port: int | None
+
+
+class Detach(SessionParams, kw_only=True):
+    """Let an attached program go; the session is `created` again."""
+
+
+class Detached(Result, kw_only=True):
+    session_id: str
+    status: State
+    detached: bool
+    pid: int | None
+    residue: (
+        Annotated[str, Meta(description="What could not be cleared away in the program.")] | None
+    ) = None
+
+
+class Restart(SessionParams, kw_only=True):
+    """Launch again with the same arguments; breakpoints stay, edited source counts."""
+
+    env: Annotated[
+        dict[EnvName, EnvValue | None],
+        Meta(
+            max_length=10_000,
+            description="On top of the launch's; what `missing_env` names must be here.",
+        ),
+    ] = {}
+    args: Annotated[
+        Args | None,
+        Meta(description="In place of the launch's; needed if `missing_fields` names them."),
+    ] = None
+    python_args: Annotated[Args | None, Meta(description="Likewise.")] = None
+    code: Annotated[SourceCode | None, Meta(description="Likewise.")] = None
+    stdin_inputs: Annotated[Inputs | None, Meta(description="Likewise.")] = None
+    wait: Wait = 0.1
+    snapshot: SnapshotBounds = False
+
+
+class Terminate(SessionParams, kw_only=True):
+    """End the program: SIGTERM, then SIGKILL after `grace` seconds.
+
+    All that a launched program has started gets both too, also what is in a process group or
+    session of its own, unless `keep_children` says otherwise. It is over as soon as nobody is left.
+    """
+
+    grace: Annotated[
+        float, Meta(ge=0, le=60, description="Seconds between SIGTERM and SIGKILL.")
+    ] = 2
+
+
+class Terminated(Result, kw_only=True):
+    session_id: str
+    status: State
+    exit_code: int | None
+    signal: str | None
+
+
+class Input(SessionParams, kw_only=True):
+    """Write to the program's standard input."""
+
+    input: (
+        Annotated[str, Meta(description="Text to write; a line needs its own line break.")] | None
+    ) = None
+    base64: Annotated[str, Meta(description="Or bytes, in base64.")] | None = None
+    eof: Annotated[bool, Meta(description="Close standard input afterwards.")] = False
+
+
+class Written(Result, kw_only=True):
+    session_id: str
+    bytes_written: int
+    eof: bool

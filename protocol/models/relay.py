@@ -1,0 +1,119 @@
+"""The relay itself: health, configuration, processes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from debug_relay.protocol.models.fields import Json, Limit, Offset, Params, Pid, Result
+from debug_relay.protocol.models.processes import Process
+
+
+class Health(Result, kw_only=True):
+    status: Literal["healthy", "unhealthy"]
+    version: str
+    uptime_seconds: float
+    active_sessions: int
+    debugpy_available: bool
+    warnings: list[str] = []
+
+
+class Info(Result, kw_only=True):
+    name: str
+    version: str
+    api_version: str
+    python_version: str
+    debugpy_version: str | None
+    runs_as_root: bool  # and so do the programs that it launches
+    capabilities: dict[str, Json]
+    endpoints: list[str]
+
+
+class Configuration(Result, kw_only=True):
+    config: dict[str, Json]
+    origins: dict[str, str]
+    changeable: list[str]
+    persisted: bool = True  # false: what PATCH has set holds until the relay stops only
+
+
+class PatchConfig(Params, kw_only=True):
+    """Change settings that may be changed while the relay runs."""
+
+    sessions: Annotated[
+        dict[str, Json], Meta(max_length=100, description="Keys of `[sessions]`.")
+    ] = {}
+    output: Annotated[dict[str, Json], Meta(max_length=100, description="Keys of `[output]`.")] = {}
+    dap: Annotated[dict[str, Json], Meta(max_length=100, description="Keys of `[dap]`.")] = {}
+    limits: Annotated[dict[str, Json], Meta(max_length=100, description="Keys of `[limits]`.")] = {}
+    log: Annotated[dict[str, Json], Meta(max_length=100, description="Keys of `[log]`.")] = {}
+    # These have no key that may be changed; they are here to be refused by the key's name.
+    server: Annotated[
+        dict[str, Json], Meta(max_length=100, description="None can be changed now.")
+    ] = {}
+    python: Annotated[
+        dict[str, Json], Meta(max_length=100, description="None can be changed now.")
+    ] = {}
+    auth: Annotated[
+        dict[str, Json], Meta(max_length=100, description="None can be changed now.")
+    ] = {}
+
+
+class Shutdown(Params, kw_only=True):
+    """Stop the relay; launched programs end, attached ones run on."""
+
+    keep_sessions: Annotated[
+        bool | None,
+        Meta(description="Leave the sessions to the next relay; by default as it was started."),
+    ] = None
+
+
+class ShuttingDown(Result, kw_only=True):
+    stopping: bool
+    keep_sessions: bool
+    sessions: int
+
+
+class ListProcesses(Params, kw_only=True):
+    """The Python processes that could be debugged."""
+
+    offset: Offset = 0
+    limit: Limit = 100
+    match: (
+        Annotated[
+            str, Meta(max_length=1000, description="Only those whose command line contains this.")
+        ]
+        | None
+    ) = None
+
+
+class ProcessList(Result, kw_only=True):
+    items: list[Process]
+    total: int
+    offset: int
+    limit: int
+    has_more: bool
+    not_looked_into: Annotated[
+        int,
+        Meta(
+            description="Processes under another name, which may embed a Python, that the time did "
+            "not suffice for; ask again, the next call goes on with them."
+        ),
+    ] = 0
+
+
+class OneProcess(Params, kw_only=True):
+    """One process."""
+
+    pid: Pid
+
+
+class Stacks(Result, kw_only=True):
+    """Every thread's stack, the innermost frame first, as py-spy tells them."""
+
+    pid: int
+    threads: list[Json]
+
+
+class Document(Result, kw_only=True):
+    """A document of its own format, without the envelope."""

@@ -1,0 +1,115 @@
+"""One call from nothing to an answer: launch, record, run to the end, tell."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from debug_relay.protocol.models.execution import TraceEnd, TraceRow, TraceSpec
+from debug_relay.protocol.models.fields import (
+    Arg,
+    Cwd,
+    Env,
+    EnvFile,
+    Module,
+    Params,
+    Path,
+    PythonPath,
+    Result,
+    Script,
+    SourceCode,
+    Venv,
+)
+from debug_relay.protocol.models.inspection import Stack
+from debug_relay.protocol.models.limits import LimitChanges, PassedLimit
+
+
+class Run(Params, kw_only=True):
+    """From nothing to an answer: launch, trace, run to the end, report."""
+
+    script: Script | None = None
+    module: Module | None = None
+    code: SourceCode | None = None
+    args: Annotated[list[Arg], Meta(description="Arguments for the program.")] = []
+    cwd: Cwd | None = None
+    env: Env = {}
+    env_file: EnvFile | None = None
+    python_path: PythonPath | None = None
+    venv: Venv | None = None
+    python_args: Annotated[
+        list[Arg], Meta(description="Arguments for the interpreter, such as `-X dev`.")
+    ] = []
+    pythonpath: Annotated[
+        list[Path],
+        Meta(max_length=1000, description="Directories to put in front of its import path."),
+    ] = []
+    just_my_code: Annotated[
+        bool | None, Meta(description="Look for exceptions in your own code only.")
+    ] = None
+    stdin_inputs: Annotated[
+        list[str], Meta(description="Texts for its standard input, in order; then it ends.")
+    ] = []
+    limits: Annotated[
+        LimitChanges | None, Meta(description="Bounds over its whole process tree.")
+    ] = None
+    trace: Annotated[TraceSpec | None, Meta(description="What to record, as `trace` takes it.")] = (
+        None
+    )
+    timeout: Annotated[
+        float, Meta(gt=0, le=300, description="Seconds until the program is ended.")
+    ] = 60
+    keep_on_exception: Annotated[
+        bool, Meta(description="Keep the session, paused, when an exception stops it.")
+    ] = False
+    output_bytes: Annotated[
+        int, Meta(ge=0, le=10_000_000, description="How much of the output's end is told.")
+    ] = 65_536
+
+
+class RunTrace(Result, kw_only=True):
+    rows: list[TraceRow]
+    ended: TraceEnd | None
+    total: int
+    left_out: int
+    dropped: int
+    warnings: list[str]
+
+
+class RunLocal(Result, kw_only=True):
+    name: str
+    type: str
+    value: str
+
+
+class RunFrame(Result, kw_only=True):
+    """One frame of the stack at the exception, the innermost first."""
+
+    name: str
+    path: str
+    line: int
+    locals: list[RunLocal]
+    locals_left_out: int = 0
+
+
+class RunException(Result, kw_only=True):
+    type: str
+    message: str
+    traceback: str | None
+    frames: list[RunFrame]
+    total_frames: int
+
+
+class RunReport(Result, kw_only=True):
+    exit_code: int | None
+    signal: str | None
+    end_reason: str | None
+    passed_limit: PassedLimit | None = None
+    output: str
+    output_left_out: int = 0  # bytes of the beginning
+    trace: RunTrace | None = None
+    exception: RunException | None = None
+    # Where its main thread was when the time was up.
+    stack: Stack | None = None
+    session_id: str | None = None  # of the session that was kept
+    note: str | None = None  # why something is missing

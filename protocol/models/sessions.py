@@ -1,0 +1,580 @@
+"""Sessions: parameters, results, and the public state that the worker keeps."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from debug_relay.protocol.models.breakpoints import MOST_IN_A_BATCH, BreakpointSpec
+from debug_relay.protocol.models.fields import (
+    LABEL_FILTER,
+    Arg,
+    Console,
+    Cwd,
+    Env,
+    EnvFile,
+    EnvName,
+    ExceptionStop,
+    Expression,
+    HeldSeconds,
+    Host,
+    Inputs,
+    Json,
+    KeepChildren,
+    Labels,
+    Limit,
+    Location,
+    Module,
+    Offset,
+    Params,
+    Path,
+    PathMapping,
+    PauseBudget,
+    Pid,
+    Port,
+    PythonPath,
+    Result,
+    Script,
+    Seconds,
+    SessionId,
+    SessionParams,
+    SourceCode,
+    TerminalSize,
+    Time,
+    TimeoutMinutes,
+    Venv,
+)
+from debug_relay.protocol.models.limits import LimitChanges, Limits, PassedLimit
+from debug_relay.protocol.models.processes import Identity, ListeningOn, Match
+from debug_relay.protocol.state import State
+
+EndReason = Literal[
+    "target_exited", "terminated", "timeout", "limit", "detached", "target_lost", "crashed",
+    "shutdown",
+]  # fmt: skip
+StopReason = Literal["breakpoint", "step", "exception", "pause", "entry"]
+
+
+class CreateSession(Params, kw_only=True):
+    """Create a debug session; with `mode` also launch or attach, in one call."""
+
+    name: Annotated[str, Meta(max_length=255, description="Any name.")] | None = None
+    project_root: Path | None = None
+    python_path: PythonPath | None = None
+    venv: Venv | None = None
+    timeout_minutes: TimeoutMinutes | None = None
+    idle_timeout: Seconds | None = None
+    max_lifetime: Seconds | None = None
+    pause_budget: PauseBudget | None = None
+    labels: Labels = {}
+    limits: Annotated[
+        LimitChanges | None, Meta(description="Bounds over the program's whole process tree.")
+    ] = None
+    stop_on_entry: Annotated[bool, Meta(description="Stop at the first line.")] = False
+    stop_all: Annotated[bool, Meta(description="A stop of one thread stops the others too.")] = True
+    just_my_code: Annotated[bool, Meta(description="Leave libraries out of stepping.")] = False
+    restore_breakpoints: Annotated[
+        bool, Meta(description="Load the breakpoints that were saved for `project_root`.")
+    ] = False
+    mode: Annotated[
+        Literal["launch", "attach"] | None, Meta(description="Launch or attach too, in this call.")
+    ] = None
+    # mode launch
+    script: Script | None = None
+    module: Module | None = None
+    code: SourceCode | None = None
+    args: Annotated[list[Arg], Meta(description="Arguments for the program.")] = []
+    cwd: Cwd | None = None
+    env: Env = {}
+    env_file: EnvFile | None = None
+    stop_on_exception: ExceptionStop | None = None
+    python_args: Annotated[
+        list[Arg], Meta(description="Arguments for the interpreter, such as `-X dev`.")
+    ] = []
+    stdin_inputs: Inputs = []
+    pythonpath: Annotated[
+        list[Path],
+        Meta(max_length=1000, description="Directories to put in front of its import path."),
+    ] = []
+    console: Console = "internalConsole"
+    pty: Annotated[
+        bool | TerminalSize,
+        Meta(description="Give the program a terminal instead of pipes; an object has its size."),
+    ] = False
+    debug_subprocesses: Annotated[
+        bool, Meta(description="Debug its child processes in the same session.")
+    ] = False
+    keep_children: KeepChildren = False
+    # mode attach
+    pid: Pid | None = None
+    host: Host | None = None
+    port: Port | None = None
+    connect_timeout: (
+        Annotated[float, Meta(gt=0, le=300, description="Seconds to wait for the connection.")]
+        | None
+    ) = None
+    path_mappings: Annotated[
+        list[PathMapping],
+        Meta(max_length=1000, description="Folders here and in the program's container."),
+    ] = []
+    identity: Identity | None = None
+    listening_on: ListeningOn | None = None
+    match: Match | None = None
+    wait_seconds: (
+        Annotated[float, Meta(ge=0, le=300, description="Seconds to wait for such a process.")]
+        | None
+    ) = None
+    redirect_output: Annotated[
+        bool, Meta(description="Bring the program's own output too; the detach undoes it.")
+    ] = False
+    wait: (
+        Annotated[
+            float,
+            Meta(
+                ge=0, le=300, description="Seconds that the reply may be held for the first stop."
+            ),
+        ]
+        | None
+    ) = None
+
+
+class ListSessions(Params, kw_only=True):
+    """List sessions, newest first."""
+
+    status: Annotated[State | None, Meta(description="Only those in this state.")] = None
+    label: (
+        Annotated[
+            str,
+            Meta(pattern=LABEL_FILTER, description="`key=value`", examples=["team=search"]),
+        ]
+        | None
+    ) = None
+    offset: Offset = 0
+    limit: Limit = 100
+
+
+class PatchSession(SessionParams, kw_only=True):
+    """Change what may be changed while the session lives."""
+
+    name: Annotated[str, Meta(max_length=255, description="Any name.")] | UnsetType = UNSET
+    project_root: Path | UnsetType = UNSET
+    python_path: PythonPath | UnsetType = UNSET
+    venv: Venv | UnsetType = UNSET
+    stop_on_entry: (
+        Annotated[bool, Meta(description="Stop at the first line of the next launch.")] | UnsetType
+    ) = UNSET
+    stop_all: Annotated[bool, Meta(description="A stop of one thread stops all.")] | UnsetType = (
+        UNSET
+    )
+    just_my_code: (
+        Annotated[bool, Meta(description="Step and stop in the user's code only.")] | UnsetType
+    ) = UNSET
+    restore_breakpoints: (
+        Annotated[bool, Meta(description="Load those saved for the project root.")] | UnsetType
+    ) = UNSET
+    timeout_minutes: TimeoutMinutes | UnsetType = UNSET
+    idle_timeout: Seconds | UnsetType = UNSET
+    max_lifetime: Seconds | UnsetType = UNSET
+    pause_budget: PauseBudget | UnsetType = UNSET
+    labels: Labels | UnsetType = UNSET
+    limits: (
+        Annotated[
+            LimitChanges,
+            Meta(description="Bounds over the process tree; those of the program that runs too."),
+        ]
+        | UnsetType
+    ) = UNSET
+    breakpoints_suspended: (
+        Annotated[bool, Meta(description="False arms suspended breakpoints again.")] | UnsetType
+    ) = UNSET
+
+
+class DeleteSession(SessionParams, kw_only=True):
+    """End a session. A launched program ends with it; an attached one runs on."""
+
+    force: Annotated[bool, Meta(description="Do not wait for the program to end by itself.")] = (
+        False
+    )
+    terminate_debuggee: Annotated[
+        bool | None,
+        Meta(description="Whether the program ends too; by default a launched one does."),
+    ] = None
+
+
+class TakeLease(SessionParams, kw_only=True):
+    """Become the one caller who drives this session."""
+
+    holder: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=255, description="Who drives; by default the caller."),
+        ]
+        | None
+    ) = None
+    ttl: Annotated[
+        float, Meta(gt=0, le=86400, description="Seconds until it lapses unless renewed.")
+    ] = 60
+    take_over: Annotated[bool, Meta(description="Take it from whoever has it.")] = False
+
+
+class Lease(Result, kw_only=True):
+    """Who drives the session, and until when; nobody in particular where both are null."""
+
+    holder: str | None
+    expires_at: Time | None
+
+
+class ImportedConfig(Params, kw_only=True):
+    """`config` of an export."""
+
+    project_root: Path | None = None
+    python_path: PythonPath | None = None
+    venv: Venv | None = None
+    stop_on_entry: Annotated[bool, Meta(description="Stop at the first line.")] = False
+    stop_all: Annotated[bool, Meta(description="A stop of one thread stops all.")] = True
+    just_my_code: Annotated[bool, Meta(description="Leave libraries out of stepping.")] = False
+    timeout_minutes: (
+        Annotated[float, Meta(ge=0, le=525_600, description="Idle timeout; 0 is for ever.")] | None
+    ) = None
+    max_lifetime: Seconds | None = None
+    pause_budget: PauseBudget | None = None
+    labels: Labels = {}
+    limits: Annotated[LimitChanges | None, Meta(description="Of the program's process tree.")] = (
+        None
+    )
+
+
+class ImportedExceptions(Params, kw_only=True):
+    """`exception_breakpoints` of an export."""
+
+    filters: Annotated[
+        list[Literal["raised", "uncaught", "user_unhandled"]],
+        Meta(max_length=100, description="As exported."),
+    ] = []
+    types: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=512)]],
+        Meta(max_length=1000, description="As exported."),
+    ] = []
+    condition: Annotated[str, Meta(max_length=65536, description="As exported.")] | None = None
+    raised_in: Annotated[Literal["user", "all"] | None, Meta(description="As exported.")] = None
+
+
+class ImportedWatch(Params, kw_only=True):
+    """One of `watches` of an export."""
+
+    expression: Expression
+
+
+MissingField = Literal["args", "code", "python_args", "stdin_inputs"]
+
+
+class ImportSession(Params, kw_only=True):
+    """Create a session from the `data` of an export."""
+
+    name: Annotated[str, Meta(max_length=255, description="Any name.")] | None = None
+    config: Annotated[ImportedConfig | None, Meta(description="As exported.")] = None
+    program: Annotated[
+        dict[str, Json] | None, Meta(description="As exported: fields of `launch`.")
+    ] = None
+    missing_env: Annotated[
+        list[EnvName], Meta(description="Names whose values looked secret and were left out.")
+    ] = []
+    missing_fields: Annotated[
+        list[MissingField],
+        Meta(max_length=10, description="Fields of `program` in which secrets were hidden."),
+    ] = []
+    breakpoints: Annotated[
+        list[BreakpointSpec], Meta(max_length=MOST_IN_A_BATCH, description="As exported.")
+    ] = []
+    exception_breakpoints: Annotated[
+        ImportedExceptions | None, Meta(description="As exported.")
+    ] = None
+    watches: Annotated[list[ImportedWatch], Meta(max_length=100, description="As exported.")] = []
+    version: (
+        Annotated[str, Meta(max_length=40, description="Of the relay that exported it.")] | None
+    ) = None
+
+
+class CloneSession(SessionParams, kw_only=True):
+    """Create a session with the same configuration, launch and breakpoints, not its state."""
+
+    name: (
+        Annotated[
+            str, Meta(max_length=255, description="Its own name; by default made of the first.")
+        ]
+        | None
+    ) = None
+    labels: Annotated[Labels | None, Meta(description="Other labels than the first has.")] = None
+
+
+class Export(Result, kw_only=True):
+    """All of a session that is not its state."""
+
+    name: str
+    config: Json
+    program: Json
+    missing_env: list[str]
+    missing_fields: list[str] = []
+    breakpoints: list[Json]
+    exception_breakpoints: Json
+    watches: list[Json]
+    version: str
+
+
+class SessionConfig(Result, kw_only=True):
+    """How the session was created."""
+
+    project_root: str | None = None
+    python_path: str | None = None
+    venv: str | None = None
+    stop_on_entry: bool = False
+    stop_all: bool = True
+    just_my_code: bool = False
+    timeout_minutes: int | float = 60
+    max_lifetime: float = 14400
+    pause_budget: float = 300
+    labels: dict[str, str] = {}
+    limits: Limits = field(default_factory=Limits)
+
+
+def idle_limit(status: State, config: SessionConfig) -> float:
+    """Seconds of idleness that end the session; 0 is never."""
+    idle = config.timeout_minutes * 60.0
+    if status is State.RUNNING and idle:
+        # A program that runs puts expiry off.
+        return max(idle, config.max_lifetime) if config.max_lifetime else 0.0
+    return idle
+
+
+class Program(Result, kw_only=True):
+    """What is being debugged."""
+
+    script: str | None = None
+    module: str | None = None
+    args: list[str] = []
+    cwd: str | None = None
+    env: dict[str, str | None] = {}
+    python_path: str | None = None
+    python_version: str | None = None
+    pid: int | None = None
+    attached: bool = False
+    host: str | None = None
+    port: int | None = None
+
+
+class ExceptionInfo(Result, kw_only=True):
+    """The exception at which the program is stopped."""
+
+    type: str
+    full_type_name: str = ""
+    message: str
+    traceback: str | None = None  # the outermost frame first
+    break_mode: Literal["always", "unhandled", "userUnhandled"] = "always"
+
+
+class SessionState(Result, kw_only=True):
+    """Everything public about one session."""
+
+    session_id: str
+    name: str
+    status: State
+    stop_reason: StopReason | None = None
+    stop_id: int = 0
+    created_at: Time
+    expires_at: Time | None = None
+    config: SessionConfig
+    program: Program | None = None
+    child_pids: list[int] = []  # of the program's processes that are debugged with it
+    current_location: Location | None = None
+    stopped_thread_id: int | None = None
+    stopped_threads: list[int] = []
+    breakpoint_count: int = 0
+    exception: ExceptionInfo | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    end_reason: EndReason | None = None
+    passed_limit: PassedLimit | None = None  # with end_reason `limit`
+    waiting_for_input: bool = False
+    prompt: str | None = None
+    warning: str | None = None
+    held_seconds: HeldSeconds = 0
+    breakpoints_suspended: bool = False
+    created_by: str | None = None
+    restored: bool = False
+    previous_status: State | None = None
+    missing_env: list[str] = []
+    missing_fields: list[str] = []  # of the launch, that `restart` must give: a secret was hidden
+    worker_unresponsive: bool = False
+    worker_signal: str | None = None  # what ended its worker, with end_reason `crashed`
+    worker_exit_code: int | None = None  # or how that ended; both null where nobody was told
+    disk_trouble: str | None = None  # what a full disk did not take; the session goes on
+    lease: Lease | None = None  # who alone drives it
+
+
+class SessionStatus(Result, kw_only=True):
+    """The few fields that a poller needs."""
+
+    session_id: str
+    status: State
+    stop_reason: StopReason | None
+    stop_id: int
+    current_location: Location | None
+    stopped_thread_id: int | None
+    stopped_threads: list[int]
+    exit_code: int | None
+    signal: str | None
+    end_reason: EndReason | None
+    passed_limit: PassedLimit | None
+    waiting_for_input: bool
+    prompt: str | None
+    warning: str | None
+    expires_at: Time | None
+    held_seconds: HeldSeconds
+    worker_unresponsive: bool
+
+
+class SessionItem(Result, kw_only=True):
+    """A session in a list."""
+
+    session_id: str
+    name: str
+    status: State
+    stop_reason: StopReason | None
+    created_at: Time
+    expires_at: Time | None
+    program: str | None
+    labels: dict[str, str]
+    created_by: str | None
+    warning: str | None = None
+
+
+class SessionList(Result, kw_only=True):
+    items: list[SessionItem]
+    total: int
+    offset: int
+    limit: int
+    has_more: bool
+
+
+class SessionDeleted(Result, kw_only=True):
+    session_id: str
+    final_status: State
+    exit_code: int | None
+    runtime_seconds: float
+    deleted: bool = True
+
+
+class Pong(Result, kw_only=True):
+    """The session was touched."""
+
+    session_id: str
+    status: State
+    expires_at: Time | None
+    warning: str | None = None
+
+
+class ProcessUse(Result, kw_only=True):
+    """One process of the tree."""
+
+    pid: int
+    ppid: int
+    command: str
+    state: str
+    start_time: float  # seconds since 1970, as psutil's create_time
+    cpu_seconds: float
+    memory_bytes: int  # its part of what it shares with others
+    resident_bytes: int  # all that it shares included
+    threads: int
+    descriptors: int | None  # None where they may not be seen
+
+
+class LimitUse(Result, kw_only=True):
+    """One limit; `allowed` 0 is none."""
+
+    allowed: int | float
+    used: int | float
+    share: float | None  # of what is allowed
+
+
+class Resources(Result, kw_only=True):
+    """What the session's process tree uses."""
+
+    session_id: str
+    status: State
+    cpu_seconds: float
+    memory_bytes: int
+    processes: list[ProcessUse]
+    limits: dict[str, LimitUse]
+    passed_limit: PassedLimit | None
+    note: str | None  # why something is not known
+
+
+class EndSession(SessionParams, kw_only=True):
+    """Between supervisor and worker only: end the session and then yourself."""
+
+    terminate_debuggee: bool | None = None
+    force: bool = False
+    reason: EndReason = "terminated"
+
+
+class Blueprint(Result, kw_only=True):
+    """All of a session that is not its state: what an export holds, a clone begins with and a
+    session that comes back is made from."""
+
+    name: str
+    config: SessionConfig
+    # The fields of the last launch that were given, or None.
+    program: dict[str, Json] | None = None
+    # Names in the launch's environment whose values are not here: they look secret.
+    missing_env: list[str] = []
+    # Fields of the launch in which something is hidden, for the same reason.
+    missing_fields: list[str] = []
+    # Breakpoints as they are asked for; with their ids where they keep them.
+    breakpoints: list[dict[str, Json]] = []
+    next_breakpoint: int = 1
+    exception_breakpoints: dict[str, Json] | None = None
+    watches: list[dict[str, Json]] = []
+
+
+class Retired(Result, kw_only=True):
+    """Between supervisor and worker only: whether the worker of an ended session ends itself now,
+    and what the next one begins with, secrets too."""
+
+    retired: bool
+    blueprint: Blueprint | None = None
+    runtime_seconds: float = 0.0
+
+
+class WorkerParams(Params, kw_only=True):
+    """What a worker is born with: one JSON document on an inherited descriptor."""
+
+    session_id: SessionId
+    session_dir: str  # rings, socket, identity: the run directory's
+    record_dir: str  # what survives a reboot: the data directory's
+    breakpoints_dir: str  # all projects' saved breakpoints
+    name: str
+    created_at: Time
+    created_by: str | None
+    config: SessionConfig
+    debugpy_dir: str
+    # Where programs keep the debugger's compiled code; what kind of interpreter it is for is added.
+    bytecode: str
+    interpreters_dir: str  # where workers keep who an interpreter is
+    output_max_bytes: int
+    events_max: int
+    request_timeout: float
+    launch_timeout: float
+    evaluate_timeout: float
+    orphan_timeout: float
+    python_default: str | None = None
+    restore_breakpoints: bool = False
+    # What the session takes over: of an import, of another session, of itself before a reboot.
+    blueprint: Blueprint | None = None
+    restored: bool = False
+    previous_status: State | None = None
+    first_seq: int = 1
+    stop_id: int = 0  # of the last stop there was
+    # As it ended, where it is to be as if its worker had never retired.
+    ended: SessionState | None = None
+    runtime_seconds: float = 0.0

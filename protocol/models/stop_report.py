@@ -1,0 +1,140 @@
+"""The stop report: all that is worth knowing about one stop, in one piece."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from msgspec import UNSET, Meta
+
+from debug_relay.protocol.models.fields import (
+    Cursor,
+    FrameLimit,
+    Limit,
+    LocalLimit,
+    Location,
+    OutputBytes,
+    ReportBytes,
+    Result,
+    SessionParams,
+    SourceLines,
+    Time,
+)
+from debug_relay.protocol.models.inspection import Frame, Safe, Variable, Watch
+from debug_relay.protocol.models.sessions import ExceptionInfo, StopReason
+from debug_relay.protocol.wire.ring_format import Place
+
+
+class ReturnValue(Result, kw_only=True):
+    type: str | None
+    value: str
+
+
+class StoppedThread(Result, kw_only=True):
+    id: int
+    name: str | None = None
+    pid: int | None = None
+    is_child: bool = False  # that process is one that the program has started
+
+
+class SourceLine(Result, kw_only=True):
+    line: int
+    text: str
+    current: bool = False
+
+
+class Excerpt(Result, kw_only=True):
+    """The lines around the place, as they were when the program stopped there."""
+
+    path: str
+    start: int
+    end: int
+    total_lines: int
+    lines: list[SourceLine]
+
+
+class Change(Result, kw_only=True):
+    """A local whose value differs from the last stop in the same frame; null is not there."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+class Printed(Result, kw_only=True):
+    """What was printed since the stop before: its end, where it was too much."""
+
+    category: str
+    text: str
+
+
+class Cut(Result, kw_only=True):
+    """A part that did not fit, or was not asked for in full."""
+
+    part: str
+    shown: int  # of output, bytes
+    total: int
+    get: Annotated[str, Meta(description="The call that brings the rest.")]
+
+
+class Stop(Result, kw_only=True):
+    """Where and why the program stands, and what it looks like there."""
+
+    stop_id: int
+    stop_reason: StopReason
+    timestamp: Time
+    thread: StoppedThread
+    current_location: Location | None
+    source: Excerpt | None = None
+    frames: list[Frame] = []
+    total_frames: int = 0
+    locals: list[Variable] = []
+    total_locals: int = 0
+    changed: list[Change] = []
+    new_frame: bool = False  # no stop in this frame is remembered: nothing to compare it with
+    watches: list[Watch] = []
+    exception: ExceptionInfo | None = None
+    return_value: ReturnValue | None = None
+    output: list[Printed] = []
+    hit_breakpoints: list[str] = []
+    cut: list[Cut] = []
+    note: str | None = None  # why something is missing
+    repr: Safe = UNSET
+
+
+KEPT_STOPS: Final = 100
+
+
+class KeptStop(Result, kw_only=True):
+    """A report in the session's `stops.ring`: all that is known of the stop, before any bound."""
+
+    report: Stop
+    printed_from: Place | None  # where its output begins; None is at the session's
+
+
+class Snapshot(SessionParams, kw_only=True):
+    """The stop report."""
+
+    frames: FrameLimit = 20
+    locals: LocalLimit = 50
+    source_lines: SourceLines = 3
+    output_bytes: OutputBytes = 4096
+    max_bytes: ReportBytes = 65536
+
+
+class StopReport(Result, kw_only=True):
+    stop: Stop
+
+
+class History(SessionParams, kw_only=True):
+    """The stop reports of the last 100 stops, the newest first."""
+
+    cursor: Cursor | None = None
+    limit: Limit = 100
+    max_bytes: ReportBytes = 65536
+
+
+class HistoryPage(Result, kw_only=True):
+    items: list[Stop]
+    next_cursor: str | None
+    has_more: bool
+    dropped: int = 0  # stops before the oldest that is kept

@@ -1,0 +1,391 @@
+"""How the results that are read most look as text: stops, stacks, variables, breakpoints, output.
+
+One function a result, chosen by its type; `text` renders the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.models import breakpoints as b
+from debug_relay.protocol.models import execution as e
+from debug_relay.protocol.models import inspection as i
+from debug_relay.protocol.models import output_events as o
+from debug_relay.protocol.models import run as runs
+from debug_relay.protocol.models import sessions as s
+from debug_relay.protocol.models import stop_report as stops
+from debug_relay.protocol.models.fields import Location
+from debug_relay.protocol.models.limits import amount, in_bytes
+from debug_relay.protocol.rendering import stop as stop_text
+from debug_relay.protocol.rendering import traces as recorded
+from debug_relay.protocol.rendering.text import Code, Line, generic, short
+
+_NOISE: Final = frozenset({"description", "preserve_focus_hint", "all_threads_stopped"})
+_VALUE: Final = 100
+
+
+def picture(result: Any) -> Iterator[Line]:
+    """The lines of any result."""
+    for kind in type(result).__mro__:
+        if kind in _PICTURES:
+            return _PICTURES[kind](result)
+    return generic(result)
+
+
+def picture_of(kind: type, data: bytes) -> Iterator[Line]:
+    """The lines of a result that is JSON already."""
+    try:
+        return picture(msgspec.json.decode(data, type=kind))
+    except msgspec.ValidationError:
+        return generic(msgspec.json.decode(data))
+
+
+# -- where the program is
+
+
+def _headline(
+    status: str, reason: str | None, stop_id: int, location: Location | None, end: str
+) -> str:
+    if status != "paused":
+        return f"{status}{end}"
+    place = f" {stop_text.at(location)}" if location is not None else ""
+    return f"paused ({reason}, stop {stop_id}){place}"
+
+
+def _execution(result: e.Execution) -> Iterator[Line]:
+    end = recorded.ending(result.exit_code, result.signal, result.end_reason)
+    place = None if result.stop is not None else result.current_location
+    yield _headline(result.status, result.stop_reason, result.stop_id, place, end)
+    if result.child_pid is not None and result.stop is None:
+        yield f"in child process {result.child_pid}, thread {result.thread_id}"
+    if not result.completed and result.status == "running":
+        if result.waiting_for_input:
+            how = call_of("input", result.session_id)
+            yield f"waits for input: {short(result.prompt or '', 200)!r}: send it by {how}"
+        query = f"timeout=30&types=stopped,terminated,input&cursor={result.events_cursor}"
+        yield f"not stopped yet: wait with {call_of('events', result.session_id)}?{query}"
+    elif not result.completed and result.status == "paused":
+        yield "the thread that was moved still runs; this is where another one stands"
+    if result.pause_pending:
+        yield "pause pending: a thread is in C code and stops as soon as it returns"
+    if result.live_stack is not None:
+        yield from _stack(result.live_stack)
+    if result.reached is False:
+        yield "the line was not reached: the program stopped or ended before"
+    if result.native_frame:
+        yield f"the step went into {result.native_callee}, which is native"
+    if result.stop is not None:
+        yield from stop_text.stop(result.stop, headline=False)
+    elif result.return_value is not None:
+        yield stop_text.returned(result.return_value)
+
+
+def _trace(result: e.TraceRows) -> Iterator[Line]:
+    yield from recorded.trace(result)
+    yield from _execution(result)
+
+
+def _history(page: stops.HistoryPage) -> Iterator[Line]:
+    for report in page.items:
+        yield from stop_text.brief(report)
+    yield from _more(page)
+
+
+# -- stacks and values
+
+
+def _stack(stack: i.Stack) -> Iterator[Line]:
+    live = ", as it runs" if stack.live else ""
+    where = f" of child process {stack.child_pid}" if stack.child_pid is not None else ""
+    yield f"thread {stack.thread_id}{where}, {stack.total_frames} frames{live}"
+    yield from stop_text.frames(stack.frames)
+    if stack.has_more:
+        following = stack.frames[-1].id + 1 if stack.frames else 0
+        yield f"… more: ?start_frame={following}"
+
+
+def _variables(page: i.VariableList) -> Iterator[Line]:
+    yield from (stop_text.variable(variable) for variable in page.variables)
+    if page.has_more:
+        yield f"… {page.total} in all: ?start={page.start + len(page.variables)}"
+    elif not page.variables:
+        yield "no variables" if not page.total else f"no variables from {page.start} on"
+    if page.repr is not msgspec.UNSET:
+        yield stop_text.SAFELY
+    if page.evaluating is True:
+        yield "the thread hangs in its own code: nothing of the program's was run for this"
+
+
+def _scopes(result: i.ScopeList) -> Iterator[Line]:
+    for scope in result.scopes:
+        count = "" if scope.named_variables is None else f"  [{scope.named_variables} variables]"
+        yield f"{scope.name}{count}  (ref {scope.variables_reference})"
+
+
+def _evaluated(result: i.Evaluated) -> Iterator[Line]:
+    if result.error is not None:
+        yield f"raised {short(result.error, 500)}"
+        if result.error_details is not None:
+            lines = result.error_details.traceback.splitlines()
+            yield Code(tuple(short(line, _VALUE) for line in lines[-20:]))
+        return
+    text = "done" if result.result is None else short(result.result, 4000)
+    kind = f"{result.type} = " if result.type else ""
+    reference = f"  (ref {result.variables_reference})" if result.variables_reference else ""
+    yield f"{kind}{text}{reference}{'  (cut)' if result.truncated else ''}"
+
+
+def _watches(result: i.WatchList) -> Iterator[Line]:
+    yield from (stop_text.watch(watch) for watch in result.watches)
+    if not result.watches:
+        yield "no watches"
+
+
+def _threads(result: i.ThreadList) -> Iterator[Line]:
+    for thread in result.threads:
+        mark = "→" if thread.is_current else " "
+        where = f" (child process {thread.pid})" if thread.is_child else ""
+        place = thread.current_location
+        at = f" {stop_text.at(place)}" if place is not None else ""
+        pending = ", to stop when it comes back from C" * thread.pause_pending
+        yield f"{mark} {thread.id} {short(thread.name, 80)}: {thread.status}{where}{at}{pending}"
+
+
+def _source(result: i.SourceText) -> Iterator[Line]:
+    guess = ", decompiled: there is no text, lines and names are a guess"
+    yield f"{result.path}, lines {result.start} to {result.end} of {result.total_lines}" + (
+        guess * result.decompiled
+    )
+    width = len(str(result.end))
+    numbered = enumerate(result.lines, result.start)
+    yield Code(tuple(f"{n:>{width}}  {short(text, 500)}" for n, text in numbered), "python")
+
+
+def _modules(page: i.ModuleList) -> Iterator[Line]:
+    for module in page.items:
+        mark = "" if module.is_user_code else "  (library)"
+        yield f"{short(module.name, 200)} {module.path or 'built in'}{mark}"
+    yield from _more(page)
+
+
+def _tasks(result: i.TaskList) -> Iterator[Line]:
+    for task in result.tasks:
+        waits = f", waits for {short(task.waiting_for, 200)}" if task.waiting_for else ""
+        ended = f", raised {short(task.exception, 200)}" if task.exception else ""
+        mark = "→" if task.current else " "
+        head = f"{mark} {short(task.name, 80)} {short(task.coroutine, 200)}"
+        yield f"{head}: {task.state}{waits}{ended}"
+        yield from (f"    {row.name} at {row.path}:{row.line}" for row in task.frames)
+    if result.total != len(result.tasks):
+        yield f"… {result.total} in all"
+    if not result.total:
+        yield "no asyncio tasks"
+
+
+def _completions(result: i.CompletionList) -> Iterator[Line]:
+    yield from (f"{item.label}{f'  ({item.type})' * bool(item.type)}" for item in result.items)
+    if not result.items:
+        yield "no completions"
+
+
+# -- breakpoints
+
+
+def _breakpoint(point: b.Breakpoint) -> str:
+    place = f"{point.source['path']}:{point.line}" if point.source else ""
+    where = f"{point.function} {place}".strip() if point.function else place
+    marks = [f"if {point.condition}"] if point.condition else []
+    marks += [f"hits {point.hit_condition}"] if point.hit_condition else []
+    marks += [f"log {point.log_message!r}"] if point.log_message else []
+    marks += [] if point.enabled else ["disabled"]
+    marks += [] if point.verified else ["not verified"]
+    marks += [f"hit {point.hit_count} times"] if point.hit_count else []
+    marks += [short(point.message)] if point.message else []
+    marks += [f"→ {short(point.suggestion)}"] if point.suggestion else []
+    return "  ".join([f"{point.id} {where}", *(short(mark, 300) for mark in marks)])
+
+
+def _breakpoints(result: b.BreakpointList | b.BreakpointsSet) -> Iterator[Line]:
+    yield from (_breakpoint(point) for point in result.breakpoints)
+    if not result.breakpoints:
+        yield "no breakpoints"
+
+
+# -- sessions, output, events
+
+
+def _session(state: s.SessionState | s.SessionStatus) -> Iterator[Line]:
+    name = f" {short(state.name, 80)}" if isinstance(state, s.SessionState) else ""
+    end = recorded.ending(state.exit_code, state.signal, state.end_reason)
+    line = _headline(state.status, state.stop_reason, state.stop_id, state.current_location, end)
+    yield f"{state.session_id}{name}: {line}"
+    if state.waiting_for_input:
+        yield f"waits for input: {short(state.prompt or '', 200)!r}"
+    if state.warning:
+        yield f"warning: {state.warning}"
+    if state.passed_limit is not None:
+        yield f"passed {state.passed_limit.words()}"
+    if isinstance(state, s.SessionState):
+        if state.program is not None:
+            target = state.program.script or state.program.module or "program"
+            yield f"program: {short(' '.join([target, *state.program.args]), 600)}"
+        if state.exception is not None:
+            yield f"exception: {state.exception.type}: {short(state.exception.message, 300)}"
+        if state.breakpoint_count:
+            suspended = ", suspended" if state.breakpoints_suspended else ""
+            yield f"breakpoints: {state.breakpoint_count}{suspended}"
+        if state.lease is not None:
+            yield from _lease(state.lease)
+        if state.worker_signal is not None or state.worker_exit_code is not None:
+            how = state.worker_signal or f"exit code {state.worker_exit_code}"
+            yield f"its worker died: {how}"
+        if state.restored:
+            yield f"restored; before: {state.previous_status or 'unknown'}"
+        if state.missing_env:
+            yield f"missing in env: {short(', '.join(state.missing_env), 300)}"
+        if state.missing_fields:
+            yield f"hidden, to be given to restart: {', '.join(state.missing_fields)}"
+        if state.disk_trouble:
+            yield f"disk: {short(state.disk_trouble, 300)}"
+
+
+def _lease(lease: s.Lease) -> Iterator[Line]:
+    held = lease.holder is not None
+    yield f"driven by {lease.holder} until {lease.expires_at}" if held else "nobody drives it alone"
+
+
+def _resources(result: s.Resources) -> Iterator[Line]:
+    yield (
+        f"{result.session_id} {result.status}: cpu {result.cpu_seconds:g} s, memory "
+        f"{in_bytes(result.memory_bytes)}, {len(result.processes)} processes"
+    )
+    for name, limit in result.limits.items():
+        if limit.allowed:
+            used, allowed = amount(name, limit.used), amount(name, limit.allowed)
+            yield f"{name}: {used} of {allowed} ({limit.share or 0:.0%})"
+    if result.passed_limit is not None:
+        yield f"passed {result.passed_limit.words()}"
+    for one in result.processes:
+        yield (
+            f"{one.pid} (of {one.ppid}) {one.state}: cpu {one.cpu_seconds:g} s, memory "
+            f"{in_bytes(one.memory_bytes)}, {one.threads} threads, "
+            f"{'?' if one.descriptors is None else one.descriptors} descriptors: "
+            f"{short(one.command, 200)}"
+        )
+    if result.note:
+        yield result.note
+
+
+def _sessions(page: s.SessionList) -> Iterator[Line]:
+    for item in page.items:
+        reason = f" ({item.stop_reason})" if item.stop_reason else ""
+        program = f"  {short(item.program, 200)}" if item.program else ""
+        yield f"{item.session_id} {short(item.name, 80)}: {item.status}{reason}{program}"
+    if not page.items:
+        yield "no sessions"
+    yield from _more(page)
+
+
+def _output(page: o.OutputPage) -> Iterator[Line]:
+    if page.dropped:
+        yield f"({page.dropped} entries before these are gone)"
+    writer = ""
+    lines: list[str] = []
+    for entry in page.entries:
+        whose = f" of child process {entry.pid}" if entry.pid is not None else ""
+        if entry.category + whose != writer:
+            if lines:
+                yield Code(tuple(lines))
+            writer, lines = entry.category + whose, []
+            yield f"{writer}:"
+        lines += [short(line, 2000) for line in entry.output.splitlines()]
+    if lines:
+        yield Code(tuple(lines))
+    if not page.entries:
+        yield "no output"
+    yield f"next: ?cursor={page.next_cursor}" + (" (there is more)" if page.has_more else "")
+
+
+def _events(page: o.EventPage) -> Iterator[Line]:
+    if page.dropped:
+        yield f"({page.dropped} events before these are gone)"
+    for event in page.events:
+        yield f"{event.seq} {event.type}: {_told(event)}"
+    yield f"session {page.session_status}; next: ?cursor={page.next_cursor}"
+
+
+def _told(event: o.Event) -> str:
+    body = event.body
+    try:
+        if event.type == "breakpoint":
+            point = msgspec.convert(body["breakpoint"], b.Breakpoint)
+            return f"{body['reason']} {_breakpoint(point)}"
+        if event.type == "module":
+            return f"{body['module']['name']} {body['module']['path']}"
+    except (KeyError, TypeError, msgspec.ValidationError):
+        pass  # of another version of the relay
+    return _body(body)
+
+
+def _body(body: Any) -> str:
+    if not isinstance(body, Mapping):
+        return short(body)
+    shown = [
+        f"{key}={_fact(value)}"
+        for key, value in body.items()
+        if value not in (None, "", [], {}) and key not in _NOISE
+    ]
+    return short(" ".join(shown), 600)
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, Mapping) and "path" in value and "line" in value:
+        return f"{value['path']}:{value['line']}"
+    return short(value if isinstance(value, str) else repr(value), _VALUE)
+
+
+def _more(page: Any) -> Iterator[Line]:
+    if not page.has_more:
+        return
+    cursor = getattr(page, "next_cursor", None)
+    if cursor is not None:
+        yield f"… more: ?cursor={cursor}"
+    else:
+        yield f"… {page.total} in all: ?offset={page.offset + len(page.items)}"
+
+
+_PICTURES: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
+    e.Execution: _execution,
+    e.TraceRows: _trace,
+    runs.RunReport: recorded.run,
+    i.ExceptionReport: recorded.exception,
+    stops.Stop: stop_text.stop,
+    stops.StopReport: lambda report: stop_text.stop(report.stop),
+    stops.HistoryPage: _history,
+    i.Stack: _stack,
+    i.ScopeList: _scopes,
+    i.Variable: lambda variable: iter([stop_text.variable(variable)]),
+    i.VariableList: _variables,
+    i.Evaluated: _evaluated,
+    i.Watch: lambda watch: iter([stop_text.watch(watch)]),
+    i.WatchList: _watches,
+    i.ThreadList: _threads,
+    i.SourceText: _source,
+    i.ModuleList: _modules,
+    i.TaskList: _tasks,
+    i.CompletionList: _completions,
+    s.Lease: _lease,
+    b.Breakpoint: lambda point: iter([_breakpoint(point)]),
+    b.BreakpointList: _breakpoints,
+    b.BreakpointsSet: _breakpoints,
+    s.SessionState: _session,
+    s.SessionStatus: _session,
+    s.SessionList: _sessions,
+    s.Resources: _resources,
+    o.OutputPage: _output,
+    o.EventPage: _events,
+}

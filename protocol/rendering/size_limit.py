@@ -1,0 +1,182 @@
+"""A stop report within a number of bytes, exactly: what is largest is cut first, and it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from debug_relay.protocol.models.stop_report import Cut, Stop
+from debug_relay.protocol.refusals import OUTPUT_WITHHELD
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.protocol.wire.ring_format import Place, output_of, pack_cursor
+
+# Around the data of a reply, without its request id.
+ENVELOPE: Final = 160
+_LISTS: Final = ("frames", "locals", "changed", "watches", "output", "hit_breakpoints")
+_AT_LEAST: Final = 64  # bytes: what is smaller is not worth cutting
+_MARK: Final = "…"
+
+
+def calls(session_id: str, max_bytes: int, printed_from: Place | None) -> dict[str, str]:
+    """How to get what a report leaves out; its output begins at that place."""
+    base = f"GET /api/v1/sessions/{session_id}"
+    cursor = pack_cursor(output_of(session_id), printed_from) if printed_from else None
+    return {
+        "frames": f"{base}/stacktrace?levels=1000",
+        "locals": f"{base}/frames/0/variables?count=1000",
+        "changed": f"{base}/snapshot?max_bytes={max_bytes * 4}",
+        "watches": f"{base}/watch",
+        "source": f"{base}/source?frame_id=0",
+        "exception": f"{base}",
+        "return_value": f"{base}/snapshot?max_bytes={max_bytes * 4}",
+        "output": f"{base}/output" + (f"?cursor={cursor}" if cursor else ""),
+        "hit_breakpoints": f"{base}/breakpoints",
+        "all": f"{base}/snapshot?max_bytes={max(max_bytes * 4, 65536)}",
+    }
+
+
+def leave_out_output(stop: Stop) -> None:
+    """For a caller who may not read what the program has printed."""
+    if stop.output or any(cut.part == "output" for cut in stop.cut):
+        stop.output = []
+        stop.cut = [cut for cut in stop.cut if cut.part != "output"]
+        stop.note = " ".join(filter(None, (stop.note, OUTPUT_WITHHELD)))
+
+
+def fit(stop: Stop, most: int, calls: Mapping[str, str]) -> Stop | None:
+    """The report in at most so many bytes; None if not even its bare facts have room.
+
+    `calls` says for each part how to get the rest.
+    """
+    totals: dict[str, int] = {}
+    while (over := len(encode_json(stop)) - most) > 0:
+        sizes = {part: size for part, size in _sizes(stop).items() if size > _AT_LEAST}
+        if not sizes:
+            return _bare(stop, most, calls)
+        part = max(sizes, key=lambda name: sizes[name])
+        totals.setdefault(part, _length(stop, part))
+        _shrink(stop, part, sizes[part], over)
+        _note(stop, part, totals[part], calls)
+    return stop
+
+
+def _sizes(stop: Stop) -> dict[str, int]:
+    sizes = {name: len(encode_json(getattr(stop, name))) for name in _LISTS}
+    if stop.source is not None:
+        sizes["source"] = len(encode_json(stop.source))
+    for part, text in _texts(stop).items():
+        sizes[part] = len(encode_json(text[0]))
+    return sizes
+
+
+def _texts(stop: Stop) -> dict[str, tuple[str, Callable[[str], None]]]:
+    """The long texts of a report and how to put another in their place."""
+    texts: dict[str, tuple[str, Callable[[str], None]]] = {}
+    if (raised := stop.exception) is not None:
+        for field in ("traceback", "message"):
+            text = getattr(raised, field)
+            if text:
+                texts[f"exception.{field}"] = (text, _put_in_exception(stop, field))
+    if (returned := stop.return_value) is not None:
+        texts["return_value"] = (
+            returned.value,
+            lambda new: setattr(stop, "return_value", msgspec.structs.replace(returned, value=new)),
+        )
+    return texts
+
+
+def _put_in_exception(stop: Stop, field: str) -> Callable[[str], None]:
+    def put(new: str) -> None:
+        assert stop.exception is not None
+        stop.exception = msgspec.structs.replace(stop.exception, **{field: new})
+
+    return put
+
+
+def _length(stop: Stop, part: str) -> int:
+    if part in _LISTS:
+        named = getattr(stop, f"total_{part}", None)
+        if part == "output":
+            return printed_bytes(stop)
+        return int(named) if named is not None else len(getattr(stop, part))
+    if part == "source":
+        return stop.source.total_lines if stop.source else 0
+    return len(_texts(stop)[part][0])
+
+
+def printed_bytes(stop: Stop) -> int:
+    return sum(len(printed.text.encode("utf-8", "replace")) for printed in stop.output)
+
+
+def _shrink(stop: Stop, part: str, size: int, over: int) -> None:
+    """Down to what must go, but never by more than half at once: others may be large too."""
+    keep = max(0.5, (size - over) / size - 0.05)
+    if part == "output" and len(stop.output) == 1:
+        text = stop.output[0].text
+        count = int(len(text) * keep)
+        stop.output = [msgspec.structs.replace(stop.output[0], text=text[len(text) - count :])]
+        if count == 0:
+            stop.output = []
+    elif part == "output":
+        stop.output = stop.output[1:]  # the last that was printed counts most
+    elif part in _LISTS:
+        rows = getattr(stop, part)
+        setattr(stop, part, rows[: int(len(rows) * keep)])
+    elif part == "source":
+        _narrow(stop)
+    else:
+        text, put = _texts(stop)[part]
+        kept = text[: min(int(len(text) * keep), len(text) - 2)].removesuffix(_MARK)
+        put(kept + _MARK if len(text) > 8 else "")
+
+
+def _narrow(stop: Stop) -> None:
+    """Half of the lines, around the current one."""
+    assert stop.source is not None
+    lines = stop.source.lines
+    if len(lines) <= 1:
+        stop.source = None
+        return
+    at = next((index for index, line in enumerate(lines) if line.current), 0)
+    wanted = len(lines) // 2
+    first = min(max(0, at - wanted // 2), len(lines) - wanted)
+    kept = lines[first : first + wanted]
+    stop.source = msgspec.structs.replace(
+        stop.source, lines=kept, start=kept[0].line, end=kept[-1].line
+    )
+
+
+def _note(stop: Stop, part: str, total: int, calls: Mapping[str, str]) -> None:
+    if part == "source":
+        shown = len(stop.source.lines) if stop.source else 0
+    elif part == "output":
+        shown = printed_bytes(stop)
+    elif part in _LISTS:
+        shown = len(getattr(stop, part))
+    else:
+        shown = len(_texts(stop)[part][0])
+    total = next((cut.total for cut in stop.cut if cut.part == part), total)
+    stop.cut = [cut for cut in stop.cut if cut.part != part]
+    stop.cut.append(Cut(part=part, shown=shown, total=total, get=calls[part.partition(".")[0]]))
+
+
+def _bare(stop: Stop, most: int, calls: Mapping[str, str]) -> Stop | None:
+    """Where and why; if there is no room for where, then why alone."""
+    bare = Stop(
+        stop_id=stop.stop_id,
+        stop_reason=stop.stop_reason,
+        timestamp=stop.timestamp,
+        thread=stop.thread,
+        current_location=stop.current_location,
+        total_frames=stop.total_frames,
+        total_locals=stop.total_locals,
+        cut=[Cut(part="all", shown=0, total=1, get=calls["all"])],
+    )
+    for field in (None, "current_location", "cut"):
+        if field is not None:
+            setattr(bare, field, None if field == "current_location" else [])
+        if len(encode_json(bare)) <= most:
+            return bare
+    return None

@@ -1,0 +1,287 @@
+"""How a stop looks as text: where, the lines around, what changed, who called, what was printed.
+
+A language model pays for every character: nothing is said twice, and a step with its changes has at
+most 600. Places are whole paths all the same, for they are what the next call needs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from itertools import groupby
+from typing import Final, TypeVar
+
+from msgspec import UNSET
+
+from debug_relay.protocol.models import inspection as i
+from debug_relay.protocol.models import stop_report as stops
+from debug_relay.protocol.models.fields import Location
+from debug_relay.protocol.models.run import RunFrame, RunLocal
+from debug_relay.protocol.rendering.text import Code, Line, short
+
+SAFELY: Final = "(shown without running the program's code, which needs sessions:write)"
+_VALUE: Final = 100
+_TEXT: Final = 120
+_STEP: Final = 600
+_WAS: Final = 60
+_SAME: Final = 2
+_RAISED: Final = re.compile(r"\w+(:|$)")
+_UNITS: Final = {"str": "characters", "bytes": "bytes", "bytearray": "bytes"}
+_DEFINED: Final = frozenset(
+    {"module", "function", "type", "ABCMeta", "EnumMeta", "EnumType", "builtin_function_or_method"}
+)
+_CHAINED: Final = re.compile(
+    r"\n\n(The above exception was the direct cause of the following exception"
+    r"|During handling of the above exception, another exception occurred):\n\n"
+)
+_RAISED_AT: Final = re.compile(r'^  File "(.+)", line (\d+).*$', re.MULTILINE)
+
+
+_Row = TypeVar("_Row", i.Variable, RunLocal)
+
+
+def stop(report: stops.Stop, headline: bool = True) -> Iterator[Line]:
+    """All that a report tells; without a headline where the reply has one already."""
+    place = _place(report)
+    yield f"stop {report.stop_id} ({report.stop_reason}) {place}" if headline else place
+    stepped = report.stop_reason == "step" and not report.new_frame
+    if report.hit_breakpoints:
+        yield f"hit: {', '.join(report.hit_breakpoints)}"
+    if report.exception is not None:
+        yield f"exception: {said(report.exception.type, report.exception.message, 300)}"
+        yield from _causes(report.exception.traceback or "")
+    if report.return_value is not None:
+        yield returned(report.return_value)
+    if stepped:
+        yield from _within(_STEP - len(place) - 40, report)
+    else:
+        yield from _excerpt(report, None, _TEXT)
+        yield from _locals(report)
+    yield from (f"watch {watch(one)}" for one in report.watches)
+    if report.stop_reason != "step":
+        yield from _callers(report)
+    for printed in report.output:
+        yield f"{printed.category}:"
+        yield Code(tuple(short(line, _TEXT) for line in printed.text.splitlines()))
+    yield from _cuts(report, stepped)
+    if report.note:
+        yield f"note: {short(report.note)}"
+    if report.repr is not UNSET:
+        yield SAFELY
+
+
+def _place(report: stops.Stop) -> str:
+    thread = report.thread
+    name = f" {short(thread.name, 60)}" if thread.name else ""
+    # Most programs have one thread that matters.
+    is_main = thread.id == 1 or thread.name == "MainThread"
+    where = "" if is_main and not thread.is_child else f", thread {thread.id}{name}"
+    if thread.is_child:
+        where += f" of child process {thread.pid}"
+    return at(report.current_location) + where
+
+
+def at(location: Location | None) -> str:
+    return (
+        f"{location.path}:{location.line} in {location.function}" if location else "unknown place"
+    )
+
+
+def brief(report: stops.Stop) -> Iterator[Line]:
+    """One of many: the line itself, and what was new there."""
+    yield f"stop {report.stop_id} ({report.stop_reason}) {_place(report)}"
+    if report.source is not None:
+        yield from (
+            f"→ {short(row.text.strip(), _TEXT)}" for row in report.source.lines if row.current
+        )
+    if report.exception is not None:
+        yield f"exception: {said(report.exception.type, report.exception.message, _TEXT)}"
+    if report.return_value is not None:
+        yield returned(report.return_value)
+    yield from _locals(report) if report.new_frame else _changed(report)
+    yield from (f"watch {watch(one)}" for one in report.watches)
+    for printed in report.output:
+        yield f"{printed.category}: {short(printed.text.rstrip(), _TEXT)}"
+
+
+def said(type: str, message: str, longest: int) -> str:
+    return f"{type}: {short(message, longest)}" if message else type
+
+
+def _causes(traceback: str) -> Iterator[Line]:
+    """What an exception came of, the nearest first: the end of each traceback before its own."""
+    parts = _CHAINED.split(traceback)
+    for at in range(len(parts) - 3, -1, -2):
+        places = list(_RAISED_AT.finditer(parts[at]))
+        rest = parts[at][places[-1].end() :] if places else ""
+        said = next((line for line in rest.splitlines() if line and not line[0].isspace()), None)
+        if said is not None:
+            how = "caused by" if parts[at + 1].startswith("The above") else "while handling"
+            yield f"  {how} {short(said, 200)} at {places[-1][1]}:{places[-1][2]}"
+
+
+# -- the lines around
+
+
+def _excerpt(report: stops.Stop, around: int | None, width: int) -> Iterator[Line]:
+    if report.source is None:
+        return
+    lines = report.source.lines
+    if around is not None:
+        here = next((at for at, row in enumerate(lines) if row.current), 0)
+        lines = lines[max(0, here - around) : here + around + 1]
+    yield from excerpt_lines(lines, width)
+
+
+def excerpt_lines(lines: list[stops.SourceLine], width: int = _TEXT) -> Iterator[Line]:
+    digits = len(str(lines[-1].line)) if lines else 1
+    yield Code(
+        tuple(
+            f"{'→' if row.current else ' '} {row.line:>{digits}}  {short(row.text, width)}"
+            for row in lines
+        ),
+        "python",
+    )
+
+
+def _within(room: int, report: stops.Stop) -> Iterator[Line]:
+    """The lines around a step and what it has changed: fewer of them, if they are long."""
+    changed = list(_changed(report))
+    for around, width in ((None, _TEXT), (1, _TEXT), (1, 60), (0, 60)):
+        shown = [*_excerpt(report, around, width), *changed]
+        if sum(map(_length, shown)) <= room:
+            yield from shown
+            return
+    for index, line in enumerate(shown):
+        room -= _length(line)
+        if room < 0 and index > 0:
+            yield f"… {len(shown) - index} lines more: snapshot has them"
+            return
+        yield line
+
+
+def _length(line: Line) -> int:
+    parts = (line,) if isinstance(line, str) else line.lines
+    return sum(len(part) + 1 for part in parts)
+
+
+# -- values
+
+
+def _locals(report: stops.Stop) -> Iterator[Line]:
+    changes = {change.name: change for change in report.changed}
+    place = report.current_location
+    function = place.function if place is not None else ""
+    shown, others = apart(report.locals, function, changes)
+    for row in shown:
+        change = changes.pop(row.name, None)
+        yield variable(row) + (_was(change) if change is not None else "")
+    yield from (_change(change) for change in changes.values())
+    if others:
+        yield others
+    if not report.total_locals and not changes:
+        yield "(no locals)"
+
+
+def apart(rows: list[_Row], function: str, changed: Collection[str] = ()) -> tuple[list[_Row], str]:
+    """Of a module's names those that hold data or have changed; the others by their names alone."""
+    if function != "<module>":
+        return rows, ""
+    shown = [row for row in rows if row.type not in _DEFINED or row.name in changed]
+    others = [row.name for row in rows if row.type in _DEFINED and row.name not in changed]
+    return shown, f"(and {short(', '.join(others), 300)})" if others else ""
+
+
+def _changed(report: stops.Stop) -> Iterator[Line]:
+    known = {row.name: row for row in report.locals}
+    for change in report.changed:
+        row = known.get(change.name)
+        yield variable(row) + _was(change) if row is not None else _change(change)
+    others = report.total_locals - sum(change.after is not None for change in report.changed)
+    if others > 0:
+        yield f"({others} local{'s' * (others > 1)} unchanged)"
+
+
+def _change(change: stops.Change) -> str:
+    after = "gone" if change.after is None else short(change.after, _VALUE)
+    return f"{change.name} = {after}{_was(change)}"
+
+
+def _was(change: stops.Change) -> str:
+    return "  ← new" if change.before is None else f"  ← was {short(change.before, _WAS)}"
+
+
+def typed(name: str, type: str | None, value: str | None, cut: bool = False) -> str:
+    head = f"{name}: {type}" if name and type else name or type or ""
+    if cut:  # how much is missing is not the value's to tell: it was cut before
+        shown = short((value or "")[:_VALUE]).removesuffix("…") + "…"
+    else:
+        shown = short(value or "", _VALUE)
+    return f"{head} = {shown}" if head and shown else head or shown
+
+
+def returned(value: stops.ReturnValue) -> str:
+    return f"returned: {typed('', value.type, value.value)}"
+
+
+def variable(row: i.Variable) -> str:
+    text = typed(row.name, row.type, row.value, row.truncated)
+    if row.length is not None and (row.expandable or row.truncated):
+        text += f"  [{row.length} {_UNITS.get(row.type, 'items')}]"
+    if row.expandable and row.variables_reference:
+        text += f"  (ref {row.variables_reference})"
+    if row.circular is not UNSET and row.circular:
+        text += "  (circular)"
+    return text
+
+
+def watch(one: i.Watch) -> str:
+    if one.error is not None:
+        how = "raised " if _RAISED.match(one.error) else ""
+        return f"{one.id} {short(one.expression, 80)}: {how}{short(one.error, _VALUE)}"
+    if one.value is None:
+        return f"{one.id} {short(one.expression, 80)}: evaluated at the next stop"
+    return f"{one.id} {typed(short(one.expression, 80), one.type, one.value)}"
+
+
+# -- who called, and what is left out
+
+
+def frame(row: i.Frame) -> str:
+    return f"#{row.id} {place(row)}"
+
+
+def place(row: i.Frame | RunFrame) -> str:
+    path = row.source.path if isinstance(row, i.Frame) else row.path
+    return f"{row.name} at {path}:{row.line}"
+
+
+def frames(rows: list[i.Frame]) -> Iterator[str]:
+    """One a line; of a recursion the first, and how far the same goes on."""
+    yield from folded([(row.id, place(row), []) for row in rows])
+
+
+def folded(rows: list[tuple[int, str, list[str]]]) -> Iterator[str]:
+    """`#number place` and the lines that belong to it; not all of many that read the same."""
+    for _, alike in groupby(rows, key=lambda row: row[1:]):
+        same = list(alike)
+        shown = same if len(same) <= _SAME else same[:1]
+        for number, where, lines in shown:
+            yield f"#{number} {where}"
+            yield from lines
+        if shown is not same:
+            yield f"#{same[1][0]} to #{same[-1][0]} the same"
+
+
+def _callers(report: stops.Stop) -> Iterator[Line]:
+    if len(report.frames) > 1:
+        yield "called from:"
+        yield from (f"  {line}" for line in frames(report.frames[1:]))
+
+
+def _cuts(report: stops.Stop, stepped: bool) -> Iterator[Line]:
+    for cut in report.cut:
+        # A step shows neither: only what it has changed.
+        if not (cut.part in ("frames", "locals") and stepped):
+            unit = " bytes" if cut.part == "output" else ""
+            yield f"cut: {cut.part}, {cut.shown} of {cut.total}{unit} shown; all: {cut.get}"

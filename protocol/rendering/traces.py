@@ -1,0 +1,127 @@
+"""How what a program has done looks as text: rows of a trace, an exception, a whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import UNSET
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.models.execution import TraceRow, TraceRows
+from debug_relay.protocol.models.inspection import ExceptionReport
+from debug_relay.protocol.models.run import RunException, RunFrame, RunReport, RunTrace
+from debug_relay.protocol.rendering import stop as stop_text
+from debug_relay.protocol.rendering.text import Code, Line, short
+
+_ENDS = {
+    "max_rows": "max_rows are recorded",
+    "until": "until was true",
+    "timeout": "its timeout was over",
+    "ended": "the program ended",
+    "returned": "the function returned",
+    "detached": "the program was let go",
+    "exception": "stopped at an exception",
+    "breakpoint": "stopped at a breakpoint",
+    "pause": "the program was paused",
+}
+_VALUE = 100
+_TEXT = 200
+_TRACEBACK = 60  # lines, of the end
+_OUTPUT = 200  # lines, of the end
+
+
+def ending(exit_code: int | None, signal: str | None, reason: str | None) -> str:
+    parts = [f"exit code {exit_code}"] if exit_code is not None else []
+    parts += [signal] if signal else []
+    parts += [reason.replace("_", " ")] if reason else []
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def trace(recorded: TraceRows | RunTrace) -> Iterator[Line]:
+    path = None
+    threads = {row.thread_id for row in recorded.rows}
+    for row in recorded.rows:
+        if row.path != path:
+            path = row.path
+            yield f"{path}:"
+        yield f"  {_row(row, with_thread=len(threads) > 1)}"
+    how = "it goes on" if recorded.ended is None else _ENDS.get(recorded.ended, recorded.ended)
+    yield f"trace of {recorded.total} row{'s' * (recorded.total != 1)}: {how}"
+    if recorded.dropped:
+        yield f"({recorded.dropped} rows before these made room for newer ones)"
+    if recorded.left_out:
+        onwards = ""
+        if isinstance(recorded, TraceRows) and recorded.next_cursor:
+            read_on = call_of("get-trace", recorded.session_id)
+            onwards = f": {read_on}?cursor={recorded.next_cursor}"
+        yield f"({recorded.left_out} rows after these are left out{onwards})"
+    yield from (f"warning: {short(warning)}" for warning in recorded.warnings)
+
+
+def _row(row: TraceRow, with_thread: bool) -> str:
+    facts = [f"{name} = {short(value, _VALUE)}" for name, value in row.values.items()]
+    facts += [f"{name} ← {short(value, _VALUE)}" for name, value in row.changed.items()]
+    thread = f" thread {row.thread_id}" if with_thread else ""
+    return "  ".join([f"#{row.seq} line {row.line} {row.function}{thread}", *facts])
+
+
+def exception(report: ExceptionReport) -> Iterator[Line]:
+    yield stop_text.said(report.full_type_name, report.message, 1000)
+    yield f"thread {report.thread_id}, {report.break_mode}"
+    yield _last_lines(report.traceback, _TRACEBACK)
+    if report.repr is not UNSET:
+        yield stop_text.SAFELY
+    for member in report.members:
+        yield f"in the group: {stop_text.said(member.full_type_name, member.message, _TEXT)}"
+    if report.members_omitted:
+        yield f"in the group: {report.members_omitted} more"
+
+
+def run(report: RunReport) -> Iterator[Line]:
+    if report.session_id is not None:
+        yield f"the program is paused where it crashed; kept as session {report.session_id}"
+    else:
+        yield f"the program has ended{ending(report.exit_code, report.signal, report.end_reason)}"
+    if report.passed_limit is not None:
+        yield f"passed {report.passed_limit.words()}"
+    if report.output:
+        cut = f", without its first {report.output_left_out} bytes" * bool(report.output_left_out)
+        yield f"output{cut}:"
+        yield _last_lines(report.output, _OUTPUT)
+    if report.note:
+        yield f"note: {report.note}"
+    if report.trace is not None:
+        yield from trace(report.trace)
+    if report.exception is not None:
+        yield from _crash(report.exception)
+    if report.stack is not None:
+        yield "where its main thread was when the time was up:"
+        yield from (f"  {line}" for line in stop_text.frames(report.stack.frames))
+
+
+def _crash(crash: RunException) -> Iterator[Line]:
+    yield f"exception: {stop_text.said(crash.type, crash.message, 1000)}"
+    yield from stop_text.folded(
+        [
+            (number, stop_text.place(frame), list(_locals(frame)))
+            for number, frame in enumerate(crash.frames)
+        ]
+    )
+    if crash.total_frames > len(crash.frames):
+        yield f"… {crash.total_frames - len(crash.frames)} more frames"
+
+
+def _locals(frame: RunFrame) -> Iterator[str]:
+    shown, others = stop_text.apart(frame.locals, frame.name)
+    for local in shown:
+        yield f"  {short(local.name, _VALUE)}: {local.type} = {short(local.value, _TEXT)}"
+    if others:
+        yield f"  {others}"
+    if frame.locals_left_out:
+        yield f"  … {frame.locals_left_out} more"
+
+
+def _last_lines(text: str, most: int) -> Code:
+    lines = [short(line, _TEXT) for line in text.splitlines()]
+    gone = len(lines) - most
+    return Code(tuple([f"… {gone} lines before", *lines[-most:]] if gone > 0 else lines))

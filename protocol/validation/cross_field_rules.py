@@ -1,0 +1,318 @@
+"""What fields of a request mean together, where each by itself is well formed.
+
+One rule for each Params that needs one, over the request as it was sent: a rule must bear that any
+field has any shape, so that what does not fit together is told along with what has a wrong shape.
+Whatever needs a file or the program is judged where those are.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from msgspec import UNSET, UnsetType
+
+from debug_relay.protocol.errors import Code
+from debug_relay.protocol.models.breakpoints import (
+    MOST_IN_A_BATCH,
+    BreakpointSpec,
+    ListBreakpoints,
+    SetBreakpoints,
+)
+from debug_relay.protocol.models.execution import RunTo, Trace
+from debug_relay.protocol.models.fields import Params
+from debug_relay.protocol.models.inspection import GetSource, Variables
+from debug_relay.protocol.models.program import Attach, Input, Launch
+from debug_relay.protocol.models.run import Run
+from debug_relay.protocol.models.sessions import CreateSession, ImportSession, PatchSession
+from debug_relay.protocol.refusals import MISSING, MOST_PROBLEMS, Problem
+from debug_relay.protocol.version import API_PREFIX
+
+# The session's project_root; UNSET where no session is known to which a path could be relative.
+Root = str | None | UnsetType
+Sent = Mapping[str, Any]
+
+
+class Misfit(NamedTuple):
+    problem: Problem
+    advice: str
+
+
+Rule = Callable[[Sent, Root], Iterator[Misfit]]
+
+_PROGRAMS: Final = ("script", "module", "code")
+_ROWS: Final = ("at", "step")
+_TARGETS: Final = ("pid", "port", "listening_on", "match")
+_OF_PROCESSES: Final = ("identity", "wait_seconds", "redirect_output")
+_PLACES: Final = ("line", "text", "function")
+_LAUNCH: Final = (
+    *_PROGRAMS, "args", "cwd", "env", "stop_on_exception", "python_args", "stdin_inputs",
+    "pythonpath", "env_file", "console", "pty", "debug_subprocesses", "keep_children",
+)  # fmt: skip
+_ATTACH: Final = (
+    *_TARGETS, "host", "stop_on_exception", "connect_timeout", "path_mappings", "identity",
+    "wait_seconds", "redirect_output",
+)  # fmt: skip
+# What belongs to the first program of a session, by the mode that starts it.
+OF_MODE: Final[Mapping[str, Sequence[str]]] = {"launch": _LAUNCH, "attach": _ATTACH}
+_ONE_BREAKPOINT: Final = frozenset(BreakpointSpec.__struct_fields__)
+_EXAMPLE: Final = 'Send {"source": {"path": "/absolute/file.py"}, "line": 12}.'
+_LAUNCH_ADVICE: Final = 'Send {"script": "/path/to/script.py"} or {"module": "package.module"}.'
+_ATTACH_ADVICE: Final = (
+    'Send {"pid": N} for a program that runs, {"port": 5678} for one under debugpy --listen 5678.'
+)
+_TRACE_ADVICE: Final = (
+    'Send {"at": [{"file": "/a.py", "line": 5, "capture": ["x"]}]}, or {"step": "function"}, or '
+    '{"step": {"files": ["/a.py"]}}.'
+)
+_EXPORTED: Final = (
+    "config", "program", "breakpoints", "exception_breakpoints", "watches", "missing_env",
+)  # fmt: skip
+_IMPORT_ADVICE: Final = (
+    f"Send the data of GET {API_PREFIX}/sessions/SESSION_ID/export; for an empty session "
+    f"POST {API_PREFIX}/sessions."
+)
+_MODE_ADVICE: Final = 'Send "mode": "launch" with script or module, or "mode": "attach" with port.'
+
+
+def misfits(params: type[Params], sent: Sent, root: Root) -> list[Misfit]:
+    """As many as are told of, and one more where there are more."""
+    rule = _RULES.get(params)
+    found = rule(sent, root) if rule is not None else iter(())
+    return list(itertools.islice(found, MOST_PROBLEMS + 1))
+
+
+def is_absolute(path: str) -> bool:
+    """Whether it names one place whatever the working directory is."""
+    return path.startswith(("/", "~/")) or path == "~"
+
+
+def _given(sent: Sent, names: Sequence[str]) -> list[str]:
+    return [name for name in names if sent.get(name) not in (None, [], {}, UNSET)]
+
+
+def _just_one(sent: Sent, names: Sequence[str], advice: str) -> Iterator[Misfit]:
+    given = _given(sent, names)
+    if len(given) != 1:
+        message = f"give exactly one of {', '.join(names)}"
+        for name in given or names[:1]:
+            yield Misfit(Problem(name, message, sent.get(name)), advice)
+
+
+def _absolute(sent: Sent, name: str, message: str, advice: str) -> Iterator[Misfit]:
+    path = sent.get(name)
+    if isinstance(path, str) and path and not is_absolute(path):
+        yield Misfit(Problem(name, message, path), advice)
+
+
+# -- sessions
+
+
+def _create(sent: Sent, root: Root) -> Iterator[Misfit]:
+    yield from _config(sent, root)
+    mode = sent.get("mode")
+    allowed = OF_MODE.get(mode, ()) if isinstance(mode, str) else ()
+    reason = f"has no place with mode {mode}" if mode else "needs mode launch or attach"
+    first_program = dict.fromkeys((*_LAUNCH, *_ATTACH))
+    for name in _given(sent, [name for name in first_program if name not in allowed]):
+        yield Misfit(Problem(name, reason, sent[name]), _MODE_ADVICE)
+    if mode == "launch":
+        yield from _launch(sent, sent.get("project_root"))
+    elif mode == "attach":
+        yield from _just_one(sent, _TARGETS, _ATTACH_ADVICE)
+
+
+def _config(sent: Sent, _: Root) -> Iterator[Misfit]:
+    yield from _absolute(
+        sent, "project_root", "must be absolute", "The relay has no directory of yours to start at."
+    )
+    # One setting in two units.
+    both = ("timeout_minutes", "idle_timeout")
+    if len(_given(sent, both)) == len(both):
+        for name in both:
+            yield Misfit(Problem(name, "give one of the two", sent[name]), "Send one of them.")
+
+
+def _imported(sent: Sent, root: Root) -> Iterator[Misfit]:
+    if not _given(sent, _EXPORTED):
+        message = f"there is nothing to import: give any of {', '.join(_EXPORTED)}"
+        yield Misfit(Problem("config", message), _IMPORT_ADVICE)
+    config = sent.get("config")
+    for wrong in _config(config, root) if isinstance(config, Mapping) else ():
+        problem = wrong.problem
+        yield Misfit(
+            Problem(f"config.{problem.field}", problem.message, problem.value), wrong.advice
+        )
+
+
+# -- pages by either name
+
+
+def _page(sent: Sent, _: Root) -> Iterator[Misfit]:
+    for both in (("start", "offset"), ("count", "limit")):
+        if len([name for name in both if name in sent]) == len(both):
+            for name in both:
+                yield Misfit(Problem(name, "give one of the two", sent[name]), "Send one of them.")
+
+
+def _source(sent: Sent, _: Root) -> Iterator[Misfit]:
+    both = ("path", "frame_id")
+    given = _given(sent, both)
+    if not given:
+        advice = "Add path=/absolute/file.py; while the program is paused, frame_id=0 does as well."
+        yield Misfit(Problem("path", MISSING), advice)
+    for name in given if len(given) > 1 else ():
+        yield Misfit(Problem(name, "give one of the two", sent[name]), "Send one of them.")
+
+
+# -- programs
+
+
+def _launch(sent: Sent, root: Root) -> Iterator[Misfit]:
+    yield from _just_one(sent, _PROGRAMS, _LAUNCH_ADVICE)
+    if root is None:
+        here = "or create the session with project_root."
+        yield from _absolute(
+            sent, "cwd", "must be absolute: the session has no project_root",
+            f"Send an absolute path, {here}",
+        )  # fmt: skip
+        if not _given(sent, ["cwd"]):
+            yield from _absolute(
+                sent, "script", "must be absolute: there is neither cwd nor project_root",
+                f"Send an absolute path, or cwd beside it, {here}",
+            )  # fmt: skip
+    if sent.get("console") == "externalTerminal":
+        yield Misfit(
+            Problem("console", "a relay has no terminal window to open", sent["console"]),
+            "Leave console out: output and input go through the relay.",
+        )
+
+
+def _run(sent: Sent, _: Root) -> Iterator[Misfit]:
+    yield from _launch(sent, None)
+    if isinstance(trace := sent.get("trace"), Mapping):
+        for wrong in _just_one(trace, _ROWS, _TRACE_ADVICE):
+            inside = Problem(f"trace.{wrong.problem.field}", wrong.problem.message)
+            yield Misfit(inside, wrong.advice)
+
+
+def _trace(sent: Sent, _: Root) -> Iterator[Misfit]:
+    yield from _just_one(sent, _ROWS, _TRACE_ADVICE)
+
+
+def _attach(sent: Sent, _: Root) -> Iterator[Misfit]:
+    yield from _just_one(sent, _TARGETS, _ATTACH_ADVICE)
+    if _given(sent, ["host"]) and not _given(sent, ["port"]):
+        yield Misfit(Problem("host", "needs port beside it", sent["host"]), _ATTACH_ADVICE)
+    if _given(sent, ["port"]):
+        for name in _given(sent, _OF_PROCESSES):
+            yield Misfit(Problem(name, "has no meaning beside port", sent[name]), "Leave it out.")
+
+
+def _input(sent: Sent, _: Root) -> Iterator[Misfit]:
+    encoded = sent.get("base64")
+    if isinstance(encoded, str):
+        try:
+            base64.b64decode(encoded, validate=True)
+        except (binascii.Error, ValueError) as error:
+            message = f"does not decode: {error}"
+            yield Misfit(
+                Problem("base64", message, encoded[:200]),
+                "Send standard base64, or text in input.",
+            )
+    if not sent.get("input") and not encoded and not sent.get("eof"):
+        advice = 'Send {"input": "text\\n"}, base64 or {"eof": true}.'
+        message = "there is nothing to write: give input, base64 or eof"
+        yield Misfit(Problem("input", message, sent.get("input")), advice)
+
+
+# -- breakpoints
+
+
+def _breakpoints(sent: Sent, root: Root) -> Iterator[Misfit]:
+    batch = sent.get("breakpoints")
+    single = _given(sent, sorted(_ONE_BREAKPOINT))
+    if batch is None:
+        yield from _breakpoint(sent, root)
+        return
+    for name in single:
+        yield Misfit(
+            Problem(name, "not beside breakpoints", sent[name]),
+            "Send either a batch in breakpoints, or the fields of one breakpoint.",
+        )
+    yield from _batch(sent, root)
+
+
+def _batch(sent: Sent, root: Root) -> Iterator[Misfit]:
+    batch = sent.get("breakpoints")
+    # Of one that is too long just that is told.
+    entries = batch if isinstance(batch, list) and len(batch) <= MOST_IN_A_BATCH else ()
+    for index, entry in enumerate(entries):
+        for problem, advice in _breakpoint(entry, root) if isinstance(entry, dict) else ():
+            field = f"breakpoints[{index}].{problem.field}"
+            told = Problem(field, problem.message, problem.value, Code.INVALID_REQUEST)
+            yield Misfit(told, advice)
+
+
+def _breakpoint(entry: Sent, root: Root) -> Iterator[Misfit]:
+    places = _given(entry, _PLACES)
+    file, field = file_of(entry)
+    if file is None and places != ["function"]:
+        yield Misfit(Problem(field, MISSING), _EXAMPLE)
+    if not places:
+        yield Misfit(Problem("line", MISSING), _EXAMPLE)
+    for name in places if len(places) > 1 else ():
+        yield Misfit(Problem(name, f"give one of {', '.join(_PLACES)}", entry[name]), _EXAMPLE)
+    if _given(entry, ["expected_text"]) and "line" not in places:
+        text = entry["expected_text"]
+        yield Misfit(Problem("expected_text", "needs line beside it", text), _EXAMPLE)
+    if field == "source.path" and _given(entry, ["file"]) and entry["file"] != file:
+        message = f"differs from source.path {file!r}"
+        yield Misfit(Problem("file", message, entry["file"]), "Send one of file and source.")
+    if root is None and isinstance(file, str) and file and not is_absolute(file):
+        yield Misfit(
+            Problem(field, "must be absolute: the session has no project_root", file),
+            "Send an absolute path, or create the session with project_root.",
+        )
+
+
+def file_of(entry: Sent) -> tuple[Any, str]:
+    """The file that an entry names, and the field that does."""
+    source = entry.get("source")
+    if isinstance(source, Mapping) and source.get("path") is not None:
+        return source["path"], "source.path"
+    if source is None and _given(entry, ["file"]):
+        return entry["file"], "file"
+    # Of a source without a sound path its shape is told.
+    return source, "source.path"
+
+
+def _in_project(name: str) -> Rule:
+    def rule(sent: Sent, root: Root) -> Iterator[Misfit]:
+        if root is None:
+            yield from _absolute(
+                sent, name, "must be absolute: the session has no project_root",
+                "Send an absolute path, or create the session with project_root.",
+            )  # fmt: skip
+
+    return rule
+
+
+_RULES: Final[Mapping[type[Params], Rule]] = {
+    CreateSession: _create,
+    PatchSession: _config,
+    ImportSession: _imported,
+    Variables: _page,
+    GetSource: _source,
+    Launch: _launch,
+    Attach: _attach,
+    Input: _input,
+    SetBreakpoints: _breakpoints,
+    ListBreakpoints: _in_project("file"),
+    RunTo: _in_project("file"),
+    Run: _run,
+    Trace: _trace,
+}

@@ -1,0 +1,189 @@
+"""Who may come in: the connection's uid, the request's Host and Origin, the caller's name.
+
+One outermost layer for every verb, route and upgrade. Works on plain values: it knows neither
+the HTTP library nor any operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.scopes import SCOPES
+from debug_relay.protocol.system.peers import AnySocket, peer_uid
+from debug_relay.protocol.wire.frames import Caller
+from debug_relay.supervisor.access.tokens import Tokens
+
+UNKNOWN_UID: Final = -1
+MAX_AGENT_CHARACTERS: Final = 100
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_SHOWN: Final = 200  # of what a stranger sent
+
+
+class Admission(NamedTuple):
+    uid: int  # UNKNOWN_UID where the kernel names none
+    refusal: str | None = None
+
+
+class Guard:
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        allowed_hosts: Iterable[str] = (),
+        allowed_uids: Iterable[int] = (),
+        allow_other_users: bool = False,
+        own_uid: int,
+        check_peers: bool = True,
+        tokens: Tokens | None = None,
+        insecure_no_auth: bool = False,
+    ) -> None:
+        configured = {_bracketed(name.strip().lower()) for name in allowed_hosts}
+        self._exact = frozenset(name for name in configured if _port_of(name))
+        # A name without a port is good with any or none: an SSH tunnel or a proxy has a port of
+        # its own, and a port adds nothing against foreign *names* that resolve to us.
+        self._names = frozenset({*_LOOPBACK, *(configured - self._exact)})
+        self._uids = frozenset((own_uid, 0, *allowed_uids))
+        self._own_uid = own_uid
+        self._anyone = allow_other_users or not check_peers
+        self._tokens = tokens
+        self._insecure = insecure_no_auth
+        self.serve_on(port)
+
+    def serve_on(self, port: int) -> None:
+        """The TCP port is known only once it is bound; 0 means that there is none."""
+        self._port = port
+
+    @property
+    def address(self) -> str:
+        """Where this relay can be called: what every suggestion names."""
+        return f"http://{_LOOPBACK[0]}:{self._port}" if self._port else f"http://{_LOOPBACK[1]}"
+
+    def connection(self, sock: AnySocket) -> Admission:
+        uid = peer_uid(sock)
+        if self._anyone:
+            return Admission(UNKNOWN_UID if uid is None else uid)
+        if uid is None:
+            return Admission(UNKNOWN_UID, "no process holds the other end")
+        if uid not in self._uids:
+            return Admission(uid, f"not uid {self._own_uid}, root or in [server] allow_uids")
+        return Admission(uid)
+
+    def request(
+        self,
+        host_headers: list[str],
+        origin_headers: list[str],
+        sec_fetch_site: str | None,
+        *,
+        over_unix: bool = False,
+        authority: str | None = None,
+    ) -> None:
+        """Over a Unix socket any one Host will do: no name resolves to a file.
+
+        `authority` is the host in a target of absolute form, where there is one.
+        """
+        self._check_host(host_headers, over_unix)
+        if authority is not None:
+            self._check_host([authority], over_unix)
+        self._check_origin(host_headers[0], origin_headers, sec_fetch_site)
+
+    def caller(
+        self, uid: int, x_agent: str | None, authorization: Sequence[str] = (), scope: str = ""
+    ) -> Caller:
+        """Who asks for what needs this scope: nobody has to show a token for what needs none.
+
+        The token names the caller; where none is configured, X-Agent does, and who is neither our
+        own user nor root, by the kernel's word, may do nothing.
+        """
+        token = None
+        if self._tokens is not None and scope:
+            token = self._tokens.holder(authorization, scope)
+            if token is None and uid not in (self._own_uid, 0) and not self._insecure:
+                raise self._tokens.needed_by(uid, scope)
+        name = f"uid:{uid}" if uid != UNKNOWN_UID else "unknown"
+        if x_agent:
+            self._check_agent(x_agent)
+            name = x_agent
+        if token is not None:
+            return Caller(token.name, uid, token.allows)
+        return Caller(name, uid, SCOPES)
+
+    def require(self, caller: Caller, operation: str, scope: str) -> None:
+        if scope and scope not in caller.scopes and self._tokens is not None:
+            raise self._tokens.lacking(operation, scope, caller.scopes)
+
+    def _check_agent(self, x_agent: str) -> None:
+        if len(x_agent) > MAX_AGENT_CHARACTERS or not x_agent.isprintable():
+            problem = f"must be at most {MAX_AGENT_CHARACTERS} printable characters"
+            raise RelayError(
+                Code.INVALID_PARAMETER,
+                f"The header X-Agent {problem}; it has {len(x_agent)}.",
+                "Send a short name, for example X-Agent: reviewer-1, or leave the header out.",
+                errors=[{"field": "X-Agent", "message": problem, "value": _shown(x_agent)}],
+            )
+
+    def _check_host(self, headers: list[str], over_unix: bool) -> None:
+        if len(headers) != 1 or not headers[0]:
+            found = "no Host header" if not any(headers) else f"{len(headers)} Host headers"
+            raise RelayError(
+                Code.FORBIDDEN_HOST,
+                f"The request has {found}; exactly one is needed.",
+                f"Call the relay at {self.address} and let the client set Host.",
+                host=[_shown(header) for header in headers[:5]],
+            )
+        if over_unix or self._is_ours(headers[0].lower()):
+            return
+        host = _shown(headers[0])
+        raise RelayError(
+            Code.FORBIDDEN_HOST,
+            f"The Host header names {host}, which is no address of this relay.",
+            f"Call the relay at {self.address}, or list the name in [server] allow_hosts.",
+            host=host,
+            allowed=sorted(self._exact | self._names),
+        )
+
+    def _is_ours(self, host: str) -> bool:
+        # Text against text: nothing is resolved or normalised, so no odd spelling of a loopback
+        # address gets in.
+        if host in self._exact or host in self._names:
+            return True
+        port = _port_of(host)
+        return bool(port) and host[: -len(port) - 1] in self._names
+
+    def _check_origin(self, host: str, headers: list[str], sec_fetch_site: str | None) -> None:
+        """A page of our own was loaded from the very Host that it calls; one on another port of
+        this machine is another program's."""
+        host = host.lower()
+        own = f"http://{host}" if self._is_ours(host) else None
+        if headers and (len(headers) > 1 or headers[0].lower() != own):
+            origin = ", ".join(_shown(header) for header in headers[:5])
+            self._refuse_page(f"The request comes from a web page of {origin}.", origin=origin)
+        site = (sec_fetch_site or "none").strip().lower()
+        if site not in ("none", "same-origin"):
+            site = _shown(site)
+            self._refuse_page(f"The request comes from a {site} web page.", sec_fetch_site=site)
+
+    def _refuse_page(self, message: str, **details: str) -> None:
+        raise RelayError(
+            Code.FORBIDDEN_ORIGIN,
+            f"{message} Web pages may not drive the relay.",
+            f"Call {self.address} from a program, without Origin and Sec-Fetch-Site headers.",
+            **details,
+        )
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _port_of(host: str) -> str:
+    """The digits behind the last colon, none inside brackets: `[::1]` has no port."""
+    name, colon, port = host.rpartition(":")
+    is_port = colon and name and 0 < len(port) <= 5 and port.isascii() and port.isdigit()
+    return port if is_port else ""
+
+
+def _bracketed(name: str) -> str:
+    """An IPv6 address stands in brackets in a Host header, whoever configures it or not."""
+    return f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name

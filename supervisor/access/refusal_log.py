@@ -1,0 +1,88 @@
+"""Who was refused at the door, counted: one line for each uid and reason within a period, and one
+more at its end with how many there were besides. Whoever is refused could otherwise fill the logs.
+
+Told in the relay's log and in the audit log. Knows nothing of why somebody is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from msgspec import Struct
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.supervisor.access.audit import Audit
+from debug_relay.supervisor.log import Log
+
+_log: Final = Log(__name__)
+_PERIOD: Final = 60.0
+_MOST: Final = 256
+_OTHERS: Final = "others"
+_SHOWN: Final = 200  # of what a stranger sent
+# Errors of the guard, before it is known who calls.
+AT_THE_DOOR: Final = frozenset({Code.FORBIDDEN_HOST, Code.FORBIDDEN_ORIGIN, Code.UNAUTHENTICATED})
+
+_Key = tuple[str, int, str]  # event, uid, reason
+
+
+class _Counted(Struct):
+    """One kind of refusal, since its line was written."""
+
+    ends: asyncio.TimerHandle
+    more: int = 0
+
+
+class Refused:
+    def __init__(self, audit: Audit | None = None, period: float = _PERIOD) -> None:
+        self._audit = audit
+        self._period = period
+        self._counted: dict[_Key, _Counted] = {}
+
+    def note(self, event: str, uid: int, reason: str, **seen: Any) -> None:
+        """`seen` is what the first of them looked like."""
+        key = event, uid, reason
+        if key not in self._counted and len(self._counted) >= _MOST:
+            key, seen = (event, -1, _OTHERS), {}
+        if (counted := self._counted.get(key)) is not None:
+            counted.more += 1
+            return
+        ends = asyncio.get_running_loop().call_later(self._period, self._end, key)
+        self._counted[key] = _Counted(ends)
+        self._tell(key, 1, seen)
+
+    def request(
+        self, error: RelayError, uid: int, caller: str | None, id: str, method: str, path: str
+    ) -> None:
+        # A Host or Origin is anybody's text: what it was is told of the first one.
+        reason = "Sec-Fetch-Site" if "sec_fetch_site" in error.details else ""
+        if error.code not in (Code.FORBIDDEN_HOST, Code.FORBIDDEN_ORIGIN):
+            reason = error.message
+        self.note(
+            "request.refused",
+            uid,
+            f"{error.code.value}: {reason}" if reason else error.code.value,
+            caller=caller,
+            request_id=id,
+            method=method[:_SHOWN],
+            path=path[:_SHOWN],
+            message=error.message,
+        )
+
+    def close(self) -> None:
+        """Those that were not told yet."""
+        for key in list(self._counted):
+            self._end(key)
+
+    def _end(self, key: _Key) -> None:
+        counted = self._counted.pop(key)
+        counted.ends.cancel()
+        if counted.more:
+            self._tell(key, counted.more, {"besides": "those of this uid and reason told before"})
+
+    def _tell(self, key: _Key, count: int, seen: dict[str, Any]) -> None:
+        event, uid, reason = key
+        fields = {"uid": uid, "reason": reason, "count": count, **seen}
+        _log.warning(event, **fields)
+        if self._audit is not None:
+            self._audit.refused(event, fields)

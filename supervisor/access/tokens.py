@@ -1,0 +1,282 @@
+"""Bearer tokens: the file with their hashes, and who a request's token stands for.
+
+Only SHA-256 sums are kept: a token is 256 random bits, so nothing slower is needed. Whatever is
+wrong with the file closes the relay; only its absence, or no token in it, leaves it open. Knows
+nothing of HTTP beyond the one header.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import hmac
+import os
+import secrets
+import shlex
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.scopes import SCOPES
+from debug_relay.protocol.system.files import FileRefused, open_regular, require_regular
+from debug_relay.protocol.wire.envelope import timestamp, timestamp_of
+from debug_relay.supervisor.config.settings import Settings
+from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.storage.directories import StoreError, atomic_write_json
+
+_FILE_NAME: Final = "tokens.json"
+_PREFIX: Final = "odr_"  # by which scanners of leaked secrets can know one
+_ADMIN: Final = "admin"
+_LARGEST: Final = 16 * 1024 * 1024
+_log: Final = Log(__name__)
+
+
+class Token(Struct, frozen=True, kw_only=True):
+    """One token as it is kept: never the token itself."""
+
+    name: str
+    sha256: str
+    scopes: list[str]
+    created_at: str
+    expires: float | None = None  # seconds since the epoch
+
+    @property
+    def expires_at(self) -> str | None:
+        return None if self.expires is None else timestamp_of(self.expires)
+
+    @property
+    def is_expired(self) -> bool:
+        return self.expires is not None and time.time() >= self.expires
+
+    @property
+    def allows(self) -> tuple[str, ...]:
+        """Its scopes with those that they imply."""
+        return SCOPES if _ADMIN in self.scopes else tuple(self.scopes)
+
+
+class _Contents(Struct, frozen=True):
+    tokens: list[Token] = []
+
+
+class _Seen(NamedTuple):
+    """What tells one state of the file from the next; each is written as a file of its own."""
+
+    inode: int
+    size: int
+    written: int
+    changed: int
+
+
+_UNSEEN: Final = _Seen(0, 0, 0, 0)
+
+
+def _seen(about: os.stat_result) -> _Seen:
+    return _Seen(about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+
+
+class TokensFile:
+    """Read and changed by the command line; read by the relay."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> list[Token]:
+        """StoreError when what is there cannot be trusted or understood."""
+        try:
+            return self._decoded(self._content())
+        except FileNotFoundError:
+            return []
+        except FileRefused as error:
+            self._unusable(f"it {error.words}", "Move it away")
+        except OSError as error:
+            self._unusable(error.strerror or str(error), "Make it readable for the relay's user")
+        except msgspec.MsgspecError:
+            # Its words would show a line of the file.
+            self._unusable("it is not as the relay writes it", "Restore or remove it")
+
+    def _content(self) -> bytes:
+        with open(self.path, "rb", opener=open_regular) as file:
+            about = os.fstat(file.fileno())
+            require_regular(self.path, about, _LARGEST)
+            if about.st_uid not in (0, os.geteuid()):
+                self._unusable(f"it belongs to uid {about.st_uid}", "Restore or remove it")
+            if about.st_mode & 0o022:
+                mode = stat.S_IMODE(about.st_mode)
+                mend = shlex.join(["chmod", "600", str(self.path)])
+                self._unusable(
+                    f"others may write to it (mode {mode:04o})",
+                    f"Look at what it holds, then close it: {mend}",
+                )
+            return file.read(_LARGEST)
+
+    def _decoded(self, content: bytes) -> list[Token]:
+        tokens = msgspec.json.decode(content, type=_Contents).tokens
+        for token in tokens:
+            if unknown := set(token.scopes) - set(SCOPES):
+                self._unusable(f"it has unknown scopes {sorted(unknown)}", "Restore or remove it")
+        return tokens
+
+    def _unusable(self, reason: str, suggestion: str) -> NoReturn:
+        raise StoreError(f"The tokens file {self.path} cannot be used: {reason}.", f"{suggestion}.")
+
+    def create(self, scopes: list[str], name: str | None, expires: float | None) -> str:
+        """The new token: only who calls ever sees it."""
+        text = _PREFIX + secrets.token_urlsafe(32)
+        with self._changing() as tokens:
+            names = {token.name for token in tokens}
+            if name in names:
+                raise StoreError(
+                    f"There is a token {name} already.",
+                    f"Choose another name, or revoke that one: {self.command('revoke', name)}",
+                )
+            while name is None or name in names:
+                name = f"token-{secrets.token_hex(3)}"
+            tokens.append(
+                Token(
+                    name=name,
+                    sha256=_hash(text),
+                    scopes=[scope for scope in SCOPES if scope in scopes],
+                    created_at=timestamp(),
+                    expires=expires,
+                )
+            )
+        return text
+
+    def revoke(self, name: str) -> int:
+        """How many are left."""
+        with self._changing() as tokens:
+            names = [token.name for token in tokens]
+            if name not in names:
+                there = ", ".join(names) or "none"
+                raise StoreError(f"There is no token {name}.", f"Name one of these: {there}.")
+            tokens[:] = [token for token in tokens if token.name != name]
+        return len(tokens)
+
+    def command(self, *words: str) -> str:
+        """What to type, for just this file."""
+        words = ("debug-relay", "token", *words, "--tokens-file", str(self.path))
+        return shlex.join(words)
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[Token]]:
+        """What the block leaves is written, whole; two who change it at once go in turn."""
+        target = Path(os.path.realpath(self.path))  # what a link leads to is written, not the link
+        try:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # A file of its own: the directory may be the data directory, which a relay has locked.
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(target.with_name(f".{target.name}.lock"), flags, 0o600)
+        except OSError as error:
+            self._unusable(error.strerror or str(error), "Choose another with --tokens-file")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            tokens = self.read()
+            yield tokens
+            atomic_write_json(target, _Contents(tokens))
+        except OSError as error:
+            self._unusable(error.strerror or str(error), "Make room, or choose another place")
+        finally:
+            os.close(lock)
+
+
+class Tokens:
+    """The check of a relay that runs: the file as it is now, at every request."""
+
+    def __init__(self, file: TokensFile) -> None:
+        self._file = file
+        self._seen: _Seen | None = None
+        self._tokens: list[Token] = []
+        self._trouble: StoreError | None = None
+
+    def holder(self, authorization: Sequence[str], scope: str) -> Token | None:
+        """Whose token it is; None where no token is configured. `scope` is for the words."""
+        self._look()
+        if self._trouble is not None:
+            raise RelayError(Code.UNAUTHENTICATED, self._trouble.message, self._trouble.suggestion)
+        if not self._tokens:
+            return None
+        if len(authorization) != 1:
+            count = f"{len(authorization)} Authorization headers" if authorization else "No token"
+            self._refuse(f"{count} came with the request; this relay needs one token.", scope)
+        scheme, _, given = authorization[0].partition(" ")
+        # What was sent is not shown: it may be a token without the word in front of it.
+        if scheme.lower() != "bearer" or not given.strip():
+            self._refuse("The header Authorization is not of the form Bearer TOKEN.", scope)
+        token = self._find(given.strip())
+        if token is None:
+            self._refuse("The token is unknown, or it has been revoked.", scope)
+        if token.is_expired:
+            self._refuse(f"The token {token.name} expired at {token.expires_at}.", scope)
+        return token
+
+    def _find(self, given: str) -> Token | None:
+        found = None
+        sum_given = _hash(given)
+        for token in self._tokens:  # all of them: how long it takes tells nothing
+            if hmac.compare_digest(token.sha256.encode(), sum_given.encode()):
+                found = token
+        return found
+
+    def _look(self) -> None:
+        try:
+            seen = _seen(os.stat(self._file.path))
+        except FileNotFoundError:
+            seen = None
+        except OSError:
+            seen = _UNSEEN  # reading it says why
+        # What could not be read is read again: descriptors may have been short.
+        if seen == self._seen and self._trouble is None:
+            return
+        self._seen, before = seen, self._trouble
+        try:
+            self._tokens, self._trouble = self._file.read(), None
+        except StoreError as error:
+            self._tokens, self._trouble = [], error
+            if before is None or before.message != error.message:
+                _log.error("tokens.unusable", reason=error.message)
+        else:
+            _log.info("tokens.read", path=self._file.path, count=len(self._tokens))
+
+    def needed_by(self, uid: int, scope: str) -> RelayError:
+        """What is said to another user while there are no tokens at all."""
+        who = "a user whom the kernel does not name" if uid < 0 else f"uid {uid}"
+        return self._refusal(f"This relay needs a token from {who}, and has none yet.", scope)
+
+    def _refuse(self, message: str, scope: str) -> NoReturn:
+        raise self._refusal(message, scope)
+
+    def _refusal(self, message: str, scope: str) -> RelayError:
+        create = self._file.command("create", "--scope", scope)
+        return RelayError(
+            Code.UNAUTHENTICATED,
+            message,
+            f"Send the header Authorization: Bearer TOKEN; this prints a TOKEN: {create}",
+            scope=scope,
+        )
+
+    def lacking(self, operation: str, scope: str, scopes: tuple[str, ...]) -> RelayError:
+        """What is said to who has a token without this scope."""
+        wanted = [word for name in (*scopes, scope) for word in ("--scope", name)]
+        return RelayError(
+            Code.INSUFFICIENT_SCOPE,
+            f"{operation} needs the scope {scope}; this token has {', '.join(scopes) or 'none'}.",
+            f"Use a token that has it; this prints one: {self._file.command('create', *wanted)}",
+            scope=scope,
+            scopes=list(scopes),
+        )
+
+
+def tokens_file(settings: Settings) -> TokensFile:
+    configured = settings.auth.tokens_file
+    return TokensFile(Path(configured or Path(settings.server.data_dir, _FILE_NAME)))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

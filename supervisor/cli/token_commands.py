@@ -1,0 +1,122 @@
+"""`debug-relay token create|list|revoke`: what is typed, and what is printed.
+
+Works on the tokens file alone; a relay that runs notices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import re
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from debug_relay.protocol.scopes import SCOPES
+from debug_relay.supervisor.config.settings import Settings
+
+if TYPE_CHECKING:  # the parser is built for every command, and this is for one alone
+    from debug_relay.supervisor.access.tokens import Token
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][\w.@:+-]{0,99}", re.ASCII)
+_FOR: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)")
+_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_LAST: Final = 253402300799.0  # the end of the year 9999
+
+
+def add_to(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The three actions; each takes the settings that lead to the tokens file."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    made = []
+    for name, words in (
+        ("create", "make a token and print it, this once: only its hash is kept"),
+        ("list", "print the tokens' names, scopes and expiry"),
+        ("revoke", "make a token worthless at once"),
+    ):
+        made.append(actions.add_parser(name, help=words, description=words, allow_abbrev=False))
+    create, listing, revoke = made
+    create.add_argument(
+        "--scope",
+        action="append",
+        required=True,
+        type=scopes_of,
+        help=f"what it allows, with commas: {', '.join(SCOPES)} (implies the rest)",
+    )
+    create.add_argument("--name", type=_name, help="what its caller is called in events and logs")
+    create.add_argument(
+        "--expires",
+        type=_moment,
+        metavar="WHEN",
+        help="12h, 30d, or a time as 2027-01-31T12:00:00Z",
+    )
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    revoke.add_argument("name", help="as `list` shows it")
+    return dict(zip(("create", "list", "revoke"), made, strict=True))
+
+
+def run(settings: Settings, known: argparse.Namespace) -> None:
+    """StoreError says what does not go."""
+    from debug_relay.supervisor.access.tokens import tokens_file
+
+    file = tokens_file(settings)
+    if known.action == "create":
+        scopes = [scope for given in known.scope for scope in given]
+        print(file.create(scopes, known.name, known.expires))
+    elif known.action == "revoke":
+        if not file.revoke(known.name):
+            sys.stderr.write("debug-relay: that was the last one; calls need no token now\n")
+    elif known.json:
+        print(json.dumps([_shown(token) for token in file.read()], indent=2))
+    else:
+        for token in file.read():
+            end = "never expires" if token.expires_at is None else f"expires {token.expires_at}"
+            end = f"expired {token.expires_at}" if token.is_expired else end
+            print(f"{token.name}  {','.join(token.scopes)}  {end}  created {token.created_at}")
+
+
+def _shown(token: Token) -> dict[str, object]:
+    return {
+        "name": token.name,
+        "scopes": token.scopes,
+        "created_at": token.created_at,
+        "expires_at": token.expires_at,
+        "expired": token.is_expired,
+    }
+
+
+def scopes_of(text: str) -> list[str]:
+    scopes = [part.strip() for part in text.split(",") if part.strip()]
+    for scope in scopes or [text]:
+        if scope not in SCOPES:
+            near = difflib.get_close_matches(scope, SCOPES, 1, 0.5)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SCOPES)}"
+            raise argparse.ArgumentTypeError(f"unknown scope {scope!r}; {hint}")
+    return scopes
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no name: a letter or digit, then up to 99 of those and . _ @ : + -"
+        )
+    return text
+
+
+def _moment(text: str) -> float:
+    """Seconds since the epoch."""
+    if found := _FOR.fullmatch(text.strip()):
+        moment = time.time() + float(found[1]) * _SECONDS[found[2]]
+    else:
+        try:
+            given = datetime.fromisoformat(text.strip())
+        except ValueError:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is neither a duration such as 30d nor a time as 2027-01-31T12:00:00Z"
+            ) from None
+        # A time without a zone is meant as UTC, as all times of the relay are.
+        moment = (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
+    if not time.time() < moment < _LAST:
+        raise argparse.ArgumentTypeError(f"{text!r} does not lie ahead")
+    return moment

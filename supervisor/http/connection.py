@@ -1,0 +1,365 @@
+"""One client's connection, and what all of them share: bounds, deadlines, counts.
+
+A connection is admitted by its uid before a byte of it is read; whatever HTTP does wrong is
+answered here, in the envelope. What a request means is the handler's affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.system.peers import AnySocket, has_left
+from debug_relay.supervisor.access.guard import Guard
+from debug_relay.supervisor.access.refusal_log import Refused
+from debug_relay.supervisor.http.reply import error_reply, new_id, unasked
+from debug_relay.supervisor.log import Log
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+_FIRST_LOOK_SECONDS: Final = 0.01
+_log: Final = Log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Seconds."""
+
+    head: float = 10.0  # from the first wait, or the first byte, to the last header
+    idle: float = 75.0  # between requests of a connection
+    send: float = 30.0  # without a piece of the reply being taken
+    linger: float = 2.0  # reading on after a refusal, so that the client gets to see it
+    look: float = 0.5  # between looks whether a half-closed client is still there
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    connections: int = 2048
+    connections_per_uid: int = 1024
+    line_bytes: int = 8190
+    headers: int = 128
+
+
+@dataclass(slots=True)
+class Counts:
+    accepted: int = 0
+    refused_peer: int = 0
+    refused_limit: int = 0
+    malformed: int = 0
+    slow_head: int = 0
+
+
+class Door(web.Server):
+    """What all connections share: who may be there, how many, and how long for what."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        guard: Guard,
+        deadlines: Deadlines,
+        limits: Limits,
+        refused: Refused,
+    ) -> None:
+        super().__init__(handler, handler_cancellation=True)
+        self.guard, self.deadlines, self.limits = guard, deadlines, limits
+        self.counts = Counts()
+        self.present: set[Connection] = set()
+        self.empty = asyncio.Event()
+        self.empty.set()
+        self.closing = False
+        self.refused = refused
+        self._by_uid: Counter[int] = Counter()
+
+    def __call__(self) -> Connection:
+        return Connection(self, self._loop)
+
+    def admit(self, connection: Connection, sock: AnySocket) -> bool:
+        if self.closing:
+            return False
+        if len(self.present) >= self.limits.connections:
+            self.counts.refused_limit += 1
+            return False
+        uid, refusal = self.guard.connection(sock)
+        if refusal is not None:
+            self.counts.refused_peer += 1
+            self.refused.note("connection.refused", uid, refusal)
+            return False
+        if self._by_uid[uid] >= self.limits.connections_per_uid:
+            self.counts.refused_limit += 1
+            reason = f"{self.limits.connections_per_uid} connections are open"
+            self.refused.note("connection.refused", uid, reason)
+            return False
+        self.counts.accepted += 1
+        connection.uid = uid
+        self._by_uid[uid] += 1
+        self.present.add(connection)
+        self.empty.clear()
+        return True
+
+    def leave(self, connection: Connection) -> None:
+        if connection not in self.present:
+            return
+        self.present.remove(connection)
+        self._by_uid[connection.uid] -= 1
+        if not self._by_uid[connection.uid]:
+            del self._by_uid[connection.uid]
+        if not self.present:
+            self.empty.set()
+
+
+class Connection(web.RequestHandler):
+    __slots__ = (
+        "_deaf",
+        "_door",
+        "_half_closed",
+        "_has_head_bytes",
+        "_head_timer",
+        "_look_timer",
+        "deadlines",
+        "last",
+        "over_unix",
+        "uid",
+        "wire",
+    )  # fmt: skip
+
+    def __init__(self, door: Door, loop: asyncio.AbstractEventLoop) -> None:
+        limits = door.limits
+        super().__init__(
+            door,
+            loop=loop,
+            keepalive_timeout=door.deadlines.idle,
+            access_log=None,  # type: ignore[arg-type]  # None is "no access log" there
+            logger=logging.getLogger(__name__),
+            max_line_size=limits.line_bytes,
+            max_field_size=limits.line_bytes,
+            max_headers=limits.headers,
+            lingering_time=door.deadlines.linger,
+            auto_decompress=False,
+        )
+        self._door = door
+        self.deadlines = door.deadlines
+        self.uid = -1
+        self.over_unix = False
+        self.last = False  # close after the reply that is being made
+        self.wire: asyncio.Transport | None = None
+        self._deaf = False
+        self._half_closed = False
+        self._has_head_bytes = False
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def serving(self) -> asyncio.Task[None] | None:
+        return self._task_handler
+
+    @property
+    def _is_waiting(self) -> bool:
+        return self._waiter is not None and not self._waiter.done()
+
+    def wind_down(self) -> None:
+        """Ends an idle connection now and a busy one with the reply that is being made."""
+        self.last = True
+        if self._is_waiting or not self._request_count:
+            self.force_close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        wire = cast("asyncio.Transport", transport)
+        sock = wire.get_extra_info("socket")
+        # Before the transport reads: a stranger's bytes never reach the parser.
+        if not self._door.admit(self, sock):
+            wire.abort()
+            return
+        self.wire = wire
+        self.over_unix = sock.family == socket.AF_UNIX
+        super().connection_made(transport)
+        self._start_head_timer()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._door.leave(self)
+        self._stop_head_timer()
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+        self.wire = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        super().data_received(data)
+        if not self._is_waiting:
+            self._stop_head_timer()
+        elif data:
+            self._has_head_bytes = True
+            self._start_head_timer()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's meaning: stay open?
+        request, wire = self._current_request, self.wire
+        is_whole = request is None or request.content.is_eof()
+        is_stream = self._upgraded or self._payload_parser is not None
+        if wire is None or self._deaf or self._is_waiting or is_stream:
+            return False
+        if has_left(wire.get_extra_info("socket")):
+            return False
+        if not is_whole:
+            self._end_body(request)
+        self._half_closed = True
+        self._look_later(_FIRST_LOOK_SECONDS)
+        return True
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        if not isinstance(resp, web.StreamResponse) or isinstance(resp, web.HTTPException):
+            resp = self._in_envelope(request, resp)
+        if request.content.exception() is not None:
+            # aiohttp would read on, meet the exception again and log it as our mistake.
+            request.content.feed_eof()
+            self.last = True
+        if self.last or (self._half_closed and not self._messages):
+            resp.force_close()
+        result = await super().finish_response(request, resp, start_time)
+        if self._deaf:
+            await self._linger()
+        if self.last and request.content.is_eof():
+            self.close()  # `last` may have come while the reply was on its way
+        return result
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The last resort: HTTP that is none, and what the handler let through."""
+        exc = exc or sys.exception()
+        if request.writer.output_size > 0 or isinstance(exc, ConnectionError):
+            raise ConnectionResetError("the reply cannot be completed") from exc
+        if isinstance(exc, HttpProcessingError):
+            self._door.counts.malformed += 1
+            self._deaf = True
+            reply = error_reply(self._not_http(message or exc.message), new_id())
+        else:
+            reply = error_reply(_mistake(request, exc or RuntimeError(message)), new_id())
+        reply.force_close()
+        return reply
+
+    def _in_envelope(self, request: web.BaseRequest, resp: Any) -> web.StreamResponse:
+        if isinstance(resp, web.HTTPException) and 400 <= resp.status < 500:
+            text = resp.text or resp.reason
+            return error_reply(RelayError(Code.INVALID_REQUEST, f"{text[:200]}."), new_id())
+        return error_reply(_mistake(request, TypeError(f"the handler gave {resp!r}")), new_id())
+
+    def _not_http(self, problem: str) -> RelayError:
+        return RelayError(
+            Code.INVALID_REQUEST,
+            "What arrived is no HTTP/1.1 request within the relay's limits.",
+            f"Send plain HTTP, for example: curl -s {self._door.guard.address}/api/v1/health; "
+            f"a line may have {self._door.limits.line_bytes} bytes, "
+            f"a request {self._door.limits.headers} headers.",
+            problem=problem[:200],
+        )
+
+    async def _linger(self) -> None:
+        """Closing on unread bytes resets the connection and may take our reply with it."""
+        self._end_writing()
+        await asyncio.sleep(self.deadlines.linger)  # the client's leaving cancels this
+
+    def _end_writing(self) -> None:
+        if self.wire is not None and self.wire.can_write_eof():
+            with suppress(OSError):  # the client was quicker
+                self.wire.write_eof()
+
+    def _start_head_timer(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self._loop.call_later(self.deadlines.head, self._head_is_late)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+        self._has_head_bytes = False
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        if not self._is_waiting or self.wire is None:
+            return
+        self._door.counts.slow_head += 1
+        if not self._has_head_bytes:
+            self.force_close()
+        else:
+            seconds = self.deadlines.head
+            late = RelayError(
+                Code.REQUEST_TIMEOUT,
+                f"The headers were not complete within {seconds:g} seconds.",
+                "Send the request line, the headers and the empty line behind them at once.",
+            )
+            self.wire.write(unasked(late))
+            self._end_writing()
+            self._deaf = True
+            # In the place of its own: a connection that is lost, or wound down, stops it.
+            self._head_timer = self._loop.call_later(self.deadlines.linger, self.force_close)
+
+    def _end_body(self, request: web.BaseRequest | None) -> None:
+        """What is missing of the body can never come: whoever reads it is told, and answers."""
+        self.last = True
+        if request is not None and request.content.exception() is None:
+            request.content.set_exception(
+                web.RequestPayloadError("the client ended the body before its announced end")
+            )
+
+    def _look_later(self, delay: float) -> None:
+        delay = min(delay, self.deadlines.look)
+        self._look_timer = self._loop.call_later(delay, self._look, delay)
+
+    def _look(self, delay: float) -> None:
+        # After the end of its data the kernel tells nothing more of the client until we write.
+        if self.wire is None:
+            return
+        request = self._current_request
+        if self._is_waiting:
+            self.force_close()
+        elif request is not None and not request.content.is_eof():
+            # Its end came between two turns of the loop, before the request was at hand.
+            self._end_body(request)
+            self._look_later(delay * 2)
+        elif has_left(self.wire.get_extra_info("socket")):
+            self.wire.abort()
+        else:
+            self._look_later(delay * 2)
+
+
+def connection_of(request: web.BaseRequest) -> Connection:
+    return cast("Connection", request.protocol)
+
+
+def request_uid(request: web.BaseRequest) -> int:
+    """The uid with which the request's connection was admitted."""
+    return connection_of(request).uid
+
+
+def is_over_unix(request: web.BaseRequest) -> bool:
+    return connection_of(request).over_unix
+
+
+def _mistake(request: web.BaseRequest, exc: BaseException) -> RelayError:
+    error_id = new_id()
+    _log.exception("request.failed", exc, error_id=error_id, method=request.method)
+    return RelayError(
+        Code.INTERNAL_ERROR,
+        "The relay made a mistake while it answered.",
+        f"Report error_id {error_id}; the relay's log has the traceback under it.",
+        error_id=error_id,
+        exception=type(exc).__name__,
+    )

@@ -1,0 +1,120 @@
+"""Replies kept by `Idempotency-Key`: a creating request that is sent twice is done once.
+
+Keys belong to a caller and a path. The first request's reply is kept for ten minutes, refusals too;
+who sends the same again meanwhile waits for the same reply. Replies are in `kept_replies` before
+they are sent: what a caller has seen is known after a `kill -9` as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from msgspec import Struct
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.supervisor.http.idempotency_store import (
+    KEPT_SECONDS,
+    MOST,
+    MOST_BYTES,
+    Finished,
+    KeptReplies,
+    KeptReply,
+)
+
+_LONGEST_KEY: Final = 255
+
+
+class _Entry(Struct):
+    fingerprint: bytes
+    work: asyncio.Future[Finished]
+    since: float
+
+
+class Kept:
+    def __init__(self, file: KeptReplies, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._file = file
+        self._entries: OrderedDict[tuple[str, str, str], _Entry] = OrderedDict()
+        for reply in file.load():
+            work: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
+            work.set_result(reply.finished)
+            place = (reply.caller, reply.path, reply.key)
+            since = now() - (time.time() - reply.at)
+            self._entries[place] = _Entry(reply.fingerprint, work, since)
+
+    def warning(self) -> str | None:
+        return self._file.warning
+
+    async def once(
+        self, caller: str, path: str, key: str, body: bytes, make: Callable[[], Awaitable[Finished]]
+    ) -> Finished:
+        """The first reply to this key; made now if there is none."""
+        if not key or len(key) > _LONGEST_KEY or not key.isprintable():
+            raise _bad_key(key)
+        self._forget()
+        place = (caller, path, key)
+        fingerprint = hashlib.sha256(body).digest()
+        entry = self._entries.get(place)
+        if entry is None:
+            work = asyncio.create_task(self._made(place, fingerprint, make))
+            entry = self._entries[place] = _Entry(fingerprint, work, self._now())
+        elif entry.fingerprint != fingerprint:
+            raise RelayError(
+                Code.IDEMPOTENCY_CONFLICT,
+                f"Idempotency-Key {key!r} was used for another request to {path}",
+                "Use a new key for a new request; the first body under this key is done already.",
+                idempotency_key=key,
+                path=path,
+            )
+        # A client that leaves cancels only its own waiting.
+        return await asyncio.shield(entry.work)
+
+    async def _made(
+        self,
+        place: tuple[str, str, str],
+        fingerprint: bytes,
+        make: Callable[[], Awaitable[Finished]],
+    ) -> Finished:
+        finished = await make()
+        self._file.add(KeptReply(*place, fingerprint, time.time(), finished))
+        return finished
+
+    def _forget(self) -> None:
+        """The old ones, and the oldest when there are too many."""
+        oldest = self._now() - KEPT_SECONDS
+        total = sum(self._size(entry) for entry in self._entries.values())
+        for place, entry in list(self._entries.items()):
+            crowded = len(self._entries) > MOST or total > MOST_BYTES
+            if not entry.work.done() or (entry.since >= oldest and not crowded):
+                continue
+            total -= self._size(entry)
+            del self._entries[place]
+
+    @staticmethod
+    def _size(entry: _Entry) -> int:
+        failed = not entry.work.done() or entry.work.cancelled() or entry.work.exception()
+        return 0 if failed else len(entry.work.result().body)
+
+    async def close(self) -> None:
+        """Whoever still waits gets nothing more."""
+        tasks = [entry.work for entry in self._entries.values() if not entry.work.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._entries.clear()
+        self._file.close()
+
+
+def _bad_key(key: str) -> RelayError:
+    problem = f"must have 1 to {_LONGEST_KEY} printable characters"
+    return RelayError(
+        Code.INVALID_PARAMETER,
+        f"The header Idempotency-Key {problem}",
+        "Send a short unique text, such as a UUID.",
+        errors=[{"field": "Idempotency-Key", "message": problem, "value": key[:100]}],
+    )

@@ -1,0 +1,131 @@
+"""The file of replies kept by their `Idempotency-Key`: appended to, and begun anew when it is long.
+
+Written without fsync: it is there for a relay that was killed, not for a machine that lost power.
+A disk that does not take a reply costs just that; knows nothing of what the replies say.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol.system.files import FileRefused, open_regular, read_bounded
+from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.storage.directories import set_aside
+
+_log: Final = Log(__name__)
+KEPT_SECONDS: Final = 600.0
+MOST: Final = 1000
+MOST_BYTES: Final = 16 * 1024 * 1024
+_LONGEST_FILE: Final = 3 * MOST_BYTES
+
+
+class Finished(Struct):
+    """A reply as bytes, ready to be sent any number of times."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json; charset=utf-8"
+    headers: dict[str, str] = {}
+
+
+class KeptReply(Struct, array_like=True):
+    caller: str
+    path: str
+    key: str
+    fingerprint: bytes
+    at: float  # wall time
+    finished: Finished
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(KeptReply).decode
+
+
+class KeptReplies:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._unfinished = path.with_name(f".{path.name}.unfinished")
+        self._fd = -1
+        self._size = 0
+        self.warning: str | None = None
+
+    def load(self) -> list[KeptReply]:
+        """The young ones, oldest first; the file is then what they are."""
+        kept: list[KeptReply] = []
+        room, now = MOST_BYTES, time.time()
+        for reply in reversed([*self._read()]):
+            room -= len(reply.finished.body)
+            if len(kept) < MOST and room >= 0 and 0 <= now - reply.at <= KEPT_SECONDS:
+                kept.insert(0, reply)
+        self._begin(kept)
+        return kept
+
+    def add(self, reply: KeptReply) -> None:
+        """Before the reply is sent. Into the kernel's memory, which outlives this process."""
+        line = _encode(reply) + b"\n"
+        if self._size + len(line) > _LONGEST_FILE:
+            self.load()
+        self._append(line)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _read(self) -> Iterator[KeptReply]:
+        try:
+            lines = read_bounded(self._path, 2 * _LONGEST_FILE).split(b"\n")
+        except FileNotFoundError:
+            return
+        except FileRefused as error:
+            set_aside(self._path, error.words)
+            return
+        except OSError as error:
+            _log.warning("kept_replies.unreadable", path=self._path, reason=str(error))
+            return
+        for line in filter(None, lines):
+            try:
+                yield _decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                # Cut short by the end of its relay, or damaged: the others are whole.
+                _log.warning("kept_replies.line_unreadable", path=self._path, reason=str(error))
+
+    def _begin(self, replies: list[KeptReply]) -> None:
+        self.close()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        try:
+            self._fd = open_regular(self._unfinished, flags)
+            self._size = 0
+            self._append(b"".join(_encode(reply) + b"\n" for reply in replies))
+            self._unfinished.rename(self._path)
+        except OSError as error:
+            self._trouble(error)
+
+    def _append(self, lines: bytes) -> None:
+        if self._fd < 0:
+            return
+        try:
+            written = os.pwrite(self._fd, lines, self._size)
+            if written < len(lines):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            self._trouble(error)
+            return
+        self._size += written
+        self.warning = None
+
+    def _trouble(self, error: OSError) -> None:
+        # What was half written lies behind the end and is written over, or passed over as a line.
+        self.warning = (
+            f"{self._path} cannot be written ({error.strerror}): "
+            "Idempotency-Keys are not known to the next relay"
+        )
+        _log.warning("kept_replies.not_written", path=self._path, reason=str(error))

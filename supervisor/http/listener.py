@@ -1,0 +1,145 @@
+"""The doors: the TCP and Unix sockets that listen, and the end of all that came through them.
+
+Owns the sockets and their paths; what a connection does is its own affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from debug_relay.supervisor.access.guard import Guard
+from debug_relay.supervisor.access.refusal_log import Refused
+from debug_relay.supervisor.http.connection import Counts, Deadlines, Door, Handler, Limits
+
+_UNWIND_SECONDS: Final = 1.0  # for a cancelled handler or a closed transport to be gone
+
+
+class Listener:
+    """Owns the listening sockets and every connection that came through them."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        guard: Guard,
+        *,
+        deadlines: Deadlines | None = None,
+        limits: Limits | None = None,
+        refused: Refused | None = None,
+    ) -> None:
+        self._guard = guard
+        self._refused = refused or Refused()
+        self._door = Door(
+            handler, guard, deadlines or Deadlines(), limits or Limits(), self._refused
+        )
+        self._servers: list[asyncio.Server] = []
+        self._paths: list[tuple[Path, int]] = []  # with the inode, which tells ours from another's
+
+    @property
+    def counts(self) -> Counts:
+        return self._door.counts
+
+    @property
+    def open_connections(self) -> int:
+        return len(self._door.present)
+
+    async def start_tcp(self, host: str, port: int) -> int:
+        """Listens, and tells the guard which port it is. With port 0 the first address counts."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(_UNWIND_SECONDS * 5):
+            rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(row[4][0]) for row in rows))
+        server = await loop.create_server(
+            self._door, addresses if port else addresses[:1], port, start_serving=False
+        )
+        self._servers.append(server)
+        bound = int(server.sockets[0].getsockname()[1])
+        self._guard.serve_on(bound)
+        await server.start_serving()
+        return bound
+
+    async def start_unix(self, path: str | Path) -> None:
+        path = Path(path)
+        _clear_stale(path)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # At the bind, not after it: between the two anybody could connect.
+            mask = os.umask(0o177)
+            try:
+                sock.bind(os.fspath(path))
+            finally:
+                os.umask(mask)
+            sock.setblocking(False)
+            loop = asyncio.get_running_loop()
+            server = await loop.create_unix_server(self._door, sock=sock)
+        except BaseException:
+            sock.close()
+            raise
+        self._paths.append((path, path.stat().st_ino))
+        self._servers.append(server)
+
+    async def stop(self, grace: float) -> None:
+        """No new connections; idle ones end now, others with their reply, at most `grace` on."""
+        self._door.closing = True
+        for server in self._servers:
+            server.close()
+        self._remove_paths()
+        for connection in list(self._door.present):
+            connection.wind_down()
+        await self._end_handlers(grace)
+        for connection in list(self._door.present):
+            connection.force_close()
+        if not await self._all_gone():
+            for connection in list(self._door.present):
+                if connection.wire is not None:
+                    connection.wire.abort()
+            await self._all_gone()
+        for server in self._servers:
+            with suppress(TimeoutError):  # 3.12 waits for connections, which are gone by now
+                await asyncio.wait_for(server.wait_closed(), _UNWIND_SECONDS)
+        self._servers.clear()
+        self._refused.close()
+
+    async def _end_handlers(self, grace: float) -> None:
+        serving = {c.serving for c in self._door.present if c.serving is not None}
+        if not serving:
+            return
+        _, late = await asyncio.wait(serving, timeout=grace)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=_UNWIND_SECONDS)
+
+    async def _all_gone(self) -> bool:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._door.empty.wait(), _UNWIND_SECONDS)
+        return self._door.empty.is_set()
+
+    def _remove_paths(self) -> None:
+        for path, inode in self._paths:
+            with suppress(FileNotFoundError):
+                if path.stat().st_ino == inode:
+                    path.unlink()
+        self._paths.clear()
+
+
+def _clear_stale(path: Path) -> None:
+    """Removes the socket of a relay that is gone; one that answers, or a file, stays."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise FileExistsError(errno.EEXIST, "there is something other than a socket", str(path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        refused = probe.connect_ex(os.fspath(path)) == errno.ECONNREFUSED
+    if not refused:
+        raise OSError(errno.EADDRINUSE, "another relay listens there", str(path))
+    path.unlink()

@@ -1,0 +1,185 @@
+"""From verb and path to the operation: a trie over path segments, built from the table.
+
+Knows templates and percent-encoding; it neither validates the values nor runs anything.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote_to_bytes
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
+from debug_relay.supervisor.http.meant_routes import meant, segments_of
+
+# Served without the prefix too, where browsers and other programs look for them.
+ROOT_OPERATIONS: Final = ("index", "docs", "llms", "openapi", "metrics", "mcp")
+
+BROKEN_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+# What is compared for the closest route: a longer path is no slip of the pen, and comparing is
+# quadratic.
+_COMPARED_CHARACTERS: Final = 120
+_SIMILAR: Final = 0.5
+
+
+class Match(NamedTuple):
+    operation: Operation
+    path_values: dict[str, str]
+
+
+class _Leaf(NamedTuple):
+    operation: Operation
+    variables: list[str]
+
+
+class _Node:
+    __slots__ = ("leaves", "literals", "variable")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Node] = {}
+        self.variable: _Node | None = None
+        self.leaves: dict[str, _Leaf] = {}
+
+    def child(self, segment: str) -> _Node:
+        if not segment.startswith("{"):
+            return self.literals.setdefault(segment, _Node())
+        if self.variable is None:
+            self.variable = _Node()
+        return self.variable
+
+
+class Router:
+    def __init__(self, operations: Mapping[str, Operation], prefix: str) -> None:
+        self._root = _Node()
+        self._prefix = prefix
+        self._verbs: dict[str, list[str]] = {}  # template → verbs, of what works
+        for operation in operations.values():
+            for path in operation.paths:
+                self._add(operation, prefix + path.rstrip("/"))
+                if operation.name in ROOT_OPERATIONS:
+                    self._add(operation, path)
+
+    def match(self, method: str, raw_path: str) -> Match:
+        """`raw_path` is as it was sent: still encoded; a query behind it is left out."""
+        path = raw_path.partition("?")[0]
+        if not path.startswith("/"):
+            raise self._not_found(method, path)
+        segments = [_decoded(segment) for segment in path[1:].split("/")]
+        # A slash behind the path says nothing; a second one does, and // is not the root.
+        if len(segments) > 1 and not segments[-1] and segments[-2]:
+            segments.pop()
+        found = _find(self._root, segments, 0, ())
+        if found is None:
+            raise self._not_found(method, path)
+        leaves, values = found
+        leaf = leaves.get("GET" if method == "HEAD" else method)
+        if leaf is None:
+            raise _wrong_verb(method, path, leaves)
+        return Match(leaf.operation, dict(zip(leaf.variables, values, strict=True)))
+
+    def _add(self, operation: Operation, template: str) -> None:
+        node = self._root
+        for segment in template[1:].split("/"):
+            node = node.child(segment)
+        if operation.verb in node.leaves:
+            raise ValueError(f"two operations answer {operation.verb} {template}")
+        node.leaves[operation.verb] = _Leaf(operation, path_variables(template))
+        if operation.implemented:
+            self._verbs.setdefault(template, []).append(operation.verb)
+
+    def _not_found(self, method: str, path: str) -> RelayError:
+        wanted = "GET" if method == "HEAD" else method
+        asked = path[:_COMPARED_CHARACTERS].rstrip("/")
+        if asked.startswith("/") and not asked.startswith(self._prefix + "/"):
+            asked = self._prefix + "/" + "/".join(segments_of(asked))
+        found = meant(wanted, segments_of(asked))
+        if found is not None:
+            template, verb = self._prefix + found.template, str(OPERATIONS[found.operation].verb)
+            filled = _filled(template, asked.split("/")).replace("{frame_id}", "0")
+            advice = f"Probably meant: {verb} {filled}{found.body}"
+        else:
+            template, filled = self._closest(asked)
+            verbs = self._verbs[template]
+            verb = wanted if wanted in verbs else verbs[0]
+            advice = f"The closest is {verb} {filled}"
+        shown = path[:_COMPARED_CHARACTERS] + ("…" if len(path) > _COMPARED_CHARACTERS else "")
+        return RelayError(
+            Code.NOT_FOUND,
+            f"There is no {method} {shown}.",
+            f"{advice}; GET {self._prefix}/openapi.json lists all paths.",
+            closest=f"{verb} {template}",
+        )
+
+    def _closest(self, path: str) -> tuple[str, str]:
+        """The route most like the path, and that route with the path's own values in it."""
+        given = path.split("/")
+        filled = {_filled(template, given): template for template in self._candidates()}
+        for best in difflib.get_close_matches(path, filled, n=1, cutoff=_SIMILAR):
+            return filled[best], best
+        overview = f"{self._prefix}/openapi.json"
+        fallback = overview if overview in self._verbs else next(self._candidates())
+        return fallback, fallback
+
+    def _candidates(self) -> Iterator[str]:
+        return (template for template in self._verbs if template.startswith(self._prefix + "/"))
+
+
+def _find(
+    node: _Node, segments: list[str], at: int, values: tuple[str, ...]
+) -> tuple[dict[str, _Leaf], tuple[str, ...]] | None:
+    """Literals first, and back to the variable when they lead nowhere; as deep as the trie is."""
+    if at == len(segments):
+        return (node.leaves, values) if node.leaves else None
+    segment = segments[at]
+    literal = node.literals.get(segment)
+    if literal is not None:
+        found = _find(literal, segments, at + 1, values)
+        if found is not None:
+            return found
+    if node.variable is None or not segment:
+        return None
+    return _find(node.variable, segments, at + 1, (*values, segment))
+
+
+def _decoded(segment: str) -> str:
+    # One segment at a time, after the split: %2F is a character of its segment.
+    raw = segment.encode("utf-8", "surrogateescape")
+    try:
+        if BROKEN_ESCAPE.search(raw):
+            raise ValueError("a % that two hexadecimal digits do not follow")
+        return unquote_to_bytes(raw).decode("utf-8")
+    except ValueError as error:
+        shown = ascii(segment[:_COMPARED_CHARACTERS])
+        problem = "is not percent-encoded UTF-8"
+        raise RelayError(
+            Code.INVALID_PARAMETER,
+            f"The path's part {shown} {problem}: {error}",
+            "Encode the part as UTF-8 and then with percent signs; a percent sign itself is %25.",
+            errors=[{"field": "path", "message": problem, "value": shown}],
+        ) from None
+
+
+def _wrong_verb(method: str, path: str, leaves: dict[str, _Leaf]) -> RelayError:
+    allow = sorted({*leaves, "HEAD"} if "GET" in leaves else leaves)
+    shown = path[:_COMPARED_CHARACTERS]
+    works = [verb for verb, leaf in leaves.items() if leaf.operation.implemented]
+    use = f"Use {works[0]} {shown}" if works else "This version does not do that yet"
+    return RelayError(
+        Code.METHOD_NOT_ALLOWED,
+        f"{shown} does not take {method}.",
+        f"{use}; allowed: {', '.join(allow)}.",
+        allow=allow,
+    )
+
+
+def _filled(template: str, given: list[str]) -> str:
+    parts = template.split("/")
+    return "/".join(
+        quote(given[at], safe="%")
+        if part.startswith("{") and at < len(given) and given[at]
+        else part
+        for at, part in enumerate(parts)
+    )

@@ -1,0 +1,148 @@
+"""Exports and imports: a blueprint as callers see it, and read again from what they send."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Final
+
+import msgspec
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.blueprint import given_fields, without_secrets
+from debug_relay.protocol.models.limits import changed
+from debug_relay.protocol.models.program import Launch
+from debug_relay.protocol.models.sessions import (
+    Blueprint,
+    Export,
+    ImportedConfig,
+    ImportSession,
+    SessionConfig,
+)
+from debug_relay.protocol.refusals import Problem
+from debug_relay.protocol.validation import params as validate
+from debug_relay.protocol.version import VERSION
+from debug_relay.supervisor.config.settings import Settings
+from debug_relay.supervisor.storage.breakpoint_profiles import require_places
+from debug_relay.supervisor.workers.start_params import absolute, for_another
+
+_LONGEST_NAME: Final = 240
+_NUMBERS: Final = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\.\d{1,6})?(?:[-+.].*)?")
+
+
+def export(blueprint: Blueprint) -> Export:
+    """Without state, ids and secrets."""
+    plain = for_another(without_secrets(blueprint), blueprint.name)
+    return Export(
+        name=plain.name,
+        config=msgspec.to_builtins(plain.config),
+        program=plain.program,
+        missing_env=plain.missing_env,
+        missing_fields=plain.missing_fields,
+        breakpoints=plain.breakpoints,
+        exception_breakpoints=plain.exception_breakpoints,
+        watches=plain.watches,
+        version=VERSION,
+    )
+
+
+def clone(blueprint: Blueprint, name: str | None, labels: dict[str, str] | None) -> Blueprint:
+    """For a session of its own, with secrets and all."""
+    config = blueprint.config
+    if labels is not None:
+        config = msgspec.structs.replace(config, labels=labels)
+    named = name or f"{blueprint.name[:_LONGEST_NAME]}-clone"
+    return msgspec.structs.replace(for_another(blueprint, named), config=config)
+
+
+def read_import(asked: ImportSession, settings: Settings) -> Blueprint:
+    """The blueprint in an export's `data`; refused, with all that is wrong, if it is none."""
+    _require_readable(asked.version)
+    require_places(asked.breakpoints)
+    program = None if asked.program is None else _program(asked.program)
+    exceptions = asked.exception_breakpoints
+    return Blueprint(
+        name=asked.name or "",
+        config=_config(asked.config or ImportedConfig(), settings),
+        program=program,
+        missing_env=asked.missing_env,
+        missing_fields=list(asked.missing_fields),
+        breakpoints=[_breakpoint(given_fields(spec)) for spec in asked.breakpoints],
+        exception_breakpoints=None if exceptions is None else msgspec.to_builtins(exceptions),
+        watches=[{"expression": watch.expression} for watch in asked.watches],
+    )
+
+
+def _config(asked: ImportedConfig, settings: Settings) -> SessionConfig:
+    defaults = settings.sessions
+    idle = asked.timeout_minutes
+    minutes = defaults.idle_timeout / 60 if idle is None else idle
+    given = {
+        "project_root": absolute(asked.project_root),
+        "timeout_minutes": int(minutes) if minutes == int(minutes) else minutes,
+        "max_lifetime": _chosen(asked.max_lifetime, defaults.max_lifetime),
+        "pause_budget": _chosen(asked.pause_budget, defaults.pause_budget),
+        "limits": changed(settings.limits, asked.limits),
+    }
+    known = SessionConfig.__struct_fields__
+    others = {name: getattr(asked, name) for name in asked.__struct_fields__ if name in known}
+    return SessionConfig(**{**others, **given})
+
+
+def _chosen(value: float | None, default: float) -> float:
+    return default if value is None else value
+
+
+def _program(program: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a launch, under the same rules as there."""
+    of_the_call = sorted({"session_id", "wait", "snapshot"}.intersection(program))
+    if of_the_call:
+        raise _bad([Problem(f"program.{name}", "no part of an export") for name in of_the_call])
+    try:
+        launch = validate.convert(Launch, {"session_id": "sess_import"}, {}, program)
+    except RelayError as error:
+        problems = [msgspec.convert(one, Problem) for one in error.details["errors"]]
+        for problem in problems:
+            problem.field = f"program.{problem.field}"
+        raise _bad(problems) from None
+    return given_fields(launch)
+
+
+def _bad(problems: list[Problem]) -> RelayError:
+    what = "; ".join(f"{one.field}: {one.message}" for one in problems[:3])
+    return RelayError(
+        Code.INVALID_REQUEST,
+        f"This is no export that can be read: {what}",
+        f"Send the data of {call_of('export-session')}; "
+        f"program holds fields of {call_of('launch')}.",
+        errors=problems,
+    )
+
+
+def _breakpoint(given: dict[str, Any]) -> dict[str, Any]:
+    """One spelling of its file."""
+    source = given.pop("source", None)
+    return {"file": os.path.normpath(source["path"]), **given} if source else given
+
+
+def _require_readable(version: str | None) -> None:
+    if version is None:
+        return
+    numbers = _NUMBERS.fullmatch(version)
+    own = _NUMBERS.fullmatch(VERSION)
+    assert own is not None
+    if numbers is not None and _pair(numbers) <= _pair(own):
+        return
+    problem = "unknown version" if numbers is None else f"newer than this relay, {VERSION}"
+    raise RelayError(
+        Code.INVALID_REQUEST,
+        f"An export of version {version!r} cannot be read: {problem}",
+        f"Export it again with a relay of version {VERSION} or older, or import it there. "
+        "Without version it is read as one of this relay.",
+        errors=[Problem("version", problem, version)],
+    )
+
+
+def _pair(numbers: re.Match[str]) -> tuple[int, int]:
+    return int(numbers.group(1)), int(numbers.group(2))

@@ -1,0 +1,453 @@
+"""One handler per operation that the supervisor answers itself, by the operation's name.
+
+From its mirrors, from the rings on disk, or about the relay as a whole: nothing here waits for a
+worker, except to create one or to end one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from http import HTTPStatus
+from typing import Any, Final
+
+from msgspec import Struct
+
+from debug_relay.protocol.docs import openapi as schema
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models import breakpoints as b
+from debug_relay.protocol.models import output_events as o
+from debug_relay.protocol.models import relay as sv
+from debug_relay.protocol.models import sessions as s
+from debug_relay.protocol.models import stop_report as st
+from debug_relay.protocol.models.fields import Empty, SessionParams
+from debug_relay.protocol.models.run import Run
+from debug_relay.protocol.operations import OPERATIONS, WRITE_STOPS, Operation
+from debug_relay.protocol.refusals import OUTPUT_WITHHELD
+from debug_relay.protocol.scopes import READS_OUTPUT
+from debug_relay.protocol.version import API_PREFIX, API_VERSION, VERSION
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.protocol.wire.frames import Caller
+from debug_relay.supervisor.config.runtime import RuntimeConfig
+from debug_relay.supervisor.operations import export_import as exports
+from debug_relay.supervisor.operations.create_and_start import first_program, start_program
+from debug_relay.supervisor.operations.run import Runs
+from debug_relay.supervisor.output import history
+from debug_relay.supervisor.sessions.proxy import Session, own_request
+from debug_relay.supervisor.sessions.registry import Registry
+from debug_relay.supervisor.storage.breakpoint_profiles import Profiles
+from debug_relay.supervisor.storage.disk_health import DiskWatch
+
+_NAME: Final = "OpenCode Debug Relay Server"
+_LINKED: Final = ("health", "info", "list-sessions", "openapi", "docs", "llms", "metrics", "mcp")
+_APPLY_SECONDS: Final = 5.0
+_MAX_WAITERS: Final = 2000
+_WRITE_SECONDS: Final = 5.0
+_MAX_WAITERS_A_SESSION: Final = 200
+
+Handler = Callable[[Any, Caller], Awaitable[Struct]]
+
+
+# Of the request that is being served: replies that are bounded in bytes carry it.
+REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id", default="")
+
+
+class Document(Struct):
+    """A reply without the envelope."""
+
+    body: bytes
+    content_type: str
+    is_json: bool = False
+
+
+class Answer(Struct):
+    """A result whose status is not its row's."""
+
+    result: Struct
+    status: int
+
+
+class Relay(Struct):
+    """What handlers must know of the relay as a whole."""
+
+    url: str
+    started: float  # monotonic
+    debugpy_version: str | None
+    stop: Callable[[bool | None], bool]  # whether sessions are kept, and will be
+    disk: DiskWatch
+
+
+class Handlers:
+    def __init__(self, registry: Registry, relay: Relay, config: RuntimeConfig) -> None:
+        self._registry = registry
+        self._relay = relay
+        self._runs = Runs(registry)
+        self._config = config
+        self._profiles = Profiles(registry.places.profiles)
+        self._openapi: bytes | None = None
+        self._waiting: Counter[str] = Counter()
+        self._table: dict[str, Handler] = {
+            "index": self._index,
+            "health": self._health,
+            "info": self._info,
+            "get-config": self._get_config,
+            "patch-config": self._patch_config,
+            "shutdown": self._shutdown,
+            "openapi": self._openapi_document,
+            "list-processes": self._list_processes,
+            "get-process": self._get_process,
+            "process-stacks": self._process_stacks,
+            "create-session": self._create,
+            "list-sessions": self._list,
+            "get-session": self._get,
+            "session-status": self._status,
+            "delete-session": self._delete,
+            "ping": self._ping,
+            "get-ping": self._ping,
+            "output": self._output,
+            "events": self._events,
+            "history": self._history,
+            "run": self._run,
+            "export-session": self._export,
+            "import-session": self._import,
+            "clone-session": self._clone,
+            "list-profiles": self._list_profiles,
+            "get-profile": self._get_profile,
+            "put-profile": self._put_profile,
+            "delete-profile": self._delete_profile,
+            "apply-profile": self._apply_profile,
+        }
+        wanted = {
+            row.name for row in OPERATIONS.values() if row.side == "supervisor" and row.implemented
+        }
+        if wanted != self._table.keys():
+            differ = sorted(wanted ^ self._table.keys())
+            raise RuntimeError(f"operations and handlers differ: {differ}")
+
+    def of(self, operation: Operation) -> Handler | None:
+        """None when the worker answers it."""
+        return self._table.get(operation.name)
+
+    def _session(self, params: SessionParams) -> Session:
+        session = self._registry.get(params.session_id)
+        session.touch()
+        return session
+
+    # -- the relay
+
+    async def _index(self, params: Empty, caller: Caller) -> Struct:
+        url = self._relay.url
+        sends = "-H 'Content-Type: application/json' -d"
+        launch = '{"script": "/path/to/program.py", "stop_on_entry": true, "wait": 5}'
+        linked = (OPERATIONS[name] for name in _LINKED)
+        links = {row.name: url + row.path for row in linked if row.implemented}
+        index = {
+            "name": _NAME,
+            "version": VERSION,
+            "links": links,
+            "try": [
+                f"curl -s {url}/sessions {sends} '{{}}'",
+                f"curl -s {url}/sessions/ID/launch {sends} '{launch}'",
+                f"curl -s {url}/sessions/ID/stacktrace",
+            ],
+        }
+        return Document(encode_json(index) + b"\n", "application/json; charset=utf-8", is_json=True)
+
+    async def _health(self, params: Empty, caller: Caller) -> Struct:
+        warnings = []
+        is_well = self._registry.places.holds_lock()
+        if not is_well:
+            warnings.append("the data directory's lock was lost: another relay may use it")
+        if lacking := await self._registry.room.lacking():
+            is_well = False
+            warnings.append(f"no session can be started: {lacking}")
+        if self._relay.debugpy_version is None:
+            warnings.append("debugpy is not installed: no program can be debugged")
+        warnings += self._relay.disk.warnings()
+        health = sv.Health(
+            status="healthy" if is_well else "unhealthy",
+            version=VERSION,
+            uptime_seconds=round(time.monotonic() - self._relay.started, 3),
+            active_sessions=len(self._registry.counted()),
+            debugpy_available=self._relay.debugpy_version is not None,
+            warnings=warnings,
+        )
+        return health if is_well else Answer(health, HTTPStatus.SERVICE_UNAVAILABLE)
+
+    async def _info(self, params: Empty, caller: Caller) -> Struct:
+        return sv.Info(
+            name=_NAME,
+            version=VERSION,
+            api_version=API_VERSION,
+            python_version=platform.python_version(),
+            debugpy_version=self._relay.debugpy_version,
+            runs_as_root=os.geteuid() == 0,
+            capabilities={
+                "supports_conditional_breakpoints": True,
+                "supports_hit_conditional_breakpoints": True,
+                "supports_log_points": True,
+                "supports_exception_breakpoints": OPERATIONS[
+                    "set-exception-breakpoints"
+                ].implemented,
+                "supports_function_breakpoints": True,
+                "supports_evaluate": True,
+                "supports_set_variable": OPERATIONS["set-variable"].implemented,
+                "supports_restart": OPERATIONS["restart"].implemented,
+                "supports_attach": OPERATIONS["attach"].implemented,
+                "max_sessions": self._registry.settings.sessions.max_sessions,
+            },
+            endpoints=list(
+                dict.fromkeys(
+                    API_PREFIX + row.path.rstrip("/")
+                    for row in OPERATIONS.values()
+                    if row.implemented
+                )
+            ),
+        )
+
+    async def _get_config(self, params: Empty, caller: Caller) -> Struct:
+        return self._config.shown()
+
+    async def _patch_config(self, params: sv.PatchConfig, caller: Caller) -> Struct:
+        return await self._registry.undertakings.carry_out(self._config.patch(params))
+
+    async def _shutdown(self, params: sv.Shutdown, caller: Caller) -> Struct:
+        kept = self._relay.stop(params.keep_sessions)
+        return sv.ShuttingDown(
+            stopping=True,
+            keep_sessions=kept,
+            sessions=len(self._registry.counted()),
+        )
+
+    async def _openapi_document(self, params: Empty, caller: Caller) -> Struct:
+        if self._openapi is None:
+            self._openapi = encode_json(schema.openapi(VERSION, self._relay.url)) + b"\n"
+        return Document(self._openapi, "application/json; charset=utf-8", is_json=True)
+
+    async def _list_processes(self, params: sv.ListProcesses, caller: Caller) -> Struct:
+        return await self._registry.processes.listed(params)
+
+    async def _get_process(self, params: sv.OneProcess, caller: Caller) -> Struct:
+        return await self._registry.processes.one(params.pid)
+
+    async def _process_stacks(self, params: sv.OneProcess, caller: Caller) -> Struct:
+        return await self._registry.processes.stacks(params.pid)
+
+    async def _run(self, params: Run, caller: Caller) -> Struct:
+        return await self._runs.run(params, caller)
+
+    # -- sessions
+
+    async def _create(self, params: s.CreateSession, caller: Caller) -> Struct:
+        return await self._registry.undertakings.carry_out(self._created(params, caller))
+
+    async def _created(self, params: s.CreateSession, caller: Caller) -> Struct:
+        started = first_program(params)
+        session = await self._registry.create(params, caller)
+        if started is not None:
+            await start_program(self._registry, session, started, caller)
+        return session.present()
+
+    async def _list(self, params: s.ListSessions, caller: Caller) -> Struct:
+        shown = [session.present() for session in reversed(self._registry.sessions.values())]
+        shown = [one for one in shown if params.status in (None, one.status)]
+        if params.label is not None:
+            key, _, value = params.label.partition("=")
+            shown = [one for one in shown if one.config.labels.get(key) == value]
+        page = shown[params.offset : params.offset + params.limit]
+        return s.SessionList(
+            items=[_item(one) for one in page],
+            total=len(shown),
+            offset=params.offset,
+            limit=params.limit,
+            has_more=params.offset + len(page) < len(shown),
+        )
+
+    async def _get(self, params: SessionParams, caller: Caller) -> Struct:
+        return self._session(params).present()
+
+    async def _status(self, params: SessionParams, caller: Caller) -> Struct:
+        shown = self._session(params).present()
+        return s.SessionStatus(
+            **{name: getattr(shown, name) for name in s.SessionStatus.__struct_fields__}
+        )
+
+    async def _ping(self, params: SessionParams, caller: Caller) -> Struct:
+        shown = self._session(params).present()
+        return s.Pong(
+            session_id=shown.session_id,
+            status=shown.status,
+            expires_at=shown.expires_at,
+            warning=shown.warning,
+        )
+
+    async def _delete(self, params: s.DeleteSession, caller: Caller) -> Struct:
+        session = self._registry.get(params.session_id)
+        return await self._registry.delete(session, params.terminate_debuggee, params.force)
+
+    # -- blueprints of sessions, and breakpoints under a name
+
+    async def _export(self, params: SessionParams, caller: Caller) -> Struct:
+        return exports.export(await self._registry.blueprint(self._session(params)))
+
+    async def _import(self, params: s.ImportSession, caller: Caller) -> Struct:
+        blueprint = exports.read_import(params, self._registry.settings)
+        return (await self._registry.create_drawn(blueprint, caller)).present()
+
+    async def _clone(self, params: s.CloneSession, caller: Caller) -> Struct:
+        return await self._registry.undertakings.carry_out(self._cloned(params, caller))
+
+    async def _cloned(self, params: s.CloneSession, caller: Caller) -> Struct:
+        # From memory where it lives there: with the secrets that no file has.
+        blueprint = await self._registry.blueprint(self._session(params))
+        clone = exports.clone(blueprint, params.name, params.labels)
+        return (await self._registry.create_drawn(clone, caller)).present()
+
+    async def _list_profiles(self, params: b.ListProfiles, caller: Caller) -> Struct:
+        return await self._profiles.listed(params.offset, params.limit)
+
+    async def _get_profile(self, params: b.Profile, caller: Caller) -> Struct:
+        return await self._profiles.shown(params.name)
+
+    async def _put_profile(self, params: b.PutProfile, caller: Caller) -> Struct:
+        kept = self._profiles.put(params.name, params.breakpoints)
+        return await self._registry.undertakings.carry_out(kept)
+
+    async def _delete_profile(self, params: b.Profile, caller: Caller) -> Struct:
+        return await self._registry.undertakings.carry_out(self._profiles.delete(params.name))
+
+    async def _apply_profile(self, params: b.ApplyProfile, caller: Caller) -> Struct:
+        return await self._registry.undertakings.carry_out(self._applied(params, caller))
+
+    async def _applied(self, params: b.ApplyProfile, caller: Caller) -> Struct:
+        session = self._session(params)
+        specs = await self._profiles.specs(params.name)
+        if not specs:
+            return b.BreakpointsSet(breakpoints=[])
+        asked = b.SetBreakpoints(session_id=session.id, breakpoints=specs)
+        seconds = self._registry.settings.dap.request_timeout + _APPLY_SECONDS
+        return await self._registry.ask(
+            session, "set-breakpoints", asked, caller, seconds, b.BreakpointsSet
+        )
+
+    # -- output and events: read from the rings, past the worker
+
+    async def _output(self, params: o.GetOutput, caller: Caller) -> Struct:
+        session = self._session(params)
+        cursor = params.cursor or params.since
+        if params.tail is not None:
+            return await asyncio.to_thread(
+                session.output.last, cursor, params.tail, params.category
+            )
+        return session.output.page(cursor, params.limit, params.category)
+
+    async def _events(self, params: o.GetEvents, caller: Caller) -> Struct:
+        session = self._session(params)
+        types = {name.strip() for name in params.types.split(",")} if params.types else None
+        page = self._event_page(session, params.cursor, params, types)
+        if page.events or not params.timeout:
+            return _for(caller, page)
+        self._park(session.id)
+        try:
+            page = await self._awaited_events(session, page, params, types)
+        finally:
+            self._waiting[session.id] -= 1
+            if not self._waiting[session.id]:
+                del self._waiting[session.id]
+        # What has come is told by a relay that stops, too; the next one has it again.
+        if not (page.events and session.left_by_relay):
+            session.require_there()
+            self._registry.get(session.id)  # it may have expired
+        page.session_status = session.state.status
+        return _for(caller, page)
+
+    async def _history(self, params: st.History, caller: Caller) -> Struct:
+        session = self._session(params)
+        if session.child is not None:
+            # What is just being told of the present stop is in the file then; if the worker hangs,
+            # what it has told before is.
+            with contextlib.suppress(RelayError):
+                await session.forward(
+                    own_request(WRITE_STOPS, _WRITE_SECONDS), b"{}", _WRITE_SECONDS + 2
+                )
+            session.require_there()
+        return await asyncio.to_thread(
+            history.page,
+            session.folder / "stops.ring",
+            params,
+            REQUEST_ID.get(),
+            READS_OUTPUT in caller.scopes,
+        )
+
+    async def _awaited_events(
+        self, session: Session, page: o.EventPage, params: o.GetEvents, types: set[str] | None
+    ) -> o.EventPage:
+        """The next page with events in it, within the time there is."""
+        deadline = time.monotonic() + params.timeout
+        seen = session.events_end
+        came_from = params.cursor
+        while not page.events and (left := deadline - time.monotonic()) > 0:
+            # A page is of so much effort: what is wanted may lie behind much that is not.
+            if page.has_more and page.next_cursor != came_from:
+                await asyncio.sleep(0)
+            elif not await session.news_after(seen, left):
+                break
+            session.touch()
+            seen, came_from, dropped = session.events_end, page.next_cursor, page.dropped
+            page = self._event_page(session, came_from, params, types)
+            page.dropped += dropped
+        return page
+
+    def _event_page(
+        self,
+        session: Session,
+        cursor: str | None,
+        params: o.GetEvents,
+        types: set[str] | None,
+    ) -> o.EventPage:
+        # No event is told before the state that came with it.
+        return session.events.page(
+            cursor, params.limit, types, session.state.status, session.events_end
+        )
+
+    def _park(self, id: str) -> None:
+        mine = self._waiting[id]
+        if mine >= _MAX_WAITERS_A_SESSION or self._waiting.total() >= _MAX_WAITERS:
+            raise RelayError(
+                Code.TOO_MANY_WAITERS,
+                f"{mine} requests wait for events of {id} already",
+                "Poll without timeout, or close other long-polls.",
+                waiting=mine,
+            )
+        self._waiting[id] = mine + 1
+
+
+def _for(caller: Caller, page: o.EventPage) -> o.EventPage:
+    """Without what this caller may not read: that something was printed, not what."""
+    if READS_OUTPUT not in caller.scopes:
+        for event in page.events:
+            if event.type == "output" and isinstance(event.body, dict):
+                event.body.update(output="", note=OUTPUT_WITHHELD)
+    return page
+
+
+def _item(shown: s.SessionState) -> s.SessionItem:
+    program = shown.program
+    return s.SessionItem(
+        session_id=shown.session_id,
+        name=shown.name,
+        status=shown.status,
+        stop_reason=shown.stop_reason,
+        created_at=shown.created_at,
+        expires_at=shown.expires_at,
+        program=(program.script or program.module) if program else None,
+        labels=shown.config.labels,
+        created_by=shown.created_by,
+        warning=shown.warning,
+    )

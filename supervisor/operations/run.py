@@ -1,0 +1,259 @@
+"""`POST /run`: a session that lives for one call, and what the call tells of it.
+
+It is an ordinary session, asked what any caller could ask. Afterwards nothing of it is left, unless
+it was to be kept; a caller that leaves ends it, for nobody would see the result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final, TypeVar
+
+import msgspec
+
+from debug_relay.protocol.errors import RelayError
+from debug_relay.protocol.models import execution as e
+from debug_relay.protocol.models import inspection as i
+from debug_relay.protocol.models import program as p
+from debug_relay.protocol.models.fields import Result, SessionParams
+from debug_relay.protocol.models.run import (
+    Run,
+    RunException,
+    RunFrame,
+    RunLocal,
+    RunReport,
+    RunTrace,
+)
+from debug_relay.protocol.models.sessions import CreateSession
+from debug_relay.protocol.refusals import OUTPUT_WITHHELD
+from debug_relay.protocol.scopes import READS_OUTPUT
+from debug_relay.protocol.state import LIVE, State
+from debug_relay.protocol.wire.frames import Caller
+from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.output.tail import last_output
+from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.registry import Registry
+
+_R = TypeVar("_R", bound=Result)
+_log: Final = Log(__name__)
+_LAUNCH: Final = (
+    "script", "module", "code", "args", "cwd", "env", "env_file", "python_path", "venv",
+    "python_args", "pythonpath", "just_my_code", "stdin_inputs",
+    "limits",
+)  # fmt: skip
+_ASK_SECONDS: Final = 30.0
+_FRAMES: Final = 100
+_LOCALS: Final = 100
+_VALUE: Final = 500
+_REPORT: Final = 256 * 1024  # characters of locals in all
+_LOOK_SECONDS: Final = 2.0
+_GRACE: Final = 1.0
+
+
+class Runs:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def run(self, params: Run, caller: Caller) -> RunReport:
+        deadline = time.monotonic() + params.timeout
+        session = await self._created(caller)
+        report: RunReport | None = None
+        try:
+            report = await _OneRun(self._registry, session, params, caller, deadline).report()
+            return report
+        finally:
+            if report is None or report.session_id is None:
+                await self._end(session)
+
+    async def _created(self, caller: Caller) -> Session:
+        asked = msgspec.convert({"name": "run"}, CreateSession)
+        creating = asyncio.ensure_future(self._registry.create(asked, caller))
+        try:
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            # It is being made all the same: it goes as soon as it is there.
+            creating.add_done_callback(self._drop)
+            raise
+
+    def _drop(self, creating: asyncio.Future[Session]) -> None:
+        if creating.cancelled() or creating.exception() is not None:
+            return
+        task = asyncio.create_task(self._end(creating.result()), name="end of a run")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _end(self, session: Session) -> None:
+        try:
+            await self._registry.delete(session, None, force=True)
+        except RelayError as error:
+            _log.warning("run.not_ended", session_id=session.id, error=error.message)
+
+
+class _OneRun:
+    def __init__(
+        self, registry: Registry, session: Session, params: Run, caller: Caller, deadline: float
+    ) -> None:
+        self._registry = registry
+        self._session = session
+        self._params = params
+        self._caller = caller
+        self._deadline = deadline
+        self._trace: RunTrace | None = None
+        self._exception: RunException | None = None
+
+    @property
+    def _left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+    async def report(self) -> RunReport:
+        await self._launch()
+        if self._params.trace is not None:
+            await self._at_rest()
+            await self._record(self._params.trace)
+        kept = await self._until_over()
+        in_time = kept or self._status not in LIVE
+        stack = None
+        if not in_time:
+            stack = await self._where()
+            await self._ask(
+                "terminate", p.Terminate(session_id=self._id, grace=_GRACE), p.Terminated
+            )
+        shown = self._session.state
+        may_read = READS_OUTPUT in self._caller.scopes
+        output, left_out = await asyncio.to_thread(
+            last_output, self._session.output, self._params.output_bytes if may_read else 0
+        )
+        return RunReport(
+            exit_code=shown.exit_code,
+            signal=shown.signal,
+            end_reason=shown.end_reason if in_time else "timeout",
+            passed_limit=shown.passed_limit,
+            output=output,
+            output_left_out=left_out,
+            note=OUTPUT_WITHHELD if left_out and not may_read else None,
+            trace=self._trace,
+            exception=self._exception,
+            stack=stack,
+            session_id=self._id if kept else None,
+        )
+
+    @property
+    def _id(self) -> str:
+        return self._session.id
+
+    @property
+    def _status(self) -> State:
+        return self._session.state.status
+
+    async def _launch(self) -> None:
+        params = self._params
+        traces = params.trace is not None
+        launch = p.Launch(
+            session_id=self._id,
+            stop_on_entry=traces,
+            stop_on_exception="uncaught",
+            wait=0,
+            **{name: getattr(params, name) for name in _LAUNCH},
+        )
+        seconds = self._registry.settings.dap.launch_timeout
+        await self._ask("launch", launch, p.Launched, seconds)
+        await self._close_input()
+
+    async def _close_input(self) -> None:
+        """Nobody will type more than was given."""
+        try:
+            await self._ask("input", p.Input(session_id=self._id, eof=True), p.Written)
+        except RelayError as error:
+            # The program has ended, or closed it itself.
+            _log.info("run.input_closed", session_id=self._id, error=error.message)
+
+    async def _record(self, spec: e.TraceSpec) -> None:
+        if self._status is not State.PAUSED:
+            return
+        fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
+        fields["timeout"] = min(spec.timeout, self._left)
+        asked = e.Trace(session_id=self._id, then="continue", **fields)
+        rows = await self._ask("trace", asked, e.TraceRows, self._left)
+        self._trace = RunTrace(**{name: getattr(rows, name) for name in RunTrace.__struct_fields__})
+
+    async def _until_over(self) -> bool:
+        """Until its end or until time is up; or until it stands and is kept, which is told."""
+        while True:
+            await self._at_rest()
+            if self._status is not State.PAUSED:
+                return False
+            if self._session.state.stop_reason == "exception" and self._exception is None:
+                self._exception = await self._crash()
+                if self._params.keep_on_exception:
+                    return True
+            # Whatever else stops it, such as a `breakpoint()`: there is nobody to look.
+            on = e.Continue(session_id=self._id, wait=self._left)
+            await self._ask("continue", on, e.Execution, self._left)
+            if not self._left:
+                return False
+
+    async def _at_rest(self) -> None:
+        while self._status in (State.RUNNING, State.LAUNCHING) and self._left:
+            # Somebody may delete it: then no news comes, and waiting for it takes no time.
+            self._session.require_there()
+            await self._session.news_after(self._session.events_end, self._left)
+
+    async def _where(self) -> i.Stack | None:
+        """Where it is without stopping it; not known where C code keeps the interpreter."""
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                known = await self._ask("threads", i.Threads(session_id=self._id), i.ThreadList)
+                main = known.threads[0].id if known.threads else None
+                asked = i.Stacktrace(session_id=self._id, thread_id=main, levels=_FRAMES)
+                return await self._ask("stacktrace", asked, i.Stack)
+        except (RelayError, TimeoutError) as error:
+            _log.info("run.not_seen", session_id=self._id, error=str(error))
+            return None
+
+    async def _crash(self) -> RunException:
+        """The whole stack with its locals, as far as there is room."""
+        session_id = self._id
+        stack = await self._ask(
+            "stacktrace", i.Stacktrace(session_id=session_id, levels=_FRAMES), i.Stack
+        )
+        room = _REPORT
+        frames: list[RunFrame] = []
+        for frame in stack.frames:
+            asked = i.FrameVariables(session_id=session_id, frame_id=frame.id, count=_LOCALS)
+            listed = await self._ask("frame-variables", asked, i.VariableList) if room > 0 else None
+            shown = [
+                RunLocal(name=one.name, type=one.type, value=_short(one.value))
+                for one in (listed.variables if listed else ())
+            ]
+            room -= sum(len(one.name) + len(one.value) for one in shown)
+            frames.append(
+                RunFrame(
+                    name=frame.name,
+                    path=frame.source.path,
+                    line=frame.line,
+                    locals=shown,
+                    locals_left_out=listed.total - len(shown) if listed else 0,
+                )
+            )
+        raised = self._session.state.exception
+        return RunException(
+            type=raised.type if raised else "",
+            message=raised.message if raised else "",
+            traceback=raised.traceback if raised else None,
+            frames=frames,
+            total_frames=stack.total_frames,
+        )
+
+    async def _ask(
+        self, operation: str, params: SessionParams, kind: type[_R], more: float = 0.0
+    ) -> _R:
+        seconds = _ASK_SECONDS + more
+        return await self._registry.ask(
+            self._session, operation, params, self._caller, seconds, kind
+        )
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= _VALUE else value[: _VALUE - 1] + "…"

@@ -1,0 +1,98 @@
+"""The stop reports that a session's worker keeps in `stops.ring`, in pages, for `history`.
+
+Reads the file alone, so it answers the same for a session whose worker has retired or died. A stop
+may be in the ring more than once, as it became known: the last one counts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models import stop_report as st
+from debug_relay.protocol.models.output_events import seq_of
+from debug_relay.protocol.rendering.size_limit import ENVELOPE, calls, fit, leave_out_output
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.protocol.wire.ring_format import Place, pack_cursor, unpack_cursor
+from debug_relay.supervisor.output.ring_reader import Walk, opened
+
+_ROOM_FOR_PAGE: Final = 256  # the page's own fields
+_decode: Final = msgspec.json.Decoder(st.KeptStop).decode
+
+
+def last_stop(ring: Path) -> int:
+    """The number of the last stop that was kept."""
+    return max(_kept(ring), default=0)
+
+
+def page(
+    ring: Path, params: st.History, request_id: str, reads_output: bool = True
+) -> st.HistoryPage:
+    """The newest first: what was true two stops ago is the third."""
+    id = params.session_id
+    below = _below(id, params.cursor)
+    kept = _kept(ring)
+    numbers = [number for number in sorted(kept, reverse=True) if below is None or number < below]
+    envelope = ENVELOPE + len(encode_json(request_id))
+    room = params.max_bytes - envelope - _ROOM_FOR_PAGE
+    items: list[st.Stop] = []
+    for number in numbers[: params.limit]:
+        told = _decode(kept[number])
+        if not reads_output:
+            leave_out_output(told.report)
+        size = len(encode_json(told.report)) + 1
+        if size > room and items:
+            break
+        fitted = fit(told.report, room, calls(id, params.max_bytes, told.printed_from))
+        if fitted is None:
+            break
+        items.append(fitted)
+        room -= size
+    has_more = len(items) < len(numbers)
+    return st.HistoryPage(
+        items=items,
+        next_cursor=pack_cursor(_owner(id), Place(position=items[-1].stop_id))
+        if has_more and items
+        else None,
+        has_more=has_more,
+        dropped=min(kept, default=1) - 1,
+    )
+
+
+def _kept(ring: Path) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    with opened(ring) as fd:
+        walk = Walk(fd, Place(), None, is_short=False)
+        while walk.find() is not None:
+            record = walk.take()
+            found[seq_of(record.meta)] = record.payload
+    newest = sorted(found)[-st.KEPT_STOPS :]
+    return {number: found[number] for number in newest}
+
+
+def _owner(session_id: str) -> str:
+    return f"history of {session_id}"
+
+
+def _below(session_id: str, cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    try:
+        (place,) = unpack_cursor(_owner(session_id), cursor, 1)
+    except (ValueError, msgspec.MsgspecError):
+        raise RelayError(
+            Code.INVALID_PARAMETER,
+            f"cursor {cursor[:80]!r} is none that this endpoint gave",
+            "Use next_cursor of an earlier reply as it is, or leave cursor out for the newest.",
+            errors=[
+                {
+                    "field": "cursor",
+                    "message": "not a cursor of this endpoint",
+                    "value": cursor[:200],
+                }
+            ],
+        ) from None
+    return place.position

@@ -1,0 +1,38 @@
+"""The end of what a program has printed, as one text."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from debug_relay.supervisor.output.pages import OutputPages
+
+_LINES: Final = 20_000
+
+
+def last_output(pages: OutputPages, most: int) -> tuple[str, int]:
+    """Of at most so many bytes, and how many there were before. Reads the whole ring: not for the
+    event loop."""
+    kept: list[bytes] = []
+    size = left_out = 0
+    cursor: str | None = None
+    while True:
+        page = pages.page(cursor, _LINES, None)
+        for entry in page.entries:
+            data = (
+                base64.b64decode(entry.output)
+                if entry.encoding == "base64"
+                else entry.output.encode()
+            )
+            kept.append(data)
+            size += len(data)
+        if size > 2 * most:
+            whole = b"".join(kept)
+            kept, left_out, size = [whole[-most:]] if most else [], left_out + size - most, most
+        cursor = page.next_cursor
+        if not page.has_more:
+            break
+    whole = b"".join(kept)
+    end = whole[-most:] if most else b""
+    left_out += len(whole) - len(end)
+    return end.decode("utf-8", "replace"), left_out

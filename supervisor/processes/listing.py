@@ -1,0 +1,324 @@
+"""The processes that could be debugged: listed, found by what is known of one, looked into.
+
+Looking at /proc takes a thread of its own; nothing here waits for a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pwd
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.processes import Process
+from debug_relay.protocol.models.program import Attach
+from debug_relay.protocol.models.relay import ListProcesses, ProcessList, Stacks
+from debug_relay.protocol.secrets import shown_command
+from debug_relay.protocol.state import LIVE
+from debug_relay.protocol.version import API_PREFIX
+from debug_relay.supervisor.processes import attach_preflight as attachable
+from debug_relay.supervisor.processes import procfs as process_facts
+from debug_relay.supervisor.processes.attach_preflight import Surroundings
+from debug_relay.supervisor.processes.patterns import Patterns
+from debug_relay.supervisor.processes.procfs import Facts
+from debug_relay.supervisor.processes.python_scan import Census
+from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.workers.zygote import Zygote
+
+_LOOK_AGAIN_SECONDS: Final = 0.1
+_REST: Final = 3
+_STACKS_SECONDS: Final = 10.0
+_SHOWN_CANDIDATES: Final = 20
+
+
+class Processes:
+    def __init__(
+        self, sessions: Callable[[], Mapping[str, Session]], zygote: Zygote, debugpy_dir: str
+    ) -> None:
+        self._sessions = sessions
+        self._zygote = zygote
+        self._debugpy_dir = debugpy_dir
+        self._census = Census()
+        self._patterns = Patterns()
+        self._looking = asyncio.Lock()  # at all of them; one at a time leaves the loop its share
+
+    def _around(self) -> Surroundings:
+        sessions = self._sessions()
+        own = {one.child.pid for one in sessions.values() if one.child is not None}
+        own.add(os.getpid())
+        if self._zygote.pid is not None:
+            own.add(self._zygote.pid)
+        return Surroundings(
+            own=frozenset(own),
+            sessions=_debugged(sessions),
+            debugpy_dir=self._debugpy_dir,
+            has_gdb=shutil.which("gdb") is not None,
+        )
+
+    # -- showing
+
+    async def listed(self, params: ListProcesses) -> ProcessList:
+        async with self._looking:
+            return await asyncio.to_thread(_page, self._census, params, self._around())
+
+    async def one(self, pid: int) -> Process:
+        return await asyncio.to_thread(_one, pid, self._around())
+
+    async def stacks(self, pid: int) -> Stacks:
+        """By py-spy, which reads the process's memory and stops nothing."""
+        facts = await asyncio.to_thread(process_facts.look, pid)
+        if facts is None:
+            raise attachable.no_such_process(pid)
+        command = shutil.which("py-spy", path=_beside_us())
+        if command is None:
+            raise RelayError(
+                Code.ATTACH_NO_DEBUGGER,
+                "py-spy is needed to read the stacks of a process, and is not installed",
+                f"{sys.executable} -m pip install 'opencode-debug-relay[stacks]'",
+                pid=pid,
+            )
+        try:
+            said = await _run(command, "dump", "--json", "--nonblocking", "--pid", str(pid))
+        except TimeoutError:
+            raise _unreadable(facts, f"it took longer than {_STACKS_SECONDS:g} s") from None
+        try:
+            return Stacks(pid=pid, threads=msgspec.json.decode(said[0]))
+        except msgspec.DecodeError:
+            refusal = await asyncio.to_thread(attachable.unseen, facts, self._around())
+            raise refusal or _unreadable(facts, said[1]) from None
+
+    # -- finding
+
+    async def choose(self, params: Attach, asking: Session) -> None:
+        """Have `params` name one process by pid and identity; refuse one that cannot be had."""
+        if params.port is not None:
+            self._refuse_second_client(params, asking)
+            return
+        if params.pid is None:
+            params.pid = await self._find(params, asking)
+            params.listening_on = params.match = None
+        facts = await asyncio.to_thread(process_facts.look, params.pid)
+        if facts is None:
+            raise attachable.no_such_process(params.pid)
+        if params.identity is not None and params.identity != facts.identity:
+            raise attachable.recycled(facts, params.identity)
+        refusal = await asyncio.to_thread(attachable.refusal, facts, self._around())
+        if refusal is not None:
+            raise refusal
+        if params.tracing == "settrace" and (refusal := attachable.untraceable(facts)):
+            raise refusal
+        params.identity = facts.identity
+
+    def _refuse_second_client(self, params: Attach, asking: Session) -> None:
+        """debugpy takes one client: what would wait for it in vain is told who has it."""
+        for session in self._sessions().values():
+            program = session.state.program
+            if session is asking or program is None or session.state.status not in LIVE:
+                continue
+            if params.port is not None and (program.host, program.port) == (
+                params.host or "127.0.0.1",
+                params.port,
+            ):
+                raise RelayError(
+                    Code.ATTACH_ALREADY_ATTACHED,
+                    f"Session {session.id} is attached to {program.host}:{program.port} already",
+                    f"Use {API_PREFIX}/sessions/{session.id}, or let it go with POST "
+                    f"{API_PREFIX}/sessions/{session.id}/detach.",
+                    session_id=session.id,
+                    port=program.port,
+                )
+
+    async def _find(self, params: Attach, asking: Session) -> int:
+        deadline = time.monotonic() + params.wait_seconds
+        sought = _sought(params, self._patterns)
+        while True:
+            own = self._around().own | self._patterns.pids  # workers may be born while it waits
+            began = time.monotonic()
+            async with self._looking:
+                pids = await asyncio.to_thread(lambda: self._census.take().pids)
+            found = await sought.among([pid for pid in pids if pid not in own])
+            if len(found) == 1:
+                return found[0]
+            if found:
+                raise await asyncio.to_thread(_several, found, sought.words)
+            now = time.monotonic()
+            if now >= deadline:
+                break
+            asking.touch()
+            # A look at many processes takes its time: it is not to be all that we do.
+            await asyncio.sleep(max(_LOOK_AGAIN_SECONDS, _REST * (now - began)))
+            asking.require_there()
+        raise RelayError(
+            Code.ATTACH_NO_SUCH_PROCESS,
+            f"No Python process {sought.words}",
+            f"GET {API_PREFIX}/processes lists them; wait_seconds waits for one to start.",
+        )
+
+
+class _Listening:
+    """By a port that it listens on."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.words = f"listens on {port}"
+
+    async def among(self, pids: list[int]) -> list[int]:
+        def look() -> list[int]:
+            listeners = process_facts.Listeners()  # as they are at this look
+            return [pid for pid in pids if self._port in listeners.of(pid)]
+
+        return await asyncio.to_thread(look)
+
+
+class _Commanded:
+    """By its command line."""
+
+    def __init__(self, pattern: str, patterns: Patterns) -> None:
+        self._pattern = pattern
+        self._patterns = patterns
+        self._searched: dict[int, str] | None = None
+        self._found: list[int] = []
+        self.words = f"has a command line that matches {pattern!r}"
+
+    async def among(self, pids: list[int]) -> list[int]:
+        commands = await asyncio.to_thread(lambda: {pid: _command_line(pid) for pid in pids})
+        # Who waits for a process to start finds the same ones most of the time.
+        if commands != self._searched:
+            self._found = await self._patterns.those("match", self._pattern, commands)
+            self._searched = commands
+        return self._found
+
+
+def _sought(params: Attach, patterns: Patterns) -> _Listening | _Commanded:
+    if params.listening_on is not None:
+        return _Listening(params.listening_on)
+    assert params.match is not None
+    return _Commanded(params.match, patterns)
+
+
+def _command_line(pid: int) -> str:
+    return " ".join(process_facts.command(pid))
+
+
+def _several(found: list[int], words: str) -> RelayError:
+    looked = (process_facts.look(pid) for pid in found[:_SHOWN_CANDIDATES])
+    return RelayError(
+        Code.INVALID_REQUEST,
+        f"{len(found)} Python processes: each {words}",
+        f'Choose one of details.candidates and send {{"pid": {found[0]}}}.',
+        candidates=[
+            {"pid": facts.pid, "identity": facts.identity, "command": shown_command(facts.command)}
+            for facts in looked
+            if facts is not None
+        ],
+    )
+
+
+def _page(census: Census, params: ListProcesses, around: Surroundings) -> ProcessList:
+    found = census.take()
+    wanted = found.pids
+    if params.match is not None:
+        wanted = [pid for pid in wanted if params.match in _command_line(pid)]
+    listeners = process_facts.Listeners()
+    page = wanted[params.offset : params.offset + params.limit]
+    looked = (process_facts.look(pid) for pid in page)
+    return ProcessList(
+        # Who has no command line any more is about to end.
+        items=[_shown(facts, around, listeners) for facts in looked if facts and facts.command],
+        total=len(wanted),
+        offset=params.offset,
+        limit=params.limit,
+        has_more=params.offset + len(page) < len(wanted),
+        not_looked_into=found.not_looked_into,
+    )
+
+
+def _one(pid: int, around: Surroundings) -> Process:
+    facts = process_facts.look(pid)
+    if facts is None:
+        raise attachable.no_such_process(pid)
+    return _shown(facts, around, process_facts.Listeners())
+
+
+def _shown(facts: Facts, around: Surroundings, listeners: process_facts.Listeners) -> Process:
+    refusal = attachable.refusal(facts, around) or attachable.foreseen(facts)
+    return Process(
+        pid=facts.pid,
+        identity=facts.identity,
+        command=shown_command(facts.command),
+        cwd=facts.cwd(),
+        user=_user(facts.uid),
+        uid=facts.uid,
+        start_time=facts.start_time(),
+        executable=facts.executable,
+        python_version=facts.version(),
+        venv=facts.venv(),
+        listening_ports=listeners.of(facts.pid),
+        debugged_by=around.sessions.get(facts.pid),
+        greenlets=facts.greenlets(),
+        attachable=refusal is None,
+        code=None if refusal is None else refusal.code,
+        reason=None if refusal is None else refusal.message,
+        suggestion=None if refusal is None else refusal.details["suggestion"],
+    )
+
+
+def _user(uid: int) -> str:
+    with suppress(KeyError):
+        return pwd.getpwuid(uid).pw_name
+    return str(uid)
+
+
+def _beside_us() -> str:
+    return os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+
+
+async def _run(*command: str) -> tuple[bytes, str]:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(_STACKS_SECONDS):
+            out, err = await process.communicate()
+    except BaseException:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        raise
+    return out, err.decode("utf-8", "replace").strip()
+
+
+def _unreadable(facts: Facts, said: str) -> RelayError:
+    denied = "ermission" in said
+    return RelayError(
+        Code.ATTACH_NOT_PERMITTED if denied else Code.ATTACH_FAILED,
+        f"py-spy could not read the stacks of process {facts.pid}",
+        f"GET {API_PREFIX}/processes/{facts.pid} tells whether it is Python and may be traced.",
+        pid=facts.pid,
+        command=shown_command(facts.command),
+        debugger_output=said[-2000:],
+    )
+
+
+def _debugged(sessions: Mapping[str, Session]) -> dict[int, str]:
+    """Which session debugs which process. One that is silent may have lost its own: programs bear
+    that for ten seconds, and say themselves who holds them still."""
+    found: dict[int, str] = {}
+    for id, session in sessions.items():
+        if session.unresponsive:
+            continue
+        shown = session.state
+        if shown.status in LIVE and shown.program is not None and shown.program.pid is not None:
+            found.update(dict.fromkeys([shown.program.pid, *shown.child_pids], id))
+    return found

@@ -1,0 +1,39 @@
+"""One regular expression over texts, as a script: a pattern and texts in, those that match out.
+
+A caller has written the pattern, and anybody the texts. Python's engine may need longer than the
+machine exists for 40 characters, and nothing interrupts it. So it runs in a process of its own,
+which the kernel ends when it has used its processor time, also where the relay has died meanwhile.
+Standard library only; `supervisor/processes/patterns.py` starts it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import sys
+from typing import Any
+
+PROCESSOR_SECONDS = 1
+_MEMORY_BYTES = 512 * 1024 * 1024
+
+
+def answer(pattern: str, texts: list[str]) -> dict[str, Any]:
+    """The indices of the texts in which the pattern is found, or why it is none."""
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        return {"error": str(error)}
+    return {"found": [index for index, text in enumerate(texts) if compiled.search(text)]}
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    pattern, texts = json.load(sys.stdin)
+    json.dump(answer(pattern, texts), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Regular expressions of callers: searched by a short-lived process, a few at one time.
+
+Why a process: `re` holds the interpreter lock while it searches, so no thread of the relay would
+help, and no check of a pattern tells how long it takes. Knows nothing of what is searched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.refusals import Problem
+from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.processes import pattern_search
+
+_log: Final = Log(__name__)
+_K = TypeVar("_K")
+_COMMAND: Final = (sys.executable, "-I", "-S", pattern_search.__file__)
+_AT_ONE_TIME: Final = 2
+_SECONDS: Final = 15.0  # of the clock, where its processor time does not end it
+_ADVICE: Final = r"Escape what is meant literally: worker\.py."
+
+
+class Patterns:
+    def __init__(self) -> None:
+        self._turn = asyncio.Semaphore(_AT_ONE_TIME)
+        self.pids: set[int] = set()  # of the processes that search just now
+
+    async def those(self, field: str, pattern: str, texts: Mapping[_K, str]) -> list[_K]:
+        """The keys of the texts in which the pattern is found; `field` is where it was given."""
+        asked = json.dumps([pattern, [*texts.values()]]).encode()
+        async with self._turn:
+            said = await self._run(asked)
+        if said is None:
+            problem = f"searches for more than {pattern_search.PROCESSOR_SECONDS} s"
+            advice = "Leave out what repeats inside of a repetition, such as (a+)+, or give a pid."
+            raise _bad(field, pattern, problem, advice)
+        if "error" in said:
+            raise _bad(field, pattern, f"is no regular expression: {said['error']}", _ADVICE)
+        keys = list(texts)
+        return [keys[index] for index in said["found"]]
+
+    async def _run(self, asked: bytes) -> Any:
+        """Its answer; None where it came to none within its time and memory."""
+        process = await asyncio.create_subprocess_exec(
+            *_COMMAND,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        self.pids.add(process.pid)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                out, _ = await process.communicate(asked)
+        except TimeoutError:
+            _log.warning("pattern.no_answer", pid=process.pid, seconds=_SECONDS)
+            return None
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+            self.pids.discard(process.pid)
+        return json.loads(out) if process.returncode == 0 else None
+
+
+def _bad(field: str, pattern: str, problem: str, advice: str) -> RelayError:
+    return RelayError(
+        Code.INVALID_REQUEST,
+        f"{field} {problem}",
+        advice,
+        errors=[Problem(field, problem, pattern)],
+    )

@@ -1,0 +1,88 @@
+"""Which of the machine's processes are Python: one pass over /proc, and what is remembered of it.
+
+Who calls itself Python is known by a link. Any other may embed one, which only its memory tells;
+that costs ten times as much, so what was found is kept for a while, and there is a bound.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import Final
+
+from msgspec import Struct
+
+from debug_relay.supervisor.processes import procfs as process_facts
+
+_INTO_MEMORY_SECONDS: Final = 0.5  # a pass
+_KEPT_SECONDS: Final = 30.0  # a program may load its Python late
+
+
+class Found(Struct):
+    pids: list[int]
+    not_looked_into: int  # who does not call itself Python, when the time was up
+
+
+class _Looked(Struct):
+    born: bytes  # a pid is given out again,
+    executable: str  # and a process may execute another program
+    embeds: bool
+    until: float
+
+
+class Census:
+    def __init__(
+        self, into_memory: float = _INTO_MEMORY_SECONDS, kept: float = _KEPT_SECONDS
+    ) -> None:
+        self._into_memory = into_memory
+        self._kept = kept
+        self._looked: dict[int, _Looked] = {}
+
+    def take(self) -> Found:
+        """Reads files, some thousands of them: in a thread, and not in two at a time."""
+        found = Found(pids=[], not_looked_into=0)
+        still: dict[int, _Looked] = {}
+        deadline = time.monotonic() + self._into_memory
+        for pid in process_facts.pids():
+            try:
+                executable = os.readlink(f"/proc/{pid}/exe")
+            except PermissionError:
+                # Another user's: what it was called by is all that we may know.
+                if process_facts.is_python(next(iter(process_facts.command(pid)), "")):
+                    found.pids.append(pid)
+                continue
+            except OSError:
+                continue  # gone, or a thread of the kernel's
+            if process_facts.is_python(executable):
+                found.pids.append(pid)
+                continue
+            looked = self._look(pid, executable, deadline)
+            if looked is None:
+                found.not_looked_into += 1
+                continue
+            still[pid] = looked
+            if looked.embeds:
+                found.pids.append(pid)
+        self._looked = still
+        found.pids.sort()
+        return found
+
+    def _look(self, pid: int, executable: str, deadline: float) -> _Looked | None:
+        now = time.monotonic()
+        born = _born(pid)
+        known = self._looked.get(pid)
+        if known is not None and (known.born, known.executable) == (born, executable):
+            if now < known.until:
+                return known
+        else:
+            known = None
+        if now >= deadline:
+            return known  # what was found last time is better than nothing
+        return _Looked(born, executable, process_facts.embeds_python(pid), now + self._kept)
+
+
+def _born(pid: int) -> bytes:
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        return file.read(4096).rpartition(b")")[2].split()[19]
+    return b""

@@ -1,0 +1,108 @@
+"""How a session ends: its worker ends the program and itself, and is killed if it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.sessions import EndReason, EndSession, SessionDeleted
+from debug_relay.protocol.operations import END_SESSION
+from debug_relay.protocol.version import API_PREFIX
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.sessions.background_tasks import Undertakings
+from debug_relay.supervisor.sessions.proxy import Session, own_request
+from debug_relay.supervisor.workers import orphan_cleanup as sweep
+
+_log: Final = Log(__name__)
+_END_SECONDS: Final = 12.0
+_FORCED_SECONDS: Final = 2.0
+
+
+class Endings:
+    def __init__(
+        self, undertakings: Undertakings, awakenings: Mapping[str, asyncio.Task[None]]
+    ) -> None:
+        self._undertakings = undertakings
+        self._awakenings = awakenings
+        self._under_way: dict[str, asyncio.Task[SessionDeleted]] = {}
+
+    async def end(
+        self, session: Session, terminate: bool | None, reason: EndReason, force: bool = False
+    ) -> SessionDeleted:
+        """End it, once: who asks again waits for the same end, or hurries it by force."""
+        ending = self._under_way.get(session.id)
+        if ending is None:
+            ending = self._undertakings.begin(self._end_once(session, terminate, reason, force))
+            self._under_way[session.id] = ending
+            ending.add_done_callback(lambda _: self._under_way.pop(session.id, None))
+        elif force:
+            done, _ = await asyncio.wait([ending], timeout=_FORCED_SECONDS)
+            if not done and session.child is not None:
+                session.child.kill()
+        return await asyncio.shield(ending)
+
+    async def _end_once(
+        self, session: Session, terminate: bool | None, reason: EndReason, force: bool
+    ) -> SessionDeleted:
+        """The worker ends its session and itself; one that does not is killed."""
+        session.begin_deletion()
+        awakening = self._awakenings.get(session.id)
+        if awakening is not None:
+            await asyncio.wait([awakening])
+        answer: SessionDeleted | None = None
+        child = session.child
+        if child is not None:
+            timeout = _FORCED_SECONDS if force else None
+            answer = await _ask_to_end(session, terminate, reason, timeout)
+            # One that died meanwhile closes its stream a moment before its pidfd tells.
+            if not await child.wait(2.0 if answer else 0.2):
+                if answer is None and not force:
+                    session.deleting = False
+                    raise RelayError(
+                        Code.WORKER_UNRESPONSIVE,
+                        f"The worker of {session.id} does not answer and was not ended",
+                        f"DELETE {API_PREFIX}/sessions/{session.id}?force=true kills it.",
+                        session_id=session.id,
+                    )
+                child.kill()
+                await child.wait(5.0)
+        await sweep_up(session.id)
+        shown = session.state
+        return answer or SessionDeleted(
+            session_id=session.id,
+            final_status=shown.status,
+            exit_code=shown.exit_code,
+            runtime_seconds=session.runtime_seconds,
+        )
+
+    async def over(self) -> None:
+        """When those that are under way have come to their end."""
+        if self._under_way:
+            await asyncio.wait(self._under_way.values(), timeout=_END_SECONDS)
+
+
+async def _ask_to_end(
+    session: Session, terminate: bool | None, reason: EndReason, timeout: float | None
+) -> SessionDeleted | None:
+    head = own_request(END_SESSION, _END_SECONDS)
+    wanted = EndSession(session_id=session.id, terminate_debuggee=terminate, reason=reason)
+    try:
+        reply, payload = await session.forward(
+            head, encode_json(wanted), timeout or _END_SECONDS + 2
+        )
+    except RelayError as error:
+        _log.warning("session.end_unanswered", session_id=session.id, error=error.message)
+        return None
+    return msgspec.json.decode(payload, type=SessionDeleted) if reply.ok else None
+
+
+async def sweep_up(id: str) -> None:
+    """End what a dead worker has left of its program."""
+    ended = await asyncio.to_thread(sweep.end_marked, id)
+    if ended:
+        _log.info("session.swept", session_id=id, ended=ended)

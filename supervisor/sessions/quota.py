@@ -1,0 +1,61 @@
+"""How many sessions may be open: in all, and for one caller."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.version import API_PREFIX
+from debug_relay.supervisor.config.settings import Sessions
+from debug_relay.supervisor.sessions.proxy import Session
+
+
+class Slots:
+    def __init__(self) -> None:
+        # Those whose worker is being started are in no table yet.
+        self._starting: Counter[str] = Counter()
+
+    def take(self, caller: str) -> None:
+        """At once, before anything is awaited: two who ask together must not both pass."""
+        self._starting[caller] += 1
+
+    def give_back(self, caller: str) -> None:
+        """The session is in the table, or came to nothing."""
+        self._starting[caller] -= 1
+        if not self._starting[caller]:
+            del self._starting[caller]
+
+    def require_one(self, counted: list[Session], settings: Sessions, caller: str) -> None:
+        """Refuses when none is free, naming who could make room."""
+        self._require(counted, self._starting.total(), settings.max_sessions, "")
+        mine = [session for session in counted if session.state.created_by == caller]
+        if settings.max_sessions_per_caller:
+            limit = settings.max_sessions_per_caller
+            self._require(mine, self._starting[caller], limit, f" of {caller}")
+
+    @staticmethod
+    def _require(counted: list[Session], starting: int, limit: int, whose: str) -> None:
+        if len(counted) + starting < limit:
+            return
+        idle = sorted(counted, key=lambda session: -session.idle_for())
+        raise RelayError(
+            Code.SESSION_LIMIT_REACHED,
+            f"{len(counted) + starting} of {limit} sessions{whose} are open",
+            f"DELETE {API_PREFIX}/sessions/{idle[0].id} frees the one that idles longest."
+            if idle
+            else "Wait a moment and try again.",
+            max_sessions=limit,
+            sessions=[_shown(session) for session in idle],
+        )
+
+
+def _shown(session: Session) -> dict[str, Any]:
+    return {
+        "session_id": session.id,
+        "name": session.state.name,
+        "status": session.state.status,
+        "created_by": session.state.created_by,
+        "idle_seconds": round(session.idle_for(), 1),
+        "free_with": f"DELETE {API_PREFIX}/sessions/{session.id}",
+    }

@@ -1,0 +1,426 @@
+"""All sessions there are: made, found again after a restart, ended, forgotten.
+
+Owns the table of sessions and the bound on their number. A session is its worker: what a dead
+supervisor left running is adopted, what a dead worker left is swept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+import time
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from debug_relay.protocol import state
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.blueprint import SessionRecord
+from debug_relay.protocol.models.fields import Params, Result, SessionParams
+from debug_relay.protocol.models.sessions import (
+    Blueprint,
+    CreateSession,
+    SessionDeleted,
+    WorkerParams,
+)
+from debug_relay.protocol.operations import DRAW_BLUEPRINT
+from debug_relay.protocol.refusals import no_such_session, refusal_of, require_project
+from debug_relay.protocol.state import State
+from debug_relay.protocol.version import API_PREFIX
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.protocol.wire.frames import Caller, ReplyHead, RequestHead
+from debug_relay.supervisor.config.settings import Settings
+from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.output import history
+from debug_relay.supervisor.processes.listing import Processes
+from debug_relay.supervisor.sessions.background_tasks import Undertakings, outcome
+from debug_relay.supervisor.sessions.deletion import Endings, sweep_up
+from debug_relay.supervisor.sessions.proxy import Session, own_request
+from debug_relay.supervisor.sessions.quota import Slots
+from debug_relay.supervisor.sessions.restore import (
+    holds_what_was_set_aside,
+    read_record,
+    record_end,
+    shown_again,
+)
+from debug_relay.supervisor.sessions.retirement import Retirement
+from debug_relay.supervisor.sessions.worker_link import LinkLost
+from debug_relay.supervisor.storage.directories import Places
+from debug_relay.supervisor.workers.child_process import Child
+from debug_relay.supervisor.workers.room import Room
+from debug_relay.supervisor.workers.spawn import living_worker, spawn_worker
+from debug_relay.supervisor.workers.start_params import Births
+from debug_relay.supervisor.workers.zygote import Zygote
+
+_R = TypeVar("_R", bound=Result)
+_log: Final = Log(__name__)
+_CONNECT_SECONDS: Final = 5.0
+_ADOPT_SECONDS: Final = 2.0
+_DRAW_SECONDS: Final = 10.0
+_BIRTH_SECONDS: Final = 2.0
+_UNDERTAKINGS_SECONDS: Final = 5.0
+_TOGETHER_SECONDS: Final = 0.5
+_KEPT_ENDED: Final = 100
+
+
+class Registry:
+    def __init__(self, settings: Settings, places: Places, debugpy_dir: str) -> None:
+        self.settings = settings
+        self.places = places
+        self.sessions: dict[str, Session] = {}
+        self.draining = False
+        self.zygote = Zygote(places.logs / "zygote.err")
+        self.processes = Processes(lambda: self.sessions, self.zygote, debugpy_dir)
+        self.room = Room(places)
+        self._births = Births(places, debugpy_dir)
+        self._awakenings: dict[str, asyncio.Task[None]] = {}
+        self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
+        self._slots = Slots()
+        self._retirement = Retirement(
+            lambda: self.sessions.values(), lambda: self.settings.sessions.max_sessions
+        )
+        self.undertakings = Undertakings()
+        # Those that start a worker: its session may be in no table yet.
+        self._starting = Undertakings()
+        self._endings = Endings(self.undertakings, self._awakenings)
+
+    # -- finding
+
+    def get(self, id: str) -> Session:
+        session = self.sessions.get(id)
+        if session is not None:
+            return session
+        if self._expired.get(id, 0) > time.monotonic():
+            raise RelayError(
+                Code.SESSION_EXPIRED,
+                f"Session {id} timed out: nothing had touched it",
+                f"Create a new one with POST {API_PREFIX}/sessions; timeout_minutes sets how long "
+                "it may idle.",
+                session_id=id,
+            )
+        raise no_such_session(id, list(self.sessions))
+
+    def counted(self) -> list[Session]:
+        return [
+            session
+            for session in self.sessions.values()
+            if session.child is not None and session.state.status in state.COUNTED
+        ]
+
+    # -- making
+
+    async def create(self, params: CreateSession, caller: Caller) -> Session:
+        """A session whose worker is ready; goes on when the caller leaves."""
+        if params.restore_breakpoints:
+            require_project(params.project_root)
+        born = self._births.asked(self._new_id(), params, caller.name, self.settings)
+        return await self._begun(born, caller.name)
+
+    async def create_drawn(self, blueprint: Blueprint, caller: Caller) -> Session:
+        """A session that begins with the blueprint of another."""
+        born = self._births.drawn(self._new_id(), blueprint, caller.name, self.settings)
+        return await self._begun(born, caller.name)
+
+    async def _begun(self, born: WorkerParams, caller: str) -> Session:
+        self._require_room(caller)
+        return await self._starting.carry_out(self._create(born, caller))
+
+    def _require_room(self, caller: str) -> None:
+        """Takes the place of one more worker, or refuses."""
+        self._require_open()
+        self._retirement.look()
+        self._slots.require_one(self.counted(), self.settings.sessions, caller)
+        self._slots.take(caller)
+
+    def _require_open(self) -> None:
+        if self.draining:
+            raise RelayError(Code.SHUTTING_DOWN, "The relay is stopping")
+
+    async def _create(self, params: WorkerParams, caller: str) -> Session:
+        session = Session(params.session_id, Path(params.session_dir), self._on_lost)
+        try:
+            child = await self._spawned(params)
+            await session.connect(child, _CONNECT_SECONDS)
+            self._require_open()
+        except BaseException as error:
+            if session.child is not None:
+                session.child.kill()
+            await session.close()
+            self._remove_folders(session)
+            if isinstance(error, OSError | LinkLost):
+                raise _does_not_answer(error) from error
+            raise
+        finally:
+            self._slots.give_back(caller)
+        self.sessions[session.id] = session
+        return session
+
+    async def _spawned(self, params: WorkerParams) -> Child:
+        try:
+            child = await spawn_worker(params, self.zygote)
+        except RelayError as error:
+            self.room.start_failed()
+            if lacking := await self.room.lacking():
+                error.details["suggestion"] = f"{lacking[0].upper()}{lacking[1:]}."
+            raise
+        self.room.start_succeeded()
+        return child
+
+    async def settled(self, session: Session) -> None:
+        """Its worker is not just going."""
+        await self._retirement.over(session)
+
+    async def awaken(self, session: Session) -> None:
+        """Give a session that came back the worker that it needs now; once for all who ask."""
+        await self._retirement.over(session)
+        # That first: its worker is there before it can be spoken to.
+        awakening = self._awakenings.get(session.id)
+        if awakening is None:
+            if not session.sleeps or session.deleting:
+                return
+            caller = session.state.created_by or ""
+            self._require_room(caller)
+            awakening = self._starting.begin(self._awaken(session, caller))
+            self._awakenings[session.id] = awakening
+            awakening.add_done_callback(lambda _: self._awakenings.pop(session.id, None))
+        await outcome(awakening)
+
+    async def _awaken(self, session: Session, caller: str) -> None:
+        shown, events_end = session.state, session.events_end
+        try:
+            blueprint = await self.blueprint(session)
+            params = self._births.drawn(session.id, blueprint, shown.created_by, self.settings)
+            params.session_dir = str(session.folder)
+            params.created_at = shown.created_at
+            has_ended = shown.status is State.TERMINATED
+            params.ended = shown if has_ended else None
+            params.runtime_seconds = session.runtime_seconds if has_ended else 0.0
+            params.restored = shown.restored if has_ended else True
+            params.previous_status = shown.previous_status
+            params.first_seq = events_end + 1
+            last_stop = await asyncio.to_thread(history.last_stop, session.folder / "stops.ring")
+            params.stop_id = max(shown.stop_id, last_stop)
+            await session.connect(await self._spawned(params), _CONNECT_SECONDS)
+            self._require_open()
+            session.has_retired, session.drawn = False, None
+        except BaseException as error:
+            if session.child is not None:
+                session.child.kill()
+            await session.part()
+            session.child = None
+            session.take_record(shown, events_end)
+            if isinstance(error, OSError | LinkLost):
+                raise _does_not_answer(error) from error
+            raise
+        finally:
+            self._slots.give_back(caller)
+
+    async def blueprint(self, session: Session) -> Blueprint:
+        """All of it but its state: from its worker, or from the record that it has left."""
+        await self._retirement.over(session)
+        if session.child is None and session.drawn is not None:
+            return session.drawn
+        if session.child is not None:
+            reply, payload = await session.forward(
+                own_request(DRAW_BLUEPRINT, _DRAW_SECONDS),
+                encode_json(SessionParams(session_id=session.id)),
+                _DRAW_SECONDS,
+            )
+            if not reply.ok:
+                raise refusal_of(payload)
+            return msgspec.json.decode(payload, type=Blueprint)
+        record = await asyncio.to_thread(read_record, self.places.sessions / session.id)
+        if record is None:
+            raise session.crashed("read what it was")
+        return record.blueprint
+
+    async def asked(
+        self, session: Session, head: RequestHead, payload: bytes, seconds: float
+    ) -> tuple[ReplyHead, bytes]:
+        """The worker's answer; one that is not there yet is started first."""
+        await self.awaken(session)
+        return await session.forward(head, payload, seconds)
+
+    async def ask(
+        self,
+        session: Session,
+        operation: str,
+        params: Params,
+        caller: Caller,
+        seconds: float,
+        kind: type[_R],
+    ) -> _R:
+        """The worker's answer to what is done for a caller on the way to another answer."""
+        if session.state.status is State.FAILED:
+            raise session.crashed(operation)
+        head = RequestHead(operation, secrets.token_hex(8), caller, seconds)
+        reply, payload = await self.asked(session, head, encode_json(params), seconds + 2.0)
+        if not reply.ok:
+            raise refusal_of(payload)
+        return msgspec.json.decode(payload, type=kind)
+
+    def _new_id(self) -> str:
+        while True:
+            id = f"sess_{secrets.token_hex(4)}"
+            if id not in self.sessions and not (self.places.sessions / id).exists():
+                return id
+
+    # -- after a restart
+
+    async def adopt(self) -> None:
+        """Find what the supervisor before us left: living workers, and records of dead ones."""
+        places = [self.places.run_dir, *self.places.earlier_run_dirs]
+        found: dict[str, Path] = {}
+        for place in places:
+            for folder in place.glob("sess_*"):
+                found.setdefault(folder.name, folder)
+        await asyncio.gather(*(self._adopt_one(folder) for folder in found.values()))
+        for record in self.places.sessions.glob("sess_*"):
+            if record.name not in self.sessions:
+                await self._adopt_one(self.places.run_dir / record.name)  # its rings are gone
+        by_age = sorted(self.sessions.values(), key=lambda one: one.state.created_at)
+        self.sessions = {session.id: session for session in by_age}
+        self._forget_old()
+        self._retirement.start()
+
+    async def _adopt_one(self, folder: Path) -> None:
+        kept = self.places.sessions / folder.name
+        record = read_record(kept)
+        child = living_worker(folder)
+        if child is not None and await self._adopt_living(folder, child, record):
+            return
+        session = Session(folder.name, folder, self._on_lost)
+        await sweep_up(session.id)
+        timed_out = record is not None and record.state.end_reason == "timeout"
+        if timed_out:
+            self._expire(session.id)
+        if record is None or timed_out:
+            shutil.rmtree(folder, ignore_errors=True)
+            if not holds_what_was_set_aside(kept):
+                shutil.rmtree(kept, ignore_errors=True)
+            return
+        session.take_record(shown_again(record), record.events_end)
+        session.runtime_seconds = round(record.runtime_seconds, 3)
+        self.sessions[session.id] = session
+        if child is not None and record.state.end_reason is None:
+            # It lived when we came, and was not about to end.
+            session.fail(record.state, child.exit_status)
+            self.undertakings.begin(self._record_failure(session))
+        _log.info("session.returned", session_id=session.id, status=session.state.status)
+
+    async def _adopt_living(self, folder: Path, child: Child, record: SessionRecord | None) -> bool:
+        """Whether it lives still; one that does not answer is reached again when it does."""
+        session = Session(folder.name, folder, self._on_lost)
+        try:
+            await session.connect(child, _ADOPT_SECONDS)
+        except (OSError, LinkLost, RelayError) as error:
+            why = str(error) or type(error).__name__
+            _log.warning("session.not_adopted", session_id=session.id, error=why)
+            if child.ended or record is None:
+                await session.close()
+                return not child.ended
+            session.take_record(record.state, record.events_end)
+            session.unresponsive = True
+        self.sessions[session.id] = session
+        _log.info("session.adopted", session_id=session.id, pid=child.pid)
+        return True
+
+    # -- ending
+
+    async def delete(self, session: Session, terminate: bool | None, force: bool) -> SessionDeleted:
+        """End it and forget it; goes on when the caller leaves."""
+        return await self.undertakings.carry_out(self._delete(session, terminate, force))
+
+    async def _delete(
+        self, session: Session, terminate: bool | None, force: bool
+    ) -> SessionDeleted:
+        ended = await self._endings.end(session, terminate, "terminated", force)
+        if self.sessions.get(session.id) is session:
+            del self.sessions[session.id]
+        await session.close()
+        self._remove_folders(session)
+        return ended
+
+    def _on_lost(self, session: Session) -> None:
+        """A worker is gone that nobody here has ended."""
+        if session.deleting or self.sessions.get(session.id) is not session:
+            return  # whoever ends it, or has just begun it, sees to what is left
+        shown = session.state
+        with contextlib.suppress(OSError):  # the disk may be read-only by now
+            (session.folder / "worker.sock").unlink(missing_ok=True)
+        (_log.info if session.has_retired else _log.warning)(
+            "worker.retired" if session.has_retired else "worker.gone",
+            session_id=session.id,
+            status=shown.status,
+            signal=shown.worker_signal,
+            exit_code=shown.worker_exit_code,
+        )
+        if shown.end_reason == "timeout":
+            self._expire(session.id)
+            self.sessions.pop(session.id, None)
+            self._remove_folders(session)
+        self.undertakings.begin(sweep_up(session.id))
+        if shown.status is State.FAILED:
+            self.undertakings.begin(self._record_failure(session))
+        self._forget_old()
+
+    async def _record_failure(self, session: Session) -> None:
+        """That it has failed outlives this relay; nobody else is left to write it down."""
+        # Where everything of ours is killed at one time we may just be the last to go: then the
+        # session has not failed and comes back with the next relay.
+        await asyncio.sleep(_TOGETHER_SECONDS)
+        is_deleted = session.deleting and not session.left_by_relay
+        if self.sessions.get(session.id) is not session or is_deleted:
+            return
+        folder = self.places.sessions / session.id
+        try:
+            await asyncio.to_thread(record_end, folder, session.state, session.events_end)
+        except OSError as error:
+            _log.warning("session.not_recorded", session_id=session.id, error=str(error))
+        if self.sessions.get(session.id) is not session:
+            self._remove_folders(session)  # deleted meanwhile
+
+    def _expire(self, id: str) -> None:
+        self._expired[id] = time.monotonic() + self.settings.sessions.tombstone
+
+    def _forget_old(self) -> None:
+        now = time.monotonic()
+        self._expired = {id: until for id, until in self._expired.items() if until > now}
+        ended = [
+            one
+            for one in self.sessions.values()
+            if one.child is None and not one.deleting and one.id not in self._awakenings
+        ]
+        for session in ended[: max(len(ended) - _KEPT_ENDED, 0)]:
+            del self.sessions[session.id]
+            self._remove_folders(session)
+
+    def _remove_folders(self, session: Session) -> None:
+        shutil.rmtree(session.folder, ignore_errors=True)
+        shutil.rmtree(self.places.sessions / session.id, ignore_errors=True)
+
+    async def close(self, keep_sessions: bool) -> None:
+        """Before the relay stops: end the sessions, or leave them to the next supervisor."""
+        self.draining = True
+        await self._retirement.close()
+        await self._starting.end(_BIRTH_SECONDS)
+        sessions = list(self.sessions.values())
+        for session in sessions:
+            session.left_by_relay = True
+        if not keep_sessions:
+            living = [session for session in sessions if session.child is not None]
+            ends = [self._endings.end(session, None, "shutdown", True) for session in living]
+            for ended in await asyncio.gather(*ends, return_exceptions=True):
+                if isinstance(ended, BaseException):
+                    _log.warning("session.not_ended", error=str(ended))
+        await self._endings.over()  # those that somebody asked for before
+        await asyncio.gather(*(session.close() for session in sessions))
+        await self.undertakings.end(_UNDERTAKINGS_SECONDS)
+        await self.zygote.close()
+
+
+def _does_not_answer(error: Exception) -> RelayError:
+    return RelayError(Code.WORKER_START_FAILED, f"The session's worker does not answer: {error}")

@@ -1,0 +1,121 @@
+"""Sessions whose worker is gone at the start of a relay: what their records make of them.
+
+Those that had ended or failed stay as they were. All others come back as `created`, ready for a
+launch: whatever ended their worker ended the relay too (its stop, a reboot, a container's restart,
+an OOM kill), or no relay was there to see it.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from debug_relay.protocol import state
+from debug_relay.protocol.models.blueprint import SessionRecord
+from debug_relay.protocol.models.sessions import SessionState
+from debug_relay.protocol.state import State
+from debug_relay.supervisor.storage.directories import atomic_write_json, read_json, set_aside
+
+_FILE: Final = "session.json"
+
+
+def read_record(folder: Path) -> SessionRecord | None:
+    """None where there is none, or one that is corrupt and now set aside."""
+    path = folder / _FILE
+    value = read_json(path)
+    if value is None:
+        return None
+    try:
+        return msgspec.convert(value, SessionRecord)
+    except msgspec.ValidationError as error:
+        set_aside(path, str(error))
+        return None
+
+
+def record_end(folder: Path, shown: SessionState, events_end: int) -> None:
+    """What the worker would have written, had it seen its session's end."""
+    record = read_record(folder)
+    if record is not None:
+        record = msgspec.structs.replace(record, state=shown, events_end=events_end)
+        atomic_write_json(folder / _FILE, record)
+
+
+def holds_what_was_set_aside(folder: Path) -> bool:
+    return any(folder.glob(f"{_FILE}.corrupt-*"))
+
+
+def shown_again(record: SessionRecord) -> SessionState:
+    """The public state of a session without its worker."""
+    last = record.state
+    if last.end_reason == "shutdown" and last.previous_status is not None:
+        return _restored(record, last.previous_status)
+    return last if last.status in state.ENDED else _restored(record, last.status)
+
+
+def failed(last: SessionState, exit_status: int | None) -> SessionState:
+    """The public state of a session whose worker has died before our eyes; `exit_status` as
+    `os.waitstatus_to_exitcode` has it, None where it is another process's to ask for."""
+    signal_name, code = None, exit_status
+    if exit_status is not None and exit_status < 0:
+        signal_name, code = _name_of(-exit_status), None
+    return msgspec.structs.replace(
+        _at_rest(last),
+        status=State.FAILED,
+        end_reason="crashed",
+        previous_status=last.status,
+        worker_signal=signal_name,
+        worker_exit_code=code,
+    )
+
+
+def how_its_worker_ended(shown: SessionState) -> str:
+    if shown.worker_signal is not None:
+        return f"was ended by {shown.worker_signal}"
+    if shown.worker_exit_code is not None:
+        return f"ended with exit code {shown.worker_exit_code}"
+    return "is gone; how it ended was told to nobody"
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _restored(record: SessionRecord, previous: State) -> SessionState:
+    last = record.state
+    program = last.program
+    if program is not None:
+        program = None if program.attached else msgspec.structs.replace(program, pid=None)
+    return msgspec.structs.replace(
+        _at_rest(last),
+        status=State.CREATED,
+        program=program,
+        exit_code=None,
+        signal=None,
+        end_reason=None,
+        passed_limit=None,
+        restored=True,
+        previous_status=previous,
+        missing_env=record.blueprint.missing_env,
+        missing_fields=record.blueprint.missing_fields,
+        breakpoint_count=len(record.blueprint.breakpoints),
+    )
+
+
+def _at_rest(last: SessionState) -> SessionState:
+    return msgspec.structs.replace(
+        last,
+        stop_reason=None,
+        current_location=None,
+        stopped_thread_id=None,
+        stopped_threads=[],
+        exception=None,
+        waiting_for_input=False,
+        prompt=None,
+        warning=None,
+    )

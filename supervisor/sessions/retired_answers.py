@@ -1,0 +1,57 @@
+"""What a retired worker has left answers for it, by operation.
+
+The format is `protocol.models.retired_session`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol.models import breakpoints as b
+from debug_relay.protocol.models import inspection as i
+from debug_relay.protocol.models.retired_session import FILE, Aftermath
+from debug_relay.supervisor.storage.directories import read_json
+
+
+def answer(folder: Path, operation: str, params: Struct) -> Struct | None:
+    """None where it takes a worker. Blocks as long as the disk likes."""
+    if operation not in _ANSWERED:
+        return None
+    try:
+        left = msgspec.convert(read_json(folder / FILE), Aftermath)
+    except msgspec.ValidationError:
+        return None
+    if isinstance(params, b.ListBreakpoints):
+        return _listed(left, params)
+    if isinstance(params, b.OneBreakpoint):
+        # None for one that is not there: a worker says which there are.
+        return next((one for one in left.breakpoints if one.id == params.breakpoint_id), None)
+    if operation == "list-watches":
+        return i.WatchList(watches=left.watches, total=len(left.watches))
+    return left.resources if operation == "resources" else left.exception_breakpoints
+
+
+_ANSWERED = frozenset(
+    {
+        "list-breakpoints", "get-breakpoint", "get-exception-breakpoints", "list-watches",
+        "resources",
+    }
+)  # fmt: skip
+
+
+def _listed(left: Aftermath, params: b.ListBreakpoints) -> b.BreakpointList | None:
+    found = left.breakpoints
+    if params.file is not None:
+        if not os.path.isabs(params.file):
+            return None  # a worker knows against what
+        wanted = os.path.realpath(params.file)
+        found = [
+            one for one in found if one.source and os.path.realpath(one.source["path"]) == wanted
+        ]
+    if params.verified is not None:
+        found = [one for one in found if one.verified is params.verified]
+    return b.BreakpointList(breakpoints=found, total=len(found))

@@ -1,0 +1,98 @@
+"""Ended sessions give their workers back: after a few seconds, at once when there are too many."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from debug_relay.protocol.errors import RelayError
+from debug_relay.protocol.models.fields import SessionParams
+from debug_relay.protocol.models.sessions import Retired
+from debug_relay.protocol.operations import RETIRE
+from debug_relay.protocol.state import State
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.sessions.proxy import Session, own_request
+
+_log: Final = Log(__name__)
+_AFTER: Final = 3.0
+_EVERY: Final = 0.5
+_SECONDS: Final = 5.0
+_END_SECONDS: Final = 2.0
+
+
+class Retirement:
+    def __init__(self, sessions: Callable[[], Iterable[Session]], most: Callable[[], int]) -> None:
+        self._sessions = sessions
+        self._most = most  # workers that there may be
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._looking = asyncio.create_task(self._look_now_and_then(), name="retirement")
+
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._under_way:
+            await asyncio.wait(self._under_way.values(), timeout=_SECONDS + _END_SECONDS)
+
+    async def over(self, session: Session) -> None:
+        """Whoever needs a worker does not ask one that is just going."""
+        task = self._under_way.get(session.id)
+        if task is not None:
+            await asyncio.wait([task])
+
+    def look(self) -> None:
+        """Those that ended first go first."""
+        workers = [one for one in self._sessions() if one.child is not None]
+        ended = [
+            one
+            for one in workers
+            if one.state.status is State.TERMINATED
+            and one.id not in self._under_way
+            and not (one.deleting or one.unresponsive or one.is_asked)
+        ]
+        too_many = len(workers) - len(self._under_way) - self._most()
+        for session in sorted(ended, key=lambda one: -one.quiet_for()):
+            if too_many <= 0 and session.quiet_for() < _AFTER:
+                break
+            too_many -= 1
+            task = asyncio.create_task(self._retire(session), name=f"retire {session.id}")
+            self._under_way[session.id] = task
+            task.add_done_callback(partial(self._over, session.id))
+
+    def _over(self, id: str, task: asyncio.Task[None]) -> None:
+        self._under_way.pop(id, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.exception("worker.not_retired", error, session_id=id)
+
+    async def _look_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(_EVERY)
+            self.look()
+
+    async def _retire(self, session: Session) -> None:
+        child = session.child
+        if child is None:
+            return
+        asked = encode_json(SessionParams(session_id=session.id))
+        try:
+            reply, payload = await session.forward(
+                own_request(RETIRE, _SECONDS), asked, _SECONDS + 2.0
+            )
+        except RelayError as error:
+            _log.warning("worker.not_retired", session_id=session.id, error=error.message)
+            return
+        answer = msgspec.json.decode(payload, type=Retired) if reply.ok else Retired(retired=False)
+        if answer.retired:
+            session.retire(answer)
+            if not await child.wait(_END_SECONDS):
+                child.kill()
+                await child.wait(_END_SECONDS)
+            session.note_end()

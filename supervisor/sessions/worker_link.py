@@ -1,0 +1,178 @@
+"""One stream to one worker: requests and their answers, news, a heartbeat.
+
+Knows frames and nothing of sessions. Answers are matched by number; what a worker sends is never
+decoded beyond its head.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.version import VERSION, WIRE
+from debug_relay.protocol.wire import frames
+from debug_relay.protocol.wire.frames import Frame, Hello, Kind, NewsHead, ReplyHead, RequestHead
+from debug_relay.supervisor.log import Log
+
+_log: Final = Log(__name__)
+_MOST_UNREAD: Final = 32 * 1024 * 1024  # by a worker that is stopped
+
+
+class LinkLost(Exception):
+    """The worker's end of the stream is gone."""
+
+
+class Link(asyncio.Protocol):
+    def __init__(
+        self, on_news: Callable[[NewsHead], None], on_lost: Callable[[], None], pid: int
+    ) -> None:
+        self._on_news = on_news
+        self._on_lost = on_lost
+        self._pid = pid
+        self._decoder = frames.Decoder()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, asyncio.Future[Frame]] = {}
+        self._next_id = 1
+        self._out: list[bytes] = []
+        self.hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
+        self.lost = False
+
+    # -- the wire
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._send(frames.encode(Kind.HELLO, 0, Hello(WIRE, VERSION, self._pid)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            _fail(future)
+        _fail(self.hello)
+        self._on_lost()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._decoder.feed(data):
+                self._take(frame)
+        except frames.FrameError as error:
+            _log.error("worker.stream_broken", error=str(error))
+            if self._transport is not None:
+                self._transport.abort()
+
+    def _take(self, frame: Frame) -> None:
+        if isinstance(frame.head, Hello):
+            if not self.hello.done():
+                self.hello.set_result(frame.head)
+        elif isinstance(frame.head, NewsHead):
+            self._on_news(frame.head)
+        elif isinstance(frame.head, ReplyHead):
+            # The state first: whoever gets the answer finds no older one.
+            self._on_news(frame.head.news)
+            future = self._waiting.pop(frame.id, None)
+            if future is not None and not future.done():
+                future.set_result(frame)
+
+    def _send(self, data: bytes) -> None:
+        """All that is sent in one turn of the loop leaves in one write."""
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._out.append(data)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(out))
+
+    # -- asking
+
+    async def request(self, head: RequestHead, payload: bytes, timeout: float) -> Frame:
+        """The worker's answer. A caller who leaves cancels only the waiting."""
+        return await self._ask(Kind.REQUEST, head, payload, timeout, head.operation)
+
+    async def ping(self, timeout: float) -> None:
+        await self._ask(Kind.PING, None, b"", timeout, "ping")
+
+    def give_up(self) -> None:
+        """Whoever waits for an answer waits no longer; what was begun goes on."""
+        for id, future in self._waiting.items():
+            if not future.done():
+                self._send(frames.encode(Kind.CANCEL, id))
+                _fail(future)
+
+    def tell_silence(self, seconds: float) -> None:
+        """Whoever waits for an answer is told that none comes, however long the call may last."""
+        for id, future in self._waiting.items():
+            if not future.done():
+                self._send(frames.encode(Kind.CANCEL, id))
+                said = f"The session's worker has answered nothing for {seconds:.0f} s"
+                future.set_exception(_silent(said, "any call"))
+
+    @property
+    def _unread(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._waiting)
+
+    def touch(self) -> None:
+        self._send(frames.encode(Kind.TOUCH, 0))
+
+    async def _ask(
+        self, kind: Kind, head: RequestHead | None, payload: bytes, timeout: float, what: str
+    ) -> Frame:
+        if self.lost:
+            raise LinkLost("the worker is gone")
+        if self._unread > _MOST_UNREAD:
+            raise _silent(
+                f"The session's worker takes nothing: {self._unread} bytes wait for it", what
+            )
+        id = self._next_id
+        self._next_id = self._next_id % 0xFFFF_FFFF + 1
+        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._waiting[id] = future
+        self._send(frames.encode(kind, id, head, payload))
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except asyncio.CancelledError:
+            self._send(frames.encode(Kind.CANCEL, id))
+            raise
+        except TimeoutError:
+            self._send(frames.encode(Kind.CANCEL, id))
+            raise unanswered(what, timeout) from None
+        finally:
+            self._waiting.pop(id, None)
+
+
+def unanswered(what: str, seconds: float) -> RelayError:
+    return _silent(
+        f"The session's worker did not answer {what} within {seconds:g} s", what, timeout=seconds
+    )
+
+
+def _silent(message: str, what: str, **details: float) -> RelayError:
+    return RelayError(
+        Code.WORKER_UNRESPONSIVE,
+        message,
+        f"{call_of('session-status')} still answers; {call_of('delete-session')}?force=true "
+        "ends it if this lasts.",
+        operation=what,
+        **details,
+    )
+
+
+def _fail(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(LinkLost("the worker closed its stream"))
+        future.exception()  # nobody may be waiting any more

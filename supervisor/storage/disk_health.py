@@ -1,0 +1,59 @@
+"""What is wrong with the disk, as far as it is known, for `/health`: nothing of it ends a session.
+
+Looks at the file systems of the relay's directories, and gathers what others could not write.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from debug_relay.supervisor.sessions.registry import Registry
+from debug_relay.supervisor.storage.directories import Places
+from debug_relay.supervisor.workers.room import LITTLE
+
+_NAMED: Final = 10
+
+Warner = Callable[[], str | None]
+
+
+class DiskWatch:
+    def __init__(self, places: Places, registry: Registry, others: Iterable[Warner]) -> None:
+        self._places = places
+        self._registry = registry
+        self._others = tuple(others)
+
+    def warnings(self) -> list[str]:
+        others = (self._places.warning, *self._others)
+        told = [*self._file_systems(), *(told for other in others if (told := other()))]
+        lossy = [one for one in self._registry.sessions.values() if one.state.disk_trouble]
+        told += [f"{one.id}: {one.state.disk_trouble}" for one in lossy[:_NAMED]]
+        if len(lossy) > _NAMED:
+            told.append(f"{len(lossy) - _NAMED} more sessions could not write all that they had to")
+        return told
+
+    def _file_systems(self) -> Iterator[str]:
+        seen = set()
+        for folder in (self._places.data_dir, self._places.run_dir):
+            try:
+                device, about = os.stat(folder).st_dev, os.statvfs(folder)
+            except OSError as error:
+                yield f"{folder} cannot be read: {error.strerror}"
+                continue
+            if device not in seen:
+                seen.add(device)
+                yield from _trouble_of(folder, about)
+
+
+def _trouble_of(folder: Path, about: os.statvfs_result) -> Iterator[str]:
+    left = about.f_bavail * about.f_frsize
+    if about.f_flag & os.ST_RDONLY:
+        yield f"the file system of {folder} is read-only"
+    elif left < LITTLE:
+        yield f"the file system of {folder} has {left} bytes left"
+    elif about.f_files and not about.f_favail:
+        yield f"the file system of {folder} has no room for another file"
+    elif not os.access(folder, os.W_OK):
+        yield f"{folder} cannot be written to"

@@ -1,0 +1,104 @@
+"""Whether another worker can be started: room on disk, descriptors, processes.
+
+Disk and descriptors are looked at whenever somebody asks. Whether the kernel gives another process
+is tried only after a start has failed, since that is not free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+import time
+from pathlib import Path
+from typing import Final
+
+from debug_relay.supervisor.storage.directories import Places
+
+LITTLE: Final = 64 * 1024  # bytes: less than the files of a new session
+_DESCRIPTORS: Final = 4  # that a start has open at one time
+_TRY_EVERY: Final = 1.0
+_NOTHING: Final = "/bin/true"
+
+
+class Room:
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._has_failed = False
+        self._tried, self._found = float("-inf"), ""
+        self._trying = asyncio.Lock()
+
+    def start_failed(self) -> None:
+        """The last worker that was asked for could not be started, for whatever reason."""
+        self._has_failed = True
+
+    def start_succeeded(self) -> None:
+        self._has_failed = False
+
+    async def lacking(self) -> str | None:
+        """What is missing for another worker, and how to mend it."""
+        lacking = _disk(self._places.run_dir) or _descriptors()
+        if lacking is None and self._has_failed:
+            lacking = await self._processes()
+            self._has_failed = lacking is not None
+        return lacking
+
+    async def _processes(self) -> str | None:
+        async with self._trying:
+            if time.monotonic() - self._tried >= _TRY_EVERY:
+                self._found = await asyncio.to_thread(_try_process)
+                self._tried = time.monotonic()
+        return self._found or None
+
+
+def _disk(run_dir: Path) -> str | None:
+    try:
+        about = os.statvfs(run_dir)
+    except OSError as error:
+        return f"the run directory {run_dir} cannot be read ({error.strerror}): make it readable"
+    left = about.f_bavail * about.f_frsize
+    if about.f_flag & os.ST_RDONLY:
+        return f"the run directory {run_dir} is read-only: name another with --run-dir"
+    if left < LITTLE:
+        return (
+            f"the disk of the run directory {run_dir} is full ({left} bytes left): make room "
+            "there, or DELETE sessions that are not needed"
+        )
+    if about.f_files and not about.f_favail:
+        return f"the disk of the run directory {run_dir} takes no more files: remove some"
+    return None
+
+
+def _descriptors() -> str | None:
+    taken: list[int] = []
+    try:
+        while len(taken) < _DESCRIPTORS:
+            taken.append(os.open("/", os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return (
+            f"the relay has no file descriptors left (it may have {most}): close idle connections, "
+            "or start it with a higher ulimit -n"
+        )
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+    return None
+
+
+def _try_process() -> str:
+    """Empty where the kernel gives one. Blocks for a millisecond."""
+    try:
+        pid = os.posix_spawn(_NOTHING, [_NOTHING], {})
+    except OSError as error:
+        if error.errno not in (errno.EAGAIN, errno.ENOMEM):
+            return ""  # that there is no such program tells nothing
+        return (
+            f"the kernel gives the relay no more processes ({error.strerror}): end some of this "
+            "user's, or start the relay with a higher ulimit -u or cgroup limit"
+        )
+    os.waitpid(pid, 0)
+    return ""

@@ -1,0 +1,179 @@
+"""Starting workers, and finding those that live.
+
+A worker is forked from the zygote, or else executed. It gets its parameters on a socket that only
+it has, in its own session, with no signal tied to us: it outlives the supervisor. Its directory
+exists before it does, so that a crash between any two steps leaves something that the next start
+finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.sessions import WorkerParams
+from debug_relay.protocol.system.files import open_regular
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.storage.directories import (
+    NO_ROOM,
+    atomic_write_json,
+    is_alive,
+    read_json,
+)
+from debug_relay.supervisor.workers.child_process import Child
+from debug_relay.supervisor.workers.zygote import WORKER_COMMAND, Zygote
+
+_log: Final = Log(__name__)
+_READY_SECONDS: Final = 15.0
+_PROBE_SECONDS: Final = 1.0
+_CREDENTIALS: Final = struct.Struct("3i")
+
+
+def living_worker(folder: Path) -> Child | None:
+    """The worker whose directory this is, if it lives; never a process that only has its pid."""
+    said = read_json(folder / "identity.json")
+    identity = said if isinstance(said, dict) else {}
+    named = _is_that_one(identity)
+    pid = identity["pid"] if named else _listener(folder / "worker.sock")
+    if pid is None:
+        return None
+    try:
+        child = Child(pid)
+    except OSError:
+        return None  # it has ended since the look
+    # With the handle in hand the pid cannot change owner any more: look again.
+    if _is_that_one(identity) if named else pid == _listener(folder / "worker.sock"):
+        return child
+    child.close()
+    return None
+
+
+def _is_that_one(identity: dict[str, Any]) -> bool:
+    # Without the moment of its birth, in this run of the machine, a pid may be anybody's.
+    ticks = identity.get("start_ticks")
+    if identity.get("boot_id") not in (_boot_id(), "", None):
+        return False
+    return isinstance(ticks, int) and is_alive(identity.get("pid"), ticks)
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _listener(path: Path) -> int | None:
+    """Who listens on a worker's socket, by the kernel's word: the identity file may be damaged."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(_PROBE_SECONDS)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return None
+        raw = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    return int(pid) if uid == os.getuid() and pid > 0 else None
+
+
+async def spawn_worker(params: WorkerParams, zygote: Zygote) -> Child:
+    """A worker that listens on its socket."""
+    folder = Path(params.session_dir)
+    try:
+        _prepare(params, folder)
+    except OSError as error:
+        raise _failed(f"its directory cannot be made: {error}") from error
+    try:
+        forked = await zygote.fork()
+        child, pipe = forked or _executed(params)
+    except OSError as error:
+        raise _failed(str(error)) from error
+    with pipe:
+        try:
+            await _hand_over(pipe, params)
+        except (OSError, TimeoutError, RelayError) as error:
+            child.kill()
+            await child.wait(5.0)
+            child.close()
+            raise (
+                error
+                if isinstance(error, RelayError)
+                else _failed(str(error) or f"it was not ready within {_READY_SECONDS:g} s")
+            ) from error
+        except BaseException:
+            child.kill()
+            raise
+    _log.info(
+        "worker.started",
+        session_id=params.session_id,
+        pid=child.pid,
+        how="forked" if forked else "executed",
+    )
+    return child
+
+
+def _prepare(params: WorkerParams, folder: Path) -> None:
+    # A session that comes back has its directory already, with what it left there.
+    folder.mkdir(mode=0o700, parents=True, exist_ok=params.restored or params.ended is not None)
+    try:
+        Path(params.record_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        # The session lives without its record, and says so.
+        if error.errno not in NO_ROOM:
+            raise
+    atomic_write_json(folder / "intent.json", {"session_id": params.session_id}, fsync=False)
+
+
+def _executed(params: WorkerParams) -> tuple[Child, socket.socket]:
+    ours, theirs = socket.socketpair()
+    command = [*WORKER_COMMAND, str(theirs.fileno()), params.session_id]
+    err_path = Path(params.session_dir) / "worker.err"
+    with theirs, open(err_path, "ab", opener=open_regular) as err:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=err,
+                stderr=err,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                cwd="/",
+            )
+        except OSError as error:
+            ours.close()
+            raise _failed(f"{sys.executable} cannot be started: {error}") from error
+    process.returncode = 0  # reaped by its pidfd, not by Popen
+    return Child(process.pid), ours
+
+
+async def _hand_over(pipe: socket.socket, params: WorkerParams) -> None:
+    loop = asyncio.get_running_loop()
+    pipe.setblocking(False)
+    async with asyncio.timeout(_READY_SECONDS):
+        await loop.sock_sendall(pipe, encode_json(params))
+        pipe.shutdown(socket.SHUT_WR)
+        said = b""
+        while piece := await loop.sock_recv(pipe, 65536):
+            said += piece
+    if said != b"ready":
+        text = said.decode("utf-8", "replace").strip()
+        err = Path(params.session_dir) / "worker.err"
+        with contextlib.suppress(OSError):
+            text = text or err.read_text("utf-8", "replace").strip()
+        last = text.splitlines()[-1] if text else "it ended without a word"
+        raise _failed(last, output=text[-2000:])
+
+
+def _failed(reason: str, **details: str) -> RelayError:
+    return RelayError(
+        Code.WORKER_START_FAILED, f"The session's worker could not be started: {reason}", **details
+    )

@@ -1,0 +1,141 @@
+"""The process that workers are forked from: it has imported what they need, and does nothing else.
+
+A worker that is executed imports its modules anew; a forked one shares them. Both are the same
+afterwards: children of the supervisor, in a session of their own. The zygote can die at any moment
+and nobody is harmed: the next worker is executed, and another zygote started. It ends by itself
+when its supervisor is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from debug_relay.protocol.system.files import open_regular
+from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.workers.child_process import Child
+
+_log: Final = Log(__name__)
+_PID: Final = struct.Struct("i")
+_BORN_SECONDS: Final = 5.0
+_FIRST_BORN_SECONDS: Final = 15.0  # it waits until the zygote has imported everything
+_END_SECONDS: Final = 1.0
+# -P and -E: neither the working directory nor the user's PYTHONPATH may shadow our
+# modules. The environment itself is passed on: it is what launched programs get.
+WORKER_COMMAND: Final = (sys.executable, "-P", "-E", "-m", "debug_relay.worker")
+# As long as the id of a session, which takes its place in a forked worker.
+_TITLE: Final = "zygote".ljust(len("sess_00000000"))
+
+
+class Zygote:
+    def __init__(self, errors: Path) -> None:
+        self._errors = errors  # what it writes to standard error
+        self._child: Child | None = None
+        self._control: socket.socket | None = None
+        self._has_borne = False
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._lives and self._child is not None else None
+
+    @property
+    def _lives(self) -> bool:
+        return self._child is not None and not self._child.ended
+
+    def start(self) -> None:
+        """Without waiting for it: what is asked of it waits on its socket."""
+        if self._lives:
+            return
+        self._let_go()
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                pid = self._execute(theirs.fileno())
+        except OSError as error:
+            _log.warning("zygote.not_started", error=str(error))
+            return
+        ours.setblocking(False)
+        self._control, self._child, self._has_borne = ours, Child(pid), False
+
+    def _execute(self, control: int) -> int:
+        with self._opened_errors() as errors:
+            process = subprocess.Popen(
+                [*WORKER_COMMAND, str(control), _TITLE],
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(control,),
+                start_new_session=True,
+                cwd="/",
+            )
+        process.returncode = 0  # reaped by its pidfd, not by Popen
+        return process.pid
+
+    def _opened_errors(self) -> BinaryIO:
+        try:
+            return open(self._errors, "wb", opener=open_regular)
+        except OSError as error:  # a full disk keeps no worker from being forked
+            _log.warning("zygote.mute", path=self._errors, error=str(error))
+            return open(os.devnull, "wb")
+
+    async def fork(self) -> tuple[Child, socket.socket] | None:
+        """A new worker and the pipe to it; None when it must be executed instead."""
+        control, asked = self._control, self._child
+        if not self._lives or control is None:
+            self.start()
+            return None
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                socket.send_fds(control, [b"fork"], [theirs.fileno()])
+            seconds = _BORN_SECONDS if self._has_borne else _FIRST_BORN_SECONDS
+            pid = await _told_pid(ours, seconds)
+            self._has_borne = True
+            return Child(pid), ours
+        except BlockingIOError:
+            ours.close()
+            return None  # more are asked of it than its socket holds
+        except (OSError, TimeoutError) as error:
+            ours.close()
+            _log.warning("zygote.failed", error=str(error) or type(error).__name__)
+            # Others may wait for the same one: who is told first replaces it.
+            if self._child is asked:
+                self._let_go()
+                self.start()
+            return None
+        except BaseException:
+            ours.close()  # by which a worker that was born meanwhile knows that nobody wants it
+            raise
+
+    def _let_go(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._child is not None:
+            self._child.kill()  # it may be stopped, and not see that its socket has closed
+            self._child = None
+
+    async def close(self) -> None:
+        child = self._child
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if child is not None and not await child.wait(_END_SECONDS):
+            child.kill()
+            await child.wait(_END_SECONDS)
+
+
+async def _told_pid(pipe: socket.socket, seconds: float) -> int:
+    """Told when the worker is our child."""
+    pipe.setblocking(False)
+    async with asyncio.timeout(seconds):
+        said = await asyncio.get_running_loop().sock_recv(pipe, _PID.size)
+    if len(said) != _PID.size:
+        raise ConnectionError("it could not fork")
+    return int(_PID.unpack(said)[0])

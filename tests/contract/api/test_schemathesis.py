@@ -1,0 +1,142 @@
+"""What a machine makes of the OpenAPI document is answered as the document says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import negative_data_rejection
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from debug_relay.protocol.docs.openapi import openapi
+from debug_relay.protocol.errors import Code
+from debug_relay.protocol.operations import OPERATIONS, Operation
+from debug_relay.protocol.version import VERSION
+from tests.kit.client import Client, Session
+from tests.kit.relay import Relay, eventually
+from tests.kit.source import Source
+
+EXAMPLES = 5
+DOCUMENT = schemathesis.openapi.from_dict(openapi(VERSION, "http://127.0.0.1:1/api/v1"))
+NODES = {
+    found.definition.raw["operationId"]: found
+    for found in (result.ok() for result in DOCUMENT.get_all_operations())
+}
+# Shutdown would end the relay, and an upgrade is no reply.
+ROWS = [
+    row
+    for row in OPERATIONS.values()
+    if row.implemented and row.name != "shutdown" and row.kind != "websocket"
+]
+# These end a session, at once or by a timeout, or keep others from driving it: they get one of
+# their own, without a program.
+ALONE = (
+    "delete-session", "patch-session", "terminate", "detach", "launch", "attach", "take-lease",
+)  # fmt: skip
+CHECKS = [content_type_conformance, response_schema_conformance, status_code_conformance]
+PROGRAM = """
+    n = 0
+    while True:
+        n += 1  # @inside
+"""
+
+
+class Target:
+    """A relay with a program that stops at a breakpoint again whenever it is let go."""
+
+    def __init__(self, relay: Relay, program: Source) -> None:
+        self.relay = relay
+        self.program = program
+        self.client = Client(relay.url)
+        self.paused = self._paused()
+
+    def _paused(self) -> Session:
+        session = self.client.session(name="paused")
+        session.break_at(self.program, self.program["inside"])
+        assert session.launch(self.program)["status"] == "paused"
+        return session
+
+    def for_row(self, row: Operation) -> Session:
+        if row.name in ALONE:
+            return self.client.session(name="alone")
+        answer = self.paused.get("/status")
+        if answer.status != 200 or answer.ok()["status"] != "paused":
+            self.client.delete(f"/sessions/{self.paused.id}", force="true")
+            self.paused = self._paused()
+        return self.paused
+
+    def tidy(self) -> None:
+        for item in self.client.get("/sessions", limit=1000).ok()["items"]:
+            if item["session_id"] != self.paused.id:
+                self.client.delete(f"/sessions/{item['session_id']}", force="true")
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    folder = tmp_path_factory.mktemp("schemathesis")
+    many = {"OPENCODE_DEBUG_SESSIONS__MAX_SESSIONS": "60"}
+    relay = Relay(folder / "data", env=many).start()
+    try:
+        yield Target(relay, Source(folder / "program.py", PROGRAM))
+    finally:
+        relay.stop()
+        eventually(lambda: relay.workers() == [], what="workers gone")
+
+
+def shortened(case: Case, session: Session) -> None:
+    """Into the session, and no longer than it takes to be answered."""
+    if "session_id" in (case.path_parameters or {}):
+        case.path_parameters["session_id"] = session.id
+    for place in (case.query, case.body):
+        if isinstance(place, dict):
+            for name in ("wait", "timeout", "connect_timeout"):
+                value = place.get(name)
+                if isinstance(value, int | float) and not isinstance(value, bool) and value > 0.2:
+                    place[name] = 0.2 if value <= 300 else value
+
+
+def check_reply(row: Operation, case: Case, session: Session, url: str, checks: list[Any]) -> None:
+    shortened(case, session)
+    response = case.call(base_url=url, timeout=20)
+    case.validate_response(response, checks=checks)
+    if response.status_code >= 500:
+        # Only what the operation's row names; a mistake of the relay is never right.
+        code = Code(response.json()["error"]["code"])
+        assert code is not Code.INTERNAL_ERROR, response.text
+        assert code in row.all_errors, response.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_generated_requests(row: Operation, mode: GenerationMode, target: Target) -> None:
+    node = NODES[row.name]
+    session = target.for_row(row)
+    checks = list(CHECKS)
+    if mode is GenerationMode.NEGATIVE:
+        checks.append(negative_data_rejection)
+
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=node.as_strategy(generation_mode=mode))
+    def generated(case: Case) -> None:
+        check_reply(row, case, session, target.relay.url, checks)
+
+    try:
+        generated()
+    finally:
+        target.tidy()

@@ -1,0 +1,278 @@
+"""A running program that is attached to by its pid, alone or with its processes.
+
+It outlives us in any case, and is let go without a trace. How one process is held is `hold`'s
+business, which of its children are is `tree`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.output_events import Category
+from debug_relay.protocol.models.program import Attach
+from debug_relay.protocol.models.sessions import Program
+from debug_relay.protocol.secrets import shown_command
+from debug_relay.protocol.wire import dap
+from debug_relay.worker.attach.descendants import Tree
+from debug_relay.worker.attach.injected_process import Hold
+from debug_relay.worker.debuggee import child_events as child_news
+from debug_relay.worker.debuggee.launched import introduce, prepare
+from debug_relay.worker.debugger import adapter
+from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.source.code_lines import LineBook
+from debug_relay.worker.system import process_tree
+from debug_relay.worker.system.descendants import Ended
+from debug_relay.worker.system.process_tree import Row
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+_EXIT_SECONDS: Final = 1.0  # an end is seen as the connection's a moment before as the process's
+_ENDING_SECONDS: Final = 30.0  # for one that says that it ends
+_TERM_SECONDS: Final = 0.1
+
+
+class AttachedProgram:
+    """Somebody else's program on this machine."""
+
+    attached = True
+
+    def __init__(self, session: Session, params: Attach) -> None:
+        assert params.pid is not None
+        self.keeps_children = True
+        self._session = session
+        self._params = params
+        self._pid = params.pid
+        self.shows = params.repr
+        self._running = False
+        self._leaving = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._hold = Hold(
+            params.pid, session.params, session.debug_events.take, self._lost, self._ended
+        )
+        self._tree = (
+            Tree(session, params.pid, self._introduce, params.connect_timeout)
+            if params.tree
+            else None
+        )
+
+    @property
+    def pid(self) -> int | None:
+        return self._pid
+
+    def processes(self) -> list[Row]:
+        row = process_tree.read(self._pid) if self._hold.lives else None
+        return [row, *process_tree.below(self._pid)] if row is not None else []
+
+    # -- starting
+
+    async def start(self) -> None:
+        deadline = asyncio.get_running_loop().time() + self._params.connect_timeout
+        await self._hold.begin(self._params.connect_timeout, self._params.identity, self._set_up)
+        self._running = True
+        if self._hold.server is not None and self._hold.server.lost:
+            # While gdb was still in it: it has executed another program, or it ends.
+            self._start(self._let_go())
+        if self._tree is None:
+            self._report_children()
+        else:
+            try:
+                await self._tree.open(deadline)
+            except BaseException:
+                await self.release()
+                raise
+        if self._hold.gone:
+            self._session.program_ended(None, None, "target_lost")
+
+    def _report_children(self) -> None:
+        """Those that are there already; later ones are told of when they start."""
+        for row in process_tree.below(self._pid):
+            if row.lives:
+                child_news.found(self._session, row.pid, row.parent, process_tree.words(row.pid))
+
+    async def _set_up(self, server: DebugServer) -> None:
+        self._session.hub.add(server, root=True)
+        await self._use_its_interpreter()
+        session = self._session
+        await adapter.configure(server, lambda: prepare(session, server), self._options())
+
+    async def _introduce(self, server: DebugServer) -> None:
+        """A process of its tree."""
+        session = self._session
+        session.hub.add(server)
+        session.changed()
+        await adapter.configure(server, lambda: introduce(session, server), self._options())
+
+    def _options(self) -> dict[str, Any]:
+        config = self._session.params.config
+        mine = self._params.just_my_code
+        options = adapter.attach_options(config.just_my_code if mine is None else mine)
+        if self._params.redirect_output:
+            options.update(redirectOutput=True, isOutputRedirected=False)
+        if self._params.path_mappings:
+            options["pathMappings"] = [
+                {"localRoot": mapping.local, "remoteRoot": mapping.remote}
+                for mapping in self._params.path_mappings
+            ]
+        return options
+
+    async def _use_its_interpreter(self) -> None:
+        """Lines are judged as the program's own interpreter compiles them."""
+        facts = _facts(self._pid)
+        config = self._session.params.config
+        version = None
+        with contextlib.suppress(RelayError):  # one that may not be run: judged by the session's
+            interpreter = await self._session.interpreters.find(facts.executable)
+            version = interpreter.version_text
+            book = LineBook(interpreter, project_root=config.project_root)
+            self._session.breakpoints.use(book)
+        self._session.program = Program(
+            attached=True,
+            pid=self._pid,
+            args=shown_command(facts.command)[1:],
+            cwd=facts.cwd,
+            python_path=facts.executable,
+            python_version=version,
+        )
+
+    # -- events
+
+    def on_event(self, server: DebugServer, message: dap.Message) -> bool:
+        if message.event != "output" or not self._params.redirect_output:
+            return False
+        printed = msgspec.json.decode(bytes(message.body), type=dap.OutputBody)
+        category: Category
+        if printed.category == "stderr":
+            category = "stderr"
+        elif printed.category == "stdout":
+            category = "stdout"
+        else:
+            return False
+        data = printed.output.encode("utf-8", "backslashreplace")
+        origin = {"pid": server.pid} if server.is_child else None
+        self._session.take_output(category, data, origin)
+        return True
+
+    def _lost(self, hold: Hold, server: DebugServer, why: str) -> None:
+        self._session.server_lost(server, why)
+        if self._running and not self._leaving:
+            self._start(self._let_go())
+
+    def _ended(self, hold: Hold) -> None:
+        if self._running and not self._leaving:
+            # The connections to its children close with it: they let go by themselves.
+            if self._tree is not None:
+                self._start(self._tree.close())
+            self._session.program_ended(None, None, "target_lost")
+
+    async def _let_go(self) -> None:
+        """The connection is gone. If the process is not, it has let us go: it has executed another
+        program, or we were silent for too long."""
+        patience = _ENDING_SECONDS if self._hold.is_ending else _EXIT_SECONDS
+        if await self._hold.until_gone(patience):
+            return
+        session = self._session
+        async with session.driving:
+            if session.target is not self or self._leaving:
+                return
+            self._leaving = True
+            session.say(f"The connection to process {self._pid} was lost; it runs on undebugged.")
+            if self._tree is not None:
+                await self._tree.detach()
+            await self._release()
+            session.let_go()
+
+    # -- living with it
+
+    def wake(self) -> None:
+        """Its signals are its own."""
+
+    def state_changed(self) -> None:
+        """Nothing of it depends on that."""
+
+    def flush_output(self) -> None:
+        """Its output goes where its owner sent it."""
+
+    async def write_input(self, data: bytes, eof: bool) -> None:
+        raise RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            "The standard input of an attached program is not ours",
+            "Write to the terminal or pipe that it was started with, or launch it instead.",
+        )
+
+    async def end(self, grace: float, for_all: bool = False) -> None:
+        """End the program itself: asked for by name only. What it has started is its owner's."""
+        self._leaving = True
+        self._hold.signal(signal.SIGTERM)
+        if not await self._hold.until_gone(min(_TERM_SECONDS, grace)):
+            # Without its debugger it runs on and can act on the signal.
+            await self.detach()
+            await self._hold.until_gone(grace)
+        if not self._hold.gone:
+            self._hold.signal(signal.SIGKILL)
+            await self._hold.until_gone(5.0)
+        self._running = False
+        self._session.program_ended(None, None, "terminated")
+
+    async def end_children(self) -> list[Ended]:
+        return []  # what it has started is its owner's
+
+    async def detach(self) -> None:
+        """Let it run on as it was, with nothing of ours left in it or in its processes."""
+        self._leaving = True
+        leaving = [self._hold.detach(self._session.asking)]
+        if self._tree is not None:
+            leaving.append(self._tree.detach())
+        await asyncio.gather(*leaving)
+
+    @property
+    def residue(self) -> str | None:
+        """What could not be cleared away."""
+        left = [self._hold.residue, self._tree.residue if self._tree is not None else None]
+        return "; ".join(words for words in left if words) or None
+
+    async def release(self) -> None:
+        self._leaving = True
+        await self._release()
+
+    async def _release(self) -> None:
+        if self._tree is not None:
+            await self._tree.close()
+        await self._hold.release()
+        others = self._tasks - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+class _Facts(Struct):
+    executable: str
+    command: list[str]
+    cwd: str | None
+
+
+def _facts(pid: int) -> _Facts:
+    """What its files in /proc say; what may not be read is left out."""
+    executable, command, cwd = "", [""], None
+    with contextlib.suppress(OSError):
+        executable = os.readlink(f"/proc/{pid}/exe")
+    with contextlib.suppress(OSError):
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+        command = [part.decode("utf-8", "replace") for part in raw.rstrip(b"\0").split(b"\0")]
+    with contextlib.suppress(OSError):
+        cwd = os.readlink(f"/proc/{pid}/cwd")
+    return _Facts(executable, command, cwd)

@@ -1,0 +1,367 @@
+"""Joining a program that listens with `debugpy --listen`, by host and port.
+
+A stock debug adapter stands between: its own, in the program's machine or container. It has one
+client at a time, cannot move one thread alone, and leaves tracing on in the program when we go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.program import Attach
+from debug_relay.protocol.models.sessions import Program
+from debug_relay.protocol.wire import dap
+from debug_relay.worker.debuggee import child_events as child_news
+from debug_relay.worker.debugger import adapter
+from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.system.descendants import Ended
+from debug_relay.worker.system.process_tree import Row
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+log = logging.getLogger("debug_relay.worker")
+
+_GOODBYE_SECONDS: Final = 5.0
+_TAKEN: Final = "already being debugged"  # debugpy's words
+_TEXT: Final = (
+    Path(__file__).parent.parent / "probe" / "lifecycle" / "joined_by_port.py"
+).read_text()
+_LEAVING_SECONDS: Final = 2.0
+_LEAVING: Final = {"restart": False, "terminateDebuggee": False}
+_GREENLETS: Final = "relay: greenlets"
+_HERE: Final = ("127.0.0.1", "localhost", "::1")
+
+
+class _ProcessBody(msgspec.Struct, rename="camel"):
+    system_process_id: int | None = None
+
+
+class _ChildBody(msgspec.Struct, rename="camel"):
+    sub_process_id: int
+
+
+def check(params: Attach) -> None:
+    """Refuse what another's adapter cannot do."""
+    if params.port is not None and params.tree:
+        raise RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"What the program behind port {params.port} has started cannot be reached from there",
+            "Attach by pid, or leave tree out.",
+            field="tree",
+        )
+    if params.port is not None and params.tracing != "auto":
+        raise RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"How the program behind port {params.port} is traced was settled when it started",
+            "Leave tracing out; PYDEVD_USE_SYS_MONITORING=0 in its environment makes it settrace.",
+            field="tracing",
+        )
+
+
+class JoinedProgram:
+    """Somebody else's program: it was there before us and outlives us."""
+
+    attached = True
+    shows: Final = "full"  # without the probe it is pydevd that shows values
+
+    def __init__(self, session: Session, params: Attach) -> None:
+        self.keeps_children = True
+        self._session = session
+        self._params = params
+        self._host = params.host or "127.0.0.1"
+        assert params.port is not None
+        self._port = params.port
+        self._server: DebugServer | None = None
+        self._running = False
+        self._leaving = False
+        self._has_ended = False
+        self._pid: int | None = None
+        self._letting: set[asyncio.Task[None]] = set()
+
+    @property
+    def pid(self) -> int | None:
+        return self._pid
+
+    def processes(self) -> list[Row]:
+        return []  # its pid is told by itself, and may be of another machine or container
+
+    # -- starting
+
+    async def start(self) -> None:
+        try:
+            async with asyncio.timeout(self._params.connect_timeout):
+                await self._join(await self._connect())
+        except TimeoutError:
+            refusal = self._too_late()
+            await self.release()
+            raise refusal from None
+        except (OSError, UnicodeError) as error:  # UnicodeError: no host name can look like that
+            await self.release()
+            raise self._refusal(
+                Code.ATTACH_REFUSED,
+                f"cannot be connected to: {_why(error)}",
+                f"Start the program with python -m debugpy --listen {self._port} script.py.",
+            ) from None
+        except RelayError as error:
+            refusal = self._not_let_in(error)  # before the release, which cuts it off in any case
+            await self.release()
+            raise refusal from None
+        except BaseException:
+            await self.release()
+            raise
+        self._running = True
+        if self._has_ended:  # as soon as it might run
+            self._gone()
+
+    async def _connect(self) -> DebugServer:
+        server = DebugServer(self._session.debug_events.take, self._lost)
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: server, self._host, self._port)
+        self._server = server
+        return server
+
+    async def _join(self, server: DebugServer) -> None:
+        self._session.hub.add(server)
+        config = self._session.params.config
+        mine = self._params.just_my_code
+        options = adapter.attach_options(config.just_my_code if mine is None else mine)
+        options["redirectOutput"] = False
+        if self._params.path_mappings:
+            options["pathMappings"] = [
+                {"localRoot": mapping.local, "remoteRoot": mapping.remote}
+                for mapping in self._params.path_mappings
+            ]
+        await adapter.configure(server, self._prepare, options, self._params.connect_timeout)
+        await self._settle(server)
+        self._session.program = Program(
+            attached=True, pid=self._pid, host=self._host, port=self._port
+        )
+
+    async def _prepare(self) -> None:
+        assert self._server is not None
+        await self._session.breakpoints.judge_again()
+        self._session.breakpoints.new_run()
+        self._server.hears_changes = True
+        await self._session.breakpoints.send_all(self._server)
+        await self._session.exceptions.begin(self._server)
+
+    async def _settle(self, server: DebugServer) -> None:
+        try:
+            # Until the attach is too late: how its threads are made must be known before.
+            await self._say(server, "settle", self._params.connect_timeout)
+        except RelayError as error:
+            if _GREENLETS in error.message:
+                await self._disconnect(terminate=False)
+                raise self._greenlets() from None
+            # Slower without, and its children come one by one.
+            log.warning("joined.unsettled", extra={"fields": {"error": error.message}})
+
+    async def _say(self, server: DebugServer, word: str, timeout: float) -> None:
+        expression = f"exec({_TEXT!r}, {{'__name__': 'relay', 'word': {word!r}}})"
+        arguments = {"expression": expression, "context": "repl"}
+        await server.request("evaluate", arguments, dap.Evaluation, timeout)
+
+    def _greenlets(self) -> RelayError:
+        return self._refusal(
+            Code.ATTACH_UNSUPPORTED,
+            "is the debugger of a program whose threads are greenlets of gevent, and does not know",
+            "Start the program with GEVENT_SUPPORT=True in its environment.",
+        )
+
+    def _too_late(self) -> RelayError:
+        if self._server is not None and not self._server.has_greeted:
+            return self._silence()
+        # The debugger's own threads hang there at times, and it cannot be asked.
+        if self._host in _HERE and self._pid is not None and _has_unforeseen_greenlets(self._pid):
+            return self._greenlets()
+        return self._refusal(
+            Code.ATTACH_TIMEOUT,
+            f"did not answer within {self._params.connect_timeout:g} s",
+            "Its program may be in C code that holds the interpreter. "
+            "Give a larger connect_timeout if it is slow.",
+        )
+
+    def _silence(self) -> RelayError:
+        """The way there may be slow, as through a tunnel, and up to debugpy 1.8.0 a client that
+        leaves too early takes the debug server with it. So the whole of the time is waited for."""
+        return self._refusal(
+            Code.ATTACH_TIMEOUT,
+            f"takes the connection and says nothing for {self._params.connect_timeout:g} s",
+            f"{self._no_debugpy()} debugpy greets at once; where the way there is slow, as through "
+            "ssh -L or kubectl port-forward, give a larger connect_timeout.",
+        )
+
+    def _not_let_in(self, error: RelayError) -> RelayError:
+        server = self._server
+        if error.code is Code.ATTACH_UNSUPPORTED:
+            return error
+        if _TAKEN in error.message:
+            return self._refusal(
+                Code.ATTACH_REFUSED,
+                "has a client already, and debugpy takes one at a time",
+                "Let the other one disconnect first, such as an editor or another relay. "
+                "An attach that timed out counts until the program answers: try again then.",
+            )
+        if server is not None and server.lost and not server.has_greeted:
+            return self._refusal(
+                Code.ATTACH_REFUSED,
+                f"is no debugpy: {server.why_lost}",
+                self._no_debugpy(),
+            )
+        lost = server is None or server.lost
+        return self._refusal(
+            Code.ATTACH_REFUSED if lost else Code.ATTACH_FAILED,
+            f"does not let us join: {error.message}",
+            "Attach again; if it lasts, start the program anew with "
+            f"python -m debugpy --listen {self._port} script.py.",
+        )
+
+    def _no_debugpy(self) -> str:
+        return (
+            f"Is it debugpy that listens on port {self._port}? Start the program with "
+            "python -m debugpy --listen PORT script.py and give that PORT."
+        )
+
+    def _refusal(self, code: Code, what: str, suggestion: str) -> RelayError:
+        return RelayError(
+            code,
+            f"{self._host}:{self._port} {what}",
+            suggestion,
+            host=self._host,
+            port=self._port,
+        )
+
+    # -- events
+
+    def on_event(self, server: DebugServer, message: dap.Message) -> bool:
+        if message.event == "process":
+            body = msgspec.json.decode(bytes(message.body), type=_ProcessBody)
+            self._pid = body.system_process_id
+        elif message.event == "debugpyAttach":
+            self._let_run(msgspec.json.decode(bytes(message.body), type=_ChildBody).sub_process_id)
+        elif message.event in ("terminated", "exited"):
+            self._gone()
+        else:
+            return False
+        return True
+
+    def _lost(self, server: DebugServer, why: str) -> None:
+        self._session.server_lost(server, why)
+        self._gone()
+
+    def _gone(self) -> None:
+        self._has_ended = True
+        if self._running and not self._leaving:
+            self._running = False  # its end is told in three ways
+            self._session.program_ended(None, None, "target_lost")
+
+    # -- living with it
+
+    def wake(self) -> None:
+        """Its process is not ours to signal."""
+
+    def state_changed(self) -> None:
+        """Nothing of it depends on that."""
+
+    def flush_output(self) -> None:
+        """Its output goes where its owner sent it."""
+
+    async def write_input(self, data: bytes, eof: bool) -> None:
+        raise RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            "The standard input of an attached program is not ours",
+            "Write to the terminal or pipe that it was started with, or launch it instead.",
+        )
+
+    async def end(self, grace: float, for_all: bool = False) -> None:
+        """End the program itself: asked for by name only. What it has started is its owner's."""
+        await self._disconnect(terminate=True)
+        self._running = False
+        self._session.program_ended(None, None, "terminated")
+
+    async def end_children(self) -> list[Ended]:
+        return []  # what it has started is its owner's
+
+    async def detach(self) -> None:
+        """Let it run on as it was; its debug server stays in it."""
+        await self._disconnect(terminate=False)
+
+    @property
+    def residue(self) -> str | None:
+        return "tracing"  # a stock debug server goes on with it
+
+    async def _disconnect(self, terminate: bool) -> None:
+        self._leaving = True
+        server = self._server
+        if server is None or server.lost:
+            return
+        with contextlib.suppress(RelayError):  # it may be in C code
+            await self._say(server, "leave", _LEAVING_SECONDS)
+        arguments = {**_LEAVING, "terminateDebuggee": terminate}
+        with contextlib.suppress(RelayError):  # it may close before it has answered
+            await server.request("disconnect", arguments, Any, _GOODBYE_SECONDS)
+        server.close()
+
+    async def release(self) -> None:
+        for task in list(self._letting):
+            task.cancel()
+        await asyncio.gather(*self._letting, return_exceptions=True)
+        if self._server is not None:
+            self._leaving = True
+            self._server.close()
+
+    # -- its children
+
+    def _let_run(self, pid: int) -> None:
+        """One that was started before we had settled things waits for a client of its own."""
+        task = asyncio.create_task(self._let_child_run(pid))
+        self._letting.add(task)
+        task.add_done_callback(self._letting.discard)
+
+    async def _let_child_run(self, pid: int) -> None:
+        server = DebugServer(lambda server, message: None, lambda server, why: None)
+        options = {**adapter.attach_options(False), "subProcessId": pid}
+        try:
+            async with asyncio.timeout(self._params.connect_timeout):
+                loop = asyncio.get_running_loop()
+                await loop.create_connection(lambda: server, self._host, self._port)
+                await adapter.configure(server, _nothing, options)
+                await server.request("disconnect", _LEAVING, Any, _GOODBYE_SECONDS)
+        except (TimeoutError, OSError, RelayError) as error:
+            log.warning("child.waits", extra={"fields": {"pid": pid, "error": str(error)}})
+        else:
+            child_news.released(self._session, pid, "the program was joined by its port")
+        finally:
+            server.close()
+
+
+async def _nothing() -> None:
+    """A child that is let run has no breakpoints."""
+
+
+def _has_unforeseen_greenlets(pid: int) -> bool:
+    """By what the kernel tells of the process."""
+    try:
+        mapped = Path(f"/proc/{pid}/maps").read_bytes()
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False  # gone, or not ours to look at
+    return b"/gevent/" in mapped and b"GEVENT_SUPPORT=" not in environment
+
+
+def _why(error: Exception) -> str:
+    """asyncio puts a sentence of its own in place of the kernel's."""
+    number = getattr(error, "errno", None)
+    if isinstance(error, socket.gaierror) or not number:
+        return getattr(error, "strerror", None) or str(error)
+    return os.strerror(number)

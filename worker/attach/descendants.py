@@ -1,0 +1,240 @@
+"""The processes below an attached one, held too: `tree`.
+
+They are looked for in /proc twice a second, and come under the debugger one after the other, by an
+injection of their own each. One that has just been forked may
+be about to execute something else (and shares its parent's memory until then, after a vfork): a
+process has to look the same for a while first. Whom we cannot hold is told of and left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from debug_relay.protocol.errors import RelayError
+from debug_relay.protocol.wire import dap
+from debug_relay.worker.attach.injected_process import Hold
+from debug_relay.worker.debuggee import child_events as child_news
+from debug_relay.worker.debuggee.child_debugging import exit_of
+from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.probe.startup.python_command_line import is_python, parted
+from debug_relay.worker.system import process_tree
+from debug_relay.worker.system.process_tree import Row
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+MAX_PROCESSES: Final = 64
+_LOOK_SECONDS: Final = 0.5
+_SETTLED_SECONDS: Final = 0.5
+_ATTACH_SECONDS: Final = 10.0  # one that hangs in C keeps the next ones waiting so long
+_EXIT_SECONDS: Final = 1.0
+
+Looks = tuple[str, list[str]]  # its executable and its command line
+
+
+class _Seen(Struct):
+    looks: Looks
+    since: float
+    settled: bool = False  # held, told of, or none of ours: nothing more is to be done
+
+
+class Tree:
+    def __init__(
+        self,
+        session: Session,
+        root: int,
+        introduce: Callable[[DebugServer], Awaitable[None]],
+        timeout: float,
+    ) -> None:
+        """`introduce` goes through the handshake."""
+        self._session = session
+        self._root = root
+        self._introduce = introduce
+        self._timeout = min(timeout, _ATTACH_SECONDS)
+        self._holds: dict[int, Hold] = {}
+        self._early: dict[DebugServer, list[dap.Message]] = {}  # told before it was introduced
+        self._seen: dict[tuple[int, int], _Seen] = {}
+        self._left: list[str] = []  # what could not be cleared away
+        self._closing = False
+        self._looked = asyncio.Event()  # those that were there at the beginning have been asked
+        self._looking: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self, deadline: float) -> None:
+        """Until those that are there are held; at the deadline the rest follows by itself."""
+        self._looking = asyncio.create_task(self._look(), name="tree")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                await self._looked.wait()
+
+    # -- coming
+
+    async def _look(self) -> None:
+        began = asyncio.get_running_loop().time()
+        while True:
+            rows = [row for row in process_tree.below(self._root) if row.lives]
+            keys = {row.key for row in rows}
+            self._seen = {key: seen for key, seen in self._seen.items() if key in keys}
+            for row in rows:
+                if self._has_settled(row):
+                    await self._meet(row)
+            waiting = [seen for seen in self._seen.values() if not seen.settled]
+            if not any(seen.since <= began + _LOOK_SECONDS for seen in waiting):
+                self._looked.set()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _has_settled(self, row: Row) -> bool:
+        """It looks as before for long enough, and nothing was done about it."""
+        now = asyncio.get_running_loop().time()
+        looks = _looks(row.pid)
+        seen = self._seen.get(row.key)
+        if seen is None or seen.looks != looks:
+            self._seen[row.key] = _Seen(looks, now)
+            return False
+        return not seen.settled and now - seen.since >= _SETTLED_SECONDS
+
+    async def _meet(self, row: Row) -> None:
+        if row.pid in self._holds:
+            # It calls itself otherwise; or it has just executed another program, and comes again
+            # when the end of its connection is through.
+            return
+        executable, words = self._seen[row.key].looks
+        self._seen[row.key].settled = True
+        why = self._unfit(row.pid, executable, words)
+        if why is None and len(self._holds) + 1 >= MAX_PROCESSES:
+            why = f"the session has {MAX_PROCESSES} processes already, which is the most"
+        if why is not None:
+            child_news.found(self._session, row.pid, row.parent, words)
+            child_news.released(self._session, row.pid, why)
+            return
+        await self._attach(row, words)
+
+    async def _attach(self, row: Row, words: list[str]) -> None:
+        session = self._session
+        hold = Hold(row.pid, session.params, self._take, self._lost, self._ended)
+        came = False
+
+        async def introduce(server: DebugServer) -> None:
+            """It runs meanwhile: not before the end of this do breakpoints work in it."""
+            nonlocal came
+            early = self._early.setdefault(server, [])
+            try:
+                await self._introduce(server)
+                came = True
+                self._holds[row.pid] = hold
+                child_news.attached(session, row.pid, row.parent, words)
+            finally:
+                del self._early[server]
+                for message in early:
+                    session.debug_events.take(server, message)
+
+        try:
+            await hold.begin(self._timeout, None, introduce)
+        except RelayError as error:
+            self._forget(hold)
+            if hold.gone:
+                return  # told of, if anybody knew of it
+            if not came:
+                child_news.found(session, row.pid, row.parent, words)
+            child_news.released(session, row.pid, error.message)
+        except BaseException:
+            self._forget(hold)
+            raise
+
+    def _take(self, server: DebugServer, message: dap.Message) -> None:
+        """That it has come is told before what happens in it."""
+        early = self._early.get(server)
+        if early is None or message.event == "relayAnswer":
+            self._session.debug_events.take(server, message)
+        else:
+            early.append(message)
+
+    def _unfit(self, pid: int, executable: str, words: list[str]) -> str | None:
+        """Why it is not to be touched: in what is no Python an injection would leave memory."""
+        known = is_python(executable.removesuffix(" (deleted)"))  # type: ignore[no-untyped-call]
+        if not known and executable != _looks(self._root)[0]:
+            return "it is no Python that can be attached to"
+        parts = parted(words[1:])  # type: ignore[no-untyped-call]
+        if parts is not None and parts.is_tracker:
+            return "it is a helper of multiprocessing, which runs nothing of the program's"
+        for space in ("pid", "net"):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/ns/{space}") != os.readlink(f"/proc/self/ns/{space}"):
+                    return "it is in another container than the relay"
+        return None
+
+    # -- going
+
+    def _lost(self, hold: Hold, server: DebugServer, why: str) -> None:
+        self._session.server_lost(server, why)
+        if not self._closing and self._holds.get(hold.pid) is hold:
+            task = asyncio.create_task(self._let_go(hold))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _let_go(self, hold: Hold) -> None:
+        """It has executed another program, which is met anew, or we were silent for too long."""
+        if await hold.until_gone(_EXIT_SECONDS) or self._closing:
+            return
+        if self._forget(hold):
+            child_news.released(
+                self._session, hold.pid, "its connection was lost; it runs on undebugged"
+            )
+            await hold.release()
+
+    def _ended(self, hold: Hold) -> None:
+        if self._closing or not self._forget(hold):
+            return  # not held yet: who waits for it is told
+        assert hold.server is not None
+        child_news.ended(self._session, hold.pid, exit_of(hold.pid, hold.pidfd))
+        hold.server.close("its process has ended")
+        task = asyncio.create_task(hold.release())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _forget(self, hold: Hold) -> bool:
+        """Whether it was one of ours."""
+        if self._holds.get(hold.pid) is not hold:
+            return False
+        del self._holds[hold.pid]
+        return True
+
+    @property
+    def residue(self) -> str | None:
+        return "; ".join(self._left) or None
+
+    async def detach(self) -> None:
+        """All are let go, side by side, and no more come."""
+        await self._stop()
+        holds = list(self._holds.values())
+        await asyncio.gather(*(hold.detach(self._session.asking) for hold in holds))
+        self._left = [f"process {one.pid}: {one.residue}" for one in holds if one.residue]
+
+    async def close(self) -> None:
+        await self._stop()
+        while self._holds:
+            await self._holds.popitem()[1].release()
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _stop(self) -> None:
+        self._closing = True
+        self._looked.set()  # the program may end while its processes are still awaited
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+
+def _looks(pid: int) -> Looks:
+    executable = ""
+    with contextlib.suppress(OSError):
+        executable = os.readlink(f"/proc/{pid}/exe")
+    return executable, process_tree.words(pid)

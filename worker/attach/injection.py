@@ -1,0 +1,163 @@
+"""Putting a first thread of ours into a running program, by gdb.
+
+The program's main thread, which gdb interrupts, may hold any lock of the C library's and of the
+interpreter's just then: whatever waits for such a lock in it would stand for ever, and the program
+with it. So it is only asked for some memory and a file in memory, where the text of what is to be
+run and its answer are put, and to note that text among what Python does when its main thread runs
+on (`Py_AddPendingCall`: made for signal handlers, waits for nothing). A main thread that rests in a
+system call holds none of those locks, and may rest for long: it runs the text there and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from debug_relay.worker.attach import payload as brought
+from debug_relay.worker.attach.gdb import Gdb
+from debug_relay.worker.attach.mailbox import Refusal, Word
+from debug_relay.worker.attach.main_thread_rest import Place
+
+_PROBE: Final = Path(__file__).parent.parent / "probe" / "startup"
+# What it needs to bring in the others.
+_FIRST: Final = ("switch_interval", "eager_imports", "stdlib_imports", "bytecode_cache", "loader")
+_BACK_SECONDS: Final = 3.0
+
+
+@cache
+def arrival() -> str:
+    """What the program's main thread runs."""
+    return _text("injected")
+
+
+@cache
+def texts() -> dict[str, str]:
+    """Among its names: the program would be kept waiting for each file that it reads."""
+    return {name: _text(name) for name in _FIRST}
+
+
+def _text(name: str) -> str:
+    return (_PROBE / f"{name}.py").read_text()
+
+
+class Injection:
+    """`rest` is where the program's main thread rests, if it does."""
+
+    def __init__(self, pid: int, setup: dict[str, Any], rest: Place | None) -> None:
+        self._program = pid
+        self._memory = brought.Memory(pid)
+        self._word: Word | None = None
+        self._begun = False
+        text = os.memfd_create("debug-relay-text")
+        try:
+            page = brought.content(arrival(), setup=setup, texts=texts())
+            os.write(text, page)
+            self._gdb = Gdb(pid, _commands(f"/proc/self/fd/{text}", page, rest), (text,))
+        except BaseException:
+            self._memory.close()
+            raise
+        finally:
+            os.close(text)
+        self.ended = self._gdb.ended
+
+    @property
+    def code(self) -> int | None:
+        return self._gdb.code
+
+    def said(self) -> str:
+        return self._gdb.said()
+
+    @property
+    def failed(self) -> bool:
+        """It has ended and nothing of ours will run in the program."""
+        return self.ended.is_set() and (self.code != 0 or self._noted() != 0)
+
+    def _noted(self) -> int | None:
+        return self._gdb.told("injected")
+
+    @property
+    def found_another(self) -> bool:
+        """Somebody traces the program: the kernel lets only one."""
+        return self.failed and "already traced by" in self.said()
+
+    @property
+    def found_another_program(self) -> bool:
+        """The one that was meant has executed it."""
+        return self._memory.is_anothers
+
+    @property
+    def begun(self) -> bool:
+        """What was brought runs, or has run."""
+        self._begun = self._begun or ((word := self._answer()) is not None and word.begun)
+        return self._begun
+
+    def refusal(self) -> Refusal | None:
+        word = self._answer()
+        return word.refusal() if word is not None else None
+
+    def _answer(self) -> Word | None:
+        if self._word is None and (descriptor := self._gdb.told("word")) is not None:
+            self._word = Word(self._program, descriptor)
+        return self._word
+
+    @property
+    def raised(self) -> str | None:
+        """The class of what the text has raised instead of answering. The program is as before."""
+        page = self._gdb.told("page")
+        if not self.ended.is_set() or page is None:
+            return None
+        return self._memory.raised(page)
+
+    async def take_back(self) -> None:
+        """The memory of a text that could not run, and the file by which it would have answered."""
+        page, word = self._gdb.told("page"), self._answer()
+        assert page is not None
+        descriptor = word.descriptor if word is not None and word.is_open_there else -1
+        gdb = Gdb(self._program, brought.take_back(page, descriptor))
+        try:
+            async with asyncio.timeout(_BACK_SECONDS):
+                await gdb.ended.wait()
+        except TimeoutError:
+            pass  # it is done when the program can
+        finally:
+            gdb.release()
+
+    def release(self) -> None:
+        if self._word is not None:
+            self._word.leave()
+        self._memory.close()
+        self._gdb.release()
+
+
+def _commands(file: str, page: bytes, rest: Place | None) -> list[str]:
+    at_rest = "0"
+    if rest is not None:
+        at_rest = f"(unsigned long)$sp == {rest.stack:#x} && (unsigned long)$pc == {rest.code:#x}"
+    return [
+        *brought.commands(file, page),
+        'printf "relay page: %lu\\n", $page',
+        'printf "relay word: %d\\n", $word',
+        f"set $rests = {at_rest}",
+        "set $relay = 0",
+        "if $rests",
+        "set $lock = ((int (*)(void)) PyGILState_Ensure)()",
+        "if $runs",
+        "set $relay = ((int (*)(unsigned long)) $page)($page)",
+        "else",
+        f"set $relay = ((int (*)(unsigned long)) PyRun_SimpleString)($page + {brought.TEXT})",
+        brought.unmap("$page"),
+        "end",
+        "call ((void (*)(int)) PyGILState_Release)($lock)",
+        "else",
+        "if $runs",
+        "set $relay = ((int (*)(unsigned long, unsigned long)) Py_AddPendingCall)($page, $page)",
+        "else",
+        "set $relay = ((int (*)(void *, unsigned long)) Py_AddPendingCall)"
+        f"((void *) PyRun_SimpleString, $page + {brought.TEXT})",
+        "end",
+        "end",
+        'printf "relay injected: %d\\n", $relay',
+    ]

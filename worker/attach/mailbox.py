@@ -1,0 +1,76 @@
+"""How a program into which something was brought says that it runs there, or why it cannot come in.
+
+A file in memory that gdb opens in the program, and we by its descriptor there: it takes no socket,
+no path and no import, so it is there where the program has replaced or forbidden all of them, and
+in another container.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Final
+
+from msgspec import Struct
+
+from debug_relay.protocol.system.files import open_regular
+from debug_relay.worker.attach import payload as brought
+
+_MOST: Final = 8192
+
+
+class Refusal(Struct, frozen=True):
+    reason: str  # what `attach_refusals` knows
+    words: str
+
+
+class Word:
+    """Its first byte tells: `b` begun, `r` refused, `h` heard, `n` nobody listens any more."""
+
+    def __init__(self, pid: int, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._there = f"/proc/{pid}/fd/{descriptor}"
+        self._fd = -1
+        with suppress(OSError):
+            self._fd = open_regular(self._there, os.O_RDWR)
+            # By now the number may be that of a file of the program's own.
+            if not _is_word(f"/proc/self/fd/{self._fd}"):
+                self._close()
+
+    @property
+    def is_open_there(self) -> bool:
+        return _is_word(self._there)
+
+    @property
+    def begun(self) -> bool:
+        return self._fd >= 0 and os.pread(self._fd, 1, 0) != b""
+
+    def refusal(self) -> Refusal | None:
+        if self._fd < 0 or os.pread(self._fd, 1, 0) != b"r":
+            return None
+        text = os.pread(self._fd, _MOST, 1).decode("utf-8", "replace")
+        self._write(b"h")
+        reason, _, words = text.partition("\n")
+        return Refusal(reason, words)
+
+    def leave(self) -> None:
+        """What has not run yet does nothing when it does."""
+        if self._fd >= 0:
+            self._write(b"n")
+            self._close()
+
+    def _write(self, byte: bytes) -> None:
+        # The program may have put a file of its own there that takes none.
+        with suppress(OSError):
+            os.pwrite(self._fd, byte, 0)
+
+    def _close(self) -> None:
+        os.close(self._fd)
+        self._fd = -1
+
+
+def _is_word(link: str) -> bool:
+    try:
+        return os.readlink(link).startswith(f"/memfd:{brought.WORD}")
+    except OSError:
+        return False

@@ -1,0 +1,162 @@
+"""Why a program could not be attached to by its pid, in words that lead on."""
+
+from __future__ import annotations
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.refusals import threads_are_greenlets
+from debug_relay.worker.attach.injection import Injection
+
+_BDB = "bdbtracer"  # what bdb, and with it pdb, calls itself there, from Python 3.14 on
+
+
+def of_the_program(pid: int, reason: str, words: str) -> RelayError:
+    if reason == "busy":
+        return RelayError(
+            Code.ATTACH_ALREADY_ATTACHED,
+            f"Session {words} debugs process {pid} already",
+            f"Use that session, or let it detach: POST /api/v1/sessions/{words}/detach, on the "
+            "relay that has it.",
+            pid=pid,
+            session_id=words,
+        )
+    if reason == "strangers":
+        return RelayError(
+            Code.ATTACH_ALREADY_ATTACHED,
+            f"Process {pid} is debugged already: {words}",
+            "Let the other debugger disconnect first, or join it by its port.",
+            pid=pid,
+        )
+    if reason == "taken":
+        holder = "pdb" if words == _BDB else words
+        return RelayError(
+            Code.ATTACH_ALREADY_ATTACHED,
+            f"Process {pid} is debugged already: {holder} has the place for debuggers in "
+            f"sys.monitoring, as {words!r}",
+            "Leave that debugger (pdb: clear, then continue), and attach again."
+            if words == _BDB
+            else f"Let {holder} give it back (sys.monitoring.free_tool_id), and attach again.",
+            pid=pid,
+        )
+    if reason == "greenlets":
+        return threads_are_greenlets(pid, words)
+    if reason == "strange":
+        return RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"Process {pid} has loaded a debugger that does not fit: {words}",
+            "Start it without that one, or with debugpy 1.8, and attach again.",
+            pid=pid,
+        )
+    if reason == "interpreters":
+        return RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"Process {pid} has subinterpreters, and on Python {words} debugpy cannot trace its "
+            "threads then",
+            "Launch it under the debugger, or run it on Python 3.12 or later.",
+            pid=pid,
+        )
+    if reason == "free-threaded":
+        return RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"Process {pid} runs Python {words} without the interpreter's lock (free-threaded), "
+            "for which debugpy has no build",
+            "Run it under the same Python with the lock.",
+            pid=pid,
+        )
+    if reason == "ending":
+        return RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"The main thread of process {pid} has ended: its Python starts no more "
+            "threads, and a debugger needs some",
+            "Let the main thread wait for the others (join); or launch the program.",
+            pid=pid,
+        )
+    last = words.strip().rpartition("\n")[2][:300]
+    return failed(pid, f"its Python could not load the debugger: {last}", words)
+
+
+def not_injected(pid: int, injection: Injection) -> RelayError:
+    said = injection.said()
+    if "already traced by" in said:
+        return RelayError(
+            Code.ATTACH_ALREADY_ATTACHED,
+            f"Process {pid} is traced by another debugger already",
+            "Let gdb or strace go first.",
+            pid=pid,
+            debugger_output=said,
+        )
+    if "Operation not permitted" in said:
+        return RelayError(
+            Code.ATTACH_NOT_PERMITTED,
+            f"The kernel does not let this user trace process {pid}",
+            pid=pid,
+            debugger_output=said,
+        )
+    if "No symbol" in said:
+        return RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            f"The Python of process {pid} does not tell where its functions are: it was built "
+            "without symbols, or is none",
+            "Start the program with python -m debugpy --listen PORT and attach by port.",
+            pid=pid,
+            debugger_output=said,
+        )
+    return failed(pid, f"gdb ended with {injection.code} and could not enter it", said)
+
+
+def failed(pid: int, why: str, said: str) -> RelayError:
+    return RelayError(
+        Code.ATTACH_FAILED,
+        f"Process {pid} could not be attached to: {why}",
+        "The process runs on. Read debugger_output; try again, or start it under "
+        "python -m debugpy --listen PORT and attach by port.",
+        pid=pid,
+        debugger_output=said[-2000:],
+    )
+
+
+def raised(pid: int, name: str) -> RelayError:
+    """What was brought could not answer by itself."""
+    reasons = {
+        "RecursionError": "it is at the limit of its recursion in C",
+        "MemoryError": "it has no memory left, or may have no more",
+    }
+    why = reasons.get(
+        name,
+        "a handler of its signals has raised that just then, it forbids it by an audit hook, or "
+        "has replaced exec, compile or __import__",
+    )
+    return RelayError(
+        Code.ATTACH_FAILED,
+        f"The main thread of process {pid} raised {name} instead of running anything for us: {why}",
+        "The process runs on as before. Try again when it is elsewhere, or start it under "
+        "python -m debugpy --listen PORT and attach by port.",
+        pid=pid,
+    )
+
+
+def another_program(pid: int) -> RelayError:
+    return RelayError(
+        Code.ATTACH_FAILED,
+        f"Process {pid} executed another program in its place while we came in; what was brought "
+        "is gone with the former one",
+        f"GET /api/v1/processes/{pid} tells what it is now; if that is Python, attach again.",
+        pid=pid,
+    )
+
+
+def too_late(pid: int, timeout: float, pending: bool) -> RelayError:
+    more = " The injection goes on by itself and will find nobody; nothing is harmed."
+    return RelayError(
+        Code.ATTACH_TIMEOUT,
+        f"Process {pid} did not answer within {timeout:g} s: it may be in C code that "
+        "holds the interpreter." + (more if pending else ""),
+        f"GET /api/v1/processes/{pid}/stacks shows where its threads are, without its help. "
+        "Try again when it is elsewhere, or with a larger connect_timeout.",
+        pid=pid,
+        connect_timeout=timeout,
+        attach_pending=pending,
+    )
+
+
+def no_such(pid: int) -> RelayError:
+    return RelayError(Code.ATTACH_NO_SUCH_PROCESS, f"Process {pid} has ended", pid=pid)

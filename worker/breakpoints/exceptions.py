@@ -1,0 +1,175 @@
+"""At which exceptions the program stops: what is asked for, and how debug servers are told.
+
+The probe decides at each exception; debugpy is only told which kinds it has to look at.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.breakpoints import ExceptionBreakpoints, SetExceptionBreakpoints
+from debug_relay.worker.breakpoints.requests import bad_condition
+from debug_relay.worker.debugger.connection import DebugServer
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+_DAP: Final = {"raised": "raised", "uncaught": "uncaught", "user_unhandled": "userUnhandled"}
+_NEVER: Final = frozenset({"SystemExit", "StopIteration", "StopAsyncIteration", "GeneratorExit"})
+_NO_PROBE: Final = (
+    "A program that was joined by its port knows filters only, no types, condition or raised_in"
+)
+
+
+class ExceptionPoints:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._asked = ExceptionBreakpoints(filters=["uncaught"], types=[])
+        self._known: set[str] = set()  # of the types: those that there are in the program
+        self._problem: str | None = None
+
+    # -- asking and changing
+
+    def use(self, filters: list[str]) -> None:
+        """What a launch or an attach says in one word."""
+        self._asked = ExceptionBreakpoints(filters=filters, types=[])
+        self._problem = None
+
+    def spec(self) -> dict[str, Any]:
+        """What it takes to set them again."""
+        asked = self._asked
+        spec: dict[str, Any] = {"filters": asked.filters, "types": asked.types}
+        if asked.condition is not None:
+            spec["condition"] = asked.condition
+        if asked.raised_in is not None:
+            spec["raised_in"] = asked.raised_in
+        return spec
+
+    def take_over(self, spec: dict[str, Any]) -> None:
+        """Of an earlier time, or of another session."""
+        self._asked = msgspec.convert({"types": [], **self.spec(), **spec}, ExceptionBreakpoints)
+
+    async def change(self, params: SetExceptionBreakpoints) -> ExceptionBreakpoints:
+        for index, name in enumerate(params.types):
+            _require_name(name, index)
+        if params.condition is not None:
+            book = await self._session.breakpoints.book()
+            problem = await book.check_expression(params.condition, "condition")
+            if problem is not None:
+                raise bad_condition(params.condition, problem)
+        await self._session.breakpoints.suspend(False)
+        self._asked = ExceptionBreakpoints(
+            filters=list(dict.fromkeys(params.filters)),
+            types=list(dict.fromkeys(params.types)),
+            condition=params.condition,
+            raised_in=params.raised_in,
+        )
+        return await self._changed()
+
+    async def clear(self) -> ExceptionBreakpoints:
+        self._asked = ExceptionBreakpoints(filters=[], types=[])
+        return await self._changed()
+
+    async def _changed(self) -> ExceptionBreakpoints:
+        self._problem = None
+        await self._session.hub.each(self._session.hub.hearing(), self.begin)
+        self._session.changed()
+        self._session.record.save()
+        return await self.shown()
+
+    def failed(self, error: str) -> None:
+        """The condition raised in the program; told once, however many processes it is in."""
+        if self._problem is not None and error in self._problem:
+            return
+        self._problem = f"condition raised {error}"
+        self._session.say(f"The condition of the exception breakpoints raised {error}")
+
+    # -- reading
+
+    async def shown(self) -> ExceptionBreakpoints:
+        asked = self._asked
+        if asked.types:
+            self._known = {name for name in asked.types if _is_builtin(name)}
+
+            async def ask(server: DebugServer) -> list[str]:
+                known: list[str] = await self._session.asking.ask(
+                    server, "known_types", types=asked.types
+                )
+                return known
+
+            probed = self._session.asking.probed()
+            self._known.update(*await self._session.hub.each(probed, ask))
+        unknown = [name for name in asked.types if name not in self._known]
+        notes = [self._problem] if self._problem else []
+        if never := [name for name in asked.types if name.rpartition(".")[2] in _NEVER]:
+            notes.append(f"{', '.join(never)}: ends a program or a loop, and never stops")
+        if unknown:
+            notes.append(
+                f"No exception class is called {', '.join(unknown)} so far;"
+                " it counts as soon as the program has it"
+            )
+        if self._is_plain() and (asked.types or asked.condition or asked.raised_in == "all"):
+            notes.append(_NO_PROBE)
+        return msgspec.structs.replace(
+            asked,
+            raised_in=asked.raised_in or _left_out(asked),
+            unknown_types=unknown,
+            message="; ".join(notes) or None,
+        )
+
+    def _is_plain(self) -> bool:
+        return any(not server.has_probe for server in self._session.hub.hearing())
+
+    # -- telling programs
+
+    async def begin(self, server: DebugServer) -> None:
+        """What is asked for, to a debug server that knows nothing or something else."""
+        asked = self._asked
+        filters = list(asked.filters)
+        if not server.has_probe and self._session.breakpoints.suspended:
+            filters = []  # else the probe passes over them
+        if server.has_probe:
+            await self._session.asking.ask(
+                server,
+                "exceptions",
+                raised="raised" in filters,
+                types=asked.types,
+                everywhere=asked.raised_in == "all",
+                types_everywhere=asked.raised_in != "user",
+                condition=asked.condition,
+            )
+            if asked.types and "raised" not in filters:
+                filters.append("raised")
+        await server.request(
+            "setExceptionBreakpoints",
+            {"filters": [_DAP[name] for name in filters]},
+            dict,
+            self._session.params.request_timeout,
+        )
+
+
+def _left_out(asked: ExceptionBreakpoints) -> str | None:
+    """What `raised_in` is where nobody has said it; None where it is not one for all."""
+    if not asked.types:
+        return "user"
+    return None if "raised" in asked.filters else "all"
+
+
+def _is_builtin(name: str) -> bool:
+    found = getattr(builtins, name.removeprefix("builtins."), None)
+    return isinstance(found, type) and issubclass(found, BaseException)
+
+
+def _require_name(name: str, index: int) -> None:
+    if all(part.isidentifier() or part == "<locals>" for part in name.split(".")):
+        return
+    raise RelayError(
+        Code.INVALID_REQUEST,
+        f"{name!r} is not the name of an exception class",
+        'Name it as ["ValueError", "package.module.Error"].',
+        errors=[{"field": f"types[{index}]", "message": "no name of a class", "value": name}],
+    )

@@ -1,0 +1,161 @@
+"""Function breakpoints: what is asked for, and what is said of where the function was found.
+
+Only the program knows its functions, and only while it runs: the probe looks for them there.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.breakpoints import BreakpointSpec
+from debug_relay.worker.breakpoints.table import Entry
+
+LEFT_OUT: Final = {
+    "just_my_code": (
+        "just_my_code leaves this file out: it is a library's",
+        "PATCH the session with just_my_code false, and launch again.",
+    ),
+    "debugger": (
+        "the debugger uses this file of the standard library itself and never stops in it",
+        "Stop where the program calls it.",
+    ),
+}
+NO_PROBE: Final = "functions cannot be found in a program that was joined by its port"
+_LOOKED_FOR: Final = "the function is looked for while the program runs: in each module it loads"
+_INNER: Final = frozenset({"<locals>", "<lambda>"})
+_SHOWN: Final = 10
+
+
+class FoundPlace(Struct):
+    path: str
+    line: int
+    name: str
+    left_out: str | None  # why it never stops there, by `LEFT_OUT`
+    inherited: bool = False  # it stops where it is called for the class that was asked for
+
+
+class FoundFunction(Struct):
+    """Where it is, and the full names of functions that may have been meant."""
+
+    places: list[FoundPlace]
+    elsewhere: list[str]
+
+
+def asked_for(spec: BreakpointSpec, absolute: Callable[[str], str]) -> Entry:
+    """What was asked for; refused where it names a line as well, or no function."""
+    assert spec.function is not None
+    beside = [name for name in ("line", "text", "expected_text") if getattr(spec, name) is not None]
+    if beside:
+        raise RelayError(
+            Code.INVALID_REQUEST,
+            f"function stands instead of {beside[0]}: a breakpoint has one of them",
+            'Send {"function": "K.m"}, or that with "file" for the functions of one file.',
+            errors=[
+                {"field": name, "message": "not beside function", "value": getattr(spec, name)}
+                for name in beside
+            ],
+        )
+    _require_name(spec.function)
+    asked = spec.source.path if spec.source is not None else spec.file
+    only_in = None if asked is None else os.path.realpath(absolute(asked))
+    if spec.must_exist and only_in is not None and not os.path.exists(only_in):
+        raise RelayError(
+            Code.BREAKPOINT_FILE_NOT_FOUND,
+            f"{only_in} does not exist",
+            "Correct the path, or leave must_exist out to wait for the file.",
+            path=only_in,
+        )
+    entry = Entry(
+        id="",
+        path="",
+        real_path="",
+        line=0,
+        function=spec.function,
+        only_in=only_in,
+        condition=spec.condition,
+        hit_condition=spec.hit_condition,
+        log_message=spec.log_message,
+        enabled=spec.enabled,
+    )
+    return lost(entry)
+
+
+def _require_name(name: str) -> None:
+    if all(part.isidentifier() or part in _INNER for part in name.split(".")):
+        return
+    raise RelayError(
+        Code.INVALID_REQUEST,
+        f"{name!r} is not the name of a function",
+        "Write it with dots and without brackets: work, K.method, package.module.K.method.",
+        errors=[{"field": "function", "message": "no name of a function", "value": name}],
+    )
+
+
+def plain(entry: Entry) -> str:
+    """The name as Python's compiler has it."""
+    assert entry.function is not None
+    return unicodedata.normalize("NFKC", entry.function)
+
+
+def lost(entry: Entry) -> Entry:
+    """The same, while nothing is known of where it is."""
+    return replace(
+        entry,
+        path="",
+        real_path="",
+        line=0,
+        verified=False,
+        message=_LOOKED_FOR,
+        suggestion=None,
+    )
+
+
+def is_missed_method(entry: Entry) -> bool:
+    """Whether it may be one of a class that has it from another class."""
+    return entry.function is not None and "." in entry.function and not entry.verified
+
+
+def tell_owner(entry: Entry, owners: list[str]) -> None:
+    """Where it cannot stop there: nothing tells for which class a static method is called."""
+    if not owners or entry.verified:
+        return
+    owner = entry.function.rpartition(".")[0] if entry.function else ""
+    entry.message = f"{owner} has no such method of its own: it is {owners[0]}"
+    entry.suggestion = f"A static method or one in C: set it at {owners[0]}, for all classes."
+
+
+def _tell_also(entry: Entry, places: list[FoundPlace]) -> None:
+    """Those that have not been told: each process of a program finds them anew."""
+    told = entry.message or ""
+    others = [one for one in places if (one.path, one.line) != (entry.path, entry.line)]
+    words = [f"{one.name} ({one.path}:{one.line})" for one in others[:_SHOWN]]
+    listed = ", ".join(one for one in words if one not in told)
+    if listed:
+        entry.message = "; ".join(part for part in (told, f"also in {listed}") if part)[:2000]
+
+
+def place(entry: Entry, found: FoundFunction) -> None:
+    """The first place where it is found is shown, the others are named; all of them stop."""
+    reached = [one for one in found.places if one.left_out is None]
+    if not entry.verified and found.places:
+        first = (reached or found.places)[0]
+        entry.path, entry.line = first.path, first.line
+        entry.real_path = os.path.realpath(first.path)
+        entry.verified = bool(reached)
+        why = (None, None) if first.left_out is None else LEFT_OUT[first.left_out]
+        entry.message, entry.suggestion = why
+        if first.inherited and reached:
+            owner = (entry.function or "").rpartition(".")[0]
+            entry.message = f"{owner} has it from {first.name}: stops where a {owner} calls it"
+        reached = reached[1:]
+    if entry.verified and reached:
+        _tell_also(entry, reached)
+    elif not entry.verified and not found.places and found.elsewhere:
+        entry.suggestion = f"There is {', '.join(found.elsewhere[:_SHOWN])}: is that meant?"

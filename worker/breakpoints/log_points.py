@@ -1,0 +1,83 @@
+"""What log points write, and how many of their lines were skipped because there were too many.
+
+The program tells the lines; the skipped ones it only counts, in the memory that `hit_counts` has.
+So they are told also when no line follows them: a second after the last one, and at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.worker.debugger.connection import DebugServer
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+_QUIET_SECONDS: Final = 1.0  # a hundred lines a second are shown while there are more
+
+
+class _Row(Struct):
+    """A line, as the program tells it; `skipped` counts from the program's beginning."""
+
+    id: str
+    text: str
+    skipped: int
+    path: str
+    line: int
+
+
+class _Last(Struct):
+    """The last line of one log point in one process."""
+
+    row: _Row
+    told: int = 0
+
+
+class LogPoints:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._last: dict[tuple[DebugServer, str], _Last] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def arrived(self, server: DebugServer, body: bytes) -> None:
+        row = msgspec.json.decode(body, type=_Row)
+        last = self._last.setdefault((server, row.id), _Last(row))
+        last.row = row
+        self._tell_skipped(last, row.skipped)
+        self._write(row, row.text)
+        self._look_later()
+
+    def over(self, server: DebugServer | None = None) -> None:
+        """The process has ended, or its debugger has: what it has skipped is told now."""
+        self._look()
+        for key in [key for key in self._last if server in (None, key[0])]:
+            del self._last[key]
+        if not self._last:
+            self._stop_timer()
+
+    def _look_later(self) -> None:
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(_QUIET_SECONDS, self._look)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        for (server, id), last in self._last.items():
+            self._tell_skipped(last, self._session.breakpoints.skipped_lines(server, id))
+
+    def _tell_skipped(self, last: _Last, skipped: int) -> None:
+        if skipped > last.told:
+            self._write(last.row, f"({skipped - last.told} lines of this log point were skipped)")
+            last.told = skipped
+
+    def _write(self, row: _Row, text: str) -> None:
+        origin: dict[str, Any] = {"source": row.path, "line": row.line}
+        data = (text + "\n").encode("utf-8", "backslashreplace")
+        self._session.take_output("console", data, origin)

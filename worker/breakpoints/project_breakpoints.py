@@ -1,0 +1,110 @@
+"""The session's part in its project's saved breakpoints: what it has changed goes into the file.
+
+Changes go there and never the whole list, so that several sessions of one project keep each
+other's. What the disk refuses is tried again with the next change.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from debug_relay.protocol.models.breakpoints import BreakpointSpec
+from debug_relay.worker.breakpoints.project_file import SavedByNewer, SavedFile
+from debug_relay.worker.breakpoints.requests import spec_of
+from debug_relay.worker.storage.disk import Disk, Job, Keeper
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+log = logging.getLogger("debug_relay.worker")
+
+
+class _Change(Struct):
+    """What the file does not know yet of one breakpoint."""
+
+    put: BreakpointSpec | None
+    dropped: BreakpointSpec | None
+
+
+class SavedBreakpoints:
+    def __init__(self, session: Session, disk: Disk) -> None:
+        self._session = session
+        self._disk = disk
+        self._folder = Path(session.params.breakpoints_dir)
+        self._keeper = Keeper(disk, "saved breakpoints", self._next_job, self._written)
+        self._root = session.params.config.project_root
+        self._known: dict[str, BreakpointSpec] = {}  # by id, as the file was told last
+        # root → id → change; those that the write under way tells, too.
+        self._waiting: dict[str, dict[str, _Change]] = {}
+        self._told: dict[str, dict[str, _Change]] = {}
+
+    def note(self) -> None:
+        """What the session has now came from the file, or has been told to it before."""
+        self._root = self._session.params.config.project_root
+        self._known = self._present()
+
+    async def save(self) -> bool:
+        """Bring the file up to date; whether it is, or is not needed."""
+        root = self._session.params.config.project_root
+        if root != self._root:
+            # Another project now: to that one all of them are new.
+            self._root, self._known = root, {}
+        if root is None:
+            return True
+        before, self._known = self._known, self._present()
+        changes = self._waiting.setdefault(root, {})
+        for id, spec in self._known.items():
+            if before.get(id) != spec:
+                changes[id] = _Change(spec, before.get(id))
+        for id in before.keys() - self._known.keys():
+            changes[id] = _Change(None, before[id])
+        if any(self._waiting.values()):
+            self._keeper.ask()
+        return await self._keeper.settled()
+
+    async def load(self) -> list[BreakpointSpec]:
+        """Those saved for the project root, whoever has set them."""
+        root = self._session.params.config.project_root
+        if root is None:
+            return []
+        found: list[BreakpointSpec] = []
+
+        def read() -> None:
+            found.extend(SavedFile(self._folder, root).load())
+
+        try:
+            await self._disk.run(read)
+        except (OSError, SavedByNewer) as error:
+            fields = {"project_root": root, "error": str(error)}
+            log.error("breakpoints.not_loaded", extra={"fields": fields})
+        return found
+
+    async def close(self) -> None:
+        await self._keeper.close()
+
+    def _present(self) -> dict[str, BreakpointSpec]:
+        return {kept["id"]: spec_of(kept) for kept in self._session.breakpoints.specs()}
+
+    def _next_job(self) -> Job:
+        told = {root: dict(changes) for root, changes in self._waiting.items() if changes}
+        self._told = told
+
+        def write() -> None:
+            for root, changes in told.items():
+                dropped = [one.dropped for one in changes.values() if one.dropped is not None]
+                put = [one.put for one in changes.values() if one.put is not None]
+                SavedFile(self._folder, root).change(dropped, put)
+
+        return write
+
+    def _written(self) -> None:
+        for root, changes in self._told.items():
+            waiting = self._waiting[root]
+            for id, change in changes.items():
+                # What has changed again meanwhile waits for the next write.
+                if waiting.get(id) is change:
+                    del waiting[id]

@@ -1,0 +1,78 @@
+"""Breakpoints of an earlier time, judged by the files and the interpreter as they are now.
+
+Where a call would be refused, these are kept and say why they cannot be hit: a file may come back.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import Any, Final
+
+from debug_relay.protocol.errors import RelayError
+from debug_relay.protocol.models.breakpoints import BreakpointSpec
+from debug_relay.worker.breakpoints import functions as function_points
+from debug_relay.worker.breakpoints.requests import spec_of
+from debug_relay.worker.breakpoints.table import Entry
+from debug_relay.worker.breakpoints.verification import Batch, BreakpointJudge
+from debug_relay.worker.source.code_lines import parse_hit_condition
+
+# A session must not be held back by its breakpoints; the rest is judged at the launch.
+_SECONDS: Final = 5.0
+_LATER: Final = "not judged yet: the launch does it"
+
+
+async def judged_anew(
+    judge: BreakpointJudge, kept: list[dict[str, Any]]
+) -> tuple[list[Entry], Batch | None]:
+    """Entries under the ids that they had, if any, and by what they were judged."""
+    batch: Batch | None = None
+    problem: RelayError | None = None
+    try:
+        batch = await judge.batch()
+    except RelayError as error:
+        problem = error
+    deadline = time.monotonic() + _SECONDS
+    entries = []
+    for one in kept:
+        spec = spec_of(one)
+        if batch is None or time.monotonic() > deadline:
+            entry = _unjudged(judge, spec, problem)
+        else:
+            try:
+                entry = await batch.judged(spec)
+            except RelayError as error:
+                entry = _unjudged(judge, spec, error)
+        entry.id = str(one.get("id") or "")
+        entries.append(entry)
+    return entries, batch
+
+
+def _unjudged(judge: BreakpointJudge, spec: BreakpointSpec, problem: RelayError | None) -> Entry:
+    path, hit = spec.file or "", None
+    with suppress(RelayError):
+        if spec.function is not None:
+            return function_points.asked_for(spec, judge.absolute)
+        path = judge.absolute(path)
+        hit = parse_hit_condition(spec.hit_condition) if spec.hit_condition else None
+    return Entry(
+        id="",
+        path=path,
+        real_path=os.path.realpath(path),
+        line=spec.line or 0,
+        condition=spec.condition,
+        hit_condition=spec.hit_condition,
+        log_message=spec.log_message,
+        expected_text=spec.expected_text,
+        enabled=spec.enabled,
+        message=_LATER if problem is None else problem.message,
+        suggestion=None if problem is None else problem.details["suggestion"],
+        hit=hit,
+    )
+
+
+def number_of(id: str) -> int | None:
+    """7 of `bp_7`."""
+    number = id.removeprefix("bp_")
+    return int(number) if number.isascii() and number.isdigit() and id != number else None

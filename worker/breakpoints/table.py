@@ -1,0 +1,172 @@
+"""The breakpoints that a session has, found by id, by line and by file.
+
+What a breakpoint means is judged in `breakpoint_judge`, the debugger hears of it in `arming`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.breakpoints import Breakpoint
+
+
+class Entry(Struct):
+    id: str
+    path: str  # as it was asked for, absolute
+    real_path: str  # what debugpy calls it
+    line: int  # 0 while it is not known where its function begins
+    function: str | None = None  # then `path` and `line` are where it was found
+    only_in: str | None = None  # the file in which the function is meant, if one was named
+    condition: str | None = None
+    hit_condition: str | None = None
+    log_message: str | None = None
+    expected_text: str | None = None
+    enabled: bool = True
+    verified: bool = False
+    pending: bool = False  # its file is not there yet
+    message: str | None = None
+    suggestion: str | None = None
+    outdated_in: frozenset[int] = frozenset()  # pids, where `message` is OUTDATED
+    hit_count: int = 0  # in programs that are gone
+    # What was judged and would be sent: the probe's part of it.
+    hit: tuple[str, int] | None = None
+
+    @property
+    def armed(self) -> bool:
+        """Whether the program is to look at its line."""
+        return self.function is None and self.enabled and (self.verified or self.pending)
+
+    def shown(self, hit_count: int) -> Breakpoint:
+        return Breakpoint(
+            id=self.id,
+            verified=self.verified,
+            source={"path": self.path} if self.path else None,
+            line=self.line or None,
+            function=self.function,
+            condition=self.condition,
+            hit_condition=self.hit_condition,
+            log_message=self.log_message,
+            enabled=self.enabled,
+            hit_count=hit_count,
+            message=self.message,
+            suggestion=self.suggestion,
+        )
+
+    def spec(self) -> dict[str, Any]:
+        """What it takes to set it again."""
+        return {
+            "id": self.id,
+            "file": self.path if self.function is None else self.only_in,
+            "line": self.line if self.function is None else None,
+            "function": self.function,
+            "condition": self.condition,
+            "hit_condition": self.hit_condition,
+            "log_message": self.log_message,
+            "expected_text": self.expected_text,
+            "enabled": self.enabled,
+        }
+
+
+class BreakpointTable:
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._at: dict[tuple[str, int], str] = {}
+        self._in_file: dict[str, dict[str, Entry]] = {}
+        self._of_function: dict[tuple[str, str | None], str] = {}
+        self._next = 1
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(list(self._entries.values()))
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._entries
+
+    def new_id(self) -> str:
+        """Never used twice."""
+        id = f"bp_{self._next}"
+        self._next += 1
+        return id
+
+    @property
+    def next_number(self) -> int:
+        return self._next
+
+    def reserve(self, number: int) -> None:
+        """Ids below it belong to an earlier time."""
+        self._next = max(self._next, number)
+
+    def put(self, entry: Entry) -> None:
+        """Under its id, which may have been another line's or another judgement's."""
+        self._unlink(entry.id)
+        self._entries[entry.id] = entry
+        if entry.function is None:
+            self._at[entry.real_path, entry.line] = entry.id
+        else:
+            self._of_function[_key(entry.function, entry.only_in)] = entry.id
+        if entry.real_path:
+            self._in_file.setdefault(entry.real_path, {})[entry.id] = entry
+
+    def drop(self, id: str) -> None:
+        self._unlink(id)
+        del self._entries[id]
+
+    def _unlink(self, id: str) -> None:
+        old = self._entries.get(id)
+        if old is None:
+            return
+        if self._at.get((old.real_path, old.line)) == id:
+            del self._at[old.real_path, old.line]
+        if old.function is not None:
+            self._of_function.pop(_key(old.function, old.only_in), None)
+        others = self._in_file.get(old.real_path, {})
+        others.pop(id, None)
+        if not others:
+            self._in_file.pop(old.real_path, None)
+
+    def at(self, real_path: str, line: int) -> Entry | None:
+        id = self._at.get((real_path, line))
+        return None if id is None else self._entries[id]
+
+    def same_as(self, asked: Entry) -> Entry | None:
+        """One line has one breakpoint, and so has one function."""
+        if asked.function is None:
+            return self.at(asked.real_path, asked.line)
+        id = self._of_function.get(_key(asked.function, asked.only_in))
+        return None if id is None else self._entries[id]
+
+    def functions(self) -> list[Entry]:
+        return [entry for entry in self if entry.function is not None]
+
+    def in_file(self, real_path: str) -> list[Entry]:
+        return list(self._in_file.get(real_path, {}).values())
+
+    def in_files(self, real_paths: Collection[str]) -> list[Entry]:
+        return [entry for path in real_paths for entry in self.in_file(path)]
+
+    def files(self) -> list[str]:
+        return list(self._in_file)
+
+    def one(self, id: str) -> Entry:
+        entry = self._entries.get(id)
+        if entry is None:
+            known = ", ".join(self._entries) or "none"
+            raise RelayError(
+                Code.BREAKPOINT_NOT_FOUND,
+                f"The session has no breakpoint {id}",
+                f"Its breakpoints are: {known}.",
+                breakpoint_id=id,
+                breakpoints=list(self._entries),
+            )
+        return entry
+
+
+def _key(function: str, only_in: str | None) -> tuple[str, str | None]:
+    # `f.<locals>.g` and `f.g` are the same function.
+    return function.replace(".<locals>", ""), only_in

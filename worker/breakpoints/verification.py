@@ -1,0 +1,260 @@
+"""Whether a breakpoint can be hit, before the debugger is asked: file, line, text, expressions.
+
+Judges what is asked for and what is set already, by the files as they are now. Knows nothing of
+the debugger, and sets nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.breakpoints import BreakpointSpec
+from debug_relay.worker.breakpoints import functions as function_points
+from debug_relay.worker.breakpoints.requests import (
+    bad_condition,
+    bad_template,
+    incomplete,
+    text_mismatch,
+)
+from debug_relay.worker.breakpoints.source_changes import Identity, identity
+from debug_relay.worker.breakpoints.table import Entry
+from debug_relay.worker.source.code_lines import LineBook, LineFacts, parse_hit_condition
+from debug_relay.worker.source.meant_line import judge
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+_PENDING: Final = "pending: the file does not exist yet"
+NO_FILE: Final = "the program runs code of this name; no file on disk has it"
+_SHOWN_LINES: Final = 20
+
+
+class BreakpointJudge:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._book: LineBook | None = None
+
+    async def book(self) -> LineBook:
+        """Line facts as the session's interpreter sees them."""
+        if self._book is None:
+            config = self._session.params.config
+            interpreter = await self._session.interpreters.find(
+                config.python_path, None, config.project_root, self._session.params.python_default
+            )
+            self._book = LineBook(interpreter, project_root=config.project_root)
+        return self._book
+
+    def forget_interpreter(self) -> None:
+        """The session's may be another now."""
+        self._book = None
+
+    def use(self, book: LineBook) -> None:
+        """The program's interpreter turned out to be another."""
+        self._book = book
+
+    async def batch(self) -> Batch:
+        return Batch(await self.book(), self.absolute)
+
+    def absolute(self, path: str) -> str:
+        path = os.path.expanduser(path)
+        if os.path.isabs(path):
+            return os.path.normpath(path)
+        root = self._session.params.config.project_root
+        if root is None:
+            raise RelayError(
+                Code.INVALID_REQUEST,
+                f"The path {path} is relative and the session has no project_root",
+                "Send an absolute path, or create the session with project_root.",
+                errors=[{"field": "source.path", "message": "must be absolute", "value": path}],
+            )
+        return os.path.normpath(os.path.join(root, path))
+
+
+class Batch:
+    """Judges any number of breakpoints by one look at each file."""
+
+    def __init__(self, book: LineBook, absolute: Callable[[str], str]) -> None:
+        self._book = book
+        self._absolute = absolute
+        self._facts: dict[str, LineFacts | RelayError] = {}
+        self.seen: dict[str, Identity | None] = {}  # what was judged
+        self._real: dict[str, str] = {}
+        self._sound: set[str] = set()
+
+    async def judged(self, spec: BreakpointSpec) -> Entry:
+        """What was asked for, as it would be set; refused where it makes no sense."""
+        if spec.function is not None:
+            entry = function_points.asked_for(spec, self._absolute)
+            await self._check_expressions(entry)
+            return entry
+        asked = spec.source.path if spec.source is not None else spec.file
+        if asked is None or (spec.line is None) == (spec.text is None):
+            raise incomplete(spec, has_file=asked is not None)
+        path = self._absolute(asked)
+        line = spec.line if spec.text is None else await self._line_with(path, spec.text)
+        assert line is not None
+        entry = Entry(
+            "",
+            path,
+            self._real_path(path),
+            line,
+            condition=spec.condition,
+            hit_condition=spec.hit_condition,
+            log_message=spec.log_message,
+            expected_text=spec.expected_text,
+            enabled=spec.enabled,
+        )
+        await self._check_expressions(entry)
+        await self._judge_line(entry, spec.must_exist)
+        return entry
+
+    async def changed(self, entry: Entry, **fields: Any) -> Entry:
+        """It with other fields; refused for what is new in it, never for what the file became."""
+        changed = msgspec.structs.replace(entry, **fields)
+        await self._check_expressions(changed)
+        await self.judge_again(changed)
+        return changed
+
+    async def judge_again(self, entry: Entry) -> None:
+        """By the file as it is now, which may have come, gone or changed."""
+        if entry.function is not None:
+            return  # only the program knows
+        entry.real_path = self._real_path(entry.path)
+        try:
+            await self._judge_line(entry, must_exist=False)
+        except RelayError as error:
+            entry.verified = entry.pending = False
+            entry.message, entry.suggestion = error.message, error.details["suggestion"]
+
+    async def _check_expressions(self, entry: Entry) -> None:
+        hit = entry.hit_condition
+        entry.hit = None if hit is None else parse_hit_condition(hit)
+        condition = entry.condition
+        if condition is not None and condition not in self._sound:
+            problem = await self._book.check_expression(condition, "condition")
+            if problem is not None:
+                raise bad_condition(condition, problem)
+            self._sound.add(condition)
+        # An empty one is none, as editors mean it; it would be shown as one, and stop.
+        entry.log_message = entry.log_message or None
+        if entry.log_message is not None:
+            flaw = await self._book.check_template(entry.log_message)
+            if flaw is not None:
+                raise bad_template(entry.log_message, flaw)
+
+    async def _judge_line(self, entry: Entry, must_exist: bool) -> None:
+        entry.verified = entry.pending = False
+        entry.message = entry.suggestion = None
+        try:
+            facts = await self._facts_of(entry.path)
+        except RelayError as error:
+            if error.details.get("reason") != "missing" or must_exist:
+                raise
+            entry.pending, entry.message = True, _PENDING
+            entry.suggestion = error.details["suggestion"]
+            return
+        if entry.line > facts.total_lines:
+            raise RelayError(
+                Code.BREAKPOINT_INVALID_LINE,
+                f"{entry.path} has no line {entry.line}: it ends with line {facts.total_lines}",
+                f"Use a line from 1 to {facts.total_lines}."
+                if facts.total_lines
+                else "Write the file first: it is empty.",
+                file=entry.path,
+                line=entry.line,
+                max_line=facts.total_lines,
+            )
+        if entry.expected_text is not None:
+            _require_text(facts, entry)
+        judgement = judge(facts, entry.line)
+        entry.verified = judgement.ok
+        if not judgement.ok:
+            entry.message = f"No executable code: {judgement.message}"
+            entry.suggestion = judgement.suggestion
+
+    async def _line_with(self, path: str, text: str) -> int:
+        facts = await self._facts_of(path)
+        found = _lines_with(facts, text)
+        if len(found) == 1:
+            return found[0]
+        listed = _listed(facts, found[:_SHOWN_LINES] or _nearest(facts, text))
+        what = (
+            f"{len(found)} lines of {path} contain {text!r}"
+            if found
+            else f"No line of {path} contains {text!r}"
+        )
+        raise text_mismatch(
+            what,
+            "Send more of the line that is meant, or its number."
+            if found
+            else "Send text that stands in one line of the file"
+            + ("; the nearest are listed." if listed else "; none is like it."),
+            listed,
+            file=path,
+            text=text,
+            matches=len(found),
+        )
+
+    async def _facts_of(self, path: str) -> LineFacts:
+        known = self._facts.get(path)
+        if known is None:
+            # Before it is read: a change in between is noticed afterwards.
+            self.seen[path] = await asyncio.to_thread(identity, path)
+            try:
+                known = await self._book.facts(path)
+            except RelayError as error:
+                known = error
+            self._facts[path] = known
+        if isinstance(known, RelayError):
+            raise RelayError(known.code, known.message, **known.details)
+        return known
+
+    def _real_path(self, path: str) -> str:
+        if path not in self._real:
+            self._real[path] = os.path.realpath(path)
+        return self._real[path]
+
+
+def _require_text(facts: LineFacts, entry: Entry) -> None:
+    expected = entry.expected_text
+    assert expected is not None
+    if expected in facts.source_lines[entry.line - 1]:
+        return
+    elsewhere = _lines_with(facts, expected)
+    around = range(max(1, entry.line - 3), min(facts.total_lines, entry.line + 3) + 1)
+    raise text_mismatch(
+        f"Line {entry.line} of {entry.path} does not contain {expected!r}: "
+        f"it is {facts.text(entry.line)!r}",
+        f"It stands in line {', '.join(map(str, elsewhere[:5]))}."
+        if elsewhere
+        else "Read the lines around it, and send the text that is there.",
+        _listed(facts, around),
+        file=entry.path,
+        line=entry.line,
+        expected_text=expected,
+        found_in=elsewhere[:_SHOWN_LINES],
+    )
+
+
+def _lines_with(facts: LineFacts, text: str) -> list[int]:
+    return [number for number, line in enumerate(facts.source_lines, 1) if text in line]
+
+
+def _nearest(facts: LineFacts, text: str) -> list[int]:
+    """Lines that may be meant by a text that is in none."""
+    by_text: dict[str, int] = {}
+    for number, line in enumerate(facts.source_lines[:20_000], 1):
+        by_text.setdefault(line.strip(), number)
+    near = difflib.get_close_matches(text.strip(), [known for known in by_text if known], 3, 0.4)
+    return [by_text[line] for line in near]
+
+
+def _listed(facts: LineFacts, numbers: range | list[int]) -> list[dict[str, object]]:
+    return [{"line": number, "text": facts.source_lines[number - 1][:500]} for number in numbers]

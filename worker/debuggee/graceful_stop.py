@@ -1,0 +1,71 @@
+"""The time to end by SIGTERM, for what a program has started: the same that it has itself.
+
+Who is in the program's group gets the signal with that. Who has moved to a group or session of its
+own is sent one too: at the end of the grace it would be killed like the others. Must not know who
+is killed then, nor how the program itself ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from debug_relay.worker.system import descendants as sweep
+from debug_relay.worker.system.process_tree import Row
+
+# The kernel tells of the end of those that are known by then, and not of who comes meanwhile.
+_FIRST_LOOK: Final = 0.01
+_LATER: Final = 1.5  # times the pause before
+_SELDOM: Final = 0.1
+
+
+class Grace:
+    """Of one ending."""
+
+    def __init__(self, find: Callable[[], list[Row] | None]) -> None:
+        """`find` looks for all that there are; None while it cannot tell."""
+        self._find = find
+        self._told: set[tuple[int, int]] = set()
+
+    def begin(self, group: int) -> None:
+        """At the moment when that process group, the program's, is sent its SIGTERM."""
+        for row in self._left() or ():
+            self._told.add(row.key)
+            if _group_of(row.pid) != group:
+                _tell(row)
+
+    async def until_gone(self, deadline: float) -> None:
+        """Until nobody is left; the program itself has ended. Who has come since is told too."""
+        pause = _FIRST_LOOK
+        now = asyncio.get_running_loop().time
+        while (left := self._left()) != [] and now() < deadline:
+            for row in left or ():
+                if row.key not in self._told:
+                    self._told.add(row.key)
+                    _tell(row)
+            await asyncio.sleep(min(pause, deadline - now()))
+            pause = min(pause * _LATER, _SELDOM)
+
+    def _left(self) -> list[Row] | None:
+        """Not the trackers of multiprocessing, which end when the sweep has taken the others."""
+        found = self._find()
+        if found is None:
+            return None
+        living = [row for row in found if row.lives]
+        return [row for row in living if row.key in self._told or not sweep.is_tracker(row.pid)]
+
+
+def _group_of(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0  # gone since
+
+
+def _tell(row: Row) -> None:
+    with suppress(PermissionError):  # a setuid program: not ours to signal
+        sweep.send(row, signal.SIGTERM)

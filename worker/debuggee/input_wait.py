@@ -1,0 +1,131 @@
+"""When the program waits for input: found out soon after it may have begun to, and told.
+
+Looks are taken when there is reason to (it runs on, it printed, it was written to), then ever more
+seldom; a program that is paused or gone is not looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from debug_relay.worker.debuggee.process import Process
+from debug_relay.worker.system.blocked_syscalls import waits_for_input
+
+_FIRST_LOOK: Final = 0.03
+_LATER: Final = 2.0  # times the pause before
+_SELDOM: Final = 1.0
+_KEPT: Final = 4096
+_PROMPT_MOST: Final = 1000
+_CONTROL: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\r")
+_ECHOED: Final = b"Password input may be echoed."
+_ECHO_WARNING: Final = (
+    "The program asks for a password (getpass) and has no terminal: launch it with pty: true"
+)
+_LINE_ENDS: Final = (b"\n",)
+# The keys that end one: Return, and those of an interrupt and of the end of input.
+_TYPED_ENDS: Final = (b"\n", b"\r", b"\x03", b"\x04")
+_BEGUN_WARNING: Final = "What it was sent does not end its line: input() waits for a line's end"
+
+
+class Waiting(Struct, frozen=True):
+    """That the program waits for input, and what it printed to ask for it."""
+
+    prompt: str | None
+    warning: str | None = None
+
+
+class InputWatch:
+    """Of one launched program."""
+
+    def __init__(
+        self,
+        process: Process,
+        is_running: Callable[[], bool],
+        tell: Callable[[Waiting | None, bool], None],
+        on_terminal: bool,
+    ) -> None:
+        """`tell` is told of each change, and whether it is another wait than the last one: the
+        same goes on after a pause."""
+        self._process = process
+        self._is_running = is_running
+        self._tell = tell
+        self._line_ends = _TYPED_ENDS if on_terminal else _LINE_ENDS
+        self._waiting: Waiting | None = None
+        self._said = b""  # since it was last written to
+        self._is_same = False  # as the wait that was told last: nothing was printed or sent since
+        self._warned = False
+        self._begun = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._pause = _FIRST_LOOK
+
+    def printed(self, data: bytes) -> None:
+        self._is_same = False
+        self._said = (self._said + data)[-_KEPT:]
+        self._warned = self._warned or _ECHOED in self._said
+        self.soon()
+
+    def written(self, data: bytes, eof: bool) -> None:
+        """It has what it waited for; a line that has only begun is none to most that wait."""
+        self._begun = not eof and bool(data) and not data.endswith(self._line_ends)
+        if not self._begun or any(end in data for end in self._line_ends):
+            self._said = b""
+        self._is_same = self._warned = False
+        self._set(None)
+        self.soon()
+
+    def soon(self) -> None:
+        """There is reason to look."""
+        if self._timer is None or self._pause > _FIRST_LOOK:
+            self._pause = _FIRST_LOOK
+            self._schedule()
+
+    def at_rest(self) -> None:
+        """It is paused, or has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._set(None)
+
+    def _schedule(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(self._pause, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._process.exit is not None or not self._is_running():
+            self._set(None)
+            return
+        stdin = self._process.stdin
+        if (
+            stdin.is_open
+            and stdin.unread() == 0
+            and waits_for_input(self._process.pid, stdin.identity)
+        ):
+            self._process.flush()
+            self._set(Waiting(self._prompt(), self._warning()))
+        else:
+            self._set(None)
+        self._pause = min(self._pause * _LATER, _SELDOM)
+        self._schedule()
+
+    def _warning(self) -> str | None:
+        return _ECHO_WARNING if self._warned else _BEGUN_WARNING if self._begun else None
+
+    def _prompt(self) -> str | None:
+        """The line that it has begun, empty after a whole one; None when it has printed nothing."""
+        if not self._said:
+            return None
+        text = _CONTROL.sub("", self._said.decode("utf-8", "replace"))
+        return text.rpartition("\n")[2][-_PROMPT_MOST:]
+
+    def _set(self, waiting: Waiting | None) -> None:
+        if waiting != self._waiting:
+            self._waiting = waiting
+            self._tell(waiting, not self._is_same)
+            self._is_same = self._is_same or waiting is not None

@@ -1,0 +1,218 @@
+"""What a launch needs, found before anything is started; each lack has its own code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.fields import TerminalSize
+from debug_relay.protocol.models.program import Launch
+from debug_relay.protocol.models.sessions import Program
+from debug_relay.protocol.secrets import shown_arguments, shown_environment
+from debug_relay.protocol.system.files import open_regular
+from debug_relay.protocol.version import MARK
+from debug_relay.worker.debuggee import python_options as python_args
+from debug_relay.worker.debuggee.environment import UNBUFFERED, environment, terminal
+from debug_relay.worker.interpreter.ownership import require_ours
+from debug_relay.worker.interpreter.resolve import Interpreter
+from debug_relay.worker.source.code_lines import (
+    LineBook,
+    SyntaxProblem,
+    closest_folder,
+    closest_path,
+)
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+_ARCHIVE_TAIL: Final = 22 + 65535  # the record, and the longest comment behind it
+_KINDS: Final = ("script", "module", "code")
+_MOST_VARIABLE_BYTES: Final = 131_071  # the kernel's, without the zero at the end
+
+
+class Plan(Struct):
+    """All that a launch needs, found to be there."""
+
+    kind: str
+    target: str
+    args: list[str]
+    cwd: str
+    env: dict[str, str]
+    interpreter: Interpreter
+    python_args: list[str]
+    stop_on_entry: bool
+    just_my_code: bool
+    terminal: TerminalSize | None
+    keep_children: bool
+    debug_subprocesses: bool
+    program: Program
+
+
+async def plan(session: Session, params: Launch) -> Plan:
+    kind = next(name for name in _KINDS if getattr(params, name) is not None)
+    python_args.check(params.python_args)
+    config = session.params.config
+    target = getattr(params, kind)
+    given_cwd = _directory(session, params) if params.cwd else None
+    if kind == "script":
+        target = _script(target, given_cwd, config.project_root)
+    cwd = given_cwd or _directory(session, params)
+    interpreter = await session.interpreters.find(
+        params.python_path or (None if params.venv or config.venv else config.python_path),
+        params.venv or config.venv,
+        config.project_root,
+        session.params.python_default,
+    )
+    if not interpreter.found:  # else it was looked at when it was found
+        await asyncio.to_thread(require_ours, [interpreter.path, interpreter.executable])
+    # Beside the event loop: it reads files of the project, perhaps from a slow disk.
+    env = await asyncio.to_thread(environment, params, config, cwd, interpreter)
+    _check_lengths(env)
+    if not params.keep_children:
+        env[MARK] = session.id  # by which what it starts is found, and ended
+    optimize = python_args.optimization(params.python_args, env)
+    book = LineBook(interpreter, optimize, config.project_root)
+    if kind == "script":
+        await _check_syntax(book, target)
+    elif kind == "code":
+        await _check_code(book, target)
+    # Not before: where the launch is refused, the session's own interpreter goes on judging.
+    session.breakpoints.use(book)
+    return Plan(
+        kind=kind,
+        target=target,
+        args=params.args,
+        cwd=cwd,
+        env=env,
+        interpreter=interpreter,
+        python_args=_options(params.python_args, env),
+        stop_on_entry=_given(params.stop_on_entry, config.stop_on_entry),
+        just_my_code=_given(params.just_my_code, config.just_my_code),
+        terminal=terminal(params),
+        keep_children=params.keep_children,
+        debug_subprocesses=params.debug_subprocesses,
+        program=Program(
+            script=target if kind == "script" else None,
+            module=target if kind == "module" else None,
+            args=shown_arguments(params.args, target if kind != "code" else ""),
+            cwd=cwd,
+            env=shown_environment(dict(params.env)),
+            python_path=interpreter.path,
+            python_version=interpreter.version_text,
+        ),
+    )
+
+
+def _options(args: list[str], env: dict[str, str]) -> list[str]:
+    unseen = env.get(UNBUFFERED) and python_args.ignores_environment(args)
+    return ["-u", *args] if unseen else args
+
+
+def _check_lengths(env: dict[str, str]) -> None:
+    for name, value in env.items():
+        length = len(f"{name}={value}".encode("utf-8", "surrogatepass"))
+        if length > _MOST_VARIABLE_BYTES:
+            raise RelayError(
+                Code.INVALID_REQUEST,
+                f"The variable {name} of the program's environment is too long for the kernel: "
+                f"{length} bytes, name and all, of at most {_MOST_VARIABLE_BYTES}",
+                "Write it into a file and give the program that file's path.",
+                errors=[{"field": "env", "message": f"{name} is too long", "value": None}],
+            )
+
+
+def _given(value: bool | None, otherwise: bool) -> bool:
+    return otherwise if value is None else value
+
+
+def _directory(session: Session, params: Launch) -> str:
+    root = session.params.config.project_root
+    wanted = os.path.expanduser(params.cwd) if params.cwd else None
+    if wanted is not None and not os.path.isabs(wanted) and root is not None:
+        wanted = os.path.join(root, wanted)
+    if wanted is None and root is None and params.script and os.path.isabs(params.script):
+        # Neither was said: where the script lies, as a person in its folder would run it.
+        wanted = os.path.dirname(params.script)
+    chosen = wanted or root or os.path.expanduser("~")
+    if os.path.isdir(chosen):
+        return os.path.normpath(chosen)
+    near = closest_folder(chosen)
+    why = "is not a directory" if os.path.exists(chosen) else "does not exist"
+    what = "working directory" if wanted or root is None else "session's project_root"
+    raise RelayError(
+        Code.LAUNCH_CWD_NOT_FOUND,
+        f"The {what} {chosen} {why}",
+        f"Did you mean {near}?" if near else "Create it, or give another cwd.",
+        cwd=chosen,
+        closest=near,
+    )
+
+
+def _script(script: str, cwd: str | None, root: str | None) -> str:
+    script = os.path.expanduser(script)
+    if not os.path.isabs(script):
+        base = cwd or root
+        assert base is not None  # refused before it came here
+        script = os.path.join(base, script)
+    script = os.path.normpath(script)
+    if os.path.exists(script):
+        return script
+    near = closest_path(script, root)
+    raise RelayError(
+        Code.LAUNCH_SCRIPT_NOT_FOUND,
+        f"The script {script} does not exist",
+        f"Did you mean {near}?" if near else "Check the path of script.",
+        script=script,
+        closest=near,
+    )
+
+
+async def _check_syntax(book: LineBook, script: str) -> None:
+    main = script
+    if await asyncio.to_thread(os.path.isdir, script):
+        main = os.path.join(script, "__main__.py")  # what Python runs of a folder
+    try:
+        facts = await book.facts(main)
+    except RelayError as error:
+        raise RelayError(
+            Code.LAUNCH_SCRIPT_NOT_FOUND,
+            error.message,
+            error.details["suggestion"],
+            script=script,
+        ) from None
+    problem = facts.syntax_error
+    # No source: the interpreter knows what to do with it, and says why where it does not.
+    if problem is None or main.endswith(".pyc") or await asyncio.to_thread(_is_archive, main):
+        return
+    raise syntax_error(main, problem)
+
+
+async def _check_code(book: LineBook, text: str) -> None:
+    problem = await book.check_expression(text, "program")
+    if problem is not None:
+        raise syntax_error("<string>", problem)
+
+
+def syntax_error(place: str, problem: SyntaxProblem) -> RelayError:
+    return RelayError(
+        Code.LAUNCH_SYNTAX_ERROR,
+        f"Python syntax error in {place}, line {problem.line}: {problem.message}",
+        f"Correct line {problem.line} and send the same call again.",
+        file=place,
+        line=problem.line,
+        offset=problem.offset,
+        error_message=problem.message,
+        text=problem.text,
+    )
+
+
+def _is_archive(path: str) -> bool:
+    """By the record at its end, as Python knows a zip file: in front there may be a `#!` line."""
+    with open(path, "rb", opener=open_regular) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _ARCHIVE_TAIL))
+        return b"PK\x05\x06" in file.read()

@@ -1,0 +1,461 @@
+"""A launched program: from its plan to a program that runs under its debug server, to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.output_events import Category
+from debug_relay.protocol.state import State
+from debug_relay.protocol.wire import dap
+from debug_relay.worker.debuggee.child_debugging import Children
+from debug_relay.worker.debuggee.child_output import ChildOutput
+from debug_relay.worker.debuggee.graceful_stop import Grace
+from debug_relay.worker.debuggee.input_wait import InputWatch
+from debug_relay.worker.debuggee.launch_plan import Plan
+from debug_relay.worker.debuggee.process import Exit, Process
+from debug_relay.worker.debuggee.start_status import StartWord
+from debug_relay.worker.debugger import adapter
+from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.interpreter.ownership import require_ours
+from debug_relay.worker.session import settings_changes as changes
+from debug_relay.worker.system import descendants as sweep
+from debug_relay.worker.system.blocked_syscalls import waits_for_signal
+from debug_relay.worker.system.process_tree import Row
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+_HERE: Final = Path(__file__).parent
+_BOOTSTRAP: Final = str(_HERE.parent / "probe" / "startup" / "bootstrap.py")
+_PROBE: Final = str(_HERE.parent / "probe")
+_TAIL: Final = 2000
+# Once connected it imports what it is to run, and says by then that there is none: a package that
+# takes longer is a program that runs, can be paused, given input and ended.
+_IMPORT_SECONDS: Final = 2.0
+_SWEEP_SECONDS: Final = 3.0
+_ENDING_SECONDS: Final = 0.5  # who is killed loses the connection first
+# What only the program's own import system could find out, and an interpreter that has changed.
+_REFUSALS: Final = (
+    Code.LAUNCH_MODULE_NOT_FOUND,
+    Code.LAUNCH_SYNTAX_ERROR,
+    Code.LAUNCH_INTERPRETER_NOT_FOUND,
+)
+
+
+_FLAGS: Final = {"script": [], "module": ["-m"], "code": ["-c"]}
+_LONGEST_WORD: Final = 100_000  # the kernel takes 128 KiB
+
+
+class LaunchedProgram:
+    """A program of our own: we are its parent, own its pipes and end it with us."""
+
+    attached = False
+
+    def __init__(self, session: Session, launch: Plan) -> None:
+        self._session = session
+        self._plan = launch
+        self.keeps_children = launch.keep_children
+        self.shows: Final = "full"
+        self._process: Process | None = None
+        self._input: InputWatch | None = None
+        self._word = StartWord(launch)
+        self._running = False
+        self._endings = 0  # under way: its end is told when what it has started is ended too
+        self._adapter = adapter.Adapter(session.debug_events.take, self._lost, sweep.uids)
+        self._children = Children(
+            session,
+            self._adapter,
+            lambda: self.pid or 0,
+            self._introduce,
+            _BOOTSTRAP,
+            launch.interpreter.path,
+        )
+        self._child_output = ChildOutput(self._child_printed)
+        self._lost_teller: asyncio.TimerHandle | None = None
+        self._family = Path(session.params.session_dir) / "family.json"
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def processes(self) -> list[Row] | None:
+        return sweep.of_programs()
+
+    # -- starting
+
+    async def start(self) -> None:
+        timeout = self._session.params.launch_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                await self._look_at_interpreter()
+                self._spawn()
+                await self._until_started()
+        except TimeoutError:
+            raise await self._failed(f"it did not start within {timeout:g} s") from None
+        except OSError as error:
+            raise await self._failed(f"it could not be started: {error}") from None
+        except RelayError as error:
+            if error.code in _REFUSALS:
+                await self._give_up()
+                raise
+            raise await self._failed(error.message) from None
+        except BaseException:
+            await self._give_up()  # nobody waits any more, and nobody else would end it
+            raise
+        self._running = True
+
+    async def _look_at_interpreter(self) -> None:
+        """Again, right before it runs: its files may be another user's by now."""
+        who = self._plan.interpreter
+        await asyncio.to_thread(require_ours, [who.path, who.executable], found=who.found)
+
+    def _spawn(self) -> None:
+        self._session.tail = b""
+        self._adapter.listen()
+        word = self._word.listen()
+        setup = self._setup_descriptor(word)
+        interpreter = self._plan.interpreter
+        # Frozen modules have no lines to stop at, and debugpy warns of them on stderr.
+        extra = ["-X", "frozen_modules=off"] if interpreter.version >= (3, 11) else []
+        try:
+            self._process = Process(
+                self._command(extra, setup),
+                cwd=self._plan.cwd,
+                env=self._plan.env,
+                pass_fds=(setup, word),
+                on_output=self._printed,
+                on_exit=self._exited,
+                terminal=self._plan.terminal,
+                alone=self._plan.keep_children,
+            )
+        finally:
+            os.close(setup)
+            os.close(word)
+        self._input = InputWatch(
+            self._process,
+            lambda: self._session.state is State.RUNNING,
+            self._session.wait_for_input,
+            on_terminal=self._plan.terminal is not None,
+        )
+        self._session.program = msgspec.structs.replace(self._plan.program, pid=self._process.pid)
+
+    def _command(self, extra: list[str], setup: int) -> list[str]:
+        """Bootstrap's command line, at least as long as the program's own would be: that is written
+        over it (`probe/lifecycle/process_title.py`). Zeros in front of a number say nothing."""
+        plan = self._plan
+        start = [plan.interpreter.path, *extra, *plan.python_args, _BOOTSTRAP]
+        own = [plan.interpreter.path, *plan.python_args, *_FLAGS[plan.kind], plan.target]
+        more = _length([*own, *plan.args]) - _length([*start, ""])
+        return [*start, str(setup).zfill(more if more < _LONGEST_WORD else 0)]
+
+    def _printed(self, name: Category, data: bytes) -> None:
+        self._child_output.flush()
+        self._session.take_output(name, data)
+        if self._input is not None:
+            self._input.printed(data)
+
+    def _child_printed(self, name: Category, data: bytes, pid: int) -> None:
+        if self._process is not None:
+            self._process.flush_lines()
+        self._session.take_output(name, data, {"pid": pid})
+
+    def _setup_descriptor(self, word: int) -> int:
+        """What bootstrap must know, where no other user can read it: not in the command line."""
+        family = {
+            "port": self._adapter.port,
+            "token": self._adapter.token,
+            "access_token": self._adapter.access_token,
+            "debugpy_parent": os.path.dirname(self._session.params.debugpy_dir),
+            "probe": _PROBE,
+            "bytecode": kept_bytecode(self._session.params.bytecode),
+            "bootstrap": _BOOTSTRAP,
+            "family": str(self._family),
+            "debug_subprocesses": self._plan.debug_subprocesses,
+        }
+        if self._plan.debug_subprocesses:
+            # In a directory of our own: children may close any descriptor that they inherit.
+            self._family.write_bytes(_encoded(family))
+            self._family.chmod(0o600)
+        setup = {
+            **family,
+            "kind": self._plan.kind,
+            "target": self._plan.target,
+            "args": self._plan.args,
+            "word": word,
+            "stop_on_entry": self._plan.stop_on_entry,
+        }
+        fd = os.memfd_create("debug-relay-setup")
+        os.write(fd, _encoded(setup))
+        os.lseek(fd, 0, os.SEEK_SET)
+        return fd
+
+    async def _connect(self) -> None:
+        assert self._process is not None
+        server = await self._adapter.accept(stay_open=self._plan.debug_subprocesses)
+        self._session.hub.add(server, root=True)
+        if self._plan.debug_subprocesses:
+            # Before it can run: its own word that it does ends this wait; a child may be as quick.
+            self._children.open()
+        await adapter.configure(
+            server,
+            lambda: prepare(self._session, server),
+            adapter.attach_options(self._plan.just_my_code),
+        )
+
+    async def _introduce(self, server: DebugServer) -> None:
+        """One that has come later: a child, or what the program has executed in its place."""
+        await adapter.configure(
+            server,
+            lambda: self._prepare_child(server),
+            adapter.attach_options(self._plan.just_my_code),
+            self._session.params.launch_timeout,
+        )
+
+    async def _prepare_child(self, server: DebugServer) -> None:
+        await introduce(self._session, server)
+        if server.has_probe and server.is_child and self._process is not None:
+            await self._child_output.take_over(server, self._session.asking, self._process.pipes())
+
+    async def _until_started(self) -> None:
+        """Until the program's own news that it runs; failing that, the reason.
+
+        A program that ends at once takes the last answers of the handshake with it: its news is
+        enough.
+        """
+        assert self._process is not None
+        started = self._word.started
+        connecting = asyncio.ensure_future(self._connect())
+        ended = asyncio.ensure_future(self._process.wait(self._session.params.launch_timeout))
+        waiting: set[asyncio.Future[Any]] = {connecting, ended, started}
+        try:
+            while not started.done():
+                done, waiting = await asyncio.wait(
+                    waiting,
+                    timeout=_IMPORT_SECONDS if connecting.done() else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if not done:
+                    # Packages on the way to its module, which are the program's as well.
+                    self._word.runs()
+                exit = self._process.exit
+                if exit is not None and not started.done():
+                    raise RelayError(
+                        Code.LAUNCH_FAILED, f"it ended with {_spell(exit)} before it was ready"
+                    )
+                if connecting in done and not started.done():
+                    connecting.result()
+            started.result()
+        finally:
+            for task in (connecting, ended):
+                if not task.done():
+                    task.cancel()
+            await asyncio.gather(connecting, ended, return_exceptions=True)
+
+    async def _failed(self, reason: str) -> RelayError:
+        exit = self._process.exit if self._process else None
+        await self._give_up()
+        said = self._session.tail.decode("utf-8", "replace")[-_TAIL:]
+        what = "the code" if self._plan.kind == "code" else self._plan.target
+        return RelayError(
+            Code.LAUNCH_FAILED,
+            f"{self._plan.interpreter.path} could not run {what}: {reason}",
+            "Read output_tail, correct the launch, and send the same call again.",
+            exit_code=exit.code if exit else None,
+            output_tail=said,
+            python_path=self._plan.interpreter.path,
+        )
+
+    async def _give_up(self) -> None:
+        self._word.started.cancel()  # what it says from now on comes too late
+        await self.end(0)
+        await self.release()
+
+    # -- events
+
+    def on_event(self, server: DebugServer, message: dap.Message) -> bool:
+        if message.event == "stopped":
+            # A package that is imported on the way to its module is the program's as well.
+            self._word.runs()
+        return False
+
+    def _lost(self, server: DebugServer, why: str) -> None:
+        if server not in self._session.hub.servers:
+            return
+        if self._endings and self._process is not None and self._process.exit is not None:
+            return  # it has not run on without its debugger: its end is told in a moment
+        self._session.server_lost(server, why)
+        if self._running and not (self._endings or server.is_child or server.has_said_end):
+            loop = asyncio.get_running_loop()
+            self._lost_teller = loop.call_later(_ENDING_SECONDS, self._tell_lost)
+
+    def _tell_lost(self) -> None:
+        """By the program, which has closed all its descriptors."""
+        if self._running and not self._endings:
+            self._session.say("The connection to the program was lost; it runs on undebugged.")
+
+    def _forget_lost(self) -> None:
+        if self._lost_teller is not None:
+            self._lost_teller.cancel()
+
+    def _exited(self, exit: Exit) -> None:
+        self._forget_lost()
+        self._word.read()
+        self._child_output.drain()
+        if not self._endings:
+            self._tell_end(exit, [])
+
+    def _tell_end(self, exit: Exit, swept: list[sweep.Ended]) -> None:
+        if self._running or self._word.has_run:
+            self._session.program_ended(exit.code, exit.signal_name, "target_exited", swept)
+        for server in [one for one in self._session.hub.servers if one.lost]:
+            self._session.server_lost(server, "the program has ended")
+
+    # -- living with it
+
+    def wake(self) -> None:
+        if self._process is not None and not waits_for_signal(self._process.pid):
+            self._process.send_signal(signal.SIGURG)
+        self._children.wake()
+
+    def flush_output(self) -> None:
+        if self._process is not None:
+            self._child_output.drain()
+            self._process.flush()
+
+    def state_changed(self) -> None:
+        if self._input is None:
+            return
+        if self._session.state is State.RUNNING:
+            self._input.soon()
+        else:
+            self._input.at_rest()
+
+    async def write_input(self, data: bytes, eof: bool) -> None:
+        assert self._process is not None
+        try:
+            self._process.stdin.write(data)
+        except OSError as error:
+            raise RelayError(
+                Code.INVALID_SESSION_STATE,
+                f"The program's standard input is closed: {error.strerror or error}",
+                "It was closed with eof, or the program closed it; restart to write more.",
+            ) from None
+        except BufferError as error:
+            raise RelayError(
+                Code.INVALID_SESSION_STATE,
+                f"The program does not read its standard input: {error}",
+                f"Let it read first: {call_of('session-status')} tells whether it runs; "
+                f"{call_of('continue')} resumes it.",
+            ) from None
+        if eof:
+            self._process.stdin.finish()
+        if self._input is not None:
+            self._input.written(data, eof)
+
+    async def end(self, grace: float, for_all: bool = False) -> None:
+        process = self._process
+        if process is None:
+            return
+        deadline = asyncio.get_running_loop().time() + grace
+        graced = Grace(self.processes) if for_all and grace and not self.keeps_children else None
+        swept: dict[int, sweep.Ended] = {}
+        self._endings += 1
+        try:
+            # Some end by the signal to the program's group: they count as well.
+            there = [] if self.keeps_children else sweep.named(self.processes() or [])
+            if graced is not None:
+                graced.begin(process.pid)
+            # Without its debugger the program runs on and can act on SIGTERM.
+            await process.end(grace, self._session.hub.close)
+            if graced is not None:
+                self._session.hub.close()  # its children's debuggers too
+                await graced.until_gone(deadline)
+            swept = {one.pid: one for one in [*there, *await self.end_children()]}
+            swept.pop(process.pid, None)
+        finally:
+            self._endings -= 1
+            if process.exit is not None:
+                self._tell_end(process.exit, list(swept.values()))
+
+    async def end_children(self) -> list[sweep.Ended]:
+        if self.keeps_children or self._process is None:
+            return []
+        deadline = time.monotonic() + _SWEEP_SECONDS
+        awaited = self._process.pid if self._process.exit is None else None
+        return await asyncio.to_thread(sweep.end_programs, deadline, awaited)
+
+    async def detach(self) -> None:
+        raise RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            "The program was launched by this session and ends with it",
+            "Resume it with continue, or end it with terminate; only attached programs run on.",
+        )
+
+    @property
+    def residue(self) -> str | None:
+        return None
+
+    async def release(self) -> None:
+        self._forget_lost()
+        await self._children.close()
+        self._child_output.close()
+        self._adapter.close()
+        self._word.close()
+        self._session.hub.close()
+        self._family.unlink(missing_ok=True)
+        if self._process is not None:
+            self._process.release()
+
+
+async def prepare(session: Session, server: DebugServer) -> None:
+    """What the debug server of a program must know before that goes on."""
+    await session.breakpoints.judge_again()
+    session.breakpoints.new_run()
+    await introduce(session, server)
+
+
+async def introduce(session: Session, server: DebugServer) -> None:
+    """The same for any of its processes."""
+    await session.asking.find_probe(server)
+    # Before it is told what there is: what changes meanwhile is sent to it as well.
+    server.hears_changes = True
+    if server.has_probe and session.target is not None and session.target.shows == "safe":
+        await session.asking.ask(server, "show", mode="safe")
+    await session.breakpoints.send_all(server)
+    if server.has_probe:
+        await session.watches.begin(server)
+    await session.exceptions.begin(server)
+    if not session.params.config.stop_all:
+        await changes.send_stop_all(session, server)
+
+
+def kept_bytecode(prefix: str) -> str | None:
+    try:
+        # FileExistsError: a file lies there.
+        Path(prefix).parent.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        return None  # a full or read-only disk: it starts slower
+    return prefix
+
+
+def _length(words: list[str]) -> int:
+    """How many bytes they take one behind the other, each with its end."""
+    return sum(len(os.fsencode(word)) + 1 for word in words)
+
+
+def _encoded(setup: dict[str, Any]) -> bytes:
+    return json.dumps(setup).encode("utf-8", "surrogateescape")
+
+
+def _spell(exit: Exit) -> str:
+    return exit.signal_name or f"exit code {exit.code}"

@@ -1,0 +1,90 @@
+"""What the program's bootstrap says of how the start goes.
+
+By a pipe and no DAP event: it is written at once, also by a program that ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import msgspec
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.worker.debuggee.launch_plan import Plan, syntax_error
+from debug_relay.worker.source.code_lines import SyntaxProblem
+
+
+class _FoundSyntaxError(SyntaxProblem, frozen=True):
+    file: str
+
+
+class StartWord:
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        # That it runs, or why it does not.
+        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pipe = -1
+
+    @property
+    def has_run(self) -> bool:
+        started = self.started
+        return started.done() and not started.cancelled() and started.exception() is None
+
+    def listen(self) -> int:
+        """The end of the pipe that the program gets; whoever has started that closes it here."""
+        self._pipe, end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        asyncio.get_running_loop().add_reader(self._pipe, self.read)
+        return end
+
+    def runs(self) -> None:
+        """Another sign than its word."""
+        if not self.started.done():
+            self.started.set_result(None)
+
+    def read(self) -> None:
+        if self._pipe < 0:
+            return
+        try:
+            said = os.read(self._pipe, 4096)
+        except BlockingIOError:
+            return
+        self.close()
+        if self.started.done():
+            return
+        word, _, reason = said.partition(b":")
+        if word == b"started":
+            self.started.set_result(None)
+        elif word == b"no module":
+            self._refuse(_no_module(self._plan, reason.decode()))
+        elif word == b"syntax error":
+            found = msgspec.json.decode(reason, type=_FoundSyntaxError)
+            self._refuse(syntax_error(found.file, found))
+
+    def _refuse(self, error: RelayError) -> None:
+        self.started.set_exception(error)
+        self.started.exception()  # somebody may have given up waiting
+
+    def close(self) -> None:
+        if self._pipe >= 0:
+            asyncio.get_running_loop().remove_reader(self._pipe)
+            os.close(self._pipe)
+            self._pipe = -1
+
+
+def _no_module(plan: Plan, reason: str) -> RelayError:
+    name = plan.target
+    called = f"module {name}" if plan.kind == "module" else name
+    advice = (
+        "Check module, cwd and pythonpath, or install it for that interpreter."
+        if plan.kind == "module"
+        else "Give it a __main__.py, or launch a module of it: module, with it in pythonpath."
+    )
+    return RelayError(
+        Code.LAUNCH_MODULE_NOT_FOUND,
+        f"{plan.interpreter.path} cannot run {called}: {reason}",
+        advice,
+        module=name,
+        python_path=plan.interpreter.path,
+        cwd=plan.cwd,
+    )

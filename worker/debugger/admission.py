@@ -1,0 +1,126 @@
+"""Who may connect to the listener for debug servers: by the kernel's word, then by the token.
+
+A program's first bytes on a connection are the token, and nothing else is read before they are
+right: no message of a stranger is decoded, kept or believed. Connections that have not shown it yet
+are bounded in number for each uid, in bytes by the token's length, and in time.
+
+The kernel is asked first, because the token alone would let every local user hold places here. Our
+own user and root may always ask to come in. Any other uid may, if a process of the program runs as
+it at that moment: the program may have changed its uid, or is another user's that we attach to. The
+uid is enough. It keeps strangers away; that it is the right process of that user, the token says.
+Where the kernel tells no uids, as in some sandboxes, the token alone decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from debug_relay.protocol.system.peers import is_told, peer_uid
+
+log = logging.getLogger("debug_relay.worker")
+
+_TOKEN_SECONDS: Final = 15.0  # as long as a child waits for us: on a busy machine both are slow
+# A pool's children come all at once, but each sends the token as soon as it has connected.
+MOST_WAITING: Final = 64
+_LOOK_SECONDS: Final = 0.05
+_MOST_TOLD: Final = 100
+
+
+class Admission:
+    def __init__(self, uids_of_program: Callable[[], Iterable[int]]) -> None:
+        """`uids_of_program` tells what the program's processes run as now."""
+        self._uids_of_program = uids_of_program
+        self.token = secrets.token_hex(32)
+        self._uids: frozenset[int] = frozenset()
+        self._look: asyncio.Task[None] | None = None
+        # In the order of their coming, by uid; all whom nobody has asked to come share one row.
+        self._waiting: dict[int | None, list[asyncio.Task[None]]] = {}
+        self._told: set[int | None] = set()
+        self._refused = 0
+
+    def begin(self) -> None:
+        self._uids = self._awaited()
+
+    def close(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
+        if self._refused > 1:
+            log.warning("adapter.refused_in_all", extra={"fields": {"count": self._refused}})
+        self._refused = 0
+
+    async def admits(self, peer: socket.socket) -> bool:
+        """Whether it has the token; at the most 64 bytes of it have been read then."""
+        uid = peer_uid(peer)
+        if uid is None:
+            if is_told(peer):
+                return self._refuse(uid, "no process holds the other end")
+            uid = os.geteuid()  # the token alone decides
+        try:
+            async with asyncio.timeout(_TOKEN_SECONDS):
+                with self._place(uid):
+                    if not await self._is_awaited(uid):
+                        return self._refuse(uid, "the program does not run as this user")
+                    if not hmac.compare_digest(await self._first_bytes(peer), self.token.encode()):
+                        return self._refuse(uid, "it does not know the token")
+        except (TimeoutError, OSError) as error:
+            return self._refuse(uid, str(error) or f"no token within {_TOKEN_SECONDS:g} s")
+        return True
+
+    def _refuse(self, uid: int | None, reason: str) -> bool:
+        """Told once for each uid: whoever is refused could otherwise fill the log."""
+        self._refused += 1
+        if uid not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(uid)
+            log.warning("adapter.refused", extra={"fields": {"uid": uid, "reason": reason}})
+        return False
+
+    @contextlib.contextmanager
+    def _place(self, uid: int) -> Iterator[None]:
+        """The one that has waited longest makes room: who has the token says so at once."""
+        task = asyncio.current_task()
+        assert task is not None
+        row = self._waiting.setdefault(uid if uid in self._uids else None, [])
+        if len(row) >= MOST_WAITING:
+            row.pop(0).cancel()
+            self._refuse(uid, f"{MOST_WAITING} others of it wait already")
+        row.append(task)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ValueError):  # it was told to make room
+                row.remove(task)
+
+    async def _first_bytes(self, peer: socket.socket) -> bytes:
+        """As many as the token has; fewer where it sends no more."""
+        loop, said = asyncio.get_running_loop(), b""
+        while missing := len(self.token) - len(said):
+            piece = await loop.sock_recv(peer, missing)
+            if not piece:
+                break
+            said += piece
+        return said
+
+    # -- uids
+
+    async def _is_awaited(self, uid: int) -> bool:
+        """To look at the program's processes takes time: once for all who come within a moment."""
+        if uid not in self._uids:
+            if self._look is None or self._look.done():
+                self._look = asyncio.create_task(self._look_soon(), name="uids of the program")
+            await asyncio.shield(self._look)
+        return uid in self._uids
+
+    async def _look_soon(self) -> None:
+        await asyncio.sleep(_LOOK_SECONDS)
+        self._uids = self._awaited()
+
+    def _awaited(self) -> frozenset[int]:
+        return frozenset((os.geteuid(), 0, *self._uids_of_program()))

@@ -1,0 +1,184 @@
+"""One DAP connection to one debug server: requests with deadlines, events in order.
+
+Knows the wire and nothing of sessions. The debug server writes header and body apart on a socket
+without TCP_NODELAY; unless each is acknowledged at once it waits 40 ms for every message. So
+TCP_QUICKACK is set after *every* receive: the kernel forgets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.wire.dap import DapError, Decoder, Message, encode_request
+
+_T = TypeVar("_T")
+
+# Some requests are never answered by debugpy (stepBack, restartFrame, cancel, …): what is not
+# listed is not sent.
+ALLOWED: Final = frozenset(
+    {
+        "attach", "completions", "configurationDone", "continue", "disconnect", "evaluate",
+        "exceptionInfo", "goto", "gotoTargets", "initialize", "modules", "next", "pause",
+        "pydevdAuthorize", "pydevdSystemInfo", "relay", "scopes", "setBreakpoints",
+        "setDebuggerProperty", "setExceptionBreakpoints", "setFunctionBreakpoints", "setVariable",
+        "source", "stackTrace", "stepIn", "stepInTargets", "stepOut", "threads", "variables",
+    }
+)  # fmt: skip
+
+
+class ServerLost(Exception):
+    """The connection ended before the answer came."""
+
+
+class DebugServer(asyncio.Protocol):
+    """The debug server inside one process."""
+
+    def __init__(
+        self,
+        on_event: Callable[[DebugServer, Message], None],
+        on_lost: Callable[[DebugServer, str], None],
+    ) -> None:
+        self._on_event = on_event
+        self._on_lost = on_lost
+        self._decoder = Decoder()
+        self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
+        self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self._seq = 0
+        self.lost = False
+        self.pid = 0
+        self.is_child = False  # of a child of the program, which may come and go
+        self.has_probe = False
+        # What changes is sent to it from then on; before, it is in its handshake, and refuses it.
+        self.hears_changes = False
+        self.sent_on = 0  # how often we have sent all its threads on
+        # Its stopped threads are asked one at a time, and nothing moves them meanwhile.
+        self.evaluating = asyncio.Lock()
+        self.initialized = asyncio.Event()  # it takes breakpoints from then on
+        self.has_greeted = False  # has said something that is DAP
+        self.why_lost = ""
+        self.has_said_end = False  # that it is going
+
+    # -- the wire
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._socket = transport.get_extra_info("socket")
+        if self._socket is not None:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._acknowledge_at_once()
+
+    def _acknowledge_at_once(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # the peer may be gone; reading tells
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+
+    def data_received(self, data: bytes) -> None:
+        self._acknowledge_at_once()
+        try:
+            for message in self._decoder.feed(data):
+                self._dispatch(message)
+        except DapError as error:
+            self.close(f"the debug server sent what is no DAP: {error}")
+
+    def _dispatch(self, message: Message) -> None:
+        self.has_greeted = True
+        if message.type == "response":
+            future = self._waiting.pop(message.request_seq, None)
+            if future is not None and not future.done():
+                future.set_result(message)
+        elif message.type == "event":
+            if message.event == "initialized":
+                self.initialized.set()
+            elif message.event == "terminated":
+                self.has_said_end = True
+            self._on_event(self, message)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended(str(exc) if exc else "the debug server closed the connection")
+
+    def close(self, why: str = "closed by the relay") -> None:
+        if self._transport is not None:
+            self._transport.abort()
+        self._ended(why)
+
+    def _ended(self, why: str) -> None:
+        if self.lost:
+            return
+        self.lost = True
+        self.why_lost = why
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(ServerLost(why))
+                future.exception()  # nobody may be waiting any more
+        self._on_lost(self, why)
+
+    # -- asking
+
+    def post(self, command: str, arguments: Any = None) -> asyncio.Future[Message]:
+        """Send; the future is the answer, for those who care."""
+        if command not in ALLOWED:
+            raise ValueError(f"debugpy is not asked for {command}")
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        if self._transport is None or self.lost:
+            future.set_exception(ServerLost("the debug server is gone"))
+            future.exception()
+            return future
+        self._seq += 1
+        self._waiting[self._seq] = future
+        self._transport.write(encode_request(self._seq, command, arguments))
+        return future
+
+    async def request(self, command: str, arguments: Any, kind: type[_T], timeout: float) -> _T:
+        """Send and wait; the answer's body as `kind`."""
+        future = self.post(command, arguments)
+        try:
+            async with asyncio.timeout(timeout):
+                message = await future
+        except TimeoutError:
+            raise RelayError(
+                Code.DEBUGPY_TIMEOUT,
+                f"The debugger did not answer {command} within {timeout:g} s",
+                "The program may be in C code that holds the interpreter: try again. "
+                f"{call_of('session-status')} tells how it is.",
+                command=command,
+                timeout=timeout,
+            ) from None
+        except ServerLost as error:
+            raise RelayError(
+                Code.DEBUGPY_ERROR,
+                f"The debugger went away during {command}: {error}",
+                f"{call_of('session-status')} tells whether the program has ended.",
+                command=command,
+            ) from None
+        if not message.success:
+            last = (message.message or "").strip().rpartition("\n")[2]  # of a traceback
+            raise RelayError(
+                Code.DEBUGPY_ERROR,
+                f"The debugger refused {command}: {last}",
+                command=command,
+                debugger_message=message.message,
+            )
+        return _body(message, kind)
+
+
+def _body(message: Message, kind: type[_T]) -> _T:
+    raw = bytes(message.body)
+    try:
+        return msgspec.json.decode(b"{}" if raw in (b"", b"null") else raw, type=kind)
+    except msgspec.MsgspecError as error:
+        raise RelayError(
+            Code.DEBUGPY_ERROR,
+            f"The debugger answered {message.command} with what was not expected: {error}",
+            command=message.command,
+        ) from None

@@ -1,0 +1,318 @@
+"""The hub: one session, any number of debug servers, one set of numbers.
+
+Thread ids, frame indices and variable references that leave this module are the session's own,
+unique over all its processes and never used twice; what debugpy calls things stays in here.
+Nothing here decides: stops and their meaning are `session`'s, breakpoints are `breakpoints`'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+from msgspec import Struct
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.wire import dap
+from debug_relay.worker.debugger.connection import DebugServer
+
+_T = TypeVar("_T")
+
+FIRST_REFERENCE: Final = 1000
+CHILD_PATIENCE: Final = 2.0  # with a child process, while the program itself is asked as well
+_WAKE_FILE: Final = "<relay wake>"  # bootstrap's signal handler: where a woken thread stops
+_DECORATIONS: Final = (" (Current frame)",)
+
+
+class KnownThread(Struct):
+    id: int
+    server: DebugServer
+    dap_id: int
+    name: str = ""
+
+
+class Reference(Struct):
+    server: DebugServer
+    dap_reference: int
+    thread_id: int
+    scope: str | None = None  # the scope's name, for the top of a frame
+
+
+class FrameList(Struct):
+    frames: list[dap.StackFrame]
+    total: int
+
+
+class Hub:
+    def __init__(self, request_timeout: float) -> None:
+        self.timeout = request_timeout
+        self.servers: list[DebugServer] = []
+        self._threads: dict[int, KnownThread] = {}
+        self._by_dap: dict[tuple[DebugServer, int], int] = {}
+        self._next_thread = 1
+        self._references: dict[int, Reference] = {}
+        self._reference_of: dict[tuple[DebugServer, int], int] = {}
+        self._next_reference = FIRST_REFERENCE
+        self._stacks: dict[int, FrameList] = {}
+        self._modules: dict[str, str] = {}
+        self._next_module = 1
+
+    # -- servers
+
+    def add(self, server: DebugServer, root: bool = False) -> None:
+        """`root`: of the program itself, not of a child of its."""
+        server.is_child = not root and bool(self.servers)
+        self.servers.insert(0 if root else len(self.servers), server)
+
+    def forget(self, server: DebugServer) -> list[int]:
+        """Its process is gone, or its debugger is; which threads went with it."""
+        if server in self.servers:
+            self.servers.remove(server)
+        gone = [t.id for t in self._threads.values() if t.server is server]
+        self.forget_stop(server)
+        for thread_id in gone:
+            self.thread_ended(server, self._threads[thread_id].dap_id)
+        return gone
+
+    def close(self) -> None:
+        for server in list(self.servers):
+            server.close()
+
+    def main_server(self) -> DebugServer:
+        """That of the program itself, as long as it has one."""
+        if not self.servers:
+            raise RelayError(
+                Code.DEBUGPY_ERROR,
+                "The program runs without its debugger: the connection to it was lost",
+                "The output can still be read; terminate, and launch in a new session to debug.",
+            )
+        return self.servers[0]
+
+    def hearing(self) -> list[DebugServer]:
+        """Those that are told what changes; who is still in its handshake is told all at once."""
+        return [server for server in self.servers if server.hears_changes]
+
+    async def each(
+        self, servers: Iterable[DebugServer], ask: Callable[[DebugServer], Awaitable[_T]]
+    ) -> list[_T]:
+        """Ask processes side by side; the answers of those that have one.
+
+        A child may end at any moment, or hang in C: what it does not answer at once is done when
+        it comes back, and nobody waits for that. The program itself must answer.
+        """
+
+        async def answer(server: DebugServer) -> tuple[_T] | None:
+            if not server.is_child:
+                return (await ask(server),)
+            try:
+                async with asyncio.timeout(CHILD_PATIENCE):
+                    return (await ask(server),)
+            except TimeoutError:
+                return None
+            except RelayError:
+                if server.lost:
+                    return None
+                raise
+
+        chosen = list(servers)
+        if len(chosen) == 1:
+            answers = [await answer(chosen[0])]
+        else:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(_kept(answer(server))) for server in chosen]
+            answers = [kept() for kept in (task.result() for task in tasks)]
+        return [given[0] for given in answers if given is not None]
+
+    # -- threads
+
+    def thread_id(self, server: DebugServer, dap_id: int) -> int:
+        """Our number for a thread; a new one if we have not met it."""
+        key = (server, dap_id)
+        known = self._by_dap.get(key)
+        if known is None:
+            known = self._by_dap[key] = self._next_thread
+            self._threads[known] = KnownThread(known, server, dap_id)
+            self._next_thread += 1
+        return known
+
+    def thread_ended(self, server: DebugServer, dap_id: int) -> int | None:
+        thread_id = self._by_dap.pop((server, dap_id), None)
+        if thread_id is not None:
+            self._threads.pop(thread_id, None)
+            self._stacks.pop(thread_id, None)
+        return thread_id
+
+    def thread_ids(self) -> list[int]:
+        return sorted(self._threads)
+
+    def knows(self, thread_id: int) -> bool:
+        return thread_id in self._threads
+
+    def process_of(self, thread_id: int) -> DebugServer | None:
+        known = self._threads.get(thread_id)
+        return known.server if known is not None else None
+
+    def thread(self, thread_id: int) -> KnownThread:
+        thread = self._threads.get(thread_id)
+        if thread is None:
+            raise RelayError(
+                Code.THREAD_NOT_FOUND,
+                f"The program has no thread {thread_id}",
+                f"Its threads are {self.thread_ids()}; {call_of('threads')} names them.",
+                thread_id=thread_id,
+                threads=self.thread_ids(),
+            )
+        return thread
+
+    async def refresh_threads(self) -> list[KnownThread]:
+        """The threads that live now, with their names."""
+        alive: list[KnownThread] = []
+
+        async def ask(server: DebugServer) -> tuple[DebugServer, dap.Threads]:
+            return server, await server.request("threads", None, dap.Threads, self.timeout)
+
+        for server, listed in await self.each(self.hearing(), ask):
+            if server.lost:
+                continue
+            for entry in listed.threads:
+                thread = self._threads[self.thread_id(server, entry.id)]
+                thread.name = entry.name
+                alive.append(thread)
+        return sorted(alive, key=lambda thread: thread.id)
+
+    # -- stacks
+
+    async def stack(self, thread_id: int, start: int, levels: int) -> FrameList:
+        """A window of the thread's stack. While the thread is stopped it is asked for once."""
+        known = self._stacks.get(thread_id)
+        if known is None or (start + levels > len(known.frames) < known.total):
+            known = await self._fetch_stack(self.thread(thread_id), start + levels)
+            self._stacks[thread_id] = known
+        return FrameList(known.frames[start : start + levels], known.total)
+
+    async def _fetch_stack(self, thread: KnownThread, wanted: int) -> FrameList:
+        answer = await thread.server.request(
+            "stackTrace",
+            # one more than wanted: a hidden frame may lie on top
+            {"threadId": thread.dap_id, "startFrame": 0, "levels": max(wanted, 20) + 1},
+            dap.StackTrace,
+            self.timeout,
+        )
+        frames = [frame for frame in answer.stack_frames if not _hidden(frame)]
+        for frame in frames:
+            for decoration in _DECORATIONS:
+                frame.name = frame.name.removesuffix(decoration)
+        hidden = len(answer.stack_frames) - len(frames)
+        return FrameList(frames, max(answer.total_frames - hidden, len(frames)))
+
+    async def frame(self, thread_id: int, index: int) -> dap.StackFrame:
+        window = await self.stack(thread_id, index, 1)
+        if not window.frames:
+            last = window.total - 1
+            raise RelayError(
+                Code.FRAME_NOT_FOUND,
+                f"Thread {thread_id} has no frame {index}: its stack has {window.total} frames",
+                f"Use a frame_id from 0 to {last}." if last >= 0 else "Pause the thread first.",
+                frame_id=index,
+                total_frames=window.total,
+                thread_id=thread_id,
+            )
+        return window.frames[0]
+
+    def forget_stop(self, of: int | DebugServer) -> None:
+        """A thread, or a whole process, runs again: its frames and references are of the past."""
+        if isinstance(of, int):
+            threads = {of}
+        else:
+            threads = {thread.id for thread in self._threads.values() if thread.server is of}
+        for thread_id in threads:
+            self._stacks.pop(thread_id, None)
+        gone = [ref for ref, entry in self._references.items() if entry.thread_id in threads]
+        for reference in gone:
+            entry = self._references.pop(reference)
+            self._reference_of.pop((entry.server, entry.dap_reference), None)
+
+    def forget_stops(self) -> None:
+        """Everything runs again."""
+        self._stacks.clear()
+        self._references.clear()
+        self._reference_of.clear()
+
+    # -- modules: debugpy names them by events, once each
+
+    def module_loaded(self, module: dap.Module) -> int:
+        """Our number for it."""
+        self._next_module += 1
+        if module.path:
+            self._modules[module.path] = module.name
+        return self._next_module - 1
+
+    def module_of(self, path: str | None) -> str | None:
+        return self._modules.get(path) if path else None
+
+    # -- references
+
+    def reference(
+        self, server: DebugServer, dap_reference: int, thread_id: int, scope: str | None = None
+    ) -> int:
+        """Our number for something that can be expanded; 0 for what cannot."""
+        if not dap_reference:
+            return 0
+        key = (server, dap_reference)
+        known = self._reference_of.get(key)
+        if known is None:
+            known = self._reference_of[key] = self._next_reference
+            self._references[known] = Reference(server, dap_reference, thread_id, scope)
+            self._next_reference += 1
+        return known
+
+    def resolve(self, reference: int) -> Reference:
+        entry = self._references.get(reference)
+        if entry is not None:
+            return entry
+        earlier = FIRST_REFERENCE <= reference < self._next_reference
+        raise RelayError(
+            Code.VARIABLE_NOT_FOUND,
+            f"Reference {reference} is from an earlier stop; the program has run since"
+            if earlier
+            else f"There is no reference {reference}",
+            f"{call_of('scopes')} gives the references of the present stop.",
+            variables_reference=reference,
+            from_earlier_stop=earlier,
+        )
+
+    async def scopes(self, thread_id: int, index: int) -> list[tuple[dap.Scope, int]]:
+        frame = await self.frame(thread_id, index)
+        server = self.thread(thread_id).server
+        answer = await server.request("scopes", {"frameId": frame.id}, dap.Scopes, self.timeout)
+        return [
+            (scope, self.reference(server, scope.variables_reference, thread_id, scope.name))
+            for scope in answer.scopes
+        ]
+
+    async def variables(self, reference: int) -> list[dap.Variable]:
+        entry = self.resolve(reference)
+        answer = await entry.server.request(
+            "variables", {"variablesReference": entry.dap_reference}, dap.Variables, self.timeout
+        )
+        return answer.variables
+
+
+async def _kept(asking: Awaitable[_T]) -> Callable[[], _T]:
+    """Its result or its error, for later: the others are to be asked all the same."""
+    try:
+        result = await asking
+    except RelayError as error:
+        failure = error
+
+        def fail() -> _T:
+            raise failure
+
+        return fail
+    return lambda: result
+
+
+def _hidden(frame: dap.StackFrame) -> bool:
+    return frame.source is not None and (frame.source.path or "").endswith(_WAKE_FILE)

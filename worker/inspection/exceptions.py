@@ -1,0 +1,210 @@
+"""The exception at which a thread stands: asked for, and told in parts and as a traceback.
+
+Its words come from the program's own code, which may hang: what is asked for has a bound, and
+what does not come in time is said to be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models import inspection as i
+from debug_relay.protocol.models.sessions import ExceptionInfo
+from debug_relay.protocol.refusals import runs_code
+from debug_relay.protocol.wire import dap
+from debug_relay.worker.debugger.connection import DebugServer
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+_SECONDS: Final = 1.0
+_TEXT: Final = 65536
+_HEAD: Final = "Traceback (most recent call last):\n"
+_BETWEEN: Final = {
+    "cause": "\nThe above exception was the direct cause of the following exception:\n\n",
+    "context": "\nDuring handling of the above exception, another exception occurred:\n\n",
+}
+_MODES: Final[dict[str, i.BreakMode]] = {
+    "HANDLED": "always",
+    "UNHANDLED": "unhandled",
+    "USER_UNHANDLED": "userUnhandled",
+}
+
+
+async def at_stop(session: Session, server: DebugServer, event: dap.StoppedBody) -> ExceptionInfo:
+    """What every stop at an exception tells."""
+    assert event.thread_id is not None
+    if not server.has_probe:
+        return await _plainly(session, server, event.thread_id)
+    thread_id = session.hub.thread_id(server, event.thread_id)
+    try:
+        told = await session.asking.raised(thread_id, _SECONDS)
+    except RelayError as error:
+        if error.code is not Code.DEBUGPY_TIMEOUT:
+            raise
+        # Its str() hangs in C; or the process evaluates for somebody, which must not hold back the
+        # stop: then what the debugger says has to do, and GET …/exception tells all later.
+        message = event.description or "<no message: str() blocks>"
+        return ExceptionInfo(type=event.text or "Exception", message=message)
+    if told is None:
+        return ExceptionInfo(type=event.text or "Exception", message=event.description or "")
+    return ExceptionInfo(
+        type=told["type"],
+        full_type_name=told["full_type_name"],
+        message=told["message"],
+        traceback=traceback(told),
+        break_mode=_MODES.get(told["how"], "always"),
+    )
+
+
+async def report(session: Session, thread_id: int, safe: bool = False) -> i.ExceptionReport:
+    """With `safe` none of the program's code is run for its words."""
+    server = session.hub.thread(thread_id).server
+    if not server.has_probe:
+        if safe:
+            raise runs_code()
+        return await _plain_report(session, server, thread_id)
+    told = await session.asking.raised(thread_id, _SECONDS, safe)
+    if told is None:
+        raise not_at_one(session, thread_id)
+    return i.ExceptionReport(
+        **_parts(told),
+        thread_id=thread_id,
+        break_mode=_MODES.get(told["how"], "always"),
+        traceback=traceback(told),
+        chain=[
+            i.ChainedException(**_parts(one), relation=one["relation"], traceback=_own_text(one))
+            for one in told["chain"]
+        ],
+        chain_truncated=told["chain_truncated"],
+        repr="safe" if safe else UNSET,
+    )
+
+
+def not_at_one(session: Session, thread_id: int) -> RelayError:
+    stop = session.stop
+    reason = stop.reason if stop is not None and stop.thread_id == thread_id else "another's stop"
+    return RelayError(
+        Code.INVALID_SESSION_STATE,
+        f"Thread {thread_id} does not stand at an exception: it stopped for {reason}",
+        f'{call_of("set-exception-breakpoints")} {{"filters": ["raised"]}} or '
+        f'{{"types": ["ValueError"]}}, then {call_of("continue")}.',
+        session_id=session.id,
+        current_state=session.state.value,
+        required_state="paused at an exception",
+        stop_reason=reason,
+        thread_id=thread_id,
+    )
+
+
+def _parts(told: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": told["type"],
+        "full_type_name": told["full_type_name"],
+        "message": told["message"],
+        "frames": [
+            i.RaisedFrame(path=path, line=line or 0, function=function, text=text)
+            for path, line, function, text in told["frames"]
+        ],
+        "frames_omitted": told["frames_omitted"],
+        "notes": told["notes"],
+        "members": [
+            i.GroupMember(**_parts(member), traceback=_own_text(member))
+            for member in told.get("members", ())
+        ],
+        "members_omitted": told.get("members_omitted", 0),
+    }
+
+
+# -- as text
+
+
+def traceback(told: dict[str, Any]) -> str:
+    """As Python writes it: causes first, and of each the outermost frame first."""
+    parts = []
+    for one in reversed(told["chain"]):
+        parts += [_own_text(one), _BETWEEN[one["relation"]]]
+    return _bounded("".join([*parts, _own_text(told)]))
+
+
+def _own_text(told: dict[str, Any]) -> str:
+    return _bounded(_HEAD + "".join(_lines(told)))
+
+
+def _lines(told: dict[str, Any]) -> Iterator[str]:
+    half = len(told["frames"]) // 2
+    for index, (path, line, function, text) in enumerate(told["frames"]):
+        if told["frames_omitted"] and index == half:
+            yield f"  [{told['frames_omitted']} more frames]\n"
+        yield f'  File "{path}", line {line}, in {function}\n'
+        if text:
+            yield f"    {text}\n"
+    name = told["full_type_name"].removeprefix("builtins.").removeprefix("__main__.")
+    yield f"{name}: {told['message']}\n" if told["message"] else f"{name}\n"
+    for note in told["notes"]:
+        yield f"{note}\n"
+    for number, member in enumerate(told.get("members", ()), 1):
+        yield f"  +---------------- {number} ----------------\n"
+        for text in "".join([_HEAD, *_lines(member)]).splitlines():
+            yield f"  | {text}\n"
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= _TEXT:
+        return text
+    return f"{text[: _TEXT // 2]}\n[…]\n{text[-_TEXT // 2 :]}"
+
+
+# -- by plain DAP
+
+
+async def _plainly(session: Session, server: DebugServer, dap_thread: int) -> ExceptionInfo:
+    info = await server.request(
+        "exceptionInfo",
+        {"threadId": dap_thread},
+        dap.ExceptionInfo,
+        session.params.request_timeout,
+    )
+    details = info.details or dap.ExceptionDetails()
+    # pydevd may append a note in words: "ValueError       (note: full exception trace is …)".
+    full = (details.type_name or info.exception_id).partition(" ")[0]
+    message = details.message if details.message is not None else info.description or ""
+    short = full.rpartition(".")[2]
+    return ExceptionInfo(
+        type=short,
+        full_type_name=full if "." in full else f"builtins.{full}",
+        message=message,
+        traceback=_turned_round(details.stack_trace or "", short, message),
+        break_mode=info.break_mode if info.break_mode in _MODES.values() else "always",  # type: ignore[arg-type]
+    )
+
+
+async def _plain_report(session: Session, server: DebugServer, thread_id: int) -> i.ExceptionReport:
+    stop = session.stop
+    if stop is None or stop.thread_id != thread_id or stop.exception is None:
+        raise not_at_one(session, thread_id)
+    known = stop.exception
+    return i.ExceptionReport(
+        type=known.type,
+        full_type_name=known.full_type_name,
+        message=known.message,
+        thread_id=thread_id,
+        break_mode=known.break_mode,
+        traceback=known.traceback or "",
+    )
+
+
+def _turned_round(stack: str, name: str, message: str) -> str:
+    """pydevd lists the innermost frame first, and has no head."""
+    blocks: list[str] = []
+    for line in stack.splitlines(keepends=True):
+        if line.startswith("  File "):
+            blocks.append(line.replace(" (Current frame)\n", "\n"))
+        elif blocks and line.startswith("    "):
+            blocks[-1] += line
+    return _bounded(_HEAD + "".join(reversed(blocks)) + f"{name}: {message}\n")

@@ -1,0 +1,326 @@
+"""The stop reports of a session: collected at every stop, kept for the last 100, told on demand.
+
+The probe pushes its part behind each stop; where it cannot, DAP is asked, by who wants a report.
+Here it is joined with what only the worker knows: source lines, output, breakpoints, why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec import Struct
+
+from debug_relay.protocol.errors import RelayError
+from debug_relay.protocol.models.fields import Bounds
+from debug_relay.protocol.models.output_events import Category
+from debug_relay.protocol.models.stop_report import KEPT_STOPS, Cut, KeptStop, ReturnValue
+from debug_relay.protocol.models.stop_report import Stop as Report
+from debug_relay.protocol.rendering.size_limit import calls as calls_for
+from debug_relay.protocol.rendering.size_limit import printed_bytes
+from debug_relay.protocol.wire.envelope import timestamp
+from debug_relay.protocol.wire.ring_format import Place
+from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.stop import Stop
+from debug_relay.worker.inspection import stop_report_builder as telling
+from debug_relay.worker.inspection.stop_ring import KeptStops
+from debug_relay.worker.source.excerpts import Sources
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+log = logging.getLogger("debug_relay.worker")
+
+PUSHED: Final = Bounds()  # what the probe tells unasked
+TEXT_WIDTH: Final = 200
+SAFE_BY_DAP: Final = (
+    "This program's debugger runs its code to show values, which needs sessions:write: they are as "
+    "somebody who may has seen them last."
+)
+_PRINTED_BYTES: Final = 65536
+# A program's own __repr__ has this long before it is interrupted, twice if need be.
+_PATIENCE: Final = 0.5
+_ARRIVAL_SECONDS: Final = 2.0
+
+
+class Kept(Struct):
+    """One stop, as it is told now and later."""
+
+    stop_id: int
+    at: str
+    stop: Stop
+    server: DebugServer
+    lines: list[str] | None
+    printed: list[tuple[Category, bytes]]
+    printed_bytes: int
+    printed_from: Place | None  # in the session's output; None is its beginning
+    arrived: asyncio.Event
+    watched: dict[str, str]
+    told: dict[str, Any] | None = None
+    returned: ReturnValue | None = None
+    note: str | None = None
+
+
+class Told(NamedTuple):
+    """A report as it is told, and for each of its parts the call that brings what is left out."""
+
+    report: Report
+    calls: Mapping[str, str]
+
+
+class Reports:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.sources = Sources()
+        self.kept: deque[Kept] = deque(maxlen=KEPT_STOPS)
+        self.current: Kept | None = None
+        self._printed: deque[tuple[Category, bytes]] = deque()
+        self._printed_room = _PRINTED_BYTES
+        self._printed_bytes = 0
+        self._printed_from: Place | None = None
+        self._patience: dict[int, asyncio.TimerHandle] = {}
+        self._interrupting: set[asyncio.Task[None]] = set()
+        self._file = KeptStops(Path(session.params.session_dir) / "stops.ring", self._as_kept)
+
+    # -- collecting
+
+    def printed(self, category: Category, data: bytes) -> None:
+        self._printed_bytes += len(data)
+        data = data[-_PRINTED_BYTES:]
+        self._printed.append((category, data))
+        self._printed_room -= len(data)
+        while self._printed_room < 0:
+            self._printed_room += len(self._printed.popleft()[1])
+
+    def begin(self, stop: Stop, stop_id: int, server: DebugServer, lines: list[str] | None) -> None:
+        """The program stands; its own part of the report is on its way."""
+        self.current = Kept(
+            stop_id=stop_id,
+            at=timestamp(),
+            stop=stop,
+            server=server,
+            lines=lines,
+            printed=list(self._printed),
+            printed_bytes=self._printed_bytes,
+            printed_from=self._printed_from,
+            arrived=asyncio.Event(),
+            watched=self._session.watches.texts(),
+        )
+        self.printed_anew()
+        self.kept.append(self.current)
+        self._file.begin(stop_id)
+        if server.has_probe:
+            loop = asyncio.get_running_loop()
+            self._patience[stop_id] = loop.call_later(_PATIENCE, self._interrupt, self.current)
+
+    def arrived(self, server: DebugServer, body: dict[str, Any]) -> None:
+        """The probe's part. The program may have run on since: it is still that stop's."""
+        kept = self._awaited(server, body)
+        if kept is None:
+            return
+        if "thread" in body:
+            kept.told = body
+            self._session.watches.seen(kept.stop_id, body.get("watches", ()))
+        else:
+            kept.note = "The program could not tell of its variables in time"
+            log.warning("stop.report_failed", extra={"fields": {"raised": body.get("raised")}})
+        kept.arrived.set()
+        self._calm(kept.stop_id)
+        self._file.write_later()
+
+    def _awaited(self, server: DebugServer, body: dict[str, Any]) -> Kept | None:
+        """Whose part this is: the last stop of that thread, if it is not told yet."""
+        thread_id = None
+        if "thread" in body:
+            thread_id = self._session.hub.thread_id(server, body["thread"])
+        for kept in reversed(self.kept):
+            if kept.server is server and thread_id in (None, kept.stop.thread_id):
+                return None if kept.arrived.is_set() else kept
+        return None
+
+    def turn_to(self, stop: Stop, server: DebugServer) -> None:
+        """Another thread that stands is looked at, which has perhaps told nothing by itself."""
+        known = next((kept for kept in reversed(self.kept) if kept.stop is stop), None)
+        if known is None:
+            known = Kept(
+                stop_id=stop.stop_id,
+                at=timestamp(),
+                stop=stop,
+                server=server,
+                lines=None,
+                printed=[],
+                printed_bytes=0,
+                printed_from=None,
+                arrived=asyncio.Event(),
+                watched=self._session.watches.texts(),
+            )
+            known.arrived.set()
+        self.current = known
+
+    def returned(self, stop_id: int, value: ReturnValue | None) -> None:
+        """What the function returned that was stepped out of."""
+        if self.current is not None and self.current.stop_id == stop_id:
+            self.current.returned = value
+            self._file.write_later()
+
+    def printed_anew(self) -> None:
+        """What an earlier run has printed is none of the first stop's."""
+        self._printed.clear()
+        self._printed_from = self._session.output.place
+        self._printed_room, self._printed_bytes = _PRINTED_BYTES, 0
+
+    def over(self) -> None:
+        """The program runs again, or has ended."""
+        self.current = None
+        self._file.write_later()
+
+    def _calm(self, stop_id: int) -> None:
+        timer = self._patience.pop(stop_id, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _interrupt(self, kept: Kept) -> None:
+        self._patience.pop(kept.stop_id, None)
+        task = asyncio.create_task(self._end_repr(kept), name="interrupt")
+        self._interrupting.add(task)
+        task.add_done_callback(self._interrupting.discard)
+
+    async def _end_repr(self, kept: Kept) -> None:
+        """Twice: what the first one ended may have been caught by the program's own code."""
+        for _ in range(2):
+            if kept.arrived.is_set() or kept.server.lost:
+                return
+            try:
+                await self._session.asking.ask(kept.server, "interrupt", reports=True)
+            except RelayError as error:
+                log.warning("stop.interrupt_failed", extra={"fields": {"error": error.message}})
+                return
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await kept.arrived.wait()
+            except TimeoutError:
+                continue
+
+    async def close(self) -> None:
+        for stop_id in list(self._patience):
+            self._calm(stop_id)
+        interrupting = list(self._interrupting)
+        for task in interrupting:
+            task.cancel()
+        await asyncio.gather(*interrupting, return_exceptions=True)
+        self._file.close()
+
+    # -- telling
+
+    async def written(self) -> None:
+        """All that is known by now is in the file."""
+        await self.settled()
+        self._file.write()
+
+    def _as_kept(self, stop_id: int) -> tuple[KeptStop, bool] | None:
+        kept = next((kept for kept in reversed(self.kept) if kept.stop_id == stop_id), None)
+        if kept is None:
+            return None
+        report = self._composed(kept, kept.told, Bounds()).report
+        may_change = self._stands(kept) or (kept.server.has_probe and not kept.arrived.is_set())
+        return KeptStop(report=report, printed_from=kept.printed_from), may_change
+
+    def _stands(self, kept: Kept) -> bool:
+        return kept is self.current or self._session.standing.of(kept.stop.thread_id) is kept.stop
+
+    async def settled(self) -> None:
+        """What the present stop tells of itself has come, or takes too long."""
+        if self.current is not None and self.current.server.has_probe:
+            await self._told(self.current, PUSHED)
+
+    async def of_stop(self, stop_id: int, bounds: Bounds) -> Told | None:
+        """The report of a stop that a call has just come to; None if it is forgotten already."""
+        kept = next((kept for kept in reversed(self.kept) if kept.stop_id == stop_id), None)
+        if kept is None:
+            return None
+        larger = bounds.frames > PUSHED.frames or bounds.locals > PUSHED.locals
+        told = await self._told_anew(kept, bounds) if larger else await self._told(kept, bounds)
+        return self._composed(kept, told, bounds)
+
+    async def now(self, bounds: Bounds, safe: bool = False) -> Told:
+        """Of the present stop as it is now: variables may have been set, watches added.
+
+        With `safe` none of the program's code is run: values are looked at anew, watches and what
+        has changed are told as they were.
+        """
+        kept = self.current
+        assert kept is not None
+        if safe:
+            return await self._now_safely(kept, bounds)
+        kept.watched = self._session.watches.texts()
+        told = await self._told_anew(kept, bounds)
+        self._session.watches.seen(kept.stop_id, (told or {}).get("watches", ()))
+        return self._composed(kept, told, bounds)
+
+    async def _now_safely(self, kept: Kept, bounds: Bounds) -> Told:
+        told = await self._told(kept, PUSHED) if kept.server.has_probe else kept.told
+        if kept is self.current and kept.server.has_probe:
+            try:
+                now = await self._asked(kept, bounds, safe=True)
+                if "thread" in now:
+                    told = {**(told or {}), **now}
+            except RelayError as error:
+                kept.note = f"Not all could be read: {error.message}"
+        shown = self._composed(kept, told, bounds)
+        if not kept.server.has_probe:
+            shown.report.note = SAFE_BY_DAP
+        shown.report.repr = "safe"
+        return shown
+
+    async def _asked(self, kept: Kept, bounds: Bounds, safe: bool = False) -> dict[str, Any]:
+        """The stopped thread itself."""
+        return await self._session.asking.report(
+            kept.stop.thread_id,
+            bounds.frames,
+            bounds.locals,
+            TEXT_WIDTH,
+            self._session.params.evaluate_timeout,
+            safe,
+        )
+
+    async def _told(self, kept: Kept, bounds: Bounds) -> dict[str, Any] | None:
+        """What was pushed, as soon as it is here."""
+        if not kept.server.has_probe:
+            return await self._told_anew(kept, bounds)
+        try:
+            async with asyncio.timeout(_ARRIVAL_SECONDS):
+                await kept.arrived.wait()
+        except TimeoutError:
+            kept.note = "The program is still busy showing its variables"
+        return kept.told
+
+    async def _told_anew(self, kept: Kept, bounds: Bounds) -> dict[str, Any] | None:
+        session = self._session
+        if kept is not self.current:
+            return await self._told(kept, bounds) if kept.server.has_probe else kept.told
+        try:
+            if kept.server.has_probe:
+                answer = await self._asked(kept, bounds)
+                return answer if "thread" in answer else await self._told(kept, bounds)
+            before = self.kept[-2] if len(self.kept) > 1 else None
+            kept.told = await telling.by_dap(session, kept, before, bounds)
+        except RelayError as error:
+            kept.note = f"Not all could be read: {error.message}"
+        return kept.told
+
+    def _composed(self, kept: Kept, told: dict[str, Any] | None, bounds: Bounds) -> Told:
+        session = self._session
+        report = telling.composed(session, kept, told or {}, bounds, self._stands(kept))
+        calls = calls_for(session.id, bounds.max_bytes, kept.printed_from)
+        for part, shown, total in (
+            ("frames", len(report.frames), report.total_frames),
+            ("locals", len(report.locals), report.total_locals),
+            ("output", printed_bytes(report), kept.printed_bytes),
+        ):
+            if shown < total:
+                report.cut.append(Cut(part=part, shown=shown, total=total, get=calls[part]))
+        return Told(report, calls)

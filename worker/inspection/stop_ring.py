@@ -1,0 +1,67 @@
+"""The stop reports as the supervisor reads them: in a ring file, which outlives the worker.
+
+A report becomes whole bit by bit: the probe's part, what a function returned. So it is written when
+there is quiet, and again if it has changed; a program that is stepped fast waits for none of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from debug_relay.protocol.models.output_events import seq_meta
+from debug_relay.protocol.models.stop_report import KEPT_STOPS, KeptStop
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.worker.storage.ring_writer import Ring
+
+_RING_BYTES: Final = 8 << 20
+_LARGEST: Final = _RING_BYTES // 16  # of one report; a larger one is not worth fifteen others
+_LATER: Final = 0.3
+
+
+class KeptStops:
+    """`told(stop_id)` is the report as it is known now, and whether it may still change."""
+
+    def __init__(self, path: Path, told: Callable[[int], tuple[KeptStop, bool] | None]) -> None:
+        self._ring = Ring(path, _RING_BYTES, goes_on=True)
+        self._told = told
+        self._unfinished: deque[tuple[int, bytes]] = deque(maxlen=KEPT_STOPS)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, stop_id: int) -> None:
+        """There is one more."""
+        self._unfinished.append((stop_id, b""))
+        self.write_later()
+
+    def write_later(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_LATER, self.write)
+
+    def write(self) -> None:
+        """What is new, now."""
+        self._cancel()
+        for _ in range(len(self._unfinished)):
+            stop_id, before = self._unfinished.popleft()
+            told = self._told(stop_id)
+            if told is None:
+                continue
+            kept, may_change = told
+            payload = encode_json(kept)
+            if payload != before and len(payload) <= _LARGEST:
+                now = time.time_ns() // 1000
+                self._ring.append(payload, time_us=now, category=0, meta=seq_meta(stop_id))
+            if may_change:
+                self._unfinished.append((stop_id, payload))
+
+    def close(self) -> None:
+        self.write()
+        self._ring.close()
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,105 @@
+"""The session's watches: expressions that the probe evaluates at every stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.inspection import Watch
+from debug_relay.worker.debugger.connection import DebugServer
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+MOST: Final = 100
+
+
+class Watches:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._watches: dict[str, Watch] = {}
+        self._next = 1
+
+    def texts(self) -> dict[str, str]:
+        return {watch.id: watch.expression for watch in self._watches.values()}
+
+    def listed(self) -> list[Watch]:
+        return list(self._watches.values())
+
+    def add(self, expression: str) -> Watch:
+        """A new one, or the one that watches this already. That it compiles is known."""
+        for watch in self._watches.values():
+            if watch.expression == expression:
+                return watch
+        if len(self._watches) >= MOST:
+            raise RelayError(
+                Code.INVALID_REQUEST,
+                f"The session has {MOST} watches already",
+                f"{call_of('delete-watches', watch_id='watch_N')} removes one.",
+                errors=[
+                    {"field": "expression", "message": f"at most {MOST} watches", "value": None}
+                ],
+            )
+        watch = Watch(id=f"watch_{self._next}", expression=expression)
+        self._next += 1
+        self._watches[watch.id] = watch
+        return watch
+
+    def take_over(self, watches: Iterable[Watch]) -> None:
+        """Those of the worker before, under their ids and with their values."""
+        self._watches = {watch.id: watch for watch in watches}
+        numbers = (int(id.rpartition("_")[2]) for id in self._watches)
+        self._next = max(self._next, max(numbers, default=0) + 1)
+
+    def remove(self, watch_id: str | None) -> int:
+        if watch_id is None:
+            count = len(self._watches)
+            self._watches.clear()
+            return count
+        if self._watches.pop(watch_id, None) is None:
+            known = ", ".join(self._watches) or "none"
+            raise RelayError(
+                Code.WATCH_NOT_FOUND,
+                f"The session has no {watch_id}",
+                f"Its watches are: {known}. "
+                f"GET /api/v1/sessions/{self._session.id}/watch lists them.",
+                watch_id=watch_id,
+                watches=list(self._watches),
+            )
+        return 1
+
+    async def send(self) -> None:
+        """To all probes: at the next stop they evaluate these."""
+        await self._session.hub.each(self._session.asking.probed(), self.begin)
+
+    async def begin(self, server: DebugServer) -> None:
+        rows = list(self.texts().items())
+        await self._session.asking.ask(server, "watches", watches=rows)
+
+    def seen(self, stop_id: int, rows: Iterable[dict[str, Any]]) -> None:
+        """What they were at a stop; a change is an event."""
+        for row in rows:
+            watch = self._watches.get(row["id"])
+            if watch is None:
+                continue
+            before = watch.value if watch.error is None else watch.error
+            known = watch.value is not None or watch.error is not None
+            watch.value, watch.type = row.get("value"), row.get("type")
+            watch.error = row.get("error")
+            after = watch.value if watch.error is None else watch.error
+            if not known or before == after:
+                continue
+            self._session.journal(
+                "watch",
+                {
+                    "watch_id": watch.id,
+                    "expression": watch.expression,
+                    "before": before,
+                    "value": watch.value,
+                    "type": watch.type,
+                    "error": watch.error,
+                    "stop_id": stop_id,
+                },
+            )

@@ -1,0 +1,96 @@
+"""What one run of a program has used so far, over all of its processes.
+
+Memory is what is resident, each shared page counted once (PSS). To read that takes the kernel 40
+times as long as the plain sum, which is never less; so it is read only when the sum comes near the
+limit, and never for more than a small part of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from debug_relay.protocol.models.limits import Limits, Use
+from debug_relay.worker.system import process_tree
+from debug_relay.worker.system.process_tree import Row
+
+WINDOW_SECONDS: Final = 2.0  # over which the output's rate is an average
+NEAR: Final = 0.8
+_REST: Final = 20.0  # times as long as the last exact look at the memory took
+
+
+class Meter:
+    """One run. `rows` are its processes now, or None when that cannot be told at the moment."""
+
+    def __init__(
+        self, rows: Callable[[], list[Row] | None], printed: Callable[[], int], newborn: bool
+    ) -> None:
+        """`newborn`: it began with this run; otherwise what it had used before does not count."""
+        self._rows = rows
+        self._printed = printed
+        self._began = time.monotonic()
+        self._last: dict[tuple[int, int], Row] = {}
+        self._before = 0.0 if newborn else None
+        self._gone = 0.0
+        self._cpu = 0.0
+        self._output: deque[tuple[float, int]] = deque([(self._began, printed())])
+        self._memory = 0
+        self._exact_after = 0.0
+
+    def wall_seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    async def use(self, limits: Limits) -> Use | None:
+        """Processes are looked at if a limit needs it; None when they cannot be told just now."""
+        use = Use(wall_seconds=self.wall_seconds(), output_bytes_per_second=self.output_rate())
+        if limits.memory_bytes or limits.cpu_seconds or limits.processes:
+            rows = self._rows()
+            if rows is None:
+                return None
+            use.cpu_seconds = self.cpu_seconds(rows)
+            living = [row for row in rows if row.lives]
+            use.processes = len(living)
+            use.memory_bytes = await self._memory_bytes(living, limits.memory_bytes)
+        return use
+
+    def output_rate(self) -> int:
+        now = time.monotonic()
+        self._output.append((now, self._printed()))
+        while len(self._output) > 2 and self._output[1][0] <= now - WINDOW_SECONDS:
+            self._output.popleft()
+        began, before = self._output[0]
+        return round((self._output[-1][1] - before) / max(now - began, WINDOW_SECONDS))
+
+    def cpu_seconds(self, rows: list[Row]) -> float:
+        """Never less than before: between two looks a process may have gone to nobody's account."""
+        now = {row.key: row for row in rows}
+        for key, row in self._last.items():
+            # What was adopted by this worker is collected by it: no parent's sum has it.
+            if key not in now and row.parent == os.getpid():
+                self._gone += row.own_seconds + row.waited_seconds
+        self._last = now
+        total = self._gone + sum(row.own_seconds + row.waited_seconds for row in rows)
+        if self._before is None:
+            self._before = total
+        self._cpu = max(self._cpu, total - self._before)
+        return self._cpu
+
+    async def _memory_bytes(self, living: list[Row], allowed: int) -> int:
+        plain = sum(row.resident_bytes for row in living)
+        if not allowed or plain < allowed * NEAR:
+            self._memory = plain
+        elif time.monotonic() >= self._exact_after:
+            self._memory, took = await asyncio.to_thread(_exact_bytes, living)
+            self._exact_after = time.monotonic() + _REST * took
+        return self._memory
+
+
+def _exact_bytes(rows: list[Row]) -> tuple[int, float]:
+    """And for how long a processor was busy with it: to wait for one on a busy machine is free."""
+    began = time.thread_time()
+    found = sum(process_tree.proportional_bytes(row) for row in rows)
+    return found, time.thread_time() - began

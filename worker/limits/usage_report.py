@@ -1,0 +1,118 @@
+"""What the processes of a session use, one by one and all together, beside its limits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from debug_relay.protocol.models.limits import LIMITS, Use
+from debug_relay.protocol.models.sessions import LimitUse, ProcessUse, Resources
+from debug_relay.protocol.state import LIVE
+from debug_relay.worker.system import process_tree
+from debug_relay.worker.system.process_tree import Row
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+_LOOKS: Final = 50
+_PAUSE: Final = 0.02
+_COMMAND: Final = 1000
+_STATES: Final = {
+    "R": "running", "S": "sleeping", "D": "disk-sleep", "T": "stopped", "t": "tracing-stop",
+    "Z": "zombie", "X": "dead", "I": "idle",
+}  # fmt: skip
+
+
+async def report(session: Session) -> Resources:
+    rows = await _rows(session)
+    named = _as_launched(session)
+    processes = await asyncio.to_thread(lambda: [_shown(row, named) for row in rows])
+    meter = session.limits.meter
+    use = Use()
+    if meter is not None:
+        lasts = session.state in LIVE
+        use = Use(
+            memory_bytes=sum(process.memory_bytes for process in processes),
+            cpu_seconds=round(meter.cpu_seconds(rows), 3),
+            processes=sum(row.lives for row in rows),
+            wall_seconds=round(meter.wall_seconds() if lasts else session.runtime_seconds, 3),
+            output_bytes_per_second=meter.output_rate(),
+        )
+    return Resources(
+        session_id=session.id,
+        status=session.state,
+        cpu_seconds=use.cpu_seconds,
+        memory_bytes=use.memory_bytes,
+        processes=processes,
+        limits={name: _limit(session, use, name) for name in LIMITS},
+        passed_limit=session.limits.passed,
+        note=_note(session),
+    )
+
+
+async def _rows(session: Session) -> list[Row]:
+    """They cannot be told while something of the worker's own starts, which takes milliseconds."""
+    for _ in range(_LOOKS):
+        rows = session.target.processes() if session.target is not None else []
+        if rows is not None:
+            return rows
+        await asyncio.sleep(_PAUSE)
+    return []
+
+
+def _as_launched(session: Session) -> dict[int, str]:
+    """The program by what was launched: its command line names our bootstrap."""
+    program = session.program
+    if program is None or program.pid is None or program.attached:
+        return {}
+    what = ["-m", program.module] if program.module else [program.script or "-c …"]
+    return {program.pid: " ".join([program.python_path or "python", *what, *program.args])}
+
+
+def _shown(row: Row, named: Mapping[int, str]) -> ProcessUse:
+    command = named.get(row.pid) or process_tree.command(row.pid)
+    return ProcessUse(
+        pid=row.pid,
+        ppid=row.parent,
+        command=command[:_COMMAND] or f"[{row.name}]",
+        state=_STATES.get(row.state, row.state),
+        start_time=round(_boot_time() + row.born_seconds, 2),
+        cpu_seconds=row.own_seconds,
+        memory_bytes=process_tree.proportional_bytes(row),
+        resident_bytes=row.resident_bytes,
+        threads=row.threads,
+        descriptors=_descriptors(row.pid),
+    )
+
+
+def _descriptors(pid: int) -> int | None:
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return None
+
+
+@cache
+def _boot_time() -> int:
+    with open("/proc/stat", "rb") as file:
+        return next((int(line.split()[1]) for line in file if line.startswith(b"btime ")), 0)
+
+
+def _limit(session: Session, use: Use, name: str) -> LimitUse:
+    allowed, used = getattr(session.limits.of_run, name), getattr(use, name)
+    return LimitUse(allowed=allowed, used=used, share=round(used / allowed, 6) if allowed else None)
+
+
+def _note(session: Session) -> str | None:
+    target = session.target
+    if target is None or not target.attached:
+        return None
+    if session.program is not None and session.program.port is not None:
+        return (
+            "The program was joined by port: its processes cannot be seen from here; of the "
+            "limits only wall_seconds is watched, from the attach on."
+        )
+    return "cpu_seconds and wall_seconds count from the attach on."

@@ -1,0 +1,32 @@
+"""One request as its handler sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import Struct
+
+from debug_relay.protocol.scopes import READS_OUTPUT, RUNS_CODE
+from debug_relay.protocol.wire.frames import RequestHead
+from debug_relay.worker.session.session import Session
+
+
+class Call(Struct):
+    session: Session
+    head: RequestHead
+    # Set when nobody waits for the answer any more: waiting ends, what was begun goes on.
+    abandoned: asyncio.Event
+
+    @property
+    def reads_output(self) -> bool:
+        return READS_OUTPUT in self.head.caller.scopes
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether none of the program's code may be run to answer it."""
+        return RUNS_CODE not in self.head.caller.scopes
+
+
+Handler = Callable[[Call, Any], Awaitable[Struct]]

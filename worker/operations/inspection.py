@@ -1,0 +1,350 @@
+"""The handlers that look at a program beyond its variables: source, modules, tasks, completions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from msgspec import Struct
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models import inspection as i
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.wire import dap
+from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.inspection import views as viewing
+from debug_relay.worker.operations.call import Call
+from debug_relay.worker.session.session import Session
+
+_LIBRARY = ("site-packages", "dist-packages", "/lib/python")
+
+
+async def set_variable(call: Call, params: i.SetVariable) -> Struct:
+    session = call.session
+    session.require("set-variable", OPERATIONS["set-variable"].states)
+    entry = session.hub.resolve(params.variables_reference)
+    timeout = session.params.evaluate_timeout
+    answer = await session.asking.assign(
+        params.variables_reference, params.name, params.value, timeout
+    )
+    if answer is None:
+        answer = await _set_plainly(session, entry, params)
+    if answer.get("unknown"):
+        raise RelayError(
+            Code.VARIABLE_NOT_FOUND,
+            f"There is no {params.name!r} in {params.variables_reference}",
+            f"GET /api/v1/sessions/{session.id}/variables/{params.variables_reference} "
+            "lists what there is.",
+            name=params.name,
+            variables_reference=params.variables_reference,
+        )
+    viewing.require_answer(session, answer)
+    _require_set(session, params, answer)
+    return i.VariableSet(
+        name=params.name,
+        value=answer["value"],
+        type=answer["type"],
+        variables_reference=session.hub.reference(
+            entry.server, answer.get("reference", 0), entry.thread_id
+        ),
+    )
+
+
+def _require_set(session: Session, params: i.SetVariable, answer: dict[str, Any]) -> None:
+    """Refuse what could not be set, or what cannot be told of it."""
+    if refused := answer.get("refused"):
+        raise _no_value(
+            params,
+            f"The value does not compile: {refused['message']}",
+            f"Correct the value at column {refused.get('offset') or 1}; it is an expression.",
+        )
+    if raised := answer.get("raised"):
+        raise _no_value(params, _said(raised))
+    if kept := answer.get("kept"):
+        raise _no_value(
+            params,
+            _said(kept),
+            "What it is in refuses that. Set the variable that holds it to another object, "
+            f"or run a statement: {call_of('evaluate', session.id)} with context repl.",
+        )
+    if unread := answer.get("unread"):
+        raise RelayError(
+            Code.EVALUATE_ERROR,
+            f"{params.name} was set, but to read it again raised {_said(unread)}",
+            f"GET /api/v1/sessions/{session.id}/variables/{params.variables_reference} "
+            "shows what can be shown.",
+            expression=params.value[:200],
+            error_message=_said(unread),
+        )
+
+
+def _said(raised: dict[str, Any]) -> str:
+    return f"{raised['type']}: {raised['message']}" if raised["message"] else str(raised["type"])
+
+
+async def _set_plainly(session: Session, entry: Any, params: i.SetVariable) -> dict[str, Any]:
+    arguments = {
+        "variablesReference": entry.dap_reference,
+        "name": params.name,
+        "value": params.value,
+    }
+    try:
+        done = await entry.server.request(
+            "setVariable", arguments, dap.VariableSet, session.params.evaluate_timeout
+        )
+    except RelayError as error:
+        said = error.details.get("debugger_message")
+        if said is None:
+            raise
+        raise _no_value(params, said.strip().splitlines()[-1]) from None
+    return {
+        "value": done.value,
+        "type": done.type,
+        "reference": done.variables_reference,
+    }
+
+
+def _no_value(
+    params: i.SetVariable,
+    what: str,
+    suggestion: str = "Send an expression that the program can evaluate at this stop.",
+) -> RelayError:
+    return RelayError(
+        Code.EVALUATE_ERROR,
+        f"{params.name} was not set: {what}",
+        suggestion,
+        expression=params.value[:200],
+        error_message=what,
+    )
+
+
+async def hover(call: Call, params: i.Hover) -> Struct:
+    session = call.session
+    session.require("hover", OPERATIONS["hover"].states)
+    return await viewing.evaluate(
+        session,
+        i.Evaluate(
+            session_id=params.session_id,
+            expression=params.expression,
+            frame_id=params.frame_id,
+            thread_id=params.thread_id,
+            context="hover",
+            timeout=params.timeout,
+        ),
+    )
+
+
+async def completions(call: Call, params: i.Completions) -> Struct:
+    session = call.session
+    session.require("completions", OPERATIONS["completions"].states)
+    thread_id = viewing.thread_of(session, params.thread_id)
+    frame = await session.hub.frame(thread_id, params.frame_id)
+    column = params.column or len(params.text) + 1
+    text, timeout = params.text[: column - 1], session.params.evaluate_timeout
+    server = session.hub.thread(thread_id).server
+    if server.has_probe:
+        told = await session.asking.complete(thread_id, frame, text, timeout)
+        viewing.require_answer(session, told)
+        start = told["start"]
+        return i.CompletionList(
+            items=[
+                i.Completion(label=label, type=sort, start=start, length=len(text) - start)
+                for label, sort in told["rows"]
+            ]
+        )
+    async with server.evaluating:
+        answer = await server.request(
+            "completions",
+            {"frameId": frame.id, "text": params.text, "column": column},
+            dap.Completions,
+            timeout,
+        )
+    return i.CompletionList(
+        items=[
+            i.Completion(label=item.label, type=item.type, start=item.start, length=item.length)
+            for item in answer.targets
+        ]
+    )
+
+
+async def modules(call: Call, params: i.Modules) -> Struct:
+    session = call.session
+    session.require("modules", OPERATIONS["modules"].states)
+    server = _process(session, params.thread_id)
+    if server.has_probe:
+        told = await session.asking.ask(server, "modules", start=params.offset, count=params.limit)
+        rows, total = told["rows"], told["total"]
+    else:
+        rows = await _met_modules(session, server)
+        total = len(rows)
+        rows = rows[params.offset : params.offset + params.limit]
+    return i.ModuleList(
+        items=[
+            i.Module(
+                name=name,
+                path=path,
+                is_user_code=path is not None and not any(part in path for part in _LIBRARY),
+            )
+            for name, path in rows
+        ],
+        total=total,
+        offset=params.offset,
+        limit=params.limit,
+        has_more=params.offset + len(rows) < total,
+    )
+
+
+def _process(session: Session, thread_id: int | None) -> DebugServer:
+    """Of the thread that was named, or is looked at; otherwise the program itself."""
+    if thread_id is None and session.stop is not None:
+        thread_id = session.stop.thread_id
+    if thread_id is None:
+        return session.hub.main_server()
+    return session.hub.thread(thread_id).server
+
+
+async def _met_modules(session: Session, server: DebugServer) -> list[tuple[str, str | None]]:
+    """Without the probe: those that the debugger has met."""
+    answer = await server.request("modules", {}, dap.Modules, session.params.request_timeout)
+    return [(module.name, module.path) for module in answer.modules]
+
+
+async def tasks(call: Call, params: i.Tasks) -> Struct:
+    session = call.session
+    session.require("tasks", OPERATIONS["tasks"].states)
+    server = _process(session, params.thread_id)
+    if not server.has_probe:
+        joined = session.target is not None and session.target.attached
+        raise RelayError(
+            Code.ATTACH_UNSUPPORTED if joined else Code.DEBUGPY_ERROR,
+            "The tasks of this program cannot be read: it runs without the relay's own part",
+            "Evaluate asyncio.all_tasks() in a frame of the event loop's thread.",
+        )
+    told = await session.asking.ask(server, "tasks")
+    return i.TaskList(
+        tasks=[
+            i.Task(
+                name=row["name"],
+                coroutine=row["coroutine"],
+                state=row["state"],
+                frames=[
+                    i.TaskFrame(name=name, path=path, line=line)
+                    for name, path, line in row["frames"]
+                ],
+                waiting_for=row["waiting_for"],
+                current=row["current"],
+                exception=row.get("exception"),
+            )
+            for row in told["rows"]
+        ],
+        total=told["total"],
+    )
+
+
+async def source(call: Call, params: i.GetSource) -> Struct:
+    session = call.session
+    if params.path is not None:
+        path, decompiled = await _readable(session, params.path), False
+        lines = await session.reports.sources.lines(path)
+        if lines is None:
+            raise _bad_path("path", f"{path} cannot be read as source", path)
+    else:
+        session.require("source", OPERATIONS["snapshot"].states)
+        path, lines, decompiled = await _of_frame(session, params)
+    start, end = params.start or 1, min(params.end or len(lines), len(lines))
+    if start > max(end, 1):
+        raise RelayError(
+            Code.INVALID_PARAMETER,
+            f"{path} has {len(lines)} lines: none from {start} to {params.end or 'its end'}",
+            f"Use a start from 1 to {max(end, 1)}, and an end that is not before it.",
+            errors=[{"field": "start", "message": f"above {max(end, 1)}", "value": start}],
+        )
+    return i.SourceText(
+        path=path,
+        start=start,
+        end=end,
+        total_lines=len(lines),
+        lines=lines[start - 1 : end],
+        decompiled=decompiled,
+    )
+
+
+async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[str], bool]:
+    """A frame's own file, or what was generated, as far as it can be had; whether it is a guess."""
+    thread_id = viewing.thread_of(session, params.thread_id)
+    frame = await session.hub.frame(thread_id, params.frame_id or 0)
+    path = frame.source.path if frame.source and frame.source.path else "<unknown>"
+    lines = await session.reports.sources.lines(path)
+    server = session.hub.thread(thread_id).server
+    if lines is None and server.has_probe:
+        lines = await session.asking.ask(server, "text", frame=frame.id)
+    if lines is not None:
+        return path, lines, False
+    number = frame.source.source_reference if frame.source else None
+    if not number:
+        raise _no_text(params.frame_id or 0, path)
+    answer = await server.request(
+        "source", {"sourceReference": number}, dap.SourceText, session.params.request_timeout
+    )
+    guessed = server.has_probe and await session.asking.ask(server, "decompiled", number=number)
+    return path, answer.content.removesuffix("\n").split("\n"), bool(guessed)
+
+
+def _no_text(frame_id: int, path: str) -> RelayError:
+    message = f"Frame {frame_id} runs {path}, which is in no file, and its text was not kept"
+    return RelayError(
+        Code.INVALID_PARAMETER,
+        message,
+        f"{call_of('frame-variables', frame_id=frame_id)} shows what it works on, and "
+        f"{call_of('source')}?frame_id={frame_id + 1} its caller. "
+        "A program that puts the text into linecache.cache has lines to show.",
+        errors=[{"field": "frame_id", "message": message, "value": frame_id}],
+    )
+
+
+async def _readable(session: Session, path: str) -> str:
+    """Below the project root, or loaded by the program; links are followed before it is judged."""
+    if not os.path.isabs(path):
+        root = session.params.config.project_root
+        if root is None:
+            raise _bad_path("path", f"{path} is relative and the session has no project_root", path)
+        path = os.path.join(root, path)
+    program = session.program
+    script = program.script if program is not None else None
+    real, is_ours = await asyncio.to_thread(
+        _judged, path, session.params.config.project_root, script
+    )
+    if is_ours:
+        return real
+    for server in session.asking.probed():
+        for spelling in (path, real):
+            if await session.asking.ask(server, "loaded", path=spelling):
+                return real
+    raise _bad_path(
+        "path",
+        f"{path} is neither below the project root nor a file that the program has loaded",
+        path,
+    )
+
+
+def _judged(path: str, root: str | None, script: str | None) -> tuple[str, bool]:
+    """Where it really is, and whether that is below the root or the program's script."""
+    real = os.path.realpath(path)
+    if script is not None and os.path.realpath(script) == real:
+        return real, True
+    if root is None:
+        return real, False
+    real_root = os.path.realpath(root)
+    return real, os.path.commonpath([real, real_root]) == real_root
+
+
+def _bad_path(field: str, message: str, value: str | None) -> RelayError:
+    return RelayError(
+        Code.INVALID_PARAMETER,
+        message,
+        f"{call_of('modules')} lists what the program has loaded; "
+        "frame_id gives a frame's own source.",
+        errors=[{"field": field, "message": message, "value": value}],
+    )

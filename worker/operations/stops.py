@@ -1,0 +1,109 @@
+"""The handlers about stops as a whole: the report in a reply, snapshot, history, watches."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models import inspection as i
+from debug_relay.protocol.models import stop_report as st
+from debug_relay.protocol.models.execution import Execution
+from debug_relay.protocol.models.fields import Bounds, Count
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.rendering.size_limit import ENVELOPE, fit, leave_out_output
+from debug_relay.protocol.rendering.text import CONTENT_TYPES
+from debug_relay.protocol.state import State
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.worker.inspection.stop_reports import Told
+from debug_relay.worker.operations.call import Call
+
+# Who reads text is shown the place without having to ask for it.
+_IN_TEXT = Bounds(frames=4, locals=20, source_lines=2, output_bytes=1024)
+_NO_LOCALS = Bounds(frames=0, locals=0, source_lines=0, output_bytes=0)
+
+
+async def add_report(call: Call, result: Execution, wanted: bool | Bounds) -> None:
+    """The stop report into the reply of a call that has come to a stop."""
+    if wanted is False and call.head.format in CONTENT_TYPES:
+        wanted = _IN_TEXT
+    if wanted is False or result.status is not State.PAUSED:
+        return
+    bounds = Bounds() if wanted is True else wanted
+    session = call.session
+    told = await session.reports.of_stop(result.stop_id, bounds)
+    if told is None:
+        return
+    report, calls = _for(call, told)
+    report.return_value = report.return_value or result.return_value
+    if (returned := result.return_value) is not None and len(returned.value) > bounds.max_bytes / 8:
+        short = returned.value[: bounds.max_bytes // 8] + "…"
+        result.return_value = msgspec.structs.replace(returned, value=short)
+    room = bounds.max_bytes - len(encode_json(result)) - _envelope(call)
+    result.stop = fit(report, room, calls)
+
+
+def _for(call: Call, told: Told) -> Told:
+    """Without what this caller may not read."""
+    if not call.reads_output:
+        leave_out_output(told.report)
+    return told
+
+
+def _envelope(call: Call) -> int:
+    return ENVELOPE + len(encode_json(_sound(call.head.request_id or "")))
+
+
+def _sound(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+async def snapshot(call: Call, params: st.Snapshot) -> Struct:
+    session = call.session
+    session.require("snapshot", OPERATIONS["snapshot"].states)
+    bounds = Bounds(
+        **{name: getattr(params, name) for name in Bounds.__struct_fields__},
+    )
+    told = await session.reports.now(bounds, call.is_safe)
+    report, calls = _for(call, told)
+    fitted = fit(report, bounds.max_bytes - _envelope(call), calls)
+    assert fitted is not None  # the least bound has room for the bare facts
+    return st.StopReport(stop=fitted)
+
+
+async def add_watch(call: Call, params: i.AddWatch) -> Struct:
+    session = call.session
+    book = await session.breakpoints.book()
+    problem = await book.check_expression(params.expression, "condition")
+    if problem is not None:
+        raise RelayError(
+            Code.EVALUATE_ERROR,
+            f"The expression does not compile: {problem.message}",
+            f"Correct it at column {problem.offset}; a watch is an expression, no statement.",
+            expression=params.expression[:200],
+            error_message=problem.message,
+            offset=problem.offset,
+        )
+    watch = session.watches.add(params.expression)
+    await session.watches.send()
+    await _look(call)
+    return watch
+
+
+async def list_watches(call: Call, params: i.ListWatches) -> Struct:
+    await call.session.reports.settled()
+    listed = call.session.watches.listed()
+    return i.WatchList(watches=listed, total=len(listed))
+
+
+async def delete_watches(call: Call, params: i.DeleteWatches) -> Struct:
+    count = call.session.watches.remove(params.watch_id)
+    await call.session.watches.send()
+    return Count(deleted=count)
+
+
+async def _look(call: Call) -> None:
+    """At a stop the watches have values at once."""
+    session = call.session
+    if session.state is State.PAUSED and session.reports.current is not None:
+        await session.reports.now(_NO_LOCALS)

@@ -1,0 +1,93 @@
+"""Code objects: where their bodies begin, which lie inside them, and what their names are.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+"""
+
+import dis
+import gc
+import sys
+import types
+
+from debug_relay.worker.probe.engine.threads import running_frames as all_frames
+
+# What stands before the first line of a body, by versions of Python.
+_PROLOGUE = {"COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR", "RESUME", "GEN_START"}
+_PROLOGUE.add("CACHE")  # behind RESUME from 3.15 on
+FUNCTION = 0x1  # CO_OPTIMIZED: a class body has it not
+_TRANSPARENT = "<generic parameters of "  # 3.12: stands between `def f[T]` and its function
+_HAS_NAMES = sys.version_info >= (3, 11)  # co_qualname
+
+
+class Body(object):
+    """Where the body of a function begins."""
+
+    def __init__(self, code):
+        text = code.co_code
+        offset, after = 0, None
+        while offset < len(text):
+            name = dis.opname[text[offset]]
+            if name not in _PROLOGUE and not (name == "POP_TOP" and after == "RETURN_GENERATOR"):
+                break
+            offset, after = offset + 2, name
+        self.offset = offset
+        self.line = code.co_firstlineno
+        for start, line in dis.findlinestarts(code):
+            if start > offset:
+                break
+            if line is not None:
+                self.line = line
+        # `while` as the first statement: the loop may come back to the very beginning.
+        self.loops = offset in dis.findlabels(text)
+
+
+def inside(code, prefix):
+    """(name, code) of all that is defined in `code`; names as `plain` has them."""
+    pending = [(prefix, code)]
+    while pending:
+        prefix, code = pending.pop()
+        for found in code.co_consts:
+            if type(found) is types.CodeType:
+                if found.co_name.startswith(_TRANSPARENT):
+                    pending.append((prefix, found))
+                    continue
+                name = prefix + found.co_name
+                if found.co_flags & FUNCTION:
+                    yield name, found
+                pending.append((name + ".", found))
+
+
+def plain(name):
+    """`f.<locals>.g` is written `f.g` as well."""
+    return name.replace(".<locals>", "")
+
+
+def alive():
+    """(name, code, globals) of every function that there is, however it is wrapped or hidden."""
+    seen = set()
+    # No walk over modules and classes finds what a decorator keeps in a closure.
+    for value in gc.get_objects():
+        if type(value) is not types.FunctionType:
+            continue
+        code = value.__code__
+        if id(code) in seen:
+            continue
+        seen.add(id(code))
+        if _HAS_NAMES:
+            name = code.co_qualname
+        else:
+            name = value.__qualname__
+            if name.rpartition(".")[2] != code.co_name:
+                continue  # functools.wraps has given it the name of another
+        yield plain(name), code, value.__globals__
+
+
+@all_frames.steady
+def being_loaded():
+    """(code, globals) of modules that run just now: what they will define is not there yet."""
+    found = {}
+    for frame in list(all_frames.of_all().values()):
+        while frame is not None:
+            if frame.f_code.co_name == "<module>":
+                found[id(frame.f_code)] = (frame.f_code, frame.f_globals)
+            frame = frame.f_back
+    return list(found.values())

@@ -1,0 +1,317 @@
+"""Which exceptions stop the program: by filter or by type, once each, where the user's code is.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+pydevd asks in every frame that an exception passes whether it stops there. The answer is given
+before it prepares a stop: for one that is not to be told, that takes it a hundred times as long. It
+asks once more when it is about to stop, also for what leaves a frame.
+"""
+
+import _thread
+import dis
+import os
+import sys
+import threading
+import weakref
+
+from debug_relay.worker.probe.engine.library_files import is_library
+from debug_relay.worker.probe.engine.stack_overflow import has_room
+from debug_relay.worker.probe.engine.step_unwinding import is_pause
+from debug_relay.worker.probe.inspection.evaluation import Interrupted
+from debug_relay.worker.probe.runtime.deferred_signals import is_foreign
+from debug_relay.worker.probe.runtime.expressions import Expression
+from debug_relay.worker.probe.values.class_facts import full_name, key_of, lookup
+from debug_relay.worker.probe.values.rendering import ATOMS
+
+_getpid = os.getpid
+_TOLD = 64  # journeys that are remembered in each thread: while one lasts, others begin and end
+_NEVER = (SystemExit, Interrupted)
+_LEAVES = object()
+_RETURN = dis.opmap["RETURN_VALUE"]
+_subclasses = type.__dict__["__subclasses__"]
+_mro = type.__dict__["__mro__"].__get__
+qualname = type.__dict__["__qualname__"].__get__
+_MOST_TYPES = 100000
+_MOST_KINDS = 1000
+_MOST_CALLERS = 100
+
+
+class Passed(Exception):
+    """Not to be stopped at; pydevd lets go of a stop that cannot be told."""
+
+
+class Held(object):
+    """The exception at which a thread stands."""
+
+    def __init__(self, arg, how, frame):
+        self.kind, self.value, self.trace = arg
+        self.how, self.frame = how, frame
+
+
+class Exceptions(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.raised = self.everywhere = self.types_everywhere = False
+        self.types = frozenset()
+        self.kinds = {}  # id of a class that was raised → itself, whether it is one of the types
+        self.condition = None
+        self.failed = False
+        probe.commands.update(exceptions=self.choose, known_types=known_types)
+
+    def choose(
+        self, raised=False, types=(), everywhere=False, types_everywhere=True, condition=None
+    ):
+        """Which of the types there are by now."""
+        self.raised, self.everywhere = raised, everywhere
+        self.types_everywhere = types_everywhere
+        self.condition = Expression(condition) if condition else None
+        self.failed = False
+        self.types = frozenset(bare(name) for name in types)
+        self.kinds = {}
+        return known_types(types)
+
+    def hook(self):
+        probe, db, told = self.probe, self.probe.db, self.probe.told
+        find, exclude = db.get_exception_breakpoint, db.exclude_exception_by_filter
+
+        def get_exception_breakpoint(kind, table):
+            """Asked for each table first; `told.tables`: for which it is answered below."""
+            uncaught = table is db.break_on_uncaught_exceptions
+            raised = table is db.break_on_caught_exceptions
+            if uncaught or not raised:
+                told.tables = []
+            # SystemExit is an exit, not a crash.
+            if not probe.started or probe.points.suspended or issubclass(kind, _NEVER):
+                return None
+            if raised:
+                if told.__dict__.get("leaving"):
+                    return None  # it was asked about when it came to this frame
+                told.named = self.named(kind)
+                if not (self.raised or told.named):
+                    return None
+            found = find(kind, table)
+            if found is not None:
+                told.tables.append("uncaught" if uncaught else "raised" if raised else "user")
+            return found
+
+        def exclude_exception_by_filter(breakpoint, trace):
+            which = told.tables[0]
+            if which == "uncaught":
+                # At the end of its journey: once is enough, where it was raised.
+                told_before = origin(trace) in self.journeys()
+                return told_before or debuggers(db, trace.tb_frame) or exclude(breakpoint, trace)
+            del told.tables[0]
+            begins = trace.tb_next is None
+            if which == "user":
+                if begins and not (told.tables or told.__dict__.get("leaving")):
+                    self.forget(origin(trace))
+                return thrown_in(trace) or exclude(breakpoint, trace)
+            if not begins and origin(trace) in self.journeys():
+                return True
+            counts = self.everywhere or (told.named and self.types_everywhere)
+            if not counts and (
+                is_library(trace.tb_frame.f_code.co_filename) or exclude(breakpoint, trace)
+            ):
+                if begins:
+                    self.forget(origin(trace))
+                return True
+            told.begins = origin(trace) if begins else None
+            frame_id = id(trace.tb_frame)
+            if not (has_room() and self.stops(told.raised, trace, frame_id)):
+                return True
+            told.decided = origin(trace)
+            return False
+
+        probe.replace("get_exception_breakpoint", get_exception_breakpoint)
+        probe.replace("exclude_exception_by_filter", exclude_exception_by_filter)
+        self.hook_stops()
+
+    def hook_stops(self):
+        db, told = self.probe.db, self.probe.told
+        tell, wait = db.send_caught_exception_stack, db.do_wait_suspend
+
+        def send_caught_exception_stack(thread, arg, frame_id):
+            start = origin(arg[2])
+            decided = told.__dict__.pop("decided", None) == start
+            # A stop that fails on its way leaves its thread standing, and nobody is told.
+            if not (has_room() and (decided or self.stops(arg[1], arg[2], frame_id))):
+                raise Passed()
+            self.remember(start)
+            return tell(thread, arg, frame_id)
+
+        def do_wait_suspend(thread, frame, event, arg, exception_type=None):
+            if event != "exception" or not arg:
+                return wait(thread, frame, event, arg, exception_type)
+            told.exception = Held(arg, exception_type, frame)
+            try:
+                # pydevd calls its str() before it tells of the stop: that may take for ever
+                shown = (arg[0], plain_words(arg[1]), arg[2])
+                return wait(thread, frame, event, shown, exception_type)
+            finally:
+                told.exception = None
+
+        self.probe.replace("send_caught_exception_stack", send_caught_exception_stack)
+        self.probe.replace("do_wait_suspend", do_wait_suspend)
+
+    def uncaught(self, error):
+        """The program's own end; Python traces no more after a stack overflow (up to 3.11)."""
+        if sys.gettrace() is not None or hasattr(sys, "monitoring") or not self.probe.hooked:
+            return
+        if self.probe.points.suspended:
+            return
+        thread, db = threading.current_thread(), self.probe.db
+        self.probe.rearming.leave()  # what is run at the stop is not the program's
+        stop = sys.modules["_pydevd_bundle.pydevd_breakpoints"].stop_on_unhandled_exception
+        stop(db, thread, thread.additional_info, (type(error), error, error.__traceback__))
+        db.enable_tracing()  # what the program does at its exit
+
+    # -- deciding
+
+    def stops(self, value, trace, frame_id):
+        """Once for each journey; a condition is asked where it would stop first. A stop itself is
+        remembered when it comes: pydevd may still pass over it (`# @IgnoreException`)."""
+        if _getpid() != self.probe.pid:
+            return False  # a forked child that nobody debugs must not wait for a debugger
+        # Absent where a frame is being left, and pydevd remembers what came into it.
+        begins = self.probe.told.__dict__.pop("begins", _LEAVES)
+        if goes_on(standing_at(trace, frame_id), begins is _LEAVES):
+            return False
+        start = origin(trace)
+        if begins == start:
+            self.forget(start)  # another one, which had the same address
+        elif start in self.journeys():
+            return False
+        if self.condition is None:
+            return True
+        try:
+            if self.condition(standing_at(trace, frame_id), exc=value):
+                return True
+        except KeyboardInterrupt:
+            _thread.interrupt_main()  # a signal that arrived while our code ran: give it back
+        except BaseException as error:
+            if is_foreign(error):
+                raise
+            self.tell(error)
+        self.remember(start)
+        return False
+
+    def tell(self, error):
+        """The first error in words, later ones not."""
+        if self.failed:
+            return
+        self.failed = True
+        try:
+            words = "%s: %s" % (type(error).__name__, error)
+        except Exception:
+            words = type(error).__name__
+        self.probe.emit("relayError", {"id": "exceptions", "error": words[:1000]})
+
+    def named(self, kind):
+        if not self.types:
+            return False
+        known = self.kinds.get(id(kind))
+        if known is None or known[0]() is not kind:
+            is_it = any(qualname(k) in self.types or full_name(k) in self.types for k in _mro(kind))
+            if len(self.kinds) >= _MOST_KINDS:
+                self.kinds.clear()
+            # Not by the class itself: it may be compared by code of the program's.
+            known = self.kinds[id(kind)] = weakref.ref(kind), is_it
+        return known[1]
+
+    def journeys(self):
+        """Where those were raised that have been decided; keeps nothing alive."""
+        return getattr(self.probe.told, "journeys", ())
+
+    def remember(self, start):
+        self.forget(start)
+        self.probe.told.journeys = self.journeys()[1 - _TOLD :] + (start,)
+
+    def forget(self, start):
+        known = self.journeys()
+        if start in known:
+            self.probe.told.journeys = tuple(one for one in known if one != start)
+
+
+def goes_on(frame, leaves):
+    """Whether its frame has handled it: up to 3.11 pydevd guesses when it returns or pauses."""
+    if hasattr(sys, "monitoring") or frame.f_lasti < 0:
+        return False
+    if frame.f_code.co_code[frame.f_lasti] == _RETURN:
+        return True
+    # Of one that has ended nobody is the caller.
+    return leaves and frame.f_back is not None and is_pause(frame)
+
+
+def origin(trace):
+    """Where an exception was raised, such that no other is taken for it."""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return id(trace), id(trace.tb_frame.f_code), trace.tb_lasti
+
+
+def thrown_in(trace):
+    """Whether it came into a generator from outside, as from a `with`: it goes back there."""
+    if trace.tb_next is None:
+        return False
+    callers, frame = set(), trace.tb_frame.f_back
+    while frame is not None and len(callers) < _MOST_CALLERS:
+        callers.add(id(frame))
+        frame = frame.f_back
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+        if id(trace.tb_frame) in callers:
+            return True
+    return False
+
+
+def debuggers(db, frame):
+    """Whether it is pydevd's, or a library's called by it: where a stack overflow may end."""
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith("<frozen relay>"):
+            return False  # the program is run from there
+        if "_pydevd_" in path or db.get_file_type(frame) == db.PYDEV_FILE:
+            return True
+        if not is_library(path):
+            return False
+        frame = frame.f_back
+    return False
+
+
+def standing_at(trace, frame_id):
+    """The frame in which it would stop: one of those that the exception has passed."""
+    while id(trace.tb_frame) != frame_id and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace.tb_frame
+
+
+def plain_words(value):
+    """An exception with the same words, if no code of the program's is needed to have them."""
+    kind = type(value)
+    in_c = all(type(lookup(kind, name)) is _SLOT for name in ("__str__", "__repr__"))
+    if in_c and all(key_of(type(part)) in ATOMS or type(part) is str for part in _args(value)):
+        return Exception(str(value))
+    return Exception("")
+
+
+_SLOT = type(BaseException.__str__)
+_args = BaseException.__dict__["args"].__get__
+
+
+def bare(name):
+    """As `full_name` has it."""
+    return name[len("builtins.") :] if name.startswith("builtins.") else name
+
+
+def known_types(types):
+    """Those of the names that exception classes bear, loaded as they are now."""
+    wanted, found = dict((bare(name), name) for name in types), set()
+    pending, seen = [BaseException], set()
+    while pending and len(seen) < _MOST_TYPES:
+        kind = pending.pop()
+        if id(kind) in seen:
+            continue
+        seen.add(id(kind))
+        found |= {wanted[n] for n in (qualname(kind), full_name(kind)) if n in wanted}
+        pending.extend(_subclasses(kind))
+    return sorted(found)

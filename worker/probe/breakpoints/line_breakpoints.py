@@ -1,0 +1,311 @@
+"""What a breakpoint does when it is hit: is it on, is it true, is it this time's turn.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+"""
+
+import _thread
+import itertools
+import operator
+import os
+import sys
+import time
+
+from debug_relay.worker.probe.breakpoints.functions import Functions
+from debug_relay.worker.probe.breakpoints.line_table import TRAP, Places
+from debug_relay.worker.probe.breakpoints.outdated_sources import outdated
+from debug_relay.worker.probe.breakpoints.run_to_line import ID as GOAL
+from debug_relay.worker.probe.runtime.deferred_signals import is_foreign
+from debug_relay.worker.probe.runtime.expressions import Expression, Template
+from debug_relay.worker.probe.runtime.shared_memory import mapped
+
+_getpid = os.getpid
+LOG_RATE = 100.0  # lines a second that one log point writes at most, after a burst
+LOG_BURST = 200.0
+TEXT_LIMIT = 65536
+MANY_MISSES = 100000  # of a condition; in less than
+HOT_SECONDS = 2.0  # of the process's own time they are most of what a loop does
+SUSPENDED = 2  # pydevd's word for a thread that is to stand still
+
+
+COMPARE = {
+    "==": lambda n, k: n == k,
+    "!=": lambda n, k: n != k,
+    ">=": lambda n, k: n >= k,
+    ">": lambda n, k: n > k,
+    "<=": lambda n, k: n <= k,
+    "<": lambda n, k: n < k,
+    "%": lambda n, k: n % k == 0,
+}
+
+
+def counter(place, begin):
+    """Counts in `place`. One C call, so that threads that hit at once are all counted and the last
+    one is shown."""
+    numbers, slot = place
+    numbers[slot] = begin
+    steps = (itertools.repeat(numbers), itertools.repeat(slot), itertools.count(begin + 1))
+    return map(operator.setitem, *steps).__next__
+
+
+class Point(object):
+    """What one breakpoint does at a hit: is it on, is it true, is it this time's turn."""
+
+    def __init__(self, probe, spec, shown, skipped):
+        self.probe = probe
+        self.id = spec["id"]
+        self.shown, self.skipped = shown, skipped
+        self.show = counter(shown, 0)
+        self.skip = counter(skipped, skipped[0][skipped[1]])
+        self.configure(spec)
+
+    def hits(self):
+        numbers, slot = self.shown
+        return numbers[slot]
+
+    def configure(self, spec):
+        self.enabled = spec.get("enabled", True)
+        condition, log = spec.get("condition"), spec.get("log")
+        self.problem = None
+        self.condition = self.compiled(Expression, condition, "condition")
+        # In its frame's own scope, what most of them need, without a call on the way.
+        own = self.condition is not None and not self.condition.nested
+        self.plain = self.condition.code if own else None
+        hit = spec.get("hit")
+        self.turn = (COMPARE[hit[0]], hit[1]) if hit else None
+        self.count = itertools.count(self.hits() + 1).__next__
+        self.log = self.compiled(Template, log, "log message")
+        self.told = False
+        self.tokens = LOG_BURST
+        self.last = time.monotonic()
+        self.misses = 0
+        self.watched_from = time.process_time()
+        if self.problem:
+            self.enabled = False
+            self.tell(self.problem, 0)
+
+    def compiled(self, kind, text, what):
+        """It was judged by another Python, perhaps: this one may know less."""
+        try:
+            return kind(text) if text else None
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+            words = getattr(error, "msg", None) or error
+            self.problem = "the %s does not compile on Python %d.%d: %s" % (
+                (what,) + sys.version_info[:2] + (words,)
+            )
+        return None
+
+    def check(self, frame):
+        if not self.enabled:
+            return False
+        what = "condition"
+        try:
+            if self.plain is not None:
+                true = eval(self.plain, frame.f_globals, frame.f_locals)
+            else:
+                true = self.condition is None or self.condition(frame)
+            if not true:
+                self.misses += 1
+                if self.misses == MANY_MISSES:
+                    self.look_at_time()
+                return False
+            self.show()
+            if self.turn is not None and not self.turn[0](self.count(), self.turn[1]):
+                return False
+            if self.log is not None:
+                what = "log message"
+                self.write(frame)
+                return False
+        except KeyboardInterrupt:
+            # A signal that arrived while our code ran is the program's: give it back.
+            _thread.interrupt_main()
+            return False
+        except BaseException as error:
+            # `exit()` in a condition is no more than a wrong condition, and ends no program.
+            if is_foreign(error):
+                raise
+            self.tell("%s raised %s" % (what, in_words(error)), frame.f_lineno)
+            return False
+        # A forked child that nobody debugs must not wait for a debugger.
+        return _getpid() == self.probe.pid
+
+    def write(self, frame):
+        """A log line, unless there were too many of late: those are counted."""
+        if _getpid() != self.probe.pid:
+            return  # a forked child that nobody debugs
+        now = time.monotonic()
+        self.tokens = min(LOG_BURST, self.tokens + (now - self.last) * LOG_RATE)
+        self.last = now
+        if self.tokens < 1:
+            self.skip()
+            return
+        self.tokens -= 1
+        text = self.log(frame)
+        if len(text) > TEXT_LIMIT:
+            text = "%s… (%d more characters)" % (text[:TEXT_LIMIT], len(text) - TEXT_LIMIT)
+        numbers, slot = self.skipped
+        row = {"id": self.id, "text": text, "skipped": numbers[slot]}
+        row["path"], row["line"] = frame.f_code.co_filename, frame.f_lineno
+        # What ends the program next, a SIGKILL too, does not take the line with it.
+        self.probe.emit("relayLog", row, until_sent=True)
+
+    def look_at_time(self):
+        """Whoever waits for the loop's end should know what makes it slow."""
+        now = time.process_time()
+        if now - self.watched_from < HOT_SECONDS:
+            self.probe.emit("relayHot", {"id": self.id})  # and no more of it: `misses` only grows
+        else:
+            self.misses, self.watched_from = 0, now
+
+    def tell(self, words, line):
+        """The first error, later ones not: a hot loop would flood."""
+        if self.told:
+            return
+        self.told = True
+        self.probe.emit("relayError", {"id": self.id, "error": words[:1000], "line": line})
+
+
+def in_words(error):
+    try:
+        return "%s: %s" % (type(error).__name__, error)
+    except Exception:
+        return type(error).__name__
+
+
+class Points(object):
+    """The table of them; pydevd knows each by its condition, a string constant."""
+
+    def __init__(self, probe):
+        self.probe = probe
+        self.table = {}
+        self.places = Places(probe)
+        self.functions = Functions(probe)
+        self.numbers = None  # what the relay reads without asking
+        self.suspended = False
+        probe.commands.update(
+            suspend=self.suspend,
+            points=self.change,
+            hits=self.hits,
+            share_hits=self.share,
+            outdated=outdated,
+        )
+
+    def suspend(self, on):
+        """Whether none of them does anything at all, and no exception stops."""
+        self.suspended = on
+        return on
+
+    def share(self, path, capacity):
+        """Count in the relay's memory; whether that can be."""
+        try:
+            memory = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                self.numbers = memoryview(mapped(memory, 2 * capacity * 8)).cast("Q")
+            finally:
+                os.close(memory)
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def change(self, set=(), remove=()):
+        """Tells which of them pydevd will pass over."""
+        put, take = [], list(remove)
+        for id in remove:
+            self.table.pop("'relay:%s'" % id, None)
+        self.functions.forget(remove)
+        for spec in set:
+            self.configure(spec)
+            place = spec.get("place")
+            if place:
+                put.append((spec["id"], place[0], place[1]))
+            else:
+                take.append(spec["id"])
+        self.places.change(put, take)
+        return self.places.left_out([row[:2] for row in put])
+
+    def configure(self, spec):
+        key = "'relay:%s'" % spec["id"]
+        old = self.table.get(key)
+        if old is None or spec.get("fresh"):
+            self.table[key] = Point(self.probe, spec, *self.slots(spec["id"]))
+        else:
+            old.configure(spec)
+
+    def slots(self, id):
+        """Where its hits and its skipped lines are counted: the seventh of each half for `bp_7`."""
+        number = int(id.rpartition("_")[2])
+        half = 0 if self.numbers is None else len(self.numbers) // 2
+        if number >= half:
+            return ([0], 0), ([0], 0)
+        return (self.numbers, number), (self.numbers, half + number)
+
+    def hits(self):
+        return {point.id: point.hits() for point in list(self.table.values())}
+
+    def clear(self):
+        self.table.clear()
+        self.places.clear()
+        self.functions.clear()
+        self.numbers = None
+
+    def hook(self):
+        """`told.frame`: where the thread stands that is about to stop; `told.hits`: at what."""
+        table, functions = self.table, self.functions
+        functions.hook()
+        decide, told = self.probe.db.handle_breakpoint_condition, self.probe.told
+
+        def handle_breakpoint_condition(info, breakpoint, frame):
+            if self.suspended:
+                return False
+            point = table.get(breakpoint.condition)
+            if point is not None and not functions.doors:
+                # Most hits by far, and most of those do not stop.
+                if point.check(frame):
+                    told.frame, told.hits = frame, [point.id]
+                    return True
+                if info.pydev_state == SUSPENDED:
+                    told.asked = True
+                return False
+            asked = () if point is None else (point,)
+            if functions.doors:
+                begun = [table.get("'relay:%s'" % id) for id in functions.begun(frame)]
+                asked += tuple(point for point in begun if point is not None)
+            if not asked and breakpoint.condition != TRAP:
+                # One of ours may have been removed while a thread was on its way here.
+                gone = (breakpoint.condition or "").startswith("'relay:")
+                return not gone and decide(info, breakpoint, frame)
+            stops = self.stops(frame, asked)
+            if not stops and info.pydev_state == SUSPENDED:
+                # Another thread's stop has halted this one meanwhile: the hit is counted already.
+                told.asked = True
+            return stops
+
+        self.probe.replace("handle_breakpoint_condition", handle_breakpoint_condition)
+
+    def stops(self, frame, asked):
+        """All of them are asked, for each counts its hits."""
+        hits = [point.id for point in asked if point.check(frame)]
+        if not hits:
+            return False
+        self.probe.told.frame, self.probe.told.hits = frame, hits
+        return True
+
+    def still(self, hits):
+        """Which of them would stop now: meanwhile they may have been removed or suspended."""
+        left = []
+        for id in hits:
+            point = self.table.get("'relay:%s'" % id)
+            if point.enabled and not self.suspended if point is not None else id == GOAL:
+                left.append(id)
+        return left
+
+    def hits_now(self, info, frame):
+        """Whether a thread that was halted on this very line has a breakpoint of its own there."""
+        db = self.probe.db
+        files = sys.modules["pydevd_file_utils"]
+        path = files.get_abs_path_real_path_and_base_from_frame(frame)[1]
+        breakpoint = (db.breakpoints.get(path) or {}).get(frame.f_lineno)
+        if breakpoint is None:
+            return False
+        if breakpoint.condition != TRAP and breakpoint.condition not in self.table:
+            return False
+        return db.handle_breakpoint_condition(info, breakpoint, frame)

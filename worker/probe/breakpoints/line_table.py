@@ -1,0 +1,153 @@
+"""At which lines pydevd looks for breakpoints.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+Put where pydevd keeps them: its own `setBreakpoints` compiles the file once for every line, moves
+lines, and takes none in a file that does not exist yet. Here a line is a line: where none is
+compiled into the code, nothing ever stops.
+"""
+
+import _thread
+import sys
+
+from debug_relay.worker.probe.engine.identical_sources import Twins
+from debug_relay.worker.probe.engine.suspended_coroutines import reach_waiting
+
+TRAP = "'relay:functions'"
+
+
+class Places(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.known = {}  # breakpoint id → (real path of the file, line)
+        self.lock = _thread.allocate_lock()
+        self.traps = {}  # file → {line: what stands there for functions that begin there}
+        self.mirrors = {}  # file → lines at which it may be taken for one with breakpoints
+        self.twins = Twins(self)
+        self.tables = _thread.allocate_lock()  # around a table's making, where nothing can wait
+
+    def change(self, put, take):
+        """`put`: (id, real path, line) each; one that lies elsewhere already moves.
+
+        Paths are taken as they are: pydevd would remember for ever what a missing file is called.
+        """
+        with self.lock:
+            gone = [(id,) + self.known.pop(id) for id in take if id in self.known]
+            for id, path, line in put:
+                place = (path, line)
+                if self.known.get(id, place) != place:
+                    gone.append((id,) + self.known[id])
+                self.known[id] = place
+            added = [(id,) + self.known[id] for id, _, _ in put]
+            if gone or added:
+                self.tell_pydevd(gone, added)
+
+    def tell_pydevd(self, gone, added):
+        db = self.probe.db
+        breakpoint = sys.modules["_pydevd_bundle.pydevd_breakpoints"].LineBreakpoint
+        policy = "ALL" if db.multi_threads_single_notification else "NONE"
+        files = {}
+        for file in set(row[1] for row in gone + added):
+            files[file] = dict(db.file_to_id_to_line_breakpoint.get(file, ()))
+        for id, file, line in gone:
+            files[file].pop(number_of(id), None)
+        for id, file, line in added:
+            number = number_of(id)
+            files[file][number] = breakpoint(
+                number, line, "'relay:%s'" % id, "None", None, policy, None, False
+            )
+        # Whole tables in one assignment each: the program's threads read them meanwhile.
+        for file, by_id in files.items():
+            with self.tables:
+                if by_id:
+                    db.file_to_id_to_line_breakpoint[file] = by_id
+                else:
+                    db.file_to_id_to_line_breakpoint.pop(file, None)
+                self.tabulate(file)
+        self.changed()
+        db.on_breakpoints_changed(removed=not added)
+        reach_waiting(set(row[1] for row in added))
+
+    def tabulate(self, file):
+        """One line has one breakpoint of pydevd's: that of the line, if there is one."""
+        db = self.probe.db
+        lines = dict((n, self.nothing(n)) for n in self.mirrors.get(file, ()))
+        lines.update(self.traps.get(file, ()))
+        by_id = db.file_to_id_to_line_breakpoint.get(file, {})
+        lines.update((point.line, point) for point in by_id.values())
+        if lines:
+            db.breakpoints[file] = lines
+        else:
+            db.breakpoints.pop(file, None)
+
+    def trap(self, file, line, condition):
+        """In a thread of the program's, perhaps, which is about to run what has the line."""
+        with self.tables:
+            self.traps.setdefault(file, {})[line] = self.nothing(line, condition)
+            self.tabulate(file)
+        # Code that is equal to some that was passed over before must be looked at again.
+        self.changed()
+        self.probe.db.mtime += 1
+
+    def nothing(self, line, condition=TRAP):
+        """What pydevd looks at, and where only we know whether it stops."""
+        breakpoint = sys.modules["_pydevd_bundle.pydevd_breakpoints"].LineBreakpoint
+        policy = "ALL" if self.probe.db.multi_threads_single_notification else "NONE"
+        return breakpoint(0, line, condition, "None", None, policy, None, False)
+
+    def mirror(self, file, lines):
+        """In a thread that is about to run the first code of this file."""
+        with self.tables:
+            self.mirrors[file] = lines
+            self.tabulate(file)
+
+    def changed(self):
+        """Other lines than before: all code is looked at anew."""
+        with self.tables:
+            known = {}
+            for file, points in list(self.probe.db.file_to_id_to_line_breakpoint.items()):
+                known[file] = set(point.line for point in points.values())
+            for file, lines in self.traps.items():
+                known.setdefault(file, set()).update(lines)
+            self.twins.renew(known)
+            stale, self.mirrors = self.mirrors, {}
+            for file in stale:
+                self.tabulate(file)
+        self.probe.db._clear_caches()
+
+    def keep_traps(self, kept):
+        """Those of (file, line), and no others."""
+        with self.tables:
+            for file, lines in list(self.traps.items()):
+                left = dict((line, trap) for line, trap in lines.items() if (file, line) in kept)
+                if len(left) == len(lines):
+                    continue
+                if left:
+                    self.traps[file] = left
+                else:
+                    del self.traps[file]
+                self.tabulate(file)
+        self.changed()
+        self.probe.db.on_breakpoints_changed(removed=True)
+
+    def left_out(self, rows):
+        """Why pydevd passes over the files of some of (id, path)."""
+        db = self.probe.db
+        frame = sys.modules["_pydevd_bundle.pydevd_api"].PyDevdAPI._DummyFrame
+        filtered = db.is_files_filter_enabled and not db.get_require_module_for_filters()
+        why = {}
+        for path in set(path for _, path in rows):
+            if db._internal_get_file_type((path, path, path.rpartition("/")[2])) is not None:
+                why[path] = "debugger"
+            elif filtered and db.apply_files_filter(frame(path), path, False):
+                why[path] = "just_my_code"
+        return dict((id, why[path]) for id, path in rows if path in why)
+
+    def clear(self):
+        self.known.clear()
+        self.traps.clear()
+        self.mirrors.clear()
+
+
+def number_of(id):
+    return int(id.rpartition("_")[2])

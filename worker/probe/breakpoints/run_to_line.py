@@ -1,0 +1,85 @@
+"""A line to which the program runs once: no breakpoint of the user's, and gone when it is reached.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+A breakpoint on the same line goes first: its condition is asked and its hits are counted as without
+this.
+"""
+
+import _thread
+import os
+import sys
+
+from debug_relay.worker.probe.breakpoints.line_table import TRAP
+
+_getpid = os.getpid
+NUMBER = 1 << 29  # pydevd's for it; those of breakpoints are lower
+ID = "goal_%d" % NUMBER
+CONDITION = "'relay:%s'" % ID
+
+
+class Goal(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.wanted = None  # (file as pydevd calls it, line, ident of the only thread or None)
+        self.place = None  # (file, line) that pydevd looks at for it
+        self.lock = _thread.allocate_lock()
+        probe.commands.update(goal=self.begin, no_goal=self.end)
+
+    def begin(self, path, line, thread=None):
+        """Why the program can not stop there: pydevd may pass over that file."""
+        places = self.probe.points.places
+        self.end()
+        out = places.left_out([(ID, path)]).get(ID)
+        if out is not None:
+            return out
+        found = self.probe.threads.found(thread) if thread is not None else None
+        self.wanted = (path, line, found[1].ident if found else None)
+        self.place = (path, line)
+        places.trap(path, line, CONDITION)
+        self.probe.db.on_breakpoints_changed()
+        return None
+
+    def end(self):
+        self.wanted, place = None, self.place
+        if place is None:
+            return False
+        self.place = None
+        places, doors = self.probe.points.places, self.probe.points.functions.places()
+        places.keep_traps(doors)
+        if place in doors:
+            places.trap(place[0], place[1], TRAP)
+        return True
+
+    def hook(self):
+        """Outside of the breakpoints' own decision."""
+        told = self.probe.told
+        decide = self.probe.db.handle_breakpoint_condition
+
+        def handle_breakpoint_condition(info, breakpoint, frame):
+            wanted = self.wanted
+            stops = decide(info, breakpoint, frame)
+            if wanted is None or not self.reached(wanted, frame):
+                return stops
+            told.frame, told.hits = frame, (told.hits if stops else []) + [ID]
+            return True
+
+        self.probe.replace("handle_breakpoint_condition", handle_breakpoint_condition)
+
+    def reached(self, wanted, frame):
+        """Once, by the first thread that comes; a forked child reaches nothing."""
+        file, line, ident = wanted
+        if frame.f_lineno != line or ident not in (None, _thread.get_ident()):
+            return False
+        if _getpid() != self.probe.pid or _file_of(frame) != file:
+            return False
+        with self.lock:
+            if self.wanted is not wanted:
+                return False
+            self.wanted = None
+        return True
+
+
+def _file_of(frame):
+    files = sys.modules["pydevd_file_utils"]
+    return files.get_abs_path_real_path_and_base_from_frame(frame)[1]

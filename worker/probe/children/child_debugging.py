@@ -1,0 +1,209 @@
+"""Brings the program's children into its session: what is done to their starts.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `launched`.
+
+A start is looked at where the interpreter asks the kernel, below `subprocess`, `multiprocessing`
+and `asyncio`, so there is no way round it in Python. Only a command line that starts a Python is
+changed, also by a script's first line or a simple command of a shell (`indirect`): bootstrap and
+the setup's file are put before its own words, which stay as they are. Forks are met by an at-fork
+hook, also those of C code.
+"""
+
+import _thread
+import os
+import sys
+import threading
+
+from debug_relay.worker.probe.children import shell_commands as indirect
+from debug_relay.worker.probe.engine.message_encoding import words_of
+from debug_relay.worker.probe.startup.python_command_line import is_python, is_python_2, parted
+
+_SENT_SECONDS = 0.5
+_NO_FROZEN = ["-X", "frozen_modules=off"]  # frozen modules have no lines to stop at
+
+
+class Family(object):
+    def __init__(self, launched):
+        self.launched = launched
+        self.probe = None  # of this process; its forks have their own
+        self.starting = set()  # idents of threads that fork only to execute something else
+        os.register_at_fork(after_in_child=self.in_child)
+
+    def joined(self, probe):
+        """This process has its debugger: what it starts is to get one."""
+        self.probe = probe
+        probe.children.tell_starts(self)
+        for name in ("execv", "execve"):
+            probe.children.put(os, name, self.replacing)
+        probe.children.put(os, "system", self.commanding)
+        probe.children.put(os, "_exit", self.leaving)
+
+    # -- forks
+
+    def in_child(self):
+        """After fork(), in the child, in the only thread there is."""
+        probe, self.probe = self.probe, None
+        if probe is not None:
+            probe.children.let_go()
+        if _thread.get_ident() in self.starting:
+            self.starting.clear()
+            return
+        _forget_thread()
+        try:
+            self.launched.connect(waits=True).started = True
+        except Exception:  # noqa: S110  it runs as without a debugger
+            pass
+
+    # -- command lines
+
+    def rewritten(self, path, words, folder=None, environ=None):
+        """The file and the words that start the same program under its debugger; None where it is
+        no Python's. `folder` and `environ` are those of the start, where it has its own."""
+        try:
+            (path, folder), texts = words_of([path, folder or ""]), words_of(words)
+            paths = _paths(environ)
+            command = indirect.by_shell(path, texts)
+            if command is not None:
+                return self.for_shell(path, texts, command, paths, folder)
+            file = indirect.seen_from(folder, path)
+            return self.under_debugger(file, path, texts, paths, folder)
+        except Exception:
+            return None  # the start itself will say what is wrong with it
+
+    def for_shell(self, shell, words, command, paths, folder):
+        """A shell finds the file itself, and calls it by what it has found."""
+        file = indirect.located(command[0], paths, folder)
+        if file is None:
+            return None
+        called = command[0] if "/" in command[0] else file
+        found = self.under_debugger(file, called, command, paths, folder)
+        if found is None:
+            return None
+        path, inner = found
+        if path != called:  # a script, whose interpreter has a name of its own in front
+            inner = [path] + inner[1:]
+        return shell, words[:2] + [indirect.spelt(inner)]
+
+    def under_debugger(self, file, path, words, paths, folder):
+        """The same of a file, which `path` calls."""
+        if not (is_python(file) or file == sys.executable):
+            script = indirect.by_first_line(file, path, words, paths, folder)
+            if script is None or not is_python(script[0]):
+                return None
+            path, words = script
+            file = path
+        if is_python_2(file):
+            return None  # it does not know our options, and would not run
+        parts = parted(words[1:])
+        if parts is None or parts.is_tracker:
+            return None
+        setup = self.launched.setup
+        ours = [setup["bootstrap"], setup["family"]]
+        return path, [words[0]] + parts.options + _NO_FROZEN + ours + words[1:]
+
+    def start(self, name, original, args, kwargs):
+        """Call what starts a process, with its command line changed; and whether the child is to
+        come to the relay."""
+        if name in ("fork", "forkpty"):
+            return original(*args, **kwargs), True
+        args = list(args)
+        if "fork_exec" in name:
+            called = _first_there(args[1] or args[0], args[4])
+            found = self.rewritten(called, args[0], args[4], args[5])
+            if found is not None:
+                args[0] = found[1]
+                if found[0] != words_of([called])[0]:
+                    args[1] = [os.fsencode(found[0])]
+        else:
+            found = self.rewritten(args[0], args[1], environ=args[2])
+            if found is not None:
+                args[:2] = found
+        ident = _thread.get_ident()
+        # With a preexec_fn the child runs at-fork hooks before it is replaced.
+        self.starting.add(ident)
+        try:
+            return original(*args, **kwargs), found is not None
+        finally:
+            self.starting.discard(ident)
+
+    def replacing(self, original):
+        """`os.execv` and its kind: this process becomes another program."""
+
+        def replace(path, argv, *more):
+            if self.probe is not None and os.getpid() == self.probe.pid:
+                found = self.rewritten(path, list(argv), None, *more)
+                path, argv = found or (path, argv)
+                _until_sent(self.probe.db)
+            return original(path, argv, *more)
+
+        return replace
+
+    def commanding(self, original):
+        """`os.system`, which asks a shell, out of sight."""
+
+        def system(command):
+            if self.probe is not None and os.getpid() == self.probe.pid:
+                found = self.rewritten("/bin/sh", ["sh", "-c", command])
+                command = found[1][2] if found else command
+            return original(command)
+
+        return system
+
+    def leaving(self, original):
+        """Children of `multiprocessing` end by `os._exit`: what they have to tell is sent first."""
+
+        def leave(status):
+            if self.probe is not None and os.getpid() == self.probe.pid:
+                _until_sent(self.probe.db)
+            original(status)
+
+        return leave
+
+
+def _first_there(paths, folder):
+    """Of the places where the kernel is to look for a program."""
+    try:
+        here = os.fsdecode(folder or "")
+        seen = [indirect.seen_from(here, os.fsdecode(path)) for path in paths]
+        return next((path for path, file in zip(paths, seen) if os.access(file, os.X_OK)), paths[0])
+    except (TypeError, ValueError):
+        return paths[0]  # the start itself will say what is wrong with it
+
+
+def _paths(environ):
+    """Where commands are looked for by whoever has this environment; it comes in several forms."""
+    environ = os.environ if environ is None else environ
+    environ = getattr(environ, "_data", environ)
+    if isinstance(environ, list):
+        named = [row[5:] for row in environ if row.startswith(b"PATH=")]
+        found = named[0] if named else None
+    else:
+        found = environ.get(b"PATH") or environ.get("PATH")
+    return os.fsdecode(found or os.defpath)
+
+
+def _until_sent(db):
+    try:
+        pause = threading.Event().wait
+        for _ in range(int(_SENT_SECONDS / 0.005)):
+            if db.writer is None or db.writer.empty():
+                break
+            pause(0.005)
+        pause(0.001)  # what was taken from the queue is written
+    except Exception:  # noqa: S110  an end must come whatever is left of the debugger
+        pass
+
+
+def _forget_thread():
+    """What pydevd knows of the thread that forked is of the parent's."""
+    thread = threading.current_thread()
+    thread.__dict__.pop("additional_info", None)
+    thread.__dict__.pop("__pydevd_id__", None)
+    modules = sys.modules
+    modules["_pydevd_bundle.pydevd_custom_frames"].custom_frames_container_init()
+    clear = modules["_pydevd_frame_eval.pydevd_frame_eval_main"].clear_thread_local_info
+    if clear is not None:
+        clear()
+    monitoring = modules.get("_pydevd_sys_monitoring.pydevd_sys_monitoring")
+    if monitoring is not None and getattr(monitoring, "reset_thread_local_info", None):
+        monitoring.reset_thread_local_info()

@@ -1,0 +1,185 @@
+"""Stops and steps in deep stacks, without what pydevd does for each of their frames.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+pydevd makes a variable of every frame at every stop, though hardly one is opened; here the lower
+ones are made when the first of them is asked for. And at every step it sets up each frame's tracing
+by itself, such that each looks through the whole stack when it goes on.
+"""
+
+import contextlib
+import itertools
+import sys
+
+from debug_relay.worker.probe.engine.frames import MONITORED
+from debug_relay.worker.probe.engine.threads import running_frames as all_frames
+from debug_relay.worker.probe.inspection import variable_pages as pages
+
+AT_ONCE = 40  # frames
+THREADS = 256
+
+
+class Deep(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.tracers = {}  # thread ident → what pydevd's own tracer has, and ours
+
+    def hook(self):
+        db = self.probe.db
+        manager = db.suspended_frames_manager
+        made = tracker_class(sys.modules["_pydevd_bundle.pydevd_suspended_frames"]._FramesTracker)
+
+        @contextlib.contextmanager
+        def track_frames(py_db):
+            tracker = made(manager, py_db)
+            try:
+                yield tracker
+            finally:
+                tracker.untrack_all()
+
+        manager.track_frames = track_frames
+        self.probe.undo.append(
+            (manager, "track_frames", type(manager).track_frames.__get__(manager))
+        )
+        self.trace = db.set_trace_for_frame_and_parents
+        set_trace = self.set_trace if MONITORED else self.set_trace_of_frames
+        self.probe.replace("set_trace_for_frame_and_parents", all_frames.steady(set_trace))
+
+    def set_trace_of_frames(self, ident, frame, disable=False):
+        """Up to 3.11: pydevd gives each frame a trace function that looks for the stack's bottom at
+        the frame's next event, which makes the way back from n frames n² long. Once is enough: by
+        the first frame, and at the bottom, which keeps a trace function of its own."""
+        if disable:
+            self.tracers.pop(ident, None)
+        tracer = None if disable else self.tracer(ident)
+        if tracer is None:
+            self.trace(ident, frame, disable=disable)
+            return
+        db, fresh, traced = self.probe.db, [], {}
+        while frame is not None:
+            code = getattr(frame, "f_code", None)  # frames of templates are none of Python's
+            if code is not None:
+                if id(code) not in traced:  # equal code may lie in another file
+                    traced[id(code)] = db.get_file_type(frame) is None
+                if traced[id(code)]:
+                    if fresh and frame.f_trace is tracer:
+                        break  # so are those below: they have not run since the step before
+                    fresh.append(frame)
+            frame = frame.f_back
+        # From below, so that it is true whatever strikes in between.
+        while fresh:
+            frame = fresh.pop()
+            searches = not fresh or frame.f_back is None
+            frame.f_trace = db.trace_dispatch if searches else tracer
+
+    def tracer(self, ident):
+        """A trace function such as pydevd's for all frames of a thread, if it has that already; not
+        the same object, because `rearming` counts who holds that one."""
+        known = tracer_of(ident)
+        if known is None or known._args[0] is not self.probe.db:
+            return None
+        made = self.tracers.get(ident)
+        if made is None or made[0] is not known._args:
+            kind = type(known)
+            # Where pydevd is compiled, all that Python calls is wrapped.
+            wrapped = getattr(sys.modules[kind.__module__], "SafeCallWrapper", lambda one: one)
+            if len(self.tracers) >= THREADS:
+                self.tracers.clear()
+            made = self.tracers[ident] = known._args, wrapped(kind(known._args))
+        return made[1]
+
+    def forget_ended(self):
+        """What a tracer has keeps its thread alive."""
+        for ident, made in list(self.tracers.items()):
+            if getattr(tracer_of(ident), "_args", None) is not made[0]:
+                self.tracers.pop(ident, None)
+
+    def set_trace(self, ident, frame, disable=False):
+        """Of each code once: only the first frame may be the one that steps."""
+        if disable:
+            self.trace(ident, frame, disable=True)
+            return
+        db, enable = self.probe.db, _monitoring().enable_code_tracing
+        seen = set()
+        while frame is not None:
+            code = getattr(frame, "f_code", None)  # frames of templates are none of Python's
+            if code is not None and id(code) not in seen:  # equal code may lie in another file
+                seen.add(id(code))
+                if db.get_file_type(frame) is None:
+                    enable(ident, code, frame)
+            frame = frame.f_back
+
+
+def tracer_of(ident):
+    """What pydevd traces a thread with, as far as it goes beyond the thread's first event."""
+    thread = sys.modules["threading"]._active.get(ident)
+    return getattr(getattr(thread, "additional_info", None), "thread_tracer", None)
+
+
+def tracker_class(base):
+    class Tracker(base):
+        def __init__(self, *arguments):
+            base.__init__(self, *arguments)
+            self.later = []  # (thread id, as which it is shown, its frames)
+
+        def track(self, thread_id, frames_list, frame_custom_thread_id=None):
+            chained = getattr(frames_list, "chained_frames_list", None)
+            if len(frames_list) <= AT_ONCE or chained is not None:
+                base.track(self, thread_id, frames_list, frame_custom_thread_id)
+                return
+            top = type(frames_list)()
+            for frame in itertools.islice(frames_list, AT_ONCE):
+                top.append(frame)
+            with self._lock:
+                base.track(self, thread_id, top, frame_custom_thread_id)
+                shown_as = frame_custom_thread_id or thread_id
+                self._thread_id_to_frames_list[shown_as] = frames_list
+                self.later.append((thread_id, shown_as, frames_list))
+
+        def complete(self):
+            """Whether there were frames still to be made."""
+            with self._lock:
+                later, self.later = self.later, []
+                if self._untracked:
+                    return False
+                for thread_id, shown_as, frames in later:
+                    self.add(thread_id, shown_as, itertools.islice(frames, AT_ONCE, None))
+                return bool(later)
+
+        def add(self, thread_id, shown_as, frames):
+            variable = sys.modules[base.__module__]._FrameVariable
+            trackers = self._suspended_frames_manager._variable_reference_to_frames_tracker
+            for frame in frames:
+                number = id(frame)
+                self._frame_id_to_frame[number] = frame
+                variable(self.py_db, frame, self._register_variable)
+                trackers[number] = self
+                self._thread_id_to_frame_ids[shown_as].append(number)
+                self._frame_id_to_main_thread_id[number] = thread_id
+
+        def get_variable(self, reference):
+            try:
+                return base.get_variable(self, reference)
+            except KeyError:
+                if not self.complete():
+                    raise
+                return base.get_variable(self, reference)
+
+        def find_frame(self, thread_id, frame_id):
+            found = base.find_frame(self, thread_id, frame_id)
+            if found is None and self.complete():
+                found = base.find_frame(self, thread_id, frame_id)
+            return found
+
+        def untrack_all(self):
+            with self._lock:
+                self.later = []
+                for variable in self._variable_reference_to_variable.values():
+                    pages.untie(variable)
+                base.untrack_all(self)
+
+    return Tracker
+
+
+def _monitoring():
+    return sys.modules["_pydevd_sys_monitoring.pydevd_sys_monitoring"]

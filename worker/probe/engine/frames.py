@@ -1,0 +1,114 @@
+"""The frames of a stopped thread, as pydevd lists them, without its cost for deep stacks.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+"""
+
+import gc
+import sys
+import weakref
+
+from debug_relay.worker.probe.values.rendering import clean
+
+MONITORED = sys.version_info >= (3, 12)
+GENERATOR = 0x20 | 0x80 | 0x200  # those with yield, async def, and both
+WAKE = "<relay wake>"
+
+
+def visible(db, frame, known):
+    """Where a frame's code is, as it is shown; None for what is not of the program."""
+    code = frame.f_code
+    try:
+        return known[id(code)]
+    except KeyError:
+        pass
+    files = sys.modules["pydevd_file_utils"]
+    place = files.get_abs_path_real_path_and_base_from_frame(frame)
+    hidden = (
+        code.co_filename == WAKE
+        or db.get_file_type(frame, place) == db.PYDEV_FILE
+        or (db.is_files_filter_enabled and db.apply_files_filter(frame, place[0], False))
+    )
+    shown = known[id(code)] = None if hidden else files.map_file_to_client(place[0])[0]
+    return shown
+
+
+def stack(db, listed, most, count=True):
+    """[[name, path, line, module]] of the topmost, and how many there are in all."""
+    rows, total, known = [], 0, {}
+    for frame in listed:
+        try:
+            path = known[id(frame.f_code)]
+        except KeyError:
+            path = visible(db, frame, known)
+        if path is None:
+            continue
+        total += 1
+        if total > most and not count:
+            break
+        if total <= most:
+            line = listed.frame_id_to_lineno.get(id(frame), frame.f_lineno)
+            rows.append([frame.f_code.co_name, clean(path), line, module_of(frame)])
+    return rows, total
+
+
+def module_of(frame):
+    """What its module is called. Names may be in a dict of a class of the program's."""
+    name = dict.get(frame.f_globals, "__name__")
+    return name if type(name) is str else None
+
+
+def top_of(db, listed):
+    known = {}
+    for frame in listed:
+        if visible(db, frame, known) is not None:
+            return frame
+    return None
+
+
+class Run(object):
+    """One run of a function, told from a later one that happens to have the same frame object.
+
+    Frames take no weak references and are used again at once, and one that is kept would keep the
+    program's objects alive. But each has a trace function: pydevd's, an object for every call; from
+    3.12 on, where pydevd needs none, one of ours, which goes when the frame goes.
+    """
+
+    def __init__(self, frame):
+        self.frame, self.code = id(frame), id(frame.f_code)
+        tracer = frame.f_trace
+        if tracer is None and MONITORED:
+            tracer = frame.f_trace = Mark()
+        self.mark = weakref.ref(tracer) if type(tracer) is Mark else None
+        tracer = tracer.get_method_object() if hasattr(tracer, "get_method_object") else tracer
+        owner = getattr(tracer, "__self__", None)
+        # A generator is called anew each time that it goes on.
+        own = type(owner).__name__ == "PyDBFrame" and not frame.f_code.co_flags & GENERATOR
+        self.owner = facts_of(owner) if own else None
+
+    @property
+    def is_marked(self):
+        """Whether this run can be told from a later one in the same frame object."""
+        return self.mark is not None or self.owner is not None
+
+    def is_of(self, other):
+        if self.frame != other.frame or self.code != other.code:
+            return False
+        if self.mark is not None or other.mark is not None:
+            return self.mark is not None and self.mark() is not None and self.mark == other.mark
+        return self.owner is other.owner
+
+
+def facts_of(tracer):
+    """What pydevd has made a call's tracer with, one for each. The tracer itself is not held: it
+    keeps what was raised, and so all frames that passed. Compiled, it does not tell."""
+    for held in gc.get_referents(getattr(tracer, "__dict__", tracer)):
+        if type(held) is tuple and held and type(held[0]).__name__ == "PyDB":
+            return held
+    return None
+
+
+class Mark(object):
+    """Called, if the program starts to trace by itself: it traces nothing."""
+
+    def __call__(self, frame, event, arg):
+        return None

@@ -1,0 +1,93 @@
+"""Files with the same text: their code objects are equal, and pydevd remembers by code alone.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+Where `sys.monitoring` calls pydevd, what it remembers is kept apart by file. Where it traces (up to
+3.11), its tables must be plain ones: there a twin of a file with breakpoints gets something at the
+same lines that never counts, so pydevd never remembers the twin as a file without breakpoints.
+"""
+
+import sys
+
+from debug_relay.worker.probe.engine.library_files import is_library
+
+_MOST_BYTES = 4 << 20
+_get, _put = dict.get, dict.__setitem__
+
+
+class CodesByFile(dict):
+    """What pydevd asks for by code, kept by code and file."""
+
+    def get(self, code, default=None):
+        info = _get(self, (code.co_filename, code), default)
+        if info is None or info.code_obj is code or code.co_name != "<module>":
+            return info
+        return default  # a file that is loaded once more: as another module, perhaps
+
+    def __setitem__(self, code, info):
+        _put(self, (code.co_filename, code), info)
+
+    def __iter__(self):
+        return iter([code for _, code in list(self.keys())])
+
+
+def keep_apart(undo):
+    """In the monitoring that pydevd has chosen, if any; whether it has."""
+    done = False
+    for name in ("_pydevd_sys_monitoring", "_pydevd_sys_monitoring_cython"):
+        module = sys.modules.get("_pydevd_sys_monitoring." + name)
+        if module is None or not hasattr(sys, "monitoring"):
+            continue
+        known = module._code_to_func_code_info_cache
+        apart = CodesByFile()
+        for code, info in list(known.items()):
+            apart[code] = info
+        module._code_to_func_code_info_cache = apart
+        known.clear()
+        undo.append((module, "_code_to_func_code_info_cache", known))
+        done = True
+    return done
+
+
+class Twins(object):
+    """Which files read the same as one with breakpoints, at the lines of those."""
+
+    def __init__(self, places):
+        self.places = places
+        self.apart = False  # pydevd does so itself
+        self.kinds = {}  # file name of code that was looked at → what pydevd says of such code
+        self.lines = {}  # line → texts that files with breakpoints have there
+        self.names = set()  # what those files are called
+
+    def renew(self, files):
+        """`files`: the lines of all breakpoints there are, by file."""
+        lines, names = {}, set()
+        for file, numbers in files.items():
+            if self.apart:
+                break
+            names.add(file.rpartition("/")[2])
+            text = _lines_of(file)
+            for number in numbers:
+                if number <= len(text):
+                    lines.setdefault(number, set()).add(text[number - 1])
+        self.lines, self.names, self.kinds = lines, names, {}
+
+    def look(self, file):
+        """A file of which code begins to run."""
+        library = is_library(file) and file.rpartition("/")[2] not in self.names
+        if library or not self.lines:
+            return
+        text, lines = _lines_of(file), self.lines
+        same = [n for n in lines if n <= len(text) and text[n - 1] in lines[n]]
+        if same:
+            self.places.mirror(file, same)
+
+
+def _lines_of(file):
+    """As they compile, nearly: a comment makes no difference to the code."""
+    try:
+        with open(file, "rb") as source:
+            text = source.read(_MOST_BYTES)
+    except (OSError, ValueError):
+        return []
+    return [line.partition(b"#")[0].strip() for line in text.splitlines()]

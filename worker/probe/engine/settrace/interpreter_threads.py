@@ -1,0 +1,78 @@
+"""What the interpreter keeps of its threads: up to 3.11, who traces each of them.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+Python tells a thread's tracer to that thread alone, so it is read where it lies.
+"""
+
+import _thread
+import ctypes
+import sys
+
+from debug_relay.worker.probe.engine.threads import running_frames as all_frames
+from debug_relay.worker.probe.startup.switch_interval import Undisturbed
+
+# Where the tracer and the thread's ident are in a PyThreadState.
+_PLACES = {(3, 8): (80, 176), (3, 9): (80, 176), (3, 10): (80, 176), (3, 11): (88, 152)}
+
+
+@all_frames.steady  # or threads end in between, and what is looked at is no more
+def tracers():
+    """Thread ident → its tracer or None; nothing at all where that cannot be told."""
+    if not _is_known():
+        return {}
+    with Undisturbed():
+        if ident_of(asked("PyThreadState_Get")) != _thread.get_ident():
+            return {}
+        return {ident_of(state): _tracer_of(state) for state in of_all()}
+
+
+def ident_of(state):
+    return ctypes.c_ulong.from_address(state + _PLACES[sys.version_info[:2]][1]).value
+
+
+def _tracer_of(state):
+    place = state + _PLACES[sys.version_info[:2]][0]
+    if not ctypes.c_size_t.from_address(place).value:
+        return None
+    return ctypes.py_object.from_address(place).value
+
+
+def _is_known():
+    is_debug_build = hasattr(sys, "gettotalrefcount")
+    wide = ctypes.sizeof(ctypes.c_void_p) == 8
+    return wide and not is_debug_build and sys.version_info[:2] in _PLACES
+
+
+def interpreters():
+    """How many this process has, its own among them."""
+    try:
+        return len(list(_chain("PyInterpreterState_Head", "PyInterpreterState_Next")))
+    except AttributeError:
+        return 1  # an embedded one, whose functions only its host sees
+
+
+def of_all():
+    """The addresses of them; on 3.8 of all interpreters, which count together who is traced."""
+    if sys.version_info < (3, 9):
+        interpreters = _chain("PyInterpreterState_Head", "PyInterpreterState_Next")
+    else:
+        interpreters = [asked("PyInterpreterState_Get")]
+    for interpreter in interpreters:
+        for thread in _chain("PyInterpreterState_ThreadHead", "PyThreadState_Next", interpreter):
+            yield thread
+
+
+def _chain(first, following, *of):
+    state = asked(first, *of)
+    while state:
+        yield state
+        state = asked(following, state)
+
+
+def asked(name, *states):
+    """A function of the interpreter's own, which keeps it; states are addresses."""
+    function = getattr(ctypes.PyDLL(None), name)
+    function.restype = ctypes.c_void_p
+    function.argtypes = [ctypes.c_void_p] * len(states)
+    return function(*states)

@@ -1,0 +1,148 @@
+"""A step whose frame is left by an exception goes on in the caller, where pydevd would lose it.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+pydevd follows a stepped frame to its return. From 3.12 on an exception is no return for it, so a
+monitoring tool of our own looks on from the first step until all threads run again. Below, pydevd
+takes an exception that leaves a generator or coroutine for a pause of it, for it tells the two by
+lines: the program would run away. It is told by what the frame did last instead.
+"""
+
+import _thread
+import dis
+import sys
+
+from debug_relay.worker.probe.engine.frames import MONITORED, visible
+
+_ident = _thread.get_ident
+TOOLS = (4, 3)  # of those that Python reserves for nobody
+NAME = "relay"
+_OVER = {"CMD_STEP_RETURN": "CMD_STEP_OVER", "CMD_STEP_RETURN_MY_CODE": "CMD_STEP_OVER_MY_CODE"}
+
+
+class Unwinding(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.steps = {}  # thread ident → pydevd's facts about the thread, while it steps
+        self.raised = set()  # threads whose step's frame was left by an exception
+        self.tool = None
+
+    def hook(self):
+        if not MONITORED:
+            self.probe.replace("collect_return_info", returns_of)
+            return
+        constants = sys.modules["_pydevd_bundle.pydevd_comm_constants"]
+        over = {getattr(constants, a): getattr(constants, b) for a, b in _OVER.items()}
+        # What a step becomes in the caller.
+        self.commands = over
+        self.commands.update([(command, command) for command in over.values()])
+        wait = self.probe.db.do_wait_suspend
+
+        def do_wait_suspend(thread, frame, event, arg, exception_type=None):
+            ident = _ident()
+            self.steps.pop(ident, None)
+            wait(thread, frame, event, arg, exception_type)
+            self.raised.discard(ident)
+            info = thread.additional_info
+            if info.pydev_step_cmd in self.commands and info.pydev_step_stop is not None:
+                self.steps[ident] = info
+                self.tool = self.tool or taken(self.unwound)
+            elif self.tool is not None and not self.steps:
+                self.forget()
+
+        self.probe.replace("do_wait_suspend", do_wait_suspend)
+
+    def unwound(self, code, offset, error):
+        """Called by Python, in the thread whose frame an exception leaves."""
+        info = self.steps.get(_ident())
+        if info is None or info.pydev_step_cmd not in self.commands:
+            return
+        frame = sys._getframe(1)
+        if info.pydev_step_stop is not frame:
+            return
+        self.raised.add(_ident())
+        db, known, back = self.probe.db, {}, frame.f_back
+        while back is not None and visible(db, back, known) is None:
+            back = back.f_back
+        if back is None:
+            return  # the end of the thread
+        # It ends at the next line there: its handler's, or that of whoever has one further up.
+        info.pydev_step_cmd, info.pydev_step_stop = self.commands[info.pydev_step_cmd], back
+        info.update_stepping_info()
+        db.set_trace_for_frame_and_parents(_ident(), back)
+
+    def left_by_exception(self, frame):
+        """Whether that is how what was stepped out of has come back to this frame, at which its
+        thread has stopped just now."""
+        if MONITORED:
+            return _ident() in self.raised
+        above = sys._getframe()
+        while above is not None and above.f_back is not frame:
+            above = above.f_back
+        if above is None or visible(self.probe.db, above, {}) is None:
+            return False
+        return not is_pause(above) and _name(above, 0) != "RETURN_VALUE"
+
+    def forget(self):
+        tool, self.tool = self.tool, None
+        monitoring = sys.monitoring
+        if monitoring.get_tool(tool) == NAME:
+            monitoring.set_events(tool, 0)
+            monitoring.register_callback(tool, monitoring.events.PY_UNWIND, None)
+            monitoring.free_tool_id(tool)
+
+    def remove(self):
+        self.steps.clear()
+        if self.tool is not None:
+            self.forget()
+
+
+def taken(unwound):
+    """The number of a tool that is told of each frame which an exception leaves, if one is free."""
+    monitoring = sys.monitoring
+    for tool in TOOLS:
+        if monitoring.get_tool(tool) is None:
+            monitoring.use_tool_id(tool, NAME)
+            monitoring.register_callback(tool, monitoring.events.PY_UNWIND, unwound)
+            monitoring.set_events(tool, monitoring.events.PY_UNWIND)
+            return tool
+    return None
+
+
+def is_pause(frame):
+    """Whether what it did last was to yield or to await, up to 3.11."""
+    # An await of up to 3.10 steps back, to be done again.
+    return _name(frame, 0) == "YIELD_VALUE" or _name(frame, 2) == "YIELD_FROM"
+
+
+def _name(frame, behind):
+    code, at = frame.f_code.co_code, frame.f_lasti + behind
+    return dis.opname[code[at]] if at < len(code) else ""
+
+
+# -- up to 3.11
+
+
+def returns_of(code):
+    """What pydevd asks of a generator's code: the lines at which it returns and does not pause."""
+    return [_Return(code, line) for line in {line for _, line in dis.findlinestarts(code)}]
+
+
+class _Return(object):
+    def __init__(self, code, line):
+        self.return_line = _Line(line)
+        self.return_line.code = code
+
+
+class _Line(int):
+    """A number that equals the line only while its frame is really being left there."""
+
+    __hash__ = int.__hash__
+
+    def __eq__(self, line):
+        if not int.__eq__(self, line):
+            return False
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code is not self.code:
+            frame = frame.f_back
+        return frame is not None and not is_pause(frame)

@@ -1,0 +1,143 @@
+"""One stop at a time, and none lost, when several threads come to breakpoints at once.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+pydevd tells both at the same moment and resumes both with one `continue`, or passes over the
+breakpoint of a thread that another one's stop has halted just there. Here a thread whose turn it is
+not stands still like all others, and stops itself when they go on.
+"""
+
+import _thread
+import sys
+
+from debug_relay.worker.probe.breakpoints.line_breakpoints import SUSPENDED
+from debug_relay.worker.probe.breakpoints.line_table import number_of
+
+# Where pydevd decides on exceptions: monitored, traced and compiled.
+_ASKS = (
+    "_pydevd_sys_monitoring._pydevd_sys_monitoring",
+    "_pydevd_bundle.pydevd_frame",
+    "_pydevd_bundle.pydevd_cython",
+)
+
+
+class Turns(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.lock = _thread.allocate_lock()
+        self.holder = []  # the thread whose stop is told and not yet resumed
+        self.pausing = []
+
+    def hook(self):
+        db = self.probe.db
+        constants = sys.modules["_pydevd_bundle.pydevd_comm_constants"]
+        self.mark = sys.modules["_pydevd_bundle.pydevd_thread_lifecycle"].mark_thread_suspended
+        self.halted, self.at_breakpoint = constants.CMD_THREAD_SUSPEND, constants.CMD_SET_BREAK
+        self.raising = (constants.CMD_STEP_CAUGHT_EXCEPTION, constants.CMD_ADD_EXCEPTION_BREAK)
+        self.suspend, self.wait = db.set_suspend, db.do_wait_suspend
+        self.probe.replace("set_suspend", self.set_suspend)
+        self.probe.replace("do_wait_suspend", self.do_wait_suspend)
+        for name in ("_pydevd_bundle.pydevd_api", "_pydevd_bundle.pydevd_comm"):
+            module = sys.modules[name]
+            self.probe.undo.append((module, "resume_threads", module.resume_threads))
+            module.resume_threads = self.gated(module.resume_threads)
+        for name in _ASKS:
+            module = sys.modules.get(name)
+            if module is not None:
+                ask = module.should_stop_on_exception
+                self.probe.undo.append((module, "should_stop_on_exception", ask))
+                module.should_stop_on_exception = self.when_they_go_on(ask)
+
+    def another_holds(self, thread):
+        holder = self.holder
+        return (
+            self.probe.db.multi_threads_single_notification
+            and holder
+            and holder[0] is not thread
+            and holder[0].additional_info.pydev_state == SUSPENDED
+        )
+
+    def set_suspend(self, thread, reason, *args, **kwargs):
+        """In place of pydevd's: a thread is to stop."""
+        told, is_pause = self.probe.told, kwargs.get("is_pause")
+        frame = told.__dict__.pop("frame", None) if reason == self.at_breakpoint else None
+        if not (self.probe.db.multi_threads_single_notification or is_pause):
+            kwargs["suspend_other_threads"] = False  # whatever it was when breakpoints were set
+        while True:
+            with self.lock:
+                if not ((frame or reason in self.raising) and self.another_holds(thread)):
+                    if is_pause:
+                        self.pausing.append(True)
+                    else:
+                        self.holder[:] = [thread]
+                    return self.suspend(thread, reason, *args, **kwargs)
+                info = self.mark(thread, self.halted, main_suspend=False)
+            if frame is None:
+                told.put_off = (reason,) + args  # it is going to wait as soon as we return
+                return None
+            self.wait(thread, frame, "line", None)
+            if info.pydev_step_cmd != -1:
+                return None  # it was stepped on from here
+            if told.hits:
+                told.hits = self.probe.points.still(told.hits)
+                if not told.hits:
+                    return None
+
+    def do_wait_suspend(self, thread, frame, event, arg, exception_type=None):
+        """In place of pydevd's: it stops here, until it is resumed."""
+        info, told = thread.additional_info, self.probe.told.__dict__
+        while True:
+            put_off, hits = told.pop("put_off", None), told.pop("hits", None)
+            if hits:
+                # pydevd knows one breakpoint for each line
+                info.hit_breakpoint_ids = [number_of(id) for id in hits]
+            passing = thread.stop_reason == self.halted and event == "line" and not self.pausing
+            if told.pop("asked", False):
+                passing = False
+            self.probe.told.stands = True
+            try:
+                self.wait(thread, frame, event, arg, exception_type)
+            finally:
+                self.probe.told.stands = False
+            if info.pydev_step_cmd != -1:
+                return
+            if put_off and not self.probe.points.suspended:
+                self.set_suspend(thread, *put_off)
+            elif passing and self.probe.points.hits_now(info, frame):
+                self.set_suspend(thread, self.at_breakpoint, suspend_other_threads=True)
+            if info.pydev_state != SUSPENDED:
+                return
+
+    def when_they_go_on(self, ask):
+        """pydevd passes over what is raised in a thread that another one's stop is just halting."""
+        told = self.probe.told
+
+        def should_stop_on_exception(db, info, frame, thread, raised, *rest, **more):
+            if info.pydev_state == SUSPENDED and not getattr(told, "stands", False):
+                told.asked = True  # its line's breakpoint
+                db.do_wait_suspend(thread, frame, "line", None)
+            told.raised = raised[1]  # for `exceptions`: pydevd asks it with the traceback only
+            try:
+                return ask(db, info, frame, thread, raised, *rest, **more)
+            finally:
+                told.raised = None
+
+        return should_stop_on_exception
+
+    def free(self):
+        """A thread goes on alone: whoever comes to a stop next is told."""
+        with self.lock:
+            del self.pausing[:], self.holder[:]
+
+    def gated(self, resume):
+        db = self.probe.db
+
+        def resume_threads(thread_id, except_thread=None):
+            with self.lock:  # or it would set a thread going that has just begun to stop
+                del self.pausing[:], self.holder[:]
+                resume(thread_id, except_thread)
+            # pydevd wakes nobody: each would look by itself, every 0.2 s.
+            for event in list(db._thread_events.values()):
+                event.set()
+
+        return resume_threads

@@ -1,0 +1,100 @@
+"""Where all threads stand, looked at while they run, without harm to them.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+Who holds a dict of all threads' frames is in it with its own, and that holds the dict: a circle.
+What the program's functions held when they were met, files and locks too, then lives on until the
+garbage collector comes by, which may be never; and that of 3.12.1 ends the program where a
+`BytesIO.getbuffer()` is part of it, as in whatever `multiprocessing` just sends.
+
+Up to 3.11 the collector may come by wherever something is made, also in the midst of that look. It
+then runs Python code, and another thread goes on: one that ends waits with the interpreter in its
+hands for a lock that the look holds, and nothing goes on any more; one that returns leaves the look
+with the frame of a function that is over, and the program dies of that later.
+"""
+
+import _thread
+import functools
+import gc
+import sys
+
+from debug_relay.worker.probe.engine.frames import MONITORED
+
+
+class Uncollected(object):
+    """Nobody collects meanwhile. Several threads may be in here: who came first ends it."""
+
+    first = []
+
+    def __enter__(self):
+        if gc.isenabled():
+            self.first.append(self)
+            gc.disable()
+
+    def __exit__(self, *error):
+        if self in self.first:
+            self.first.remove(self)
+            gc.enable()
+
+
+def in_child():
+    """After a fork: who would end it is not here."""
+    if Uncollected.first:
+        del Uncollected.first[:]
+        gc.enable()
+
+
+def steady(function):
+    """For what looks at frames of other threads, and from frame to frame."""
+    if MONITORED:
+        return function
+
+    @functools.wraps(function)
+    def looking(*args, **kwargs):
+        with Uncollected():
+            return function(*args, **kwargs)
+
+    return looking
+
+
+@steady
+def _now():
+    return sys._current_frames()
+
+
+def of_all():
+    """As `sys._current_frames`, but this thread's begins where the caller was called."""
+    found, caller = _now(), sys._getframe(1)
+    found[_thread.get_ident()] = caller.f_back or caller
+    return found
+
+
+def hook(probe):
+    """Where pydevd looks: at each stop, and when breakpoints have changed."""
+    for name in ("pydevd_additional_thread_info_regular", "pydevd_cython"):
+        facts = sys.modules.get("_pydevd_bundle." + name)
+        if facts is not None:
+            probe.undo.append((facts, "_current_frames", facts._current_frames))
+            facts._current_frames = of_all
+    db, pydevd, tracing = probe.db, sys.modules["pydevd"], sys.modules["pydevd_tracing"]
+    to_threads = tracing.set_trace_to_threads
+    probe.undo.append((tracing, "set_trace_to_threads", to_threads))
+    tracing.set_trace_to_threads = steady(to_threads)
+
+    @steady
+    def set_tracing(breakpoints_changed=False):
+        if MONITORED and breakpoints_changed:
+            pydevd.pydevd_sys_monitoring.update_monitor_events()
+        left_out = {thread.ident for thread in pydevd.threadingEnumerate() if _is_left_out(thread)}
+        for ident, frame in of_all().items():
+            if ident not in left_out:
+                db.set_trace_for_frame_and_parents(ident, frame)
+        if MONITORED:
+            pydevd.pydevd_sys_monitoring.restart_events()
+
+    probe.replace("set_tracing_for_untraced_contexts", set_tracing)
+
+
+def _is_left_out(thread):
+    marks = "is_pydev_daemon_thread", "pydev_do_not_trace"
+    return any(getattr(thread, mark, False) for mark in marks)

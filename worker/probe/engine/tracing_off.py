@@ -1,0 +1,221 @@
+"""Turning pydevd's tracing and monitoring off, in every thread and every frame.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+"""
+
+import _thread
+import ctypes
+import sys
+import threading
+import types
+
+from debug_relay.worker.probe.engine import monitoring_tool as own_tool
+from debug_relay.worker.probe.engine.settrace.interpreter_threads import tracers
+from debug_relay.worker.probe.engine.threads import running_frames as all_frames
+from debug_relay.worker.probe.startup.switch_interval import Undisturbed
+
+_STOPPING = "_relay_stop"
+_MARKS = "debug_relay.worker.probe.engine.frames"
+
+
+def monitors():
+    """Whether pydevd works by `sys.monitoring` (3.12 and later) and not by `sys.settrace`."""
+    constants = sys.modules["_pydevd_bundle.pydevd_constants"]
+    return bool(getattr(constants, "PYDEVD_USE_SYS_MONITORING", False))
+
+
+def silence():
+    """From here on nothing new can stop; threads may still be inside pydevd."""
+    if not monitors():
+        _give_settrace_back()
+        if is_pydevds(getattr(threading, "_trace_hook", None)):
+            threading.settrace(None)
+        return
+    monitoring, tool = sys.monitoring, own_tool.number()
+    if tool is None:
+        return
+    monitoring.set_events(tool, 0)
+    for name in dir(monitoring.events):
+        event = getattr(monitoring.events, name)
+        if isinstance(event, int) and event and not event & (event - 1):
+            try:
+                monitoring.register_callback(tool, event, None)
+            except ValueError:
+                continue  # not one that takes callbacks
+
+
+@all_frames.steady
+def stop_everywhere(back=None):
+    """In all threads, while they run; each that is in `back` goes on with what it had before."""
+    if monitors():
+        _free_monitoring()
+        _unmark()
+        return
+
+    ends = stopping()
+    ends.done = set()
+    if back is not None:
+        ends.back = dict(back)
+    programs = {ident for ident, tracer in tracers().items() if is_programs(tracer)}
+    idents = _trace_all(ends, programs)
+    # One that ended its tracing after we have looked would keep what is set in its frames then.
+    with Undisturbed():
+        for ident, frame in all_frames.of_all().items():
+            while frame is not None and ident in programs:
+                if is_pydevds(frame.f_trace):
+                    frame.f_trace = None
+                frame = frame.f_back
+            while frame is not None and ident in idents and ident not in ends.done:
+                if frame.f_trace is None or is_pydevds(frame.f_trace):
+                    # A loop that calls nothing drops its tracing at its next line; None was
+                    # pydevd's word that nothing can stop there.
+                    frame.f_trace = ends
+                frame = frame.f_back
+
+
+def stop(frame, event, arg):
+    """A thread's tracer: its first event ends the thread's tracing, or our part of it."""
+    if sys.gettrace() is not stop:
+        return None
+    sys.settrace(None)
+    stop.done.add(_thread.get_ident())
+    forget(frame, stop)
+    before = stop.back.pop(_thread.get_ident(), None)
+    if before is None:
+        return None
+    before.give_back(frame)
+    return before.tracer(frame, event, arg) if event == "call" else frame.f_trace
+
+
+stop.done, stop.back = set(), {}
+
+
+def stopping():
+    """The one `stop` of this process: a thread that rests since an earlier session has that still,
+    and may be about to call it when this one puts another in its place."""
+    return vars(sys.modules["pydevd"]).setdefault(_STOPPING, stop)
+
+
+def forget(frame, ends):
+    """No frame of this stack keeps what ended its tracing."""
+    while frame is not None:
+        if frame.f_trace is ends:
+            frame.f_trace = None
+        frame = frame.f_back
+
+
+def _trace_all(function, programs):
+    """As pydevd does, but for the threads that it starts to have the count of `traced_count` up."""
+    library = sys.modules["pydevd_tracing"]._load_python_helper_lib()
+    if library is None:
+        raise OSError("debugpy's library for this Python cannot be loaded")
+    nothing = ctypes.py_object(None)
+    # By their class: a Jupyter kernel marks threads of its own as pydevd's, and pydevd traces them.
+    pydevds = sys.modules["_pydevd_bundle.pydevd_daemon_thread"].PyDBDaemonThread
+    others = {t.ident for t in list(threading._active.values()) if isinstance(t, pydevds)}
+    others.add(threading.get_ident())
+    idents = set(all_frames.of_all()) - others - programs
+    for ident in idents:
+        library.AttachDebuggerTracing(
+            ctypes.c_int(0),
+            ctypes.py_object(sys.settrace),
+            ctypes.py_object(function),
+            ctypes.c_uint(ident & 0xFFFFFFFF),
+            nothing,
+        )
+    if sys.gettrace() is not None:
+        sys.settrace(None)
+    return idents
+
+
+def stop_in_child():
+    """After a fork, in the one thread there is."""
+    if monitors():
+        _free_monitoring()
+        _unmark()
+        return
+    # pydevd's own settrace would print a warning on the child's stderr
+    _give_settrace_back()
+    sys.settrace(None)
+    threading.settrace(None)
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            frame.f_trace = None
+            frame = frame.f_back
+
+
+def _give_settrace_back():
+    """The program's own, without what `rearming` has put around it."""
+    tracing = sys.modules["pydevd_tracing"]
+    kept = tracing.TracingFunctionHolder._original_tracing
+    tracing.TracingFunctionHolder._original_tracing = getattr(kept, "wrapped", kept)
+    tracing.restore_sys_set_trace_func()
+
+
+def _free_monitoring():
+    monitoring, tool = sys.monitoring, own_tool.number()
+    if tool is None:
+        return
+    monitoring.set_events(tool, 0)
+    ours = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
+    cache = getattr(ours, "_code_to_func_code_info_cache", {})
+    # freeing the tool leaves local events behind
+    for code in list(cache):
+        try:
+            monitoring.set_local_events(tool, code, 0)
+        except ValueError:
+            continue
+    cache.clear()
+    monitoring.free_tool_id(tool)
+
+
+def _unmark():
+    """Frames that have stopped carry a mark of ours (`frames.Run`) for as long as they last."""
+    for frame in all_frames.of_all().values():
+        while frame is not None:
+            if _module_of(type(frame.f_trace)) == _MARKS:
+                frame.f_trace = None
+            frame = frame.f_back
+
+
+def be_untraced():
+    """A thread of ours: with what the program has its new threads traced and profiled is for its
+    own."""
+    if sys.gettrace() is not None:
+        sys.settrace(None)
+    if sys.getprofile() is not None:
+        sys.setprofile(None)
+
+
+def is_debuggers(thread):
+    return getattr(thread, "is_pydev_daemon_thread", False)
+
+
+def is_pydevds(function):
+    """Whether pydevd has put this function, or the object behind it, where it was found."""
+    if isinstance(function, types.MethodType):
+        function = function.__func__ if is_named(function.__func__) else function.__self__
+    return (
+        is_named(function) or is_named(type(function)) or is_named(getattr(function, "func", None))
+    )
+
+
+def is_programs(tracer):
+    """Whether the program itself has set this tracer."""
+    ours = tracer is None or tracer is stopping() or is_pydevds(tracer)
+    return not ours and not _module_of(tracer).startswith("debug_relay.")
+
+
+def is_named(thing):
+    return _module_of(thing).split(".")[0] in _PACKAGES
+
+
+def _module_of(thing):
+    module = getattr(thing, "__module__", None)
+    return module if isinstance(module, str) else ""
+
+
+_PACKAGES = (
+    "_pydev_bundle", "_pydevd_bundle", "_pydevd_sys_monitoring", "_pydevd_frame_eval", "pydevd",
+    "pydevd_tracing", "debugpy", "pydevd_file_utils",
+)  # fmt: skip

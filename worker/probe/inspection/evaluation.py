@@ -1,0 +1,319 @@
+"""What the stopped thread itself is asked: evaluations, returned values; and how it is asked.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+"""
+
+import _thread
+import signal
+import sys
+import threading
+import time
+import traceback
+
+from debug_relay.worker.probe.engine.frames import MONITORED
+from debug_relay.worker.probe.inspection import lazy_imports as unimported
+from debug_relay.worker.probe.runtime.deferred_signals import hold
+from debug_relay.worker.probe.runtime.muted_output import unmute
+from debug_relay.worker.probe.values.class_facts import name_of
+from debug_relay.worker.probe.values.rendering import Interrupted
+
+_ident = _thread.get_ident
+_current = threading.current_thread
+_now = time.monotonic
+_main_ident = threading.main_thread().ident
+RESULT_LIMIT = 65536
+AS_LONG_AS_IT_TAKES = 3600.0  # whoever asks has a deadline of his own
+RETURNED = "__pydevd_ret_val_dict"  # pydevd's name for them, up to 3.11
+
+
+class Answers(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.running = {}  # thread ident → what `begun` made
+        self.dropped = set()  # questions that nobody waits for any more
+        self.returns = {}  # thread ident → what was stepped out of has returned, until it is asked
+        probe.questions.update(evaluate=self.ask_evaluate, returned=self.ask_returned)
+        probe.commands.update(
+            returns=self.keep_returns,
+            interrupt=self.interrupt,
+            running=lambda: len(self.running),
+        )
+
+    def ask_evaluate(self, id, frame, text, context):
+        return self.ask_thread_of(frame, id, self.answer, text, context)
+
+    def hook(self):
+        self.hook_returns()
+        # A `breakpoint()` in what is evaluated would have the thread run on, to stop elsewhere.
+        pydevd, name = sys.modules["pydevd"], "_locked_settrace"
+        set_trace = getattr(pydevd, name, None)
+        if set_trace is None:
+            return
+
+        def unless_asked(*arguments, **named):
+            if _ident() not in self.running:
+                set_trace(*arguments, **named)
+
+        self.probe.undo.append((pydevd, name, set_trace))
+        setattr(pydevd, name, unless_asked)
+
+    def hook_returns(self):
+        """pydevd puts what is returned among the caller's variables, where the program sees it, and
+        from 3.12 on whatever any function returns during a step out."""
+        if MONITORED:
+            module = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
+            name, same = "_show_return_values", module._is_same_frame
+            self.probe.undo.append((module, name, getattr(module, name)))
+
+            def keep(frame, value):
+                info = getattr(_current(), "additional_info", None)
+                if info is not None and same(info, info.pydev_step_stop, frame):
+                    self.returns[_ident()] = value
+
+            setattr(module, name, keep)
+
+    def keep_returns(self, on):
+        """Keep what functions return: only while one is stepped out of."""
+        self.returns.clear()
+        self.probe.db.show_return_values = on
+        return on
+
+    def ask_returned(self, id, frame):
+        return self.ask_thread_of(frame, id, self.returned)
+
+    def ask_thread_of(self, dap_reference, id, job, *arguments):
+        """Have `job` done by the stopped thread that the frame or variable belongs to."""
+        thread_id, reference = self.thread_of(dap_reference)
+        if thread_id is None:
+            return {"gone": True}
+        self.probe.db.post_method_as_internal_command(
+            thread_id, self.work, id, job, thread_id, reference, *arguments
+        )
+        return {"gone": False}
+
+    def thread_of(self, dap_reference):
+        """The stopped thread that a frame or variable belongs to, and pydevd's number for that."""
+        try:
+            reference = _ids()._translate_id_from_dap(dap_reference)
+        except KeyError:
+            return None, None
+        # A scope is a frame's variables of one kind.
+        reference = getattr(reference, "variable_reference", reference)
+        manager = self.probe.db.suspended_frames_manager
+        return manager.get_thread_id_for_variable_reference(reference), reference
+
+    def ask_thread(self, dap_thread, id, job, *arguments):
+        """Have `job` done by a stopped thread."""
+        try:
+            thread_id = _ids()._translate_id_from_dap(dap_thread)
+        except KeyError:
+            return {"gone": True}
+        if self.probe.db.suspended_frames_manager.get_frames_list(thread_id) is None:
+            return {"gone": True}
+        self.probe.db.post_method_as_internal_command(
+            thread_id, self.work, id, job, thread_id, *arguments
+        )
+        return {"gone": False}
+
+    def interrupt(self, reports=False, after=0.0, drop=None, only=None):
+        """End what the program's threads evaluate for us, or their stop reports; how many.
+
+        Only what has run for `after` seconds: it may have waited for its turn until now. What is
+        to be dropped and still waits will not begin any more. `only`: of what `begun` knows by it.
+        """
+        hit = 0
+        if drop is not None:
+            self.drop(drop)
+        latest = _now() - after
+        for ident, token in list(self.running.items()):
+            if ident == _ident() or (token[2] is None) != reports or token[3] > latest:
+                continue
+            if only is not None and token[2] != only:
+                continue
+            token[0] += 1
+            try:
+                if self.running.get(ident) is token:
+                    hit += _raise_in(ident)
+            finally:
+                token[1] += 1
+            if ident == _main_ident and callable(signal.getsignal(signal.SIGURG)):
+                # wakes sleep, select, read: C code that has let the GIL go
+                signal.pthread_kill(ident, signal.SIGURG)
+        return hit
+
+    def drop(self, id):
+        if all(token[2] != id for token in list(self.running.values())):
+            self.dropped.add(id)
+
+    # -- evaluating, in the stopped thread itself
+
+    def work(self, db, id, job, *arguments):
+        """Do it and tell the answer: `relayAnswer` to a question, `relayStop` if there is none."""
+        if id in self.dropped:
+            self.dropped.discard(id)
+            return
+        ident = _ident()
+        token = begun(id)
+        self.running[ident] = token
+        answer = {"id": id, "interrupted": True}
+        try:
+            answer = job(id, *arguments)
+        except Interrupted:
+            answer = {"id": id, "interrupted": True}
+        except BaseException as error:
+            hold(error)
+            answer = {"id": id, "raised": described(error)}
+        finally:
+            self.settle(ident, token)
+        if answer is not None:
+            self.probe.emit("relayStop" if id is None else "relayAnswer", answer)
+
+    def settle(self, ident, token):
+        """No interrupt may reach the program. No lock here: one could strike while it is held."""
+        over = False
+        while True:
+            try:
+                self.running.pop(ident, None)
+                while token[0] != token[1]:
+                    # an interrupt is being sent just now
+                    threading.Event().wait(0.001)
+                if token[0] and not over:
+                    # Take it, or one of our own: up to 3.12 an asynchronous exception that is
+                    # cleared instead of raised leaves the eval breaker on: slow for ever.
+                    _raise_in(ident)
+                    while True:
+                        pass
+                unmute()  # where an interrupt has come between
+                return
+            except Interrupted:
+                over = ident not in self.running and token[0] == token[1]
+
+    def answer(self, id, thread_id, frame_id, text, context):
+        variables = sys.modules["_pydevd_bundle.pydevd_vars"]
+        frame = self.probe.db.find_frame(thread_id, frame_id)
+        if frame is None:
+            return {"id": id, "gone": True}
+        try:
+            is_expression = True
+            variables.compile_as_eval(text)
+        except SyntaxError as error:
+            is_expression = False
+            try:
+                compile(_dedent(text), "<expression>", "exec", dont_inherit=True)
+            except (SyntaxError, ValueError) as worse:
+                return {"id": id, "refused": _syntax(worse)}
+            if context != "repl":
+                return {"id": id, "refused": _syntax(error)}
+        except ValueError as error:
+            return {"id": id, "refused": {"message": str(error)}}
+        if context == "hover":
+            value = unimported.first_of(text, frame)
+            if value is not None:
+                return self.shown(id, thread_id, frame, text, value)
+        value = evaluated(self.probe.db, frame, text, not is_expression)
+        if name_of(type(value)) == "ExceptionOnEvaluate":
+            return {"id": id, "raised": described(value.result, value.tb)}
+        if not is_expression:
+            return {"id": id, "statement": True}
+        return self.shown(id, thread_id, frame, text, value)
+
+    def shown(self, id, thread_id, frame, text, value):
+        tracker = self.probe.db.suspended_frames_manager.get_frame_tracker(thread_id)
+        if tracker is None:
+            return {"id": id, "gone": True}
+        pages = self.probe.pages
+        view = pages.view("whole", seconds=AS_LONG_AS_IT_TAKES, quiet=False)
+        row = pages.told(tracker, frame, text, value, view)
+        return dict(row, id=id, shown=True)
+
+    def returned(self, id, thread_id, frame_id):
+        """What was returned into this frame; up to 3.11 taken out of it again."""
+        frame = self.probe.db.find_frame(thread_id, frame_id)
+        if MONITORED:
+            values = [self.returns.pop(_ident())] if _ident() in self.returns else []
+        else:
+            values = list((frame.f_locals.pop(RETURNED, None) or {}).values())
+        if not values or self.probe.unwinding.left_by_exception(frame):
+            return {"id": id, "none": True}
+        return self.shown(id, thread_id, None, "return", values[-1])
+
+    def dap_id(self, id):
+        return _ids()._translate_id_to_dap(id)
+
+    def inner_id(self, dap_id):
+        return _ids()._translate_id_from_dap(dap_id)
+
+
+def begun(id):
+    """Of work that may be interrupted: interrupts begun, interrupts sent, for whom, since when."""
+    return [0, 0, id, _now()]
+
+
+def _raise_in(ident):
+    import ctypes
+
+    return ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(ident), ctypes.py_object(Interrupted)
+    )
+
+
+def _ids():
+    """pydevd's own numbers are not those of its DAP messages; this class keeps both."""
+    return sys.modules["_pydevd_bundle._debug_adapter.pydevd_base_schema"].BaseSchema
+
+
+def evaluated(db, frame, text, is_exec):
+    """By pydevd, without its watch over how long it takes: that is ours, and costs a thread."""
+    evaluate = sys.modules["_pydevd_bundle.pydevd_vars"].evaluate_expression
+    return getattr(evaluate, "__wrapped__", evaluate)(db, frame, text, is_exec)
+
+
+def is_expression(text):
+    """None, or why not."""
+    try:
+        sys.modules["_pydevd_bundle.pydevd_vars"].compile_as_eval(text)
+    except SyntaxError as error:
+        return _syntax(error)
+    except ValueError as error:
+        return {"message": str(error)}
+    return None
+
+
+def _dedent(text):
+    import textwrap
+
+    return textwrap.dedent(text)
+
+
+def _syntax(error):
+    return {
+        "message": "%s: %s" % (type(error).__name__, getattr(error, "msg", None) or error),
+        "line": getattr(error, "lineno", None),
+        "offset": getattr(error, "offset", None),
+    }
+
+
+def described(error, trace=None):
+    kind = type(error)
+    try:
+        message = str(error)
+    except Exception:
+        message = "<no message: str() raised>"
+    trace = trace if trace is not None else error.__traceback__
+    while trace is not None and _ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    try:
+        lines = traceback.format_exception(kind, error, trace)
+    except Exception:
+        lines = ["<no traceback: it could not be formatted>"]
+    module = kind.__module__
+    name = kind.__qualname__ if module == "builtins" else "%s.%s" % (module, kind.__qualname__)
+    return {
+        "type": name,
+        "message": message[:RESULT_LIMIT],
+        "traceback": "".join(lines)[:RESULT_LIMIT],
+    }
+
+
+def _ours(path):
+    return path.startswith("<frozen relay") or "/debugpy/_vendored/" in path

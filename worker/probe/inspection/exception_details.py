@@ -1,0 +1,184 @@
+"""The exception at which a thread stands, in parts: type, words, frames, causes, members.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+Done by the thread itself. Only `str()` of an exception is the program's code; it may raise, lie,
+and take for ever. What it takes too long is interrupted, and no more of it is run.
+"""
+
+import linecache
+import sys
+import types
+
+from debug_relay.worker.probe.breakpoints.exceptions import qualname
+from debug_relay.worker.probe.values.class_facts import full_name, key_of, lookup
+from debug_relay.worker.probe.values.rendering import (
+    ATOMS,
+    TEXTS,
+    Interrupted,
+    View,
+    clean,
+    name_of,
+)
+
+MESSAGE, LINE, NOTE = 16384, 500, 2000
+FRAMES = 100  # of one exception; the first and the last half where there are more
+CHAIN, MEMBERS, NOTES, DEPTH = 20, 10, 20, 3
+_PLAIN = ATOMS | TEXTS
+_MOST_WALKED = 100000
+_cause = BaseException.__dict__["__cause__"].__get__
+_context = BaseException.__dict__["__context__"].__get__
+_trace = BaseException.__dict__["__traceback__"].__get__
+_args = BaseException.__dict__["args"].__get__
+_suppress = BaseException.__dict__["__suppress_context__"].__get__
+_dict = BaseException.__dict__["__dict__"].__get__
+_Group = getattr(sys.modules["builtins"], "BaseExceptionGroup", None)
+_members = _Group.__dict__["exceptions"].__get__ if _Group is not None else None
+
+
+class Raised(object):
+    def __init__(self, probe):
+        self.probe = probe
+        probe.questions.update(exception=self.ask)
+
+    def ask(self, id, thread, safe=False):
+        return self.probe.answers.ask_thread(thread, id, self.report, safe)
+
+    def report(self, id, thread_id, safe):
+        held = getattr(self.probe.told, "exception", None)
+        if held is None:
+            return {"id": id, "none": True}
+        mode = "safe" if safe else self.probe.pages.mode
+        telling = Telling(self.probe.db, self.probe.texts, mode)
+        told = telling.one(held.value, held.kind, telling.journey(held.trace, held.frame))
+        told.update(telling.chain_of(held.value), id=id, how=held.how)
+        return told
+
+
+class Telling(object):
+    """One report: what is known already, and whether more of the program's code may run."""
+
+    def __init__(self, db, texts, mode):
+        self.db, self.texts, self.mode = db, texts, mode
+        self.late = False
+
+    def one(self, value, kind, frames, depth=0):
+        told = {"type": clean(qualname(kind)), "full_type_name": clean(spelled(kind))}
+        told["message"] = self.words(value)
+        told["frames"], told["frames_omitted"] = frames
+        told["notes"] = self.notes(value)
+        if _Group is not None and issubclass(kind, _Group):
+            members = _members(value)
+            shown = members[:MEMBERS] if depth < DEPTH else ()
+            told["members"] = [
+                self.one(member, type(member), self.passed(_trace(member)), depth + 1)
+                for member in shown
+            ]
+            told["members_omitted"] = len(members) - len(shown)
+        return told
+
+    def chain_of(self, value):
+        """What it came of, the nearest first."""
+        chain, seen = [], {id(value)}
+        while len(chain) < CHAIN:
+            relation, value = origin_of(value)
+            if value is None or id(value) in seen:
+                return {"chain": chain, "chain_truncated": False}
+            seen.add(id(value))
+            told = self.one(value, type(value), self.passed(_trace(value)))
+            chain.append(dict(told, relation=relation))
+        return {"chain": chain, "chain_truncated": origin_of(value)[1] is not None}
+
+    # -- words
+
+    def words(self, value):
+        if self.late:
+            return "<no message: another one took too long>"
+        if self.mode == "safe" and not speaks_plainly(value):
+            return View("safe", MESSAGE).text(value)
+        try:
+            return cut(str(value), MESSAGE)
+        except Interrupted:
+            self.late = True
+            return "<no message: str() took too long>"
+        except BaseException as error:
+            return "<no message: str() raised %s>" % name_of(type(error))
+
+    def notes(self, value):
+        try:
+            notes = dict.get(_dict(value), "__notes__")
+        except (TypeError, AttributeError):
+            return []
+        if key_of(type(notes)) not in (list, tuple):
+            return []
+        return [cut(note, NOTE) for note in notes[:NOTES] if type(note) is str]
+
+    # -- frames, the outermost first
+
+    def journey(self, trace, frame):
+        """From where the thread began to where it was raised."""
+        callers = []
+        caller = trace.tb_frame.f_back
+        while caller is not None and len(callers) < _MOST_WALKED:
+            callers.append((caller, caller.f_lineno))
+            caller = caller.f_back
+        return self.shown(callers[::-1] + list(walk(trace)))
+
+    def passed(self, trace):
+        return self.shown(list(walk(trace)))
+
+    def shown(self, steps):
+        steps = [(frame, line) for frame, line in steps if not self.is_ours(frame)]
+        omitted = max(0, len(steps) - FRAMES)
+        if omitted:
+            steps = steps[: FRAMES // 2] + steps[-FRAMES // 2 :]
+        return [self.row(frame, line) for frame, line in steps], omitted
+
+    def is_ours(self, frame):
+        return self.db.get_file_type(frame) == self.db.PYDEV_FILE
+
+    def row(self, frame, line):
+        path = frame.f_code.co_filename
+        files = sys.modules["pydevd_file_utils"]
+        real = files.get_abs_path_real_path_and_base_from_frame(frame)[0]
+        shown = path if path.startswith("<") else real
+        text = linecache.getline(shown, line or 0) or self.texts.line(frame, line or 0)
+        return [clean(real), line, clean(frame.f_code.co_name), cut(text.strip(), LINE)]
+
+
+def speaks_plainly(value):
+    """Whether `str()` of it runs C alone."""
+    args = _args(value)
+    said = lookup(type(value), "__str__")
+    return type(said) is types.WrapperDescriptorType and all(
+        key_of(type(arg)) in _PLAIN for arg in args
+    )
+
+
+def walk(trace):
+    for _ in range(_MOST_WALKED):
+        if trace is None:
+            return
+        yield trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def origin_of(value):
+    """As a traceback shows it: a cause hides the context."""
+    cause = _cause(value)
+    if cause is not None:
+        return "cause", cause
+    if _suppress(value):
+        return None, None
+    return "context", _context(value)
+
+
+def spelled(kind):
+    name = full_name(kind)
+    return "builtins." + name if name == qualname(kind) else name
+
+
+def cut(text, most):
+    """A str that is exactly one: what str() returns may be of a class of the program's."""
+    text = str.__getitem__(text, slice(most))
+    return clean(text if type(text) is str else str.__str__(text))

@@ -1,0 +1,25 @@
+"""Names of imports that are not done yet (3.15): looking at one does not do it.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+"""
+
+import ast
+
+from debug_relay.worker.probe.inspection.first_c_call import valued
+from debug_relay.worker.probe.values.rendering import UNIMPORTED
+
+_CHAIN = (ast.Name, ast.Attribute, ast.Load)
+
+
+def first_of(expression, frame):
+    """What `a.b.c` comes to first that is not imported yet; None where all of it is, or where it
+    is no such chain."""
+    if not UNIMPORTED:
+        return None
+    chain = [ast.parse(expression.strip(), mode="eval").body]
+    if not all(isinstance(part, _CHAIN) for part in ast.walk(chain[0])):
+        return None
+    while isinstance(chain[-1], ast.Attribute):
+        chain.append(chain[-1].value)
+    values = (valued(part, frame) for part in reversed(chain))
+    return next((value for value in values if type(value) in UNIMPORTED), None)

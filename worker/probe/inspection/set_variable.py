@@ -1,0 +1,212 @@
+"""Setting a variable, by the stopped thread itself: in a frame, a container or an object.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+"""
+
+import ast
+import sys
+import types
+
+from debug_relay.worker.probe.inspection.evaluation import (
+    AS_LONG_AS_IT_TAKES,
+    described,
+    evaluated,
+    is_expression,
+)
+from debug_relay.worker.probe.runtime.muted_output import unmute
+from debug_relay.worker.probe.values.attributes import Lazy, OfClass, own
+from debug_relay.worker.probe.values.children import NAMED
+from debug_relay.worker.probe.values.class_facts import key_of, mro, name_of, names_in, printable
+from debug_relay.worker.probe.values.rendering import BRACKETS, MAPPINGS, View, extent
+
+
+class Assigning(object):
+    def __init__(self, probe):
+        self.probe = probe
+        probe.questions.update(assign=self.ask)
+
+    def ask(self, id, reference, name, text, scope):
+        return self.probe.answers.ask_thread_of(reference, id, self.assign, name, text, scope)
+
+    def assign(self, id, thread_id, reference, name, text, scope):
+        tracker = self.probe.db.suspended_frames_manager.get_frame_tracker(thread_id)
+        if tracker is None:
+            return {"id": id, "gone": True}
+        refused = is_expression(text)
+        if refused is not None:
+            return {"id": id, "refused": refused}
+        variable = tracker.get_variable(reference)
+        frame = getattr(variable, "frame", None)
+        if frame is None:
+            frame = self.probe.db.suspended_frames_manager.get_frames_list(thread_id)[0]
+        pages = self.probe.pages
+        node = pages.opened(tracker, variable, scope)
+        place = Names(frame, scope) if scope is not None else place_in(node.value, name, pages.mode)
+        # Before the value is evaluated, which may do anything, for nothing.
+        if place is None or not place.has(name):
+            return {"id": id, "unknown": True}
+        value = evaluated(self.probe.db, frame, text, False)
+        if name_of(type(value)) == "ExceptionOnEvaluate":
+            return {"id": id, "raised": described(value.result, value.tb)}
+        try:
+            place.set(name, value)
+        except Exception as error:
+            return {"id": id, "kept": described(error)}
+        # By a second look: not everything can be set, and not everything says so.
+        try:
+            now = place.get(name)
+        except Exception as error:
+            return {"id": id, "unread": described(error)}
+        view = pages.view("whole", seconds=AS_LONG_AS_IT_TAKES, quiet=False)
+        step = place.step % name
+        row = pages.row(tracker, node, (NAMED, name), name, now, view, step)
+        return dict(row, id=id)
+
+
+def place_in(owner, name, mode):
+    for place in places(owner, type(owner), name, mode):
+        if place.has(name):
+            return place
+    return None
+
+
+def places(owner, kind, name, mode):
+    """Where the name may lie: among the elements, or the attributes of what has such besides."""
+    if kind is Lazy:
+        return [Attributes(owner.owner)]
+    if kind is OfClass:
+        return [Attributes(class_with(owner.owner, name))]
+    if kind is types.MappingProxyType:
+        return [Fixed(owner)]
+    found = []
+    if issubclass(kind, dict):
+        found.append(Keys(owner, mode))
+    elif name.isdecimal() and issubclass(kind, (tuple, set, frozenset)):
+        found.append(Fixed(owner))
+    elif name.isdecimal() and "length" in extent(owner, kind):
+        found.append(Items(owner))
+    exact = key_of(kind)
+    return found if exact in BRACKETS or exact in MAPPINGS else found + [Attributes(owner)]
+
+
+def class_with(owner, name):
+    """The class that holds it: the owner's own, or one of its bases."""
+    for base in mro(owner)[1:] if issubclass(type(owner), type) else mro(type(owner)):
+        if name in names_in(base):
+            return base
+    return type(owner)
+
+
+class Names(object):
+    """The variables of a frame, or of its module."""
+
+    step = "%s"
+
+    def __init__(self, frame, scope):
+        self.frame = frame
+        self.of_module = scope.lower() == "globals"
+
+    def has(self, name):
+        return spelled(name, self.names()) in self.names()
+
+    def get(self, name):
+        return self.names()[spelled(name, self.names())]
+
+    def set(self, name, value):
+        names = self.names()
+        names[spelled(name, names)] = value
+        if not self.of_module:
+            sys.modules["_pydevd_bundle.pydevd_save_locals"].save_locals(self.frame)
+
+    def names(self):
+        return self.frame.f_globals if self.of_module else self.frame.f_locals
+
+
+class Items(object):
+    step = "[%s]"
+
+    def __init__(self, owner):
+        self.owner = owner
+
+    def has(self, name):
+        return name.isdecimal() and int(name) < len(self.owner)
+
+    def get(self, name):
+        kind = list if issubclass(type(self.owner), list) else type(self.owner)
+        return kind.__getitem__(self.owner, int(name))  # as it is shown, whatever it says
+
+    def set(self, name, value):
+        self.owner[int(name)] = value
+
+
+class Keys(object):
+    """A key by its words, as the page of the dict has told them."""
+
+    step = "[%s]"
+
+    def __init__(self, owner, mode):
+        self.owner, self.mode = owner, mode
+        self.found = None
+
+    def keys(self, name):
+        if self.found is None:
+            self.found = self.simple(name)
+        if self.found is None:
+            view = View(self.mode)
+            self.found = [key for key in list(dict.keys(self.owner)) if view.label(key) == name]
+            unmute()
+        return self.found
+
+    def simple(self, name):
+        """Without a look at all of them: most keys are numbers and words."""
+        try:
+            key = ast.literal_eval(name)
+            known = key_of(type(key)) in (str, int) and dict.__contains__(self.owner, key)
+        except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+            return None
+        return [key] if known else None
+
+    def has(self, name):
+        return bool(self.keys(name))
+
+    def get(self, name):
+        return dict.__getitem__(self.owner, self.keys(name)[0])
+
+    def set(self, name, value):
+        if len(self.keys(name)) > 1:
+            raise KeyError("%d keys read %s" % (len(self.keys(name)), name))
+        self.owner[self.keys(name)[0]] = value
+
+
+class Attributes(object):
+    step = ".%s"
+
+    def __init__(self, owner):
+        self.owner = owner
+
+    def spelled(self, name):
+        return spelled(name, own(self.owner, type(self.owner)))
+
+    def has(self, name):
+        return hasattr(self.owner, self.spelled(name))
+
+    def get(self, name):
+        return getattr(self.owner, self.spelled(name))
+
+    def set(self, name, value):
+        setattr(self.owner, self.spelled(name), value)
+
+
+def spelled(name, names):
+    """As the program spells it: what cannot be printed is told in escapes."""
+    if "\\" not in name or name in names:
+        return name
+    return next((one for one in names if type(one) is str and printable(one) == name), name)
+
+
+class Fixed(Items):
+    def set(self, name, value):
+        raise TypeError("a %s cannot be changed" % type(self.owner).__name__)
+
+    def has(self, name):
+        return True

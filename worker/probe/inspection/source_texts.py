@@ -1,0 +1,98 @@
+"""Source text of code that is in no file of its own.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+What was launched as text, what the program has given `linecache`, what lies in an archive. Code is
+known by its code object: any text that a program compiles may be called `<string>`.
+"""
+
+import linecache
+import sys
+import types
+import zipimport
+
+from debug_relay.worker.probe.engine.frames import module_of
+from debug_relay.worker.probe.values.rendering import clean
+
+LINES, WIDTH = 20000, 2000
+AROUND = 100  # the most that a report shows of either side
+
+
+class Texts(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.launched, self.codes = [], {}
+        probe.commands.update(text=self.ask, decompiled=self.is_decompiled)
+
+    def keep(self, code, text):
+        """Of the program itself, which was launched as text."""
+        self.launched = split(text)
+        # pydevd judges code of this name by who calls it first: a function that a thread begins
+        # with would be a library's, where no exception is uncaught (3.12+).
+        kinds = type(self.probe.db).get_cache_file_type(self.probe.db)  # `functions` hides it
+        pending = [code]
+        while pending:
+            code = pending.pop()
+            self.codes[id(code)] = code
+            kinds[(code.co_firstlineno, code.co_filename, code)] = None
+            pending.extend(one for one in code.co_consts if type(one) is types.CodeType)
+
+    def ask(self, frame):
+        """Of a frame of a stopped thread, by its number."""
+        thread_id, number = self.probe.answers.thread_of(frame)
+        found = None if thread_id is None else self.probe.db.find_frame(thread_id, number)
+        lines = None if found is None else self.lines_of(found)
+        return None if lines is None else cut(lines)
+
+    def is_decompiled(self, number):
+        """Whether what pydevd has under that number is rebuilt from a frame's byte code."""
+        return (
+            sys.modules["pydevd_file_utils"].get_frame_id_from_source_reference(number) is not None
+        )
+
+    def around(self, frame):
+        """[number of the first line, how many there are in all, some of them], or None."""
+        lines = self.lines_of(frame)
+        if lines is None:
+            return None
+        first = max(0, frame.f_lineno - 1 - AROUND)
+        return [first + 1, len(lines), cut(lines[first : first + 2 * AROUND + 1])]
+
+    def line(self, frame, number):
+        lines = self.lines_of(frame) or ()
+        return cut(lines[number - 1 : number])[0] if 0 < number <= len(lines) else ""
+
+    def lines_of(self, frame):
+        code = frame.f_code
+        if id(code) in self.codes:
+            return self.launched
+        entry = linecache.cache.get(code.co_filename)
+        in_no_file = code.co_filename.startswith("<")
+        if entry is not None and len(entry) == 4 and (in_no_file or entry[1] is None):
+            return entry[2]  # put there by the program, or by the loader of its module
+        if code.co_filename.startswith("<doctest "):
+            return linecache.getlines(code.co_filename) or None  # doctest knows its examples
+        if in_no_file:
+            return None
+        loader, name = dict.get(frame.f_globals, "__loader__"), module_of(frame)
+        if type(loader) is zipimport.zipimporter and name is not None:
+            return archived(loader, name)
+        return None
+
+
+def archived(loader, name):
+    try:
+        text = loader.get_source(name)
+    except (ImportError, OSError, ValueError):
+        return None
+    return None if text is None else split(text)
+
+
+def split(text):
+    """As Python counts them: a form feed ends no line."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def cut(lines):
+    return [clean(line.rstrip("\r\n")[:WIDTH]) for line in lines[:LINES]]

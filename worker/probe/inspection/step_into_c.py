@@ -1,0 +1,106 @@
+"""Which function in C a step went into: it has no lines, so the step ends behind it.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+A profile function sees the calls of the one frame that is stepped in. It takes itself out at the
+first call, before the function runs, so the program never finds it.
+"""
+
+import _thread
+import sys
+
+from debug_relay.worker.probe.inspection.first_c_call import class_in_c
+from debug_relay.worker.probe.values.rendering import clean
+
+_MOST_FRAMES = 100
+
+
+class Native(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.watched = {}  # thread ident → Watch, from the step on to the thread's next stop
+        self.told = {}  # pydevd's thread id → what its last step went into
+        probe.commands.update(watch_calls=self.ask, native=self.callee)
+
+    def ask(self, thread):
+        found = self.probe.threads.found(thread)
+        if found is None:
+            return False
+        self.told.pop(found[0], None)
+        self.probe.db.post_method_as_internal_command(found[0], self.begin, found[0])
+        return True
+
+    def begin(self, db, thread_id):
+        """In the stopped thread, which steps next."""
+        listed = db.suspended_frames_manager.get_frames_list(thread_id)
+        frame = None if listed is None else next(iter(listed), None)
+        if frame is None or sys.getprofile() is not None:
+            return  # the program profiles itself
+        watch = self.watched[_thread.get_ident()] = Watch(frame, thread_id)
+        watch.callee = class_in_c(frame)
+        sys.setprofile(watch)
+
+    def hook(self):
+        wait = self.probe.db.do_wait_suspend
+
+        def do_wait_suspend(thread, frame, event, arg, exception_type=None):
+            watch = self.watched.pop(_thread.get_ident(), None)
+            if watch is not None:
+                watch.leave()
+                if watch.callee is not None and not is_below(frame, watch.frame):
+                    self.told[watch.thread_id] = watch.callee
+                watch.frame = None
+            wait(thread, frame, event, arg, exception_type)
+
+        self.probe.replace("do_wait_suspend", do_wait_suspend)
+
+    def callee(self, thread):
+        """The function in C that the last step of this thread went into, if it did."""
+        found = self.probe.threads.found(thread)
+        return None if found is None else self.told.pop(found[0], None)
+
+
+class Watch(object):
+    """The first call that a frame makes."""
+
+    def __init__(self, frame, thread_id):
+        self.frame, self.thread_id = frame, thread_id
+        self.callee = None
+
+    def __call__(self, frame, event, arg):
+        if frame is self.frame:
+            if event == "c_call" and self.callee is None:
+                self.callee = name_of(arg)
+            if event in ("c_call", "return"):
+                self.leave()
+        elif event == "call" and frame.f_back is self.frame and not _ours(frame):
+            self.leave()
+
+    def leave(self):
+        if sys.getprofile() is self:
+            sys.setprofile(None)
+
+
+def name_of(function):
+    name = getattr(function, "__qualname__", None)
+    module = getattr(function, "__module__", None)
+    if type(name) is not str:
+        return "?"
+    plain = type(module) is not str or module == "builtins"
+    return clean(name if plain else "%s.%s" % (module, name))[:200]
+
+
+def is_below(frame, above):
+    """Whether a frame was called, by however many others, from that one."""
+    for _ in range(_MOST_FRAMES):
+        frame = frame.f_back
+        if frame is None:
+            return False
+        if frame is above:
+            return True
+    return True
+
+
+def _ours(frame):
+    path = frame.f_code.co_filename
+    return path.startswith("<frozen relay") or "/debugpy/_vendored/" in path

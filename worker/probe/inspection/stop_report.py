@@ -1,0 +1,334 @@
+"""The stop report: what a stopped thread tells of itself, unasked, right behind pydevd's `stopped`.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+The thread does it itself, after its stop has been told, so that no slow `__repr__` holds the news
+back. The frames are those that pydevd lists for it. Nothing of the program is kept alive here: of
+the frames at earlier stops there are the texts alone, and values that never change. A frame is
+compared with its own last stop: who comes back to it sees what was changed meanwhile.
+"""
+
+import sys
+import threading
+import time
+
+from debug_relay.worker.probe.engine.frames import Run, stack, top_of
+from debug_relay.worker.probe.runtime.expressions import Expression
+from debug_relay.worker.probe.runtime.muted_output import unmute
+from debug_relay.worker.probe.values.children import names_of
+from debug_relay.worker.probe.values.class_facts import key_of, name_of
+from debug_relay.worker.probe.values.rendering import (
+    ATOMS,
+    BRACKETS,
+    MAPPINGS,
+    Interrupted,
+    View,
+    clean,
+)
+
+_now = time.perf_counter
+FRAMES, LOCALS = 20, 50
+REMEMBERED = 1000  # names whose values are compared with those of the stop before
+THREADS = 64
+KNOWN = 16  # frames of a thread, the latest that it has stopped in
+HASHED = 1 << 20  # longer texts are told apart by their lengths and which objects they are
+SLOW = 1000
+NAMED_LAST = ("function", "module", "type")  # at module level: after what holds data
+SHORT = 200
+AGAIN = "not evaluated: it took too long at another stop; GET \u2026/snapshot tries again"
+
+
+class Reports(object):
+    def __init__(self, probe):
+        self.probe = probe
+        self.watches = []
+        self.number = 0
+        self.due = {}  # thread id → the number of its stop
+        self.known = {}  # thread id → [(run of a function, its locals)], the latest last
+        self.before = {}  # thread id → those of its frame at its last stop, if that is known
+        self.rows = {}  # (name, width) → (a value that never changes, how it reads)
+        # What took too long: nobody asked for it, never again.
+        self.slow = set()  # classes whose repr did
+        self.slow_watches = set()  # ids
+        probe.questions.update(report=self.ask)
+        probe.commands.update(watches=self.watch)
+
+    def hook(self):
+        """pydevd's factory of the `stopped` event: who is told of is asked for its report."""
+        module = sys.modules["_pydevd_bundle.pydevd_net_command_factory_json"]
+        factory = module.NetCommandFactoryJson
+        of_all, of_one = (
+            "make_thread_suspend_single_notification",
+            "make_thread_suspend_message",
+        )
+        make_for_all, make_for_one = getattr(factory, of_all), getattr(factory, of_one)
+
+        def told_for_all(this, db, thread_id, *arguments):
+            message = make_for_all(this, db, thread_id, *arguments)
+            return self.with_place(message, thread_id) if db is self.probe.db else message
+
+        def told_for_one(this, db, thread_id, *arguments):
+            message = make_for_one(this, db, thread_id, *arguments)
+            if db is self.probe.db and not db.multi_threads_single_notification:
+                message = self.with_place(message, thread_id)
+            return message
+
+        self.probe.undo += [(factory, of_all, make_for_all), (factory, of_one, make_for_one)]
+        setattr(factory, of_all, told_for_all)
+        setattr(factory, of_one, told_for_one)
+
+    def with_place(self, message, thread_id):
+        """The news of a stop, and where it is: no request for its stack is needed."""
+        self.post(thread_id)
+        try:
+            place = self.place(thread_id)
+        except Exception:
+            place = None  # whatever frames they are: no stop may be lost
+        if place is None:
+            return message
+        told = message.as_dict
+        told["body"]["relayPlace"] = place
+        return type(message)(message.id, message.seq, told, is_json=True)
+
+    def place(self, thread_id):
+        """Not that of an exception, which has columns that pydevd knows."""
+        listed = self.probe.db.suspended_frames_manager.get_frames_list(thread_id)
+        if listed is None or listed.frame_id_to_lineno:
+            return None
+        rows, _ = stack(self.probe.db, listed, 1, count=False)
+        return rows[0] if rows else None
+
+    def post(self, thread_id):
+        self.number += 1
+        self.due[thread_id] = self.number
+        self.probe.db.post_method_as_internal_command(
+            thread_id, self.probe.answers.work, None, self.tell, thread_id, self.number
+        )
+
+    def tell(self, id, thread_id, number):
+        if self.due.get(thread_id) != number:
+            return None  # resumed before it was told: this is another stop's
+        self.due.pop(thread_id)
+        self.probe.pages.slow.clear()
+        if len(self.known) > THREADS or len(self.slow) > SLOW:
+            self.known.clear()
+            self.before.clear()
+            self.slow.clear()
+        return self.made(thread_id, FRAMES, LOCALS, SHORT, self.slow, remember=True)
+
+    def ask(self, id, thread, frames, locals, width, safe=False):
+        """The same for whoever asks, with bounds of his own."""
+        return self.probe.answers.ask_thread(thread, id, self.again, frames, locals, width, safe)
+
+    def again(self, id, thread_id, frames, locals, width, safe):
+        slow = self.probe.pages.slow
+        made = self.made(thread_id, frames, locals, width, slow, remember=False, safe=safe)
+        return {"id": id, "gone": True} if made is None else dict(made, id=id)
+
+    def forget(self, thread_id):
+        for table in (self.due, self.known, self.before):
+            table.pop(thread_id, None)
+
+    def watch(self, watches):
+        """[[id, expression]]; the worker has compiled each before."""
+        self.watches = [(id, Expression(text)) for id, text in watches]
+        return len(self.watches)
+
+    # -- making it
+
+    def made(self, thread_id, frames, locals, width, slow, remember, safe=False):
+        began = _now()
+        db = self.probe.db
+        listed = db.suspended_frames_manager.get_frames_list(thread_id)
+        tracker = db.suspended_frames_manager.get_frame_tracker(thread_id)
+        if listed is None or tracker is None:
+            return None
+        view = View("safe" if safe else self.probe.pages.mode, width, slow=slow)
+        try:
+            rows, total = stack(db, listed, frames)
+            report = {"thread": self.probe.answers.dap_id(thread_id)}
+            report["frames"], report["total_frames"] = rows, total
+            report["name"] = thread_name()
+            frame = top_of(db, listed)
+            if frame is not None:
+                if safe:
+                    report.update(self.looked_at(frame, tracker, view, locals))
+                else:
+                    report.update(self.of_frame(thread_id, frame, tracker, view, locals, remember))
+                report["text"] = self.probe.texts.around(frame)
+        finally:
+            unmute()
+        report["seconds"] = _now() - began
+        return report
+
+    def of_frame(self, thread_id, frame, tracker, view, most, remember):
+        values = dict(names_of(frame))
+        names = self.ordered(frame, values)
+        # As many as are told unasked in any case: what they were is compared by their words.
+        chosen = names[: max(most, LOCALS)]
+        # First, for they may change the locals, and somebody wants to know them.
+        watches = self.watched_all(frame, tracker, view, asked=not remember)
+        rows, texts = [], {}
+        for name in chosen:
+            view.unsaid = False
+            rows.append(self.row(name, values[name], tracker, frame, view))
+            if len(rows) <= LOCALS:
+                texts[name] = rows[-1]["value"], not view.unsaid
+        marks = self.marks(names[:REMEMBERED], values, texts)
+        if remember:
+            self.before[thread_id] = self.remembered(thread_id, Run(frame), marks)
+        before = self.before.get(thread_id)
+        return {
+            "locals": rows[:most],
+            "total_locals": len(names),
+            "new_frame": before is None,
+            "changed": [] if before is None else self.changed(before, marks, values, view),
+            "watches": watches,
+        }
+
+    def looked_at(self, frame, tracker, view, most):
+        """The locals alone: a watch would run the program's code, and what is shown so reads
+        otherwise than at the stop before."""
+        values = dict(names_of(frame))
+        names = self.ordered(frame, values)
+        rows = [self.row(name, values[name], tracker, frame, view) for name in names[:most]]
+        return {"locals": rows, "total_locals": len(names)}
+
+    def ordered(self, frame, values):
+        names = list(values)
+        if frame.f_code.co_name != "<module>":
+            return names
+        return sorted(names, key=lambda name: name_of(type(values[name])) in NAMED_LAST)
+
+    def row(self, name, value, tracker, frame, view):
+        """What never changes reads as it did at the stop before."""
+        if key_of(type(value)) not in ATOMS:
+            return self.variable(name, value, tracker, frame, view)
+        known = self.rows.get((name, view.width))
+        if known is None or known[0] is not value:
+            if len(self.rows) >= REMEMBERED:
+                self.rows.clear()
+            known = value, self.variable(name, value, tracker, frame, view)
+            self.rows[name, view.width] = known
+        return known[1]
+
+    def variable(self, name, value, tracker, frame, view):
+        return self.probe.pages.told(tracker, frame, name, value, view)
+
+    def watched_all(self, frame, tracker, view, asked):
+        """Those that took too long last, and only if somebody has asked."""
+        found = {}
+        for watch in sorted(self.watches, key=lambda watch: watch[0] in self.slow_watches):
+            known = watch[0] in self.slow_watches
+            if known and not asked:
+                found[watch[0]] = {"id": watch[0], "error": AGAIN}
+            else:
+                found[watch[0]] = self.watched(*watch, frame, tracker, view)
+        return [found[id] for id, _ in self.watches]
+
+    def watched(self, id, expression, frame, tracker, view):
+        if view.late:
+            return {"id": id, "error": "not evaluated: another one took too long"}
+        try:
+            value = expression(frame)
+        except Interrupted:
+            view.late = True
+            self.slow_watches.add(id)
+            return {"id": id, "error": "it took too long and was interrupted"}
+        except Exception as error:
+            try:
+                words = clean(str(error)[:SHORT])
+            except Exception:
+                words = "its str() raised"
+            return {"id": id, "error": "%s: %s" % (type(error).__name__, words)}
+        self.slow_watches.discard(id)
+        return dict(self.variable(id, value, tracker, frame, view), id=id)
+
+    # -- what has changed
+
+    def remembered(self, thread_id, run, marks):
+        """What the locals of this run were when it was remembered last; None if it never was."""
+        known, before = self.known.setdefault(thread_id, []), None
+        for at in range(len(known) - 1, -1, -1):
+            # Where nothing marks a run, another one may have its frame by now.
+            if run.is_of(known[at][0]) and (run.is_marked or at == len(known) - 1):
+                before = known.pop(at)[1]
+                break
+        known.append((run, marks))
+        del known[:-KNOWN]
+        return before
+
+    def marks(self, names, values, texts):
+        """name → (a value that never changes, its text); of all others (their size, how they read
+        or None, which object it is, whether that is how they read)."""
+        marks = {}
+        for name in names:
+            value = values[name]
+            kind = key_of(type(value))
+            if kind in ATOMS or (kind is str and len(value) <= SHORT):
+                marks[name] = (value, None)
+            elif kind is str or kind is bytes:
+                size = len(value)
+                marks[name] = (
+                    (size, hash(value) if size < HASHED else id(value)),
+                    texts[name][0] if name in texts else "%s of %d" % (kind.__name__, size),
+                )
+            else:
+                size = len(value) if kind in BRACKETS or kind in MAPPINGS else None
+                text, is_said = texts.get(name, (None, False))
+                marks[name] = (size, text, id(value), is_said)
+        return marks
+
+    def changed(self, old, marks, values, view):
+        changes = []
+        for name, mark in marks.items():
+            known = old.get(name)
+            if known is mark or (known is not None and same(known, mark)):
+                continue
+            if len(mark) == 4 and mark[1] is None:
+                # Not among the locals shown, but what has changed is.
+                mark = (mark[0], view.text(values[name], name)) + mark[2:]
+            if known is None:
+                changes.append([name, None, shown(mark, view)])
+            else:
+                changes.append([name] + told_apart(known, mark, view))
+        changes += [[name, shown(old[name], view), None] for name in old if name not in marks]
+        return changes
+
+
+def thread_name():
+    name = getattr(threading.current_thread(), "_name", None)
+    return clean(name[:SHORT]) if type(name) is str else None
+
+
+def same(one, other):
+    if len(one) != len(other):
+        return False
+    if len(one) == 4 and not (one[3] and other[3]):
+        # Beyond what is shown, or shown otherwise than it says: another object, or another size.
+        return one[0] == other[0] and one[2] == other[2]
+    if one[0] is other[0] and one[1] == other[1]:
+        return True
+    # 1, 1.0 and True are equal, and not the same; nor is a NaN equal to itself.
+    return (
+        type(one[0]) is type(other[0])
+        and one[1] == other[1]
+        and (one[0] == other[0] or (one[0] != one[0] and other[0] != other[0]))
+    )
+
+
+def shown(mark, view):
+    if len(mark) == 4:
+        return mark[1] or "(not among the locals shown)"
+    return view.text(mark[0], "it") if mark[1] is None else mark[1]
+
+
+def told_apart(old, new, view):
+    """Their words; where those are the same, what differs lies beyond."""
+    before, after = shown(old, view), shown(new, view)
+    if before != after:
+        return [before, after]
+    sizes = [mark[0][0] if type(mark[0]) is tuple else mark[0] for mark in (old, new)]
+    if sizes[0] != sizes[1] and None not in sizes:
+        return ["%s (length %s)" % pair for pair in zip((before, after), sizes)]
+    return [before, after + " (differs beyond what is shown)"]

@@ -1,0 +1,160 @@
+"""Letting an attached program go: afterwards it is as it was before.
+
+Two steps. First the program: nothing can stop it any more, nothing is traced, all patches are put
+back; then the debugger: its threads and its socket. Whoever sees the end of the connection knows
+that both are done.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `attached`.
+"""
+
+import os
+import socket
+import sys
+import threading
+import time
+
+from debug_relay.worker.probe.engine import load as debugger
+from debug_relay.worker.probe.engine import restore as patches
+from debug_relay.worker.probe.engine import tracing_off as tracing
+from debug_relay.worker.probe.engine.settrace import traced_thread_count as traced_count
+from debug_relay.worker.probe.engine.threads import running_frames as all_frames
+from debug_relay.worker.probe.engine.threads.lifetimes import untie
+from debug_relay.worker.probe.engine.tracing_off import is_debuggers
+
+_OUT_SECONDS = 3.0  # for threads that are inside the debugger to come out of it
+_LOOK_SECONDS = 0.05
+_INTERRUPT_EVERY = 10
+_JOIN_SECONDS = 1.0
+
+
+class Report(object):
+    """What was done, and what could not be."""
+
+    def __init__(self):
+        self.errors = []
+        self.stuck = 0
+
+    def attempt(self, what, function, *arguments):
+        try:
+            return function(*arguments)
+        except Exception as error:
+            self.errors.append("%s: %s: %s" % (what, type(error).__name__, error))
+
+    def words(self, reason):
+        return {"reason": reason, "errors": self.errors, "stuck": self.stuck}
+
+
+def free_program(db, probe, before, report, waiting=()):
+    """`waiting`: idents of threads that stand in the debugger because they wait for this."""
+    api = sys.modules["_pydevd_bundle.pydevd_api"].PyDevdAPI()
+    attempt = report.attempt
+    attempt("notices", api.set_enable_thread_notifications, db, False)
+    attempt("breakpoints", api.remove_all_breakpoints, db, "*")
+    attempt("functions", db.function_breakpoint_name_to_breakpoint.clear)
+    attempt("exceptions", api.remove_all_exception_breakpoints, db)
+    # A thread that is just inside pydevd's first event would arm itself again.
+    db.enable_tracing = lambda *args, **kwargs: None
+    if probe is not None:
+        attempt("rearming", probe.rearming.stop)
+    report.stuck = _let_out(db, probe, report, waiting)
+    attempt("tracing", tracing.stop_everywhere, before.tracers)
+    if probe is not None:
+        attempt("probe", probe.remove)
+    patches.restore(before, attempt)
+
+
+def _let_out(db, probe, report, waiting):
+    """Resume what stands, end what evaluates for us; how many threads could not be freed."""
+    resume = sys.modules["_pydevd_bundle.pydevd_thread_lifecycle"].resume_threads
+    pause = threading.Event().wait
+    inside = []
+    for turn in range(int(_OUT_SECONDS / _LOOK_SECONDS)):
+        # Each time: a thread that was about to stop turns pydevd's events on again.
+        report.attempt("silence", tracing.silence)
+        for thread in list(threading._active.values()):
+            info = getattr(thread, "additional_info", None)
+            if info is not None and not is_debuggers(thread):
+                info.pydev_step_cmd = info.pydev_original_step_cmd = -1
+                info.pydev_step_stop = None
+        report.attempt("resume", resume, "*")
+        # Each waits for its own event, for 0.2 s at a time.
+        for event in list(db._thread_events.values()):
+            event.set()
+        if turn % _INTERRUPT_EVERY == _INTERRUPT_EVERY // 2 and probe is not None:
+            report.attempt("interrupt", probe.answers.interrupt)
+        inside = [ident for ident in threads_inside() if ident not in waiting]
+        if not inside:
+            break
+        pause(_LOOK_SECONDS)
+    return len(inside)
+
+
+@all_frames.steady
+def threads_inside():
+    """Idents of the program's threads that are inside the debugger just now."""
+    ours = {t.ident for t in list(threading._active.values()) if is_debuggers(t)}
+    ours.add(threading.get_ident())
+    # By its folder: what a launched program's forked child has in its stack only looks like it.
+    pydevd = os.path.join(os.path.dirname(sys.modules["pydevd"].__file__), "")
+    found = []
+    for ident, frame in all_frames.of_all().items():
+        while ident not in ours and frame is not None:
+            code = frame.f_code
+            # The start function of a traced thread lies below all that the thread does.
+            if code.co_filename.startswith(pydevd) and code.co_name not in ("__call__", "attach"):
+                found.append(ident)
+                break
+            frame = frame.f_back
+    return found
+
+
+def end_debugger(db, sock, report, tell, last=None):
+    """Threads and socket; in a thread of our own. `tell` is what goes out before the end, `last`
+    what is done when nothing but the socket is left."""
+    attempt = report.attempt
+    if tell is not None:
+        attempt("telling", tell)
+        _until_sent(db)
+    else:
+        _shut(sock, socket.SHUT_RDWR)  # wakes a writer that waits in send()
+    db.__dict__.pop("dispose_and_kill_all_pydevd_threads", None)
+    # Left there, it would be closed under the reader, which then never wakes.
+    db._client_socket = None
+    if isinstance(getattr(db.writer, "sock", None), debugger.WholeMessages):
+        db.writer.sock.is_kept_open = True  # its end says that all is done
+    ours = [t for t in list(db.created_pydb_daemon_threads) if t is not threading.current_thread()]
+    attempt("dispose", db.dispose_and_kill_all_pydevd_threads, False, 0.2)
+    _shut(sock, socket.SHUT_RD)  # wakes the reader; the other end sees nothing yet
+    for thread in ours:
+        attempt("join", threading.Thread.join, thread, _JOIN_SECONDS)
+    constants = sys.modules["_pydevd_bundle.pydevd_constants"]
+    if constants.get_global_debugger() is db:
+        constants.set_global_debugger(None)
+    # Once more, for a thread that was inside pydevd's code the first time.
+    attempt("tracing again", tracing.stop_everywhere)
+    attempt("threads again", patches.restore_threads)
+    attempt("streams again", patches.restore_streams)
+    attempt("count", traced_count.set_right)
+    if not threads_inside():
+        for thread in list(threading._active.values()) + ours:
+            attempt("thread", untie, thread)
+            thread.__dict__.pop("additional_info", None)
+    if last is not None:
+        attempt("other debugger", last)
+    _shut(sock, socket.SHUT_RDWR)
+    sock.close()
+
+
+def _until_sent(db):
+    deadline = time.monotonic() + 0.5
+    pause = threading.Event().wait
+    while time.monotonic() < deadline and db.writer is not None and not db.writer.empty():
+        pause(0.01)
+    pause(0.05)  # what was taken from the queue is written
+
+
+def _shut(sock, how):
+    try:
+        sock.shutdown(how)
+    except OSError:
+        pass  # the other end has gone already

@@ -1,0 +1,186 @@
+"""The probe: what the relay keeps inside the debugged program, beside pydevd.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. Never imported there: `bootstrap`
+executes the files of this folder in namespaces of its own, under file names that start with
+`<frozen `, which pydevd takes for its own, so they are in no stack and never stepped into. It has
+no thread, no socket, and no module in `sys.modules`.
+
+pydevd stops threads; the probe decides *whether* (conditions and hit counts together, exceptions
+once each), evaluates so that nothing can wedge a session, tells of child processes, and lets go of
+forked children. It hangs on instance attributes of pydevd's `PyDB`; removing it is `del`.
+
+In:  requests `relay` with `{"do": …}` and what that takes; see `requests`.
+Out: DAP events `relayAnswer`, `relayError`, `relayFunction`, `relayGreenlets`, `relayLog`,
+     `relayStop`, `relaySubprocess`, `relayTrace`; and in each `stopped` its place, `relayPlace`.
+"""
+
+import _thread
+import os
+import sys
+import threading
+
+from debug_relay.worker.probe.breakpoints.exceptions import Exceptions
+from debug_relay.worker.probe.breakpoints.line_breakpoints import Points
+from debug_relay.worker.probe.breakpoints.run_to_line import Goal
+from debug_relay.worker.probe.children.child_processes import Children
+from debug_relay.worker.probe.engine import backward_jumps as jumps
+from debug_relay.worker.probe.engine import message_encoding as encoding
+from debug_relay.worker.probe.engine import stack_overflow as overflow
+from debug_relay.worker.probe.engine.deep_stacks import Deep
+from debug_relay.worker.probe.engine.gevent_support import Greenlets
+from debug_relay.worker.probe.engine.relay_requests import Requests
+from debug_relay.worker.probe.engine.settrace.fast_tracer import shorten
+from debug_relay.worker.probe.engine.settrace.retracing import Rearming
+from debug_relay.worker.probe.engine.step_unwinding import Unwinding
+from debug_relay.worker.probe.engine.stop_arbiter import Turns
+from debug_relay.worker.probe.engine.suspended_wait import withstand
+from debug_relay.worker.probe.engine.threads import listing
+from debug_relay.worker.probe.engine.threads import running_frames as all_frames
+from debug_relay.worker.probe.engine.threads.lifetimes import Lifetimes
+from debug_relay.worker.probe.engine.uncaught_exceptions import Uncaught
+from debug_relay.worker.probe.inspection.completions import Completing
+from debug_relay.worker.probe.inspection.evaluation import Answers
+from debug_relay.worker.probe.inspection.exception_details import Raised
+from debug_relay.worker.probe.inspection.modules_and_tasks import Reads
+from debug_relay.worker.probe.inspection.set_variable import Assigning
+from debug_relay.worker.probe.inspection.source_texts import Texts
+from debug_relay.worker.probe.inspection.step_into_c import Native
+from debug_relay.worker.probe.inspection.stop_report import Reports
+from debug_relay.worker.probe.inspection.threads import Threads
+from debug_relay.worker.probe.inspection.variable_pages import Pages
+from debug_relay.worker.probe.tracing.trace import Tracer
+
+_allocate_lock = _thread.allocate_lock
+_SENDING_SECONDS = 0.5  # it takes a tenth of a millisecond, on a busy machine up to hundreds
+HOOKS = (
+    "handle_breakpoint_condition",
+    "get_exception_breakpoint",
+    "exclude_exception_by_filter",
+    "post_method_as_internal_command",
+    "find_frame",
+    "notify_thread_not_alive",
+    "set_suspend",
+    "do_wait_suspend",
+    "_do_wait_suspend",
+    "send_caught_exception_stack",
+    "get_file_type",
+    "_internal_get_file_type",
+    "get_cache_file_type",
+    "on_breakpoints_changed",
+    "function_breakpoint_name_to_breakpoint",
+    "_thread_events",
+    "collect_return_info",
+    "set_trace_for_frame_and_parents",
+    "set_tracing_for_untraced_contexts",
+    "suspended_frames_manager",
+    "authentication",
+    "dap_messages_listeners",
+)
+
+
+class Probe(object):
+    def __init__(self, db):
+        self.db = db
+        self.pid = os.getpid()
+        self.commands = {}  # name → what does it, in pydevd's command thread
+        self.questions = {}  # name → what asks a stopped thread, and is done with that
+        self.hooked = []
+        self.undo = []
+        self.started = False  # nothing stops before the program's own first line
+        self.told = threading.local()
+        self.requests = Requests(self)
+        self.points = Points(self)
+        self.exceptions = Exceptions(self)
+        self.answers = Answers(self)
+        self.pages = Pages(self)
+        self.raised = Raised(self)
+        self.reports = Reports(self)
+        self.assigning = Assigning(self)
+        self.reads = Reads(self)
+        self.completing = Completing(self)
+        self.texts = Texts(self)
+        self.threads = Threads(self)
+        self.goal = Goal(self)
+        self.native = Native(self)
+        self.unwinding = Unwinding(self)
+        self.uncaught = Uncaught(self)
+        self.deep = Deep(self)
+        self.tracer = Tracer(self)
+        self.children = Children(self)
+        self.turns = Turns(self)
+        self.greenlets = Greenlets(self)
+        self.rearming = Rearming(self)
+        self.lifetimes = Lifetimes(self)
+
+    def emit(self, event, body, until_sent=False):
+        self.send({"type": "event", "event": event, "body": body}, until_sent)
+
+    def send(self, message, until_sent=False):
+        """`until_sent` waits, within a bound, until the kernel has it."""
+        command = sys.modules["_pydevd_bundle.pydevd_net_command"].NetCommand
+        writer = self.db.writer
+        if writer is not None:
+            told = command(0, 0, message, is_json=True)
+            until_sent = until_sent and writer.is_alive()
+            if until_sent:
+                sent = _allocate_lock()
+                sent.acquire()
+                told.call_after_send(lambda _: sent.release())
+            writer.add_command(told)
+            if until_sent:
+                sent.acquire(True, _SENDING_SECONDS)
+
+    def missing(self):
+        """The hooks that this debugpy has not."""
+        return [name for name in HOOKS if not hasattr(self.db, name)]
+
+    def hook(self):
+        self.requests.hook()
+        self.answers.hook()
+        self.points.hook()
+        self.goal.hook()
+        self.exceptions.hook()
+        self.turns.hook()
+        self.native.hook()
+        self.unwinding.hook()
+        self.deep.hook()
+        all_frames.hook(self)
+        jumps.hook(self.undo)
+        encoding.hook(self.undo)
+        listing.hook(self)
+        overflow.hook(self.undo)
+        self.uncaught.hook()
+        self.reports.hook()
+        self.tracer.hook_entry()
+        withstand(self)
+        self.greenlets.hook()
+        shorten(self)
+        self.rearming.hook()
+        self.lifetimes.hook()
+
+    def replace(self, name, function):
+        setattr(self.db, name, function)
+        self.hooked.append(name)
+
+    def remove(self):
+        self.tracer.remove()
+        self.unwinding.remove()
+        for name in self.hooked:
+            self.db.__dict__.pop(name, None)
+        del self.hooked[:]
+        for module, name, original in self.undo:
+            setattr(module, name, original)
+        del self.undo[:]
+        self.points.clear()
+
+
+def start(db, wanted):
+    """Put the probe in; where a hook is missing it only tells, and decides nothing."""
+    probe = Probe(db)
+    if wanted and not probe.missing():
+        try:
+            probe.hook()
+        except BaseException:
+            probe.remove()
+            raise
+    return probe

@@ -1,0 +1,436 @@
+"""Starts the user's program under the debug server. Python 3.8 to 3.15, standard library only.
+
+Run as `python bootstrap.py FD`: one JSON document on descriptor FD says where the worker listens
+and what to run. Does what `python script.py` or `python -m module` would have done, and nothing of
+this file is left to see: not in stacks, not in tracebacks, not in sys.path or sys.argv.
+
+Beside that: the debug socket gets TCP_NODELAY (without it every answer waits 40 ms for an
+acknowledgement), pydevd's fixed sleeps at the start and at the end are skipped, and a blocked main
+thread can be woken by SIGURG so that `pause` reaches it.
+
+Run as `python bootstrap.py FILE WORDS…` by a program whose children are debugged too: FILE has the
+same document for all of them, WORDS are the child's own command line. Whatever stands in the way,
+the child runs as it would have run without us.
+"""
+
+import os
+import sys
+
+# What was there before us; and what the interpreter itself asks about threads at the end.
+_NOT_OURS = frozenset(sys.modules) | {"threading"}
+_OWN = {}  # what the debugger does not share with the program
+_NAMESAKES = {}
+_HAS_CACHED = sys.version_info < (3, 15)  # `__main__` has `__cached__`
+_FILE = __file__  # 3.14 takes the name away before it reports what was raised
+
+
+def main():
+    if not sys.argv[1].isdigit():
+        return _as_child(sys.argv[1], sys.argv[2:])
+    with _eager(), _namesakes()["StandardFirst"]():
+        setup = _setup()
+        text = _source(setup)
+        code = _compiled(setup, text)
+        with _Uncollected():
+            launched = _launched(setup, text)
+            probe = launched.connect()
+            own = [word.encode("utf-8", "surrogateescape") for word in _own_words(setup)]
+            launched.show(lambda words: _without_us(words[:-2], os.fsencode) + own)
+        _wake_by_signal()
+    if setup["kind"] == "code":
+        probe.texts.keep(code, setup["target"])
+    _restore_original_arguments(setup)
+    module = _main_module(setup, code)
+    _say(setup, b"started")
+    probe.started = True
+    if setup["stop_on_entry"]:
+        from _pydevd_bundle.pydevd_api import PyDevdAPI
+
+        PyDevdAPI().stop_on_entry()
+    _run(probe, *module)
+
+
+def _setup():
+    import json
+
+    _OWN["json"] = json
+    fd = int(sys.argv[1].lstrip("0"))  # of any length: see `process_title`
+    with os.fdopen(fd, "rb") as pipe:
+        setup = json.loads(pipe.read().decode("utf-8", "surrogateescape"))
+    os.set_inheritable(setup["word"], False)
+    _hide_own_directory()
+    return setup
+
+
+def _hide_own_directory():
+    """`python bootstrap.py` put it first; it must not shadow the user's modules."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    if sys.path and os.path.realpath(sys.path[0] or ".") == here:
+        del sys.path[0]
+
+
+def _as_child(path, words):
+    """What the words say, under the debugger of the session that our parent belongs to."""
+    if not _can_be_debugged():
+        _run_plainly(words)
+    code = probe = None
+    try:
+        with _eager():
+            import json
+
+            with open(path, "rb") as file:
+                setup = json.loads(file.read().decode("utf-8", "surrogateescape"))
+            _hide_own_directory()
+            parts = _executed(setup, "startup/python_command_line.py")["parted"](words)
+            setup.update(kind=parts.kind, target=parts.target, args=parts.rest, word=None)
+            text = _source(setup)
+            code = _compiled(setup, text)
+            with _namesakes()["StandardFirst"](), _Uncollected():
+                launched = _launched(setup, text)
+                # It runs nothing of the program's; what it forks connects by itself.
+                if parts.is_fork_server:
+                    launched.bytecode.leave()
+                else:
+                    probe = launched.connect(waits=True)
+                own = len(words)
+                launched.show(lambda words: words[:1] + words[len(words) - own :])
+            if probe is not None:
+                _wake_by_signal()
+                if setup["kind"] == "code":
+                    probe.texts.keep(code, setup["target"])
+    except Exception:
+        # The session is over, the file is not ours to read, there is no such script, it has no
+        # right syntax: Python itself knows best what to say to that.
+        if code is None or setup["kind"] != "stdin":  # which was read, and cannot be again
+            _run_plainly(words)
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv[1:] = words
+    module = _main_module(setup, code)
+    if probe is not None:
+        probe.started = True
+    _run(probe, *module)
+
+
+def _can_be_debugged():
+    """As `worker.interpreter.resolve` has it of the program itself."""
+    if sys.implementation.name != "cpython" or "t" in sys.abiflags:
+        return False  # the second is built without the interpreter's lock
+    return (3, 8) <= sys.version_info[:2] <= (3, 15)
+
+
+def _run_plainly(words):
+    os.execv(sys.executable, [sys.executable] + words)
+
+
+def _say(setup, word):
+    """How it goes, at once and whatever the program does next."""
+    if setup["word"] is not None:
+        os.write(setup["word"], word)
+        os.close(setup["word"])
+
+
+def _source(setup):
+    """What runs first, where that is known without importing anything."""
+    if setup["kind"] == "code":
+        return setup["target"].encode("utf-8", "surrogatepass")
+    if setup["kind"] == "stdin":
+        if sys.stdin is None or sys.stdin.isatty():
+            raise ValueError("a person types it line by line")
+        return sys.stdin.buffer.read()
+    if setup["kind"] == "module" or _is_archive(setup["target"]):
+        return None
+    with open(setup["target"], "rb") as source:
+        return source.read()
+
+
+def _is_archive(path):
+    """Whether Python would look for a __main__ in it: a directory or a zip file, by its end."""
+    from zipimport import ZipImportError, zipimporter
+
+    try:
+        zipimporter(path)
+    except ZipImportError:
+        return os.path.isdir(path)
+    return True
+
+
+def _compiled(setup, text):
+    """Before the debugger is in: what Python does to load a file is not the program's doing."""
+    if text is None:
+        return None
+    if setup["kind"] == "code":
+        return compile(setup["target"], "<string>", "exec", dont_inherit=True)
+    if setup["kind"] == "stdin":
+        return compile(text, "<stdin>", "exec", dont_inherit=True)
+    if setup["target"].endswith(".pyc"):
+        return _file_loader(setup["target"]).get_code("__main__")
+    return compile(text, setup["target"], "exec", dont_inherit=True)
+
+
+def _file_loader(path):
+    from importlib.machinery import SourceFileLoader, SourcelessFileLoader
+
+    return (SourcelessFileLoader if path.endswith(".pyc") else SourceFileLoader)("__main__", path)
+
+
+def _namesakes():
+    if not _NAMESAKES:
+        _NAMESAKES.update(_beside("stdlib_imports.py"))
+    return _NAMESAKES
+
+
+def _eager():
+    return _beside("eager_imports.py")["Eager"]()
+
+
+def _beside(name):
+    """What is needed before it is known where the probe is."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    return _execute(os.path.join(here, name), "startup/" + name)
+
+
+def _give_back_names():
+    """The debugger has loaded standard modules that the program may have namesakes of, in its own
+    directory or on PYTHONPATH: what the program imports by such a name is its own."""
+    _namesakes()["give_back"](_NOT_OURS, _OWN)
+
+
+class _Uncollected(object):
+    """While the debugger comes in none of it is garbage: to look for some costs 10 ms."""
+
+    def __enter__(self):
+        import gc
+
+        self.gc = gc
+        self.collects = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_):
+        if self.gc.get_freeze_count() == 0:
+            # All into the oldest generation, or the program's first collection would look at it.
+            self.gc.freeze()
+            self.gc.unfreeze()
+        if self.collects:
+            self.gc.enable()
+
+
+def _launched(setup, text):
+    bytecode, bring = _loader(setup, _OWN)
+    bytecode.watch(os.path.join(setup["debugpy_parent"], "debugpy"))
+    debugger, greenlets = bring("engine.load"), bring("engine.gevent_support")
+    arguments = [setup["target"]] + setup["args"]
+    gevent = greenlets.are_expected(text or b"", arguments) and greenlets.SETTING
+    pydevd = debugger.bring_in(setup["debugpy_parent"], gevent)
+    _OWN.update(greenlets.copies())
+    hidden = (os.path.abspath(__file__),)
+    return bring("lifecycle.launched").Launched(setup, pydevd, bytecode, hidden)
+
+
+def _loader(setup, own):
+    bytecode = _executed(setup, "startup/bytecode_cache.py")["Bytecode"](setup["bytecode"])
+    load = _executed(setup, "startup/loader.py")["loader"]
+    return bytecode, load(setup["probe"], bytecode.compiled, own)
+
+
+def _executed(setup, name):
+    return _execute(os.path.join(setup["probe"], name), name)
+
+
+def _execute(path, name):
+    names = {"__name__": name}
+    with open(path, "rb") as source:
+        text = source.read()
+    exec(compile(text, "<frozen relay probe>/" + name, "exec", dont_inherit=True), names)
+    return names
+
+
+def _wake_by_signal():
+    """A handler written in Python: a sleeping main thread runs a line where pydevd can stop it."""
+    import signal
+
+    if signal.getsignal(signal.SIGURG) is signal.SIG_DFL:
+        names = {}
+        # A file name of its own: pydevd must see this frame, the relay hides it.
+        exec(compile("def wake(number, frame):\n    pass\n", "<relay wake>", "exec"), names)
+        signal.signal(signal.SIGURG, names["wake"])
+
+
+def _main_module(setup, code):
+    """(module, code) ready to run; ends the program when there is no such module."""
+    first = "-c" if setup["kind"] in ("code", "module") else setup["target"]
+    sys.argv[:] = [first] + setup["args"]
+    if setup["kind"] == "module":
+        return _prepared_module(setup)
+    if setup["kind"] in ("code", "stdin"):
+        path = "<stdin>" if setup["kind"] == "stdin" else None
+        module = _new_main(path, sys.modules["_frozen_importlib"].BuiltinImporter)
+        _add_path("")
+        return module, code
+    path = setup["target"]
+    if code is None:
+        return _prepared_archive(setup)
+    module = _new_main(path, _file_loader(path))
+    _add_path(os.path.dirname(os.path.realpath(path)))  # a link's neighbours are those of its file
+    return module, code
+
+
+def _restore_original_arguments(setup):
+    """What started the interpreter, without us: reloaders start the program by that again."""
+    if not hasattr(sys, "orig_argv"):
+        return  # before Python 3.10
+    sys.orig_argv[:] = _without_us(sys.orig_argv[:-2], str) + _own_words(setup)
+
+
+def _without_us(words, text):
+    """The interpreter and the user's own options, behind those of ours."""
+    ours = [text("-X"), text("frozen_modules=off")]
+    return words[:1] + words[3 if words[1:3] == ours else 1 :]
+
+
+def _own_words(setup):
+    flag = {"script": [], "module": ["-m"], "code": ["-c"]}[setup["kind"]]
+    return flag + [setup["target"]] + setup["args"]
+
+
+def _prepared_module(setup):
+    import importlib.util
+    import runpy
+
+    name = setup["target"]
+    _add_path(os.getcwd())
+    sys.argv[0] = "-m"
+    try:
+        if importlib.util.find_spec(name.partition(".")[0]) is None:
+            raise runpy._Error("No module named %s" % name)
+        _, spec, code = runpy._get_module_details(name, runpy._Error)
+    except BaseException as error:
+        _not_prepared(setup, error)
+        raise
+    sys.argv[0] = spec.origin
+    module = _new_main(spec.origin, spec.loader)
+    module.__spec__ = spec
+    module.__package__ = spec.parent
+    if _HAS_CACHED:
+        module.__cached__ = spec.cached
+    return module, code
+
+
+def _not_prepared(setup, error):
+    """Called while it is handled. What is not there, or has no right syntax, is refused; but a
+    package that raises while it is imported is the program, and ends as it would without us."""
+    import runpy
+
+    if isinstance(error, runpy._Error):
+        _say(setup, b"no module:" + str(error).encode("utf-8", "backslashreplace")[:1000])
+        sys.exit("%s: %s" % (sys.executable, error))
+    if isinstance(error, SyntaxError):
+        _say_syntax(setup, error)
+    else:
+        _say(setup, b"started")
+        _report_without_us()
+
+
+def _say_syntax(setup, error):
+    """Of source that only the import system finds: in a package, in an archive."""
+    told = {
+        "file": error.filename or setup["target"],
+        "line": error.lineno or 1,
+        "offset": error.offset or 1,
+        "message": error.msg,
+        "text": (error.text or "")[:500],
+    }
+    _say(setup, b"syntax error:" + _OWN["json"].dumps(told).encode())
+
+
+def _prepared_archive(setup):
+    """A directory or zip file with a __main__.py."""
+    import runpy
+
+    sys.path.insert(0, setup["target"])
+    _give_back_names()
+    try:
+        _, spec, code = runpy._get_main_module_details(runpy._Error)
+    except BaseException as error:
+        _not_prepared(setup, error)
+        raise
+    module = _new_main(spec.origin, spec.loader)
+    module.__spec__ = spec
+    module.__package__ = ""
+    if _HAS_CACHED:
+        module.__cached__ = spec.cached
+    return module, code
+
+
+def _add_path(directory):
+    if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+        sys.path.insert(0, directory)
+    _give_back_names()
+
+
+def _new_main(path, loader):
+    module = type(sys)("__main__")
+    module.__builtins__ = __builtins__
+    module.__loader__ = loader
+    if path is not None:
+        module.__file__ = path
+        if _HAS_CACHED:
+            module.__cached__ = None
+    if sys.version_info < (3, 14):
+        module.__annotations__ = {}
+    sys.modules["__main__"] = module
+    return module
+
+
+# On 3.12+ pydevd takes an exception for uncaught when it leaves the frame below a function `run…`
+# of a file of this name, and for its own what starts with `<frozen `: the program runs from here.
+_RUNNER = ("def run(code, names):\n    exec(code, names)\n", "<frozen relay>/pydevd_runpy.py")
+
+
+def _run(probe, module, code):
+    names = {}
+    exec(compile(_RUNNER[0], _RUNNER[1], "exec"), names)
+    try:
+        names["run"](code, module.__dict__)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        if probe is not None:
+            probe.exceptions.uncaught(error)
+        _report_without_us()
+        raise
+
+
+def _report_without_us():
+    """The interpreter will report what is raised: let it show the program's frames only. Whatever
+    hook the program has set is asked at the last moment, with what it would have got without us."""
+    missing = not hasattr(sys, "excepthook")
+    hook = sys.__excepthook__ if missing else sys.excepthook
+
+    def report(kind, error, trace):
+        sys.excepthook = hook
+        if missing:
+            del sys.excepthook
+            _complain("sys.excepthook is missing\n")
+        while trace is not None and trace.tb_frame.f_code.co_filename in (_FILE, _RUNNER[1]):
+            trace = trace.tb_next
+        try:
+            hook(kind, error.with_traceback(trace), trace)
+        except SystemExit:
+            raise
+        except BaseException as failed:
+            _complain("Error in sys.excepthook:\n")
+            own = failed.__traceback__.tb_next
+            sys.__excepthook__(type(failed), failed.with_traceback(own), own)
+            _complain("\nOriginal exception was:\n")
+            sys.__excepthook__(kind, error, trace)
+
+    sys.excepthook = report
+
+
+def _complain(text):
+    if sys.stderr is not None:
+        sys.stderr.write(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""What the injection runs in the program's main thread: a thread of ours is started, and no more.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. Given as a text, with `setup`,
+`texts` (of five modules of ours) and `word` among its names; imports nothing of ours.
+
+It runs between any two instructions of the main thread and takes no lock that could be held there.
+`_thread` is what nobody replaces; a program whose threads are greenlets would run ours in its own
+loop. What cannot come in says so by `word`, a file in memory that gdb has opened for us: for a
+socket, or for another file, it would take what the program may have replaced or forbidden.
+"""
+
+try:  # in which no import is lazy: its first use would take the lock of all imports
+    import _thread
+    import posix
+    import sys
+finally:
+    pass
+
+_FORK_SECONDS = 2.0  # who forks may hold what the import waits for
+_GATE_SECONDS = 10.0  # somebody else who is coming in is waited for so long
+_HEARD_SECONDS = 1.0
+_OVER_SECONDS = 0.3
+
+
+class Word(object):
+    """The worker reads it, and says so in it."""
+
+    def __init__(self, fd):
+        self.fd = fd
+
+    def is_ours(self):
+        # A program that closes all its descriptors may have opened something else by this number.
+        try:
+            return posix.readlink("/proc/self/fd/%d" % self.fd).startswith("/memfd:debug relay")
+        except OSError:
+            return False
+
+    def is_waited_for(self):
+        return not self.is_ours() or posix.pread(self.fd, 1, 0) != b"n"
+
+    def begun(self):
+        if self.is_ours():
+            posix.pwrite(self.fd, b"b", 0)
+
+    def refuse(self, reason, words):
+        if self.is_ours() and self.is_waited_for():
+            text = "%s\n%s" % (reason, words[-4000:])
+            posix.pwrite(self.fd, text.encode("utf-8", "backslashreplace"), 1)
+            posix.pwrite(self.fd, b"r", 0)
+            self.until_heard()
+        self.close()
+
+    def until_heard(self):
+        end = posix.times().elapsed + _HEARD_SECONDS
+        while posix.pread(self.fd, 1, 0) == b"r" and posix.times().elapsed < end:
+            posix.sched_yield()
+
+    def close(self):
+        if self.is_ours():
+            posix.close(self.fd)
+
+
+class Importing(object):
+    """A fork waits for the end of it: in the child the locks of half-imported modules would be held
+    for ever, by a thread that is not there. The hooks cannot be taken back."""
+
+    def __init__(self, arrival):
+        self.arrival = arrival
+        self.lock = _thread.allocate_lock()
+        self.lock.acquire()
+        posix.register_at_fork(before=self.wait, after_in_child=self.in_child)
+
+    def wait(self):
+        lock = self.lock
+        if lock is not None and lock.acquire(True, _FORK_SECONDS):
+            lock.release()
+
+    def over(self):
+        lock, self.lock = self.lock, None
+        if lock is not None:
+            lock.release()
+
+    def in_child(self):
+        self.over()
+        arrival, self.arrival = self.arrival, None
+        if arrival is not None and arrival.pace is not None:
+            arrival.pace["in_child"]()
+
+
+class Gate(object):
+    """One at a time: others may come just now, and so may this one a second time, brought anew
+    because its main thread was found at rest. Nothing of it stays. A fork copies it, held or not:
+    hence the pid."""
+
+    def __enter__(self):
+        self.shared = vars(sys.modules["threading"])
+        self.name = "relay gate %d" % posix.getpid()
+        while True:
+            self.lock = self.shared.setdefault(self.name, _thread.allocate_lock())
+            if not self.lock.acquire(True, _GATE_SECONDS):
+                raise RuntimeError("another debugger has been coming in for %g s" % _GATE_SECONDS)
+            if self.shared.get(self.name) is self.lock:
+                return
+            self.lock.release()  # its last holder has taken it away
+
+    def __exit__(self, *error):
+        del self.shared[self.name]
+        self.lock.release()
+
+
+class Arrival(object):
+    """Of one relay, by a thread that the program's main thread starts."""
+
+    def __init__(self, setup, texts, word):
+        self.setup = setup
+        self.texts = texts
+        self.word = word
+        self.pace = None
+        self.imported = int  # called when all that is imported is there
+        self.starting = None  # the thread that begins it
+
+    def begin(self):
+        starts = (
+            getattr(threading, "_start_joinable_thread", None),
+            _thread.start_new_thread,
+            getattr(threading, "_start_new_thread", None),
+        )
+        for function in starts:
+            if getattr(function, "__module__", "").split(".")[0] in ("gevent", "eventlet"):
+                return self.word.refuse("greenlets", function.__module__)
+        if "pydevd" not in sys.modules:
+            self.imported = Importing(self).over
+        try:
+            _thread.start_new_thread(self.start, ())
+        except BaseException:
+            self.imported()
+            raise
+
+    def start(self):
+        """Not in the main thread, which may stand within threading's own locks."""
+        comes = False
+        self.starting = _thread.get_native_id()
+        try:
+            if not self.word.is_waited_for():
+                return self.word.close()
+            self.word.begun()
+            # Before anything gives the interpreter away: who gives it away as often, and takes it
+            # back at once, would let us wait for seconds.
+            self.pace = self.executed("switch_interval")
+            # `daemon` is given because threading would make an entry for this thread to ask it.
+            thread = threading.Thread(target=self.come, name="debug relay arrives", daemon=True)
+            thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True
+            with self.pace["Pace"]():
+                thread.start()
+            comes = True
+        except BaseException as error:
+            self.word.refuse(reason(error), named(error))
+        finally:
+            comes or self.imported()
+
+    def come(self):
+        # With what the program has its new threads traced and profiled: this is none of them.
+        if sys.gettrace() is not None:
+            sys.settrace(None)
+        if sys.getprofile() is not None:
+            sys.setprofile(None)
+        try:
+            with self.pace["Pace"]():
+                self.until_started()
+                own = {}
+                with Gate(), self.executed("eager_imports")["Eager"](), self.apart(own):
+                    bytecode = self.executed("bytecode_cache")["Bytecode"](self.setup["bytecode"])
+                    loader = self.executed("loader")["loader"]
+                    bring = loader(self.setup["probe"], bytecode.compiled, own)
+                    bring("lifecycle.attached").arrive(self.setup, bytecode, self.imported)
+        except BaseException as error:
+            why = reason(error)
+            self.word.refuse(why, told(error) if why == "failed" else str(error))
+        else:
+            self.word.close()
+        finally:
+            self.imported()
+
+    def until_started(self):
+        """pydevd traces, and makes an entry of `threading` for, each thread that it meets: also one
+        that is just ending. When the kernel knows it no more the interpreter is done with it."""
+        end = posix.times().elapsed + _OVER_SECONDS
+        try:
+            while posix.times().elapsed < end:
+                posix.stat("/proc/self/task/%d" % self.starting)
+                self.pace["give_away"]()
+        except OSError:
+            pass  # it has ended
+
+    def apart(self, own):
+        return self.executed("stdlib_imports")["Apart"](own)
+
+    def executed(self, name):
+        code = compile(self.texts[name], "<frozen relay probe>/startup/%s.py" % name, "exec")
+        # What it imports is imported at once, whatever the program has chosen: see `eager`.
+        given = dict(vars(sys.modules["builtins"]), __lazy_import__=__import__)
+        names = {"__name__": name, "__builtins__": given}
+        exec(code, names)
+        return names
+
+
+def reason(error):
+    """A word that the worker knows."""
+    ending = "interpreter shutdown" in str(error)
+    return getattr(error, "reason", "ending" if ending else "failed")
+
+
+def named(error):
+    return "%s: %s" % (type(error).__name__, error)
+
+
+def told(error):
+    try:
+        import traceback
+
+        return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    except BaseException:
+        return named(error)
+
+
+_word = Word(word)  # noqa: F821  given
+try:
+    # A child may be forked before this runs; and the relay may have given up.
+    if posix.getpid() == setup["pid"] and _word.is_waited_for():  # noqa: F821  given
+        import threading
+
+        Arrival(setup, texts, _word).begin()  # noqa: F821  given
+    else:
+        _word.close()
+except BaseException as error:
+    _word.refuse(reason(error), named(error))

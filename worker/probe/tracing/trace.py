@@ -1,0 +1,376 @@
+"""Rows instead of stops: what a trace records when the program comes to its lines.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+Every traced line is a place that pydevd looks at, or is one of the user's breakpoints already:
+while a trace is on, every breakpoint that is hit is looked at here too. A row costs no stop and no
+message; it goes to the ring. The last one may stop its thread, exactly there.
+"""
+
+import _thread
+import dis
+import itertools
+import json
+import sys
+import threading
+import time
+import types
+
+from debug_relay.worker.probe.inspection.evaluation import begun
+from debug_relay.worker.probe.runtime.expressions import Expression
+from debug_relay.worker.probe.runtime.muted_output import unmute
+from debug_relay.worker.probe.tracing.ring_writer import Ring
+from debug_relay.worker.probe.values.class_facts import key_of
+from debug_relay.worker.probe.values.rendering import ATOMS, Interrupted, View
+
+_ident = _thread.get_ident
+_now = time.monotonic
+_encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+_current = threading.current_thread
+OURS = "'relay:trace_"
+FIRST = 1 << 30  # pydevd's numbers for traced lines; those of breakpoints are lower
+NAMES = 100  # how many locals a row looks at
+FRAMES = 1000  # how many frames' last locals are remembered
+HELD = 200  # longer texts are compared by what is shown of them
+
+
+class Spot(object):
+    """What is recorded at some lines, and when."""
+
+    def __init__(self, spec):
+        condition = spec.get("condition")
+        self.condition = Expression(condition) if condition else None
+        self.capture = [(text, Expression(text)) for text in spec.get("capture", ())]
+        self.changes = spec.get("changes", False)
+        self.code = None  # only in this function
+
+
+class Tracer(object):
+    """The commands; at most one trace at a time."""
+
+    def __init__(self, probe):
+        self.probe = probe
+        self.trace = None
+        self.first = None  # the trace that counts the line of an entry stop, where nothing has run
+        probe.commands.update(trace=self.begin, untrace=self.end, function=self.function)
+
+    def frame(self, dap_frame):
+        ids = sys.modules["_pydevd_bundle._debug_adapter.pydevd_base_schema"].BaseSchema
+        manager = self.probe.db.suspended_frames_manager
+        try:
+            frame_id = ids._translate_id_from_dap(dap_frame)
+        except KeyError:
+            return None
+        thread_id = manager.get_thread_id_for_variable_reference(frame_id)
+        return None if thread_id is None else self.probe.db.find_frame(thread_id, frame_id)
+
+    def function(self, frame):
+        """Where the code of a stopped frame's function is."""
+        found = self.frame(frame)
+        if found is None:
+            return None
+        code = found.f_code
+        lines = {line for _, line in dis.findlinestarts(code) if line}
+        return {
+            "path": _real_path(found),
+            "lines": sorted(lines),
+            # It goes away and comes back: nobody can say when it has returned.
+            "resumes": bool(code.co_flags & 0x2A0) or code.co_name == "<module>",
+        }
+
+    def begin(self, ring, rows, pause, spots, lines, until=None, frame=None, entry=False):
+        self.end()
+        found = self.frame(frame) if frame is not None else None
+        trace = Trace(self.probe, Ring(ring, rows), pause, until)
+        made = [Spot(spec) for spec in spots]
+        canonical = sys.modules["pydevd_file_utils"].canonical_normalized_path
+        for path, places in lines.items():
+            here = trace.lines.setdefault(canonical(path), {})
+            for line, numbers in places.items():
+                here.setdefault(int(line), []).extend(made[number] for number in numbers)
+        if found is not None:
+            for spot in made:
+                spot.code = found.f_code
+            trace.changed(found)  # what was so before counts as known
+        self.trace = trace
+        self.first = trace if entry else None
+        self.hook(trace)
+        self.look(trace)
+        return True
+
+    def look(self, trace):
+        """Have pydevd look at the lines; where a breakpoint is, it does already."""
+        known, rows = self.probe.db.breakpoints, []
+        for file, places in trace.lines.items():
+            taken = known.get(file) or ()
+            rows += [(file, line) for line in places if line not in taken]
+        trace.places = ["trace_%d" % (FIRST + at) for at in range(len(rows))]
+        put = [(id, file, line) for id, (file, line) in zip(trace.places, rows)]
+        self.probe.points.places.change(put, [])
+
+    def hook(self, trace):
+        db, told = self.probe.db, self.probe.told
+        decide = db.handle_breakpoint_condition
+
+        def handle_breakpoint_condition(info, breakpoint, frame):
+            condition = breakpoint.condition
+            ours = condition is not None and condition.startswith(OURS)
+            stops = not ours and decide(info, breakpoint, frame)
+            if trace.over is None and trace.take(frame, stops):
+                if not stops:
+                    told.frame, told.hits = frame, []
+                return True
+            return stops
+
+        trace.before = decide
+        db.handle_breakpoint_condition = handle_breakpoint_condition
+
+    def end(self):
+        trace, self.trace, self.first = self.trace, None, None
+        if trace is None:
+            return False
+        trace.over = trace.over or "ended"
+        self.probe.points.places.change([], trace.places)
+        self.forget(trace)
+        return True
+
+    def forget(self, trace):
+        self.probe.db.handle_breakpoint_condition = trace.before
+        trace.ring.close()
+
+    def remove(self):
+        """The probe goes, or this is a forked child; takes no lock of another thread."""
+        trace, self.trace, self.first = self.trace, None, None
+        if trace is not None:
+            trace.over = "ended"
+            self.forget(trace)
+
+    def hook_entry(self):
+        db = self.probe.db
+        wait = db.do_wait_suspend
+        at_breakpoint = sys.modules["_pydevd_bundle.pydevd_comm_constants"].CMD_SET_BREAK
+
+        def do_wait_suspend(thread, frame, event, arg, exception_type=None):
+            wait(thread, frame, event, arg, exception_type)
+            trace, self.first = self.first, None
+            if trace is not None and event == "line" and trace.take(frame, False):
+                db.set_suspend(thread, at_breakpoint, suspend_other_threads=True)
+                wait(thread, frame, event, arg, exception_type)
+
+        self.probe.replace("do_wait_suspend", do_wait_suspend)
+
+
+class Trace(object):
+    def __init__(self, probe, ring, pause, until):
+        self.probe = probe
+        self.ring = ring
+        self.pause = pause
+        self.until = Expression(until) if until else None
+        self.lines = {}  # file as pydevd calls it → line → spots
+        self.places = []
+        self.before = None
+        self.over = None
+        self.endings = iter((True,))
+        # (file name, code) → (its file's lines, path, where its first line begins); the code of two
+        # files with the same text is equal
+        self.codes = {}
+        self.counts = {}
+        self.threads = {}
+        self.seen = {}
+        self.problems = set()
+        self.slow = set()  # classes whose repr took too long
+        self.slow_captures = set()
+
+    # -- at a hit, in the program's own thread
+
+    def take(self, frame, stops_anyway):
+        """Record what is to be recorded here; whether the thread is to stop for that."""
+        code = frame.f_code
+        place = code.co_filename, code
+        known = self.codes.get(place)
+        if known is None:
+            known = self.codes[place] = self.known(frame, code)
+        spots = known[0].get(frame.f_lineno)
+        if not spots:
+            return False
+        answers, ident, token = self.probe.answers, _ident(), begun("trace")
+        if ident in answers.running:
+            return False
+        answers.running[ident] = token
+        stops = False
+        try:
+            for spot in spots:
+                if spot.code is None or spot.code is code:
+                    reason = self.record(spot, frame, known[1])
+                    if reason is not None:
+                        stops = self.finish(reason, stops_anyway)
+        except Interrupted:
+            self.complain(frame, "interrupted: it took too long")
+        except KeyboardInterrupt:
+            # A signal that arrived while our code ran is the program's: give it back.
+            _thread.interrupt_main()
+        except BaseException as error:
+            self.complain(frame, _words(error))
+        finally:
+            answers.settle(ident, token)
+        return stops
+
+    def known(self, frame, code):
+        files = sys.modules["pydevd_file_utils"]
+        paths = files.get_abs_path_real_path_and_base_from_frame(frame)
+        starts = [(at, line) for at, line in dis.findlinestarts(code) if line is not None]
+        body = [at for at, line in starts if line != code.co_firstlineno]
+        first = body[0] if body else starts[0][0] if starts else 0
+        return self.lines.get(paths[1], {}), paths[0], first
+
+    def record(self, spot, frame, path):
+        """Why that was the last row, if it was."""
+        if spot.condition is not None and not self.holds(spot.condition, frame, "condition"):
+            return None
+        code, line = frame.f_code, frame.f_lineno
+        count = self.counts.get((spot, line))
+        if count is None:
+            count = self.counts.setdefault((spot, line), itertools.count(1).__next__)
+        row = {
+            "path": path,
+            "line": line,
+            "function": code.co_name,
+            "thread": self.thread(),
+            "hit": count(),
+        }
+        if spot.capture:
+            row["values"] = self.values(spot, frame)
+        if spot.changes:
+            row["changed"], bounded = self.changed(frame)
+            if bounded:
+                row["bounded"] = True
+        body = _encode(row).encode("ascii")
+        if len(body) > self.ring.largest:
+            row.update(values={}, changed={}, bounded=True)
+            body = _encode(row).encode("ascii")
+        number = self.ring.put(body)
+        if not number:
+            return None
+        if number == self.ring.limit:
+            return "max_rows"
+        if self.until is not None and self.holds(self.until, frame, "until"):
+            return "until"
+        return None
+
+    def finish(self, reason, stops_anyway):
+        if not next(self.endings, False):
+            return False
+        self.over = reason
+        self.probe.emit("relayTrace", {"over": reason, "breakpoint": stops_anyway})
+        return self.pause
+
+    def holds(self, expression, frame, what):
+        """Whether it is true; one that raises is not, and that is told once."""
+        try:
+            return bool(expression(frame))
+        except (Interrupted, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self.complain(frame, "%s raised %s" % (what, _words(error)))
+            return False
+
+    def complain(self, frame, problem):
+        place = (frame.f_code, frame.f_lineno)
+        if place not in self.problems and len(self.problems) < 20:
+            self.problems.add(place)
+            where = {"path": frame.f_code.co_filename, "line": frame.f_lineno}
+            self.probe.emit("relayTrace", {"problem": problem, "where": where})
+
+    def thread(self):
+        """pydevd's number for this thread; its first row is announced."""
+        id = sys.modules["_pydevd_bundle.pydevd_constants"].get_current_thread_id(_current())
+        number = self.threads.get(id)
+        if number is None:
+            ids = sys.modules["_pydevd_bundle._debug_adapter.pydevd_base_schema"].BaseSchema
+            number = self.threads[id] = ids._translate_id_to_dap(id)
+            self.probe.emit("relayTrace", {"thread": number})
+        return number
+
+    def values(self, spot, frame):
+        view = View(self.probe.pages.mode, slow=self.slow)
+        found = {}
+        try:
+            for text, expression in spot.capture:
+                if expression in self.slow_captures:
+                    found[text] = "<not evaluated: it took too long at another row>"
+                    continue
+                try:
+                    found[text] = view.text(expression(frame))
+                except Interrupted:
+                    found[text] = "<interrupted: it took too long>"
+                    self.slow_captures.add(expression)
+                    self.begin_again()
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:  # an exit() too is what the expression did
+                    found[text] = "<%s>" % _words(error)
+        finally:
+            unmute()
+        return found
+
+    def begin_again(self):
+        """Each capture has its own moment."""
+        token = self.probe.answers.running.get(_ident())
+        if token is not None:
+            token[3] = _now()
+
+    # -- what is another than in the row before of the same frame
+
+    def changed(self, frame):
+        """(name → value, whether more may have changed than was looked at); runs no user code."""
+        seen = self.seen_in(frame)
+        names = frame.f_locals
+        changed, bounded, view = {}, len(names) > NAMES, None
+        for name in set(seen).difference(names):
+            del seen[name]
+        for name in itertools.islice(list(names), NAMES):
+            if type(name) is not str or name.startswith(("__", ".")):
+                continue
+            value = names.get(name)
+            kind = type(value)
+            if kind is types.ModuleType:
+                continue
+            plain = key_of(kind) in ATOMS or (kind is str and len(value) < HELD)
+            before = seen.get(name)
+            if plain and before is not None and before[0] is value and before[2] is kind:
+                continue
+            if view is None:
+                view = View("safe", width=120, nodes=64, depth=3, items=16)
+            text = view.text(value, name)
+            if before is None or before[1] != text or before[2] is not kind:
+                changed[name] = text
+            bounded = bounded or view.cut
+            seen[name] = (value if plain else None, text, kind)
+        return changed, bounded
+
+    def seen_in(self, frame):
+        """The locals as the frame's last row had them. A frame is known by its address, which the
+        next call of the function may have too: it begins with the first line."""
+        code, key = frame.f_code, id(frame)
+        known = self.seen.get(key)
+        place = self.codes.get((code.co_filename, code))
+        begins = place is not None and frame.f_lasti <= place[2]
+        if known is None or known[0] is not code or begins:
+            if len(self.seen) >= FRAMES:
+                self.seen.clear()
+            known = self.seen[key] = (code, {})
+        return known[1]
+
+
+def _real_path(frame):
+    files = sys.modules["pydevd_file_utils"]
+    return files.get_abs_path_real_path_and_base_from_frame(frame)[1]
+
+
+def _words(error):
+    try:
+        text = str(error)[:500]
+    except Exception:
+        text = ""
+    name = type(error).__name__
+    return "%s: %s" % (name, text) if text else name

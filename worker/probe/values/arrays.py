@@ -1,0 +1,135 @@
+"""Arrays and tables of numpy and pandas, by shape, type and head; never imported by us.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+The library's code runs here, and none of the program's: what lies in an object array is shown as
+anything else is, and a type of element that the program has written itself is no array to us.
+"""
+
+import itertools
+import sys
+
+from debug_relay.worker.probe.values.class_facts import full_name, mro, name_of
+
+HEAD, LINES = 5, 3
+_ROOTS = ("numpy", "pandas", "pyarrow")
+_PLACES = {
+    "numpy.ndarray": ("numpy", "ndarray"),
+    "pandas.core.frame.DataFrame": ("pandas", "DataFrame"),
+    "pandas.core.series.Series": ("pandas", "Series"),
+    "pandas.DataFrame": ("pandas", "DataFrame"),
+    "pandas.Series": ("pandas", "Series"),
+}
+_NUMBERS = "biufcSU"
+_STAMPS = ("NaTType", "NAType", "Timedelta", "Timestamp")
+_ZONES = ("datetime", "zoneinfo", "pytz", "dateutil")
+
+
+def library_class(kind):
+    """`ndarray`, `DataFrame` or `Series`, of libraries that the program has imported."""
+    name = _PLACES.get(full_name(kind))
+    if name is None:
+        return None
+    library = sys.modules.get(name[0])
+    # Not a class of the program's that says it is one.
+    return name[1] if library is not None and vars(library).get(name[1]) is kind else None
+
+
+def is_scalar(value, kind):
+    """Whether its repr is the library's own and asks nothing else."""
+    name = full_name(kind)
+    root = name.partition(".")[0]
+    known = vars(sys.modules[root]).get if root in _ROOTS and root in sys.modules else {}.get
+    if root == "numpy":
+        plain = name not in ("numpy.void", "numpy.object_")
+        return plain and known(name_of(kind)) is kind and known("generic") in mro(kind)
+    if root != "pandas" or name_of(kind) not in _STAMPS:
+        return False
+    ours = (known("Timestamp"), known("Timedelta"), type(known("NaT")), type(known("NA")))
+    if not any(kind is one for one in ours):
+        return False
+    return full_name(type(getattr(value, "tzinfo", None))).partition(".")[0] in (
+        "NoneType",
+        *_ZONES,
+    )
+
+
+def is_known(dtype):
+    """Of a library: to read elements of a type that the program has written would run it."""
+    return full_name(type(dtype)).partition(".")[0] in _ROOTS
+
+
+def length(value):
+    """How many elements or lines it has; None for what has none."""
+    return value.shape[0] if value.shape else None
+
+
+# -- in words
+
+
+def text(view, value, known):
+    """None for one that must be shown in another way."""
+    try:
+        if known == "DataFrame":
+            return _table(view, value)
+        if not is_known(value.dtype):
+            return None
+        if known == "ndarray":
+            first = value.flat[:HEAD]
+            head = first.tolist() if value.dtype.kind in _NUMBERS + "O" else list(first)
+        else:
+            head = value.iloc[:HEAD].tolist()
+        words = [view.show(part, 1) for part in head]
+        if value.size > len(head):
+            view.cut = True
+            words.append("\u2026")
+        return "%s shape=%r dtype=%s [%s]" % (known, value.shape, value.dtype, ", ".join(words))
+    except (AttributeError, TypeError, ValueError, NotImplementedError):
+        return None  # a version that has it otherwise
+
+
+def _table(view, value):
+    kinds = list(itertools.islice(value.dtypes.items(), view.items))
+    if not all(is_known(dtype) for _, dtype in kinds):
+        return None
+    columns = ["%s: %s" % (view.show(name, 1), dtype) for name, dtype in kinds]
+    lines = value.iloc[:LINES, : view.items].values.tolist()
+    head = "".join(" %s" % view.show(line, 2) for line in lines)
+    more = " \u2026" if value.shape[0] > len(lines) else ""
+    view.cut = view.cut or bool(more) or value.shape[1] > len(columns)
+    return "DataFrame shape=%r [%s]%s%s" % (value.shape, ", ".join(columns), head, more)
+
+
+# -- what is inside
+
+
+def facts(value, known):
+    """[(name, value, None)] of what is worth knowing besides its elements."""
+    names = {
+        "ndarray": ("shape", "dtype", "nbytes"),
+        "DataFrame": ("shape", "index", "columns"),
+        "Series": ("shape", "dtype", "index"),
+    }[known]
+    return [(name, getattr(value, name), None) for name in names]
+
+
+def columns(value):
+    """How many, and a function for any page of them: [(name, column, None)]."""
+
+    def take(start, count):
+        names = value.columns[start : start + count].tolist()
+        return [(name, value.iloc[:, start + at], None) for at, name in enumerate(names)]
+
+    return value.shape[1], take
+
+
+def elements(value, known):
+    """The same of an array's or a series' elements, by their numbers."""
+
+    def take(start, count):
+        part = value[start : start + count]
+        if known == "Series":
+            part = value.iloc[start : start + count].tolist()
+        return [(str(start + at), item, None) for at, item in enumerate(part)]
+
+    return value.shape[0], take

@@ -1,0 +1,412 @@
+"""Any value as a short text: bounded in size, nodes, depth and time, whatever the value is.
+
+Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
+
+Builtin containers are walked here, exact types only, by the slots of their base classes; a class
+is looked at by `type`'s own descriptors. So `safe` runs no line of the program's. `full` calls
+`repr()` as well, at leaves, where a class has written its own.
+"""
+
+import base64
+import collections
+import itertools
+import sys
+import time
+import types
+
+from debug_relay.worker.probe.runtime.deferred_signals import Interrupted, hold
+from debug_relay.worker.probe.runtime.muted_output import mute
+from debug_relay.worker.probe.values import arrays
+from debug_relay.worker.probe.values import ctypes_data as cdata
+from debug_relay.worker.probe.values.builtin_kinds import BY_TYPE, VIEWS, mapped
+from debug_relay.worker.probe.values.class_facts import (
+    attributes,
+    enum_member,
+    full_name,
+    is_of_c,
+    is_plain_c,
+    keeps_order,
+    key_of,
+    name_of,
+    namedtuple_fields,
+    own_repr,
+    printable,
+    shown_fields,
+)
+
+_now = time.monotonic
+_maxlen = collections.deque.__dict__["maxlen"].__get__
+_factory = collections.defaultdict.__dict__["default_factory"].__get__
+
+ATOMS = frozenset((int, float, complex, bool, type(None), type(Ellipsis), type(NotImplemented)))
+SMALL = frozenset((float, bool, type(None)))  # whose words are always short
+TEXTS = frozenset((str, bytes, bytearray))
+UNIMPORTED = frozenset(filter(None, [getattr(types, "LazyImportType", None)]))  # from 3.15 on
+LEAVES = ATOMS | TEXTS | UNIMPORTED
+BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: "{}", collections.deque: "[]"}
+MAPPINGS = frozenset((dict, collections.OrderedDict, collections.defaultdict, collections.Counter))
+BASES = (collections.OrderedDict, dict, list, tuple, set, frozenset, collections.deque)
+ENUMS = ("enum.EnumMeta", "enum.EnumType")
+ELEMENT = "xml.etree.ElementTree.Element"
+BASE64_BYTES = 3000
+LABEL = 200
+FLOOD = 400000  # characters of all values together; from there on they are short
+INT_BITS = 8000
+MOST = sys.maxsize
+
+
+class View(object):
+    """How values are shown, and what is left of the time for it."""
+
+    def __init__(
+        self,
+        mode="full",
+        width=200,
+        nodes=100,
+        depth=4,
+        items=20,
+        seconds=0.2,
+        total=4000,
+        quiet=True,
+        slow=None,
+        outline=False,
+    ):
+        self.mode, self.width, self.nodes = mode, width, nodes
+        self.depth, self.items = depth, items
+        self.total = total  # nodes of all values together
+        self.until = _now() + seconds
+        self.late = False  # no more of the program's code is run
+        self.unsaid = False  # the last text is not all that the value says of itself, for that
+        self.quiet = quiet  # what nobody asked for prints nothing
+        self.slow = set() if slow is None else slow
+        self.spent = 0
+        self.outline = outline  # types and sizes only
+
+    # -- a variable
+
+    def row(self, name, value, path=(), step=None):
+        """What is told of one variable; never raises anything but `Interrupted`, twice in a row.
+
+        `path` is what it is in: [(id, step)], the outermost first; `step` leads to it from there.
+        """
+        step = name if step is None else step
+        try:
+            return self._row(name, value, path, step)
+        except BaseException as error:
+            if not (hold(error) or isinstance(error, (Interrupted, KeyboardInterrupt))):
+                raise
+            self.late = True
+            return self._row(name, value, path, step)
+
+    def _row(self, name, value, path, step):
+        kind = type(value)
+        exact = key_of(kind)
+        if self.outline:
+            row = {"name": printable(name), "type": name_of(kind), "value": ""}
+            return sized(row, value, kind, exact)
+        if exact in SMALL or (kind is int and value.bit_length() < 64):
+            return {"name": printable(name), "type": kind.__name__, "value": repr(value)}
+        row = {"name": printable(name), "type": name_of(kind)}
+        row["value"] = self.text(value, step, path)
+        if self.cut:
+            row["truncated"] = True
+        if self.circular:
+            row["circular"] = True
+        if exact in TEXTS and kind is not str and self.spent < FLOOD:
+            self.spent += BASE64_BYTES
+            row["base64"] = base64.b64encode(bytes(value[:BASE64_BYTES])).decode()
+        return sized(row, value, kind, exact)
+
+    def text(self, value, name="it", path=()):
+        """The value in words; `cut` and `circular` say afterwards what they are."""
+        self.left = given = min(self.nodes, max(self.total, 8))
+        self.room = self.width * 2
+        self.cut = self.circular = self.unsaid = False
+        self.path = list(path)
+        try:
+            text = self.inside(value, name, self.depth + 1)
+        except (Interrupted, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            hold(error)
+            self.cut = True
+            text = "<%s: not shown, %s>" % (name_of(type(value)), name_of(type(error)))
+        self.total -= given - self.left
+        width = self.width if self.spent < FLOOD else min(self.width, 80)
+        if len(text) > width:
+            self.cut = True
+            text = text[: width - 1] + "\u2026"
+        self.spent += len(text)
+        return clean(text)
+
+    def show(self, value, depth):
+        self.left -= 1
+        if self.left < 0 or self.room < 0:
+            self.cut = True
+            return "\u2026"
+        kind = type(value)
+        exact = key_of(kind)
+        if exact in ATOMS:
+            text = self.atom(value, kind)
+        elif exact in TEXTS:
+            text = self.quoted(value)
+        elif exact in BRACKETS:
+            text = self.sequence(value, kind, depth)
+        elif exact in MAPPINGS:
+            text = self.mapping(value, kind, depth)
+        else:
+            text = self.other(value, kind, depth)
+        self.room -= len(text)
+        return text
+
+    def atom(self, value, kind):
+        if kind is int and value.bit_length() > INT_BITS:
+            self.cut = True
+            return "<int of %d bits>" % value.bit_length()
+        return repr(value)
+
+    def quoted(self, value):
+        if len(value) <= self.width:
+            return repr(value)
+        self.cut = True
+        return repr(value[: self.width]) + "\u2026"
+
+    def label(self, key):
+        """A key as the name of its entry, always the same one."""
+        known = self.width, self.nodes, self.depth, self.items
+        self.width, self.nodes, self.depth, self.items = LABEL, 100, 4, 20
+        try:
+            return self.text(key)
+        except Interrupted:
+            self.late = True
+            return self.text(key)
+        finally:
+            self.width, self.nodes, self.depth, self.items = known
+
+    # -- containers
+
+    def inside(self, value, step, depth):
+        """A member, unless it is one of those that it is in."""
+        this = id(value)
+        for at, (known, _) in enumerate(self.path):
+            if known == this and key_of(type(value)) not in LEAVES:
+                self.circular = True
+                return "<circular: %s>" % "".join(part for _, part in self.path[: at + 1])[:100]
+        self.path.append((id(value), step))
+        try:
+            return self.show(value, depth - 1)
+        finally:
+            self.path.pop()
+
+    def members(self, parts, size, depth, render):
+        """Those of `parts` for which there is room, and how many more there are."""
+        shown = []
+        try:
+            for part in itertools.islice(parts, self.items):
+                if self.left <= 0 or self.room <= 0:
+                    break
+                shown.append(render(part))
+        except RuntimeError:  # it grew while we looked: another thread runs
+            shown.append("<changed while it was read>")
+        if size > len(shown):
+            self.cut = True
+            shown.append("\u2026 %d more" % (size - len(shown)))
+        return ", ".join(shown)
+
+    def sequence(self, value, kind, depth):
+        size = kind.__len__(value)
+        opening, closing = BRACKETS[kind]
+        if not size:
+            return opening + closing if kind in (list, tuple) else kind.__name__ + "()"
+        if not depth:
+            self.cut = True
+            return "%s\u2026 %d%s" % (opening, size, closing)
+        numbers = itertools.count()
+        body = self.members(
+            kind.__iter__(value),
+            size,
+            depth,
+            lambda part: self.inside(part, "[%d]" % next(numbers), depth),
+        )
+        text = opening + body + ("," if kind is tuple and size == 1 else "") + closing
+        if kind is collections.deque and _maxlen(value) is not None:
+            text += ", maxlen=%d" % _maxlen(value)
+        return text if kind in (list, tuple, set) else "%s(%s)" % (kind.__name__, text)
+
+    def mapping(self, value, kind, depth):
+        size = dict.__len__(value)
+        if size and not depth:
+            self.cut = True
+            return "{\u2026 %d}" % size
+
+        def pair(item):
+            # No look-up anywhere: it would run the keys' own __hash__ and __eq__.
+            key = self.show(item[0], depth - 1)
+            return "%s: %s" % (key, self.inside(item[1], "[%s]" % key, depth))
+
+        items = dict.items(value)
+        if kind is collections.OrderedDict and keeps_order(value):
+            items = ((key, dict.__getitem__(value, key)) for key in kind.__iter__(value))
+        text = "{%s}" % self.members(items, size, depth, pair)
+        if kind is collections.defaultdict:
+            text = "%s, %s" % (self.inside(_factory(value), ".default_factory", depth), text)
+        return text if kind is dict else "%s(%s)" % (kind.__name__, text)
+
+    def named(self, title, pairs, size, depth, shape="%s(%s)"):
+        if not depth:
+            self.cut = True
+            return shape % (title, "\u2026")
+        body = self.members(
+            pairs,
+            size,
+            depth,
+            lambda pair: "%s=%s" % (printable(pair[0]), self.inside(pair[1], "." + pair[0], depth)),
+        )
+        return shape % (title, body)
+
+    # -- everything else
+
+    def other(self, value, kind, depth):
+        known = BY_TYPE.get(key_of(kind))
+        if known is not None:
+            return known(self, value, depth)
+        if issubclass(kind, type):
+            return self.a_class(value, kind)
+        known = arrays.library_class(kind)
+        if known is not None:
+            text = arrays.text(self, value, known)
+            if text is not None:
+                return text
+        if is_plain_c(value, kind) or arrays.is_scalar(value, kind):
+            return repr(value)
+        member = enum_member(value, kind)
+        if member is not None:
+            return "<%s.%s: %s>" % (name_of(kind), member[0], self.inside(member[1], "", depth))
+        sort = cdata.sort_of(kind)
+        # Of what a char pointer points to its own repr tells the address alone.
+        mine = sort == cdata.TEXT and full_name(kind).startswith("ctypes.")
+        if self.mode == "full" and own_repr(kind) is not None and not mine:
+            text = self.asked(value, kind)
+            if text is not None:
+                return text
+        text = sort and cdata.text(self, value, kind, sort, depth)
+        if text:
+            return text
+        if issubclass(kind, BaseException):
+            args = BaseException.args.__get__(value)
+            shown = self.members(
+                args, len(args), depth, lambda arg: self.inside(arg, ".args", depth)
+            )
+            return "%s(%s)" % (name_of(kind), shown)
+        fields = namedtuple_fields(kind)
+        if fields is not None:
+            return self.named(name_of(kind), zip(fields, tuple.__iter__(value)), len(fields), depth)
+        fields = shown_fields(value, kind)
+        if fields is not None:
+            return self.named(name_of(kind), fields, len(fields), depth)
+        for base in BASES:
+            if issubclass(kind, base):
+                inner = self.mapping if base in MAPPINGS else self.sequence
+                return "<%s %s>" % (full_name(kind), inner(value, base, depth))
+        for base in (str, bytes, bytearray):
+            if issubclass(kind, base):
+                plain = base.__getitem__(value, slice(0, self.width + 1))
+                return "<%s %s>" % (full_name(kind), self.quoted(plain))
+        pairs = attributes(value, kind)
+        if not pairs:
+            return "<%s>" % full_name(kind)
+        return self.named(full_name(kind), pairs, len(pairs), depth, "<%s %s>")
+
+    def a_class(self, value, kind):
+        if self.mode == "full" and own_repr(kind, type.__repr__) and full_name(kind) not in ENUMS:
+            text = self.asked(value, kind)
+            if text is not None:
+                return text
+        return "<class '%s'>" % full_name(value)
+
+    def asked(self, value, kind):
+        """What the class itself says, with everything that may go wrong with it; None when the
+        time is up: it is shown as if it said nothing."""
+        if id(kind) in self.slow:
+            self.cut = self.unsaid = True
+            return "<%s: repr took too long>" % full_name(kind)
+        if self.late or _now() > self.until:
+            self.late = self.cut = self.unsaid = True
+            return None
+        try:
+            if self.quiet:
+                mute()
+            text = str.__getitem__(repr(value), slice(0, self.width + 1))
+            return text
+        except Interrupted:
+            self.late = self.cut = self.unsaid = True
+            self.slow.add(id(kind))
+            return "<%s: repr took too long>" % full_name(kind)
+        except BaseException as error:
+            self.cut = True
+            if hold(error):
+                return "<%s: repr was interrupted>" % full_name(kind)
+            return "<%s: repr raised %s>" % (full_name(kind), name_of(type(error)))
+
+
+def sized(row, value, kind, exact):
+    """The row, and how much is in the value where that can be told."""
+    if exact in TEXTS:
+        row["length"] = len(value)
+        return row
+    try:
+        row.update(extent(value, kind))
+    except Exception:
+        row["truncated"] = True  # nobody knows how much is in it: it has been closed, say
+    return row
+
+
+def extent(value, kind):
+    """Length and sort of what is inside a container; `more`: it may have attributes besides."""
+    exact = key_of(kind)
+    if exact in BRACKETS or exact in MAPPINGS:
+        return {"length": len(value), "indexed": exact in BRACKETS, "more": False}
+    for base in BASES:
+        if issubclass(kind, base):
+            size = base.__len__(value)
+            found = {"length": size, "indexed": base in BRACKETS, "more": True}
+            if namedtuple_fields(kind) is not None:
+                found.update(indexed=False)
+            return found
+    if kind is types.MappingProxyType:
+        behind = mapped(value)
+        return extent(behind, type(behind))
+    if kind is range:
+        size = range_size(value)
+        return {"length": size, "indexed": True, "more": False} if size <= MOST else {}
+    if exact in VIEWS or (full_name(kind) == "array.array" and is_of_c(kind)):
+        return {"length": len(value), "indexed": True, "more": False}
+    if kind is memoryview:
+        size = viewed_size(value)
+        return {} if size is None else {"length": size, "indexed": True, "more": True}
+    if cdata.sort_of(kind) == cdata.ARRAY:
+        return {"length": cdata.length(value), "indexed": True, "more": False}
+    if full_name(kind) == ELEMENT and is_of_c(kind):
+        return {"length": len(value), "indexed": True, "more": True}
+    known = arrays.library_class(kind)
+    size = None if known is None else arrays.length(value)
+    return {} if size is None else {"length": size, "indexed": known != "DataFrame", "more": True}
+
+
+def viewed_size(value):
+    """How many numbers a view of memory has in a row; None where they lie otherwise."""
+    try:
+        return len(value) if value.ndim == 1 and len(value.format.lstrip("@")) == 1 else None
+    except ValueError:
+        return None  # released
+
+
+def range_size(value):
+    """`len()` of it, which has no word for more than fits into a machine's."""
+    gap = value.stop - value.start
+    return max(0, -(-gap // value.step))
+
+
+def clean(text):
+    """Without lone surrogates, which no JSON reader takes."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")

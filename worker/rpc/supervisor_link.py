@@ -1,0 +1,272 @@
+"""The worker's end of one supervisor's connection: requests in, replies and news out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.breakpoints import SetBreakpoints
+from debug_relay.protocol.models.fields import Empty
+from debug_relay.protocol.models.sessions import EndSession
+from debug_relay.protocol.operations import (
+    DRAW_BLUEPRINT,
+    END_SESSION,
+    JUDGE_BREAKPOINTS,
+    OPERATIONS,
+    RETIRE,
+    WRITE_STOPS,
+)
+from debug_relay.protocol.refusals import Problems
+from debug_relay.protocol.state import ENDED, State
+from debug_relay.protocol.version import VERSION, WIRE, WIRE_ACCEPTED
+from debug_relay.protocol.wire import frames
+from debug_relay.protocol.wire.frames import Frame, Hello, Kind, NewsHead, ReplyHead, RequestHead
+from debug_relay.worker.operations.call import Call
+from debug_relay.worker.operations.handlers import HANDLERS
+from debug_relay.worker.rpc import reply_encoding as wording
+from debug_relay.worker.session import blueprint as blueprints
+from debug_relay.worker.session.session import Session
+from debug_relay.worker.system.identity import start_ticks
+
+if TYPE_CHECKING:
+    from debug_relay.worker.server import Worker
+
+log = logging.getLogger("debug_relay.worker")
+
+_CREDENTIALS: Final = struct.Struct("3i")
+_END_IS_NEAR: Final = 0.5
+_DECODERS: Final = {name: msgspec.json.Decoder(OPERATIONS[name].params).decode for name in HANDLERS}
+
+
+class Link(asyncio.Protocol):
+    """One supervisor."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._decoder = frames.Decoder()
+        self._transport: asyncio.Transport | None = None
+        self._told = 0  # the version of the public state that this supervisor has
+        self._greeted = False
+        self._running: dict[int, tuple[asyncio.Task[None], asyncio.Event]] = {}
+
+    # -- the wire
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("socket")
+        raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        _, uid, _ = _CREDENTIALS.unpack(raw)
+        if uid not in (os.getuid(), 0):
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._worker.left(self)
+        for _, abandoned in self._running.values():
+            abandoned.set()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being served."""
+        return bool(self._running)
+
+    @property
+    def answering(self) -> list[asyncio.Task[None]]:
+        return [task for task, _ in self._running.values()]
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._decoder.feed(data):
+                self._take(frame)
+        except frames.FrameError as error:
+            log.error("link.broken", extra={"fields": {"error": str(error)}})
+            if self._transport is not None:
+                self._transport.abort()
+
+    def _send(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _take(self, frame: Frame) -> None:
+        if frame.kind is Kind.HELLO:
+            self._greet(frame.head)
+        elif not self._greeted:
+            raise frames.FrameError(f"{frame.kind.name} before HELLO")
+        elif frame.kind is Kind.REQUEST and isinstance(frame.head, RequestHead):
+            self._start(frame.id, frame.head, frame.payload)
+        elif frame.kind is Kind.CANCEL:
+            if frame.id in self._running:
+                self._running[frame.id][1].set()
+        elif frame.kind is Kind.TOUCH:
+            self._worker.session.idle.touch()
+        elif frame.kind is Kind.PING:
+            self._send(frames.encode(Kind.REPLY, frame.id, ReplyHead(self._position(), 200)))
+
+    def _greet(self, hello: Any) -> None:
+        worker = self._worker
+        session = worker.session
+        answer = Hello(WIRE, VERSION, os.getpid(), session.id, start_ticks())
+        self._send(frames.encode(Kind.HELLO, 0, answer))
+        if not isinstance(hello, Hello) or hello.wire not in WIRE_ACCEPTED:
+            self.close()
+            return
+        self._greeted = True
+        worker.joined(self)
+        self.push()
+
+    # -- news
+
+    def _position(self) -> NewsHead:
+        session = self._worker.session
+        news = NewsHead(session.events.end, session.output.end)
+        if self._told != session.version:
+            self._told = session.version
+            news.state = session.shown.encoded()
+        return news
+
+    def push(self) -> None:
+        if self._greeted:
+            self._send(frames.encode(Kind.NEWS, 0, self._position()))
+
+    # -- requests
+
+    def _start(self, id: int, head: RequestHead, payload: bytes) -> None:
+        abandoned = asyncio.Event()
+        self._worker.session.idle.touch()
+        task = asyncio.create_task(self._serve(id, head, payload, abandoned), name=head.operation)
+        self._running[id] = (task, abandoned)
+        task.add_done_callback(lambda _: self._running.pop(id, None))
+
+    async def _serve(
+        self, id: int, head: RequestHead, payload: bytes, abandoned: asyncio.Event
+    ) -> None:
+        try:
+            async with asyncio.timeout(head.deadline):
+                answer = await self._answer(head, payload, abandoned)
+                session = self._worker.session
+                body, content_type = await wording.written(session, head.format, answer)
+            reply = ReplyHead(self._position(), self._status(head.operation), content_type)
+        except RelayError as error:
+            body, content_type = wording.refused(head.format, error.about(self._worker.session.id))
+            reply = ReplyHead(self._position(), error.status, content_type, ok=False)
+        except TimeoutError:
+            late = RelayError(
+                Code.DEBUGPY_TIMEOUT,
+                f"{head.operation} took longer than {head.deadline:g} s",
+                operation=head.operation,
+            )
+            body, content_type = wording.refused(head.format, late)
+            reply = ReplyHead(self._position(), late.status, content_type, ok=False)
+        except Exception as error:
+            body, content_type = wording.refused(head.format, self._mistake(head, error))
+            reply = ReplyHead(self._position(), 500, content_type, ok=False)
+        self._send(frames.encode(Kind.REPLY, id, reply, body))
+
+    def _status(self, operation: str) -> int:
+        return OPERATIONS[operation].status if operation in OPERATIONS else 200
+
+    async def _answer(
+        self, head: RequestHead, payload: bytes, abandoned: asyncio.Event
+    ) -> msgspec.Struct:
+        if head.operation == END_SESSION:
+            wanted = msgspec.json.decode(payload, type=EndSession)
+            return await self._worker.end(wanted.terminate_debuggee, wanted.reason)
+        if head.operation == WRITE_STOPS:
+            await self._worker.session.reports.written()
+            return Empty()
+        if head.operation == RETIRE:
+            return await self._worker.retire()
+        if head.operation == DRAW_BLUEPRINT:
+            return blueprints.draw(self._worker.session)
+        if head.operation == JUDGE_BREAKPOINTS:
+            batch = msgspec.json.decode(payload, type=SetBreakpoints)
+            return Problems(await self._worker.session.breakpoints.problems(batch))
+        handler = HANDLERS.get(head.operation)
+        if handler is None:
+            raise RelayError(
+                Code.NOT_IMPLEMENTED, f"This worker ({VERSION}) has no {head.operation}"
+            )
+        params = _DECODERS[head.operation](payload)
+        session = self._worker.session
+        before = session.state, session.stop_id
+        try:
+            name = head.caller.name
+            with (
+                session.actors.acting(name, head.if_stop),
+                session.lease.kept(head.operation, name),
+            ):
+                session.heed_stop(OPERATIONS[head.operation].states)
+                result = await handler(Call(session, head, abandoned), params)
+            # What the caller is told has happened is on disk, if the disk takes it.
+            await session.record.settled()
+            return result
+        except RelayError as error:
+            moved = before != (session.state, session.stop_id)
+            looking = before[0] is State.PAUSED and not OPERATIONS[head.operation].drives
+            if error.code is Code.DEBUGPY_ERROR and looking and moved:
+                # The connection is lost a moment before the kernel tells of the end.
+                if not session.hub.servers:
+                    await session.news.until(
+                        lambda: session.state in ENDED, _END_IS_NEAR, abandoned
+                    )
+                raise _moved_on(head.operation, session) from error
+            raise
+
+    def _mistake(self, head: RequestHead, error: Exception) -> RelayError:
+        error_id = os.urandom(6).hex()
+        log.error(
+            "request.failed",
+            extra={
+                "fields": {
+                    "error_id": error_id,
+                    "operation": head.operation,
+                    "request_id": head.request_id,
+                    "traceback": traceback.format_exc(),
+                }
+            },
+        )
+        return RelayError(
+            Code.INTERNAL_ERROR,
+            f"{head.operation} failed inside the relay: {type(error).__name__}",
+            error_id=error_id,
+            exception=type(error).__name__,
+            operation=head.operation,
+            log_file=str(Path(self._worker.params.session_dir) / "worker.log"),
+        )
+
+
+def _moved_on(operation: str, session: Session) -> RelayError:
+    """The program ended, or another caller let it run, while this one looked at it."""
+    if session.state in ENDED:
+        how = f"by {session.signal}" if session.signal else f"with exit code {session.exit_code}"
+        return RelayError(
+            Code.INVALID_SESSION_STATE,
+            f"The program has ended during {operation}, {how}",
+            f"{call_of('output')} shows what it has printed; {call_of('restart')} runs it again.",
+            current_state=session.state.value,
+            required_state="paused",
+            exit_code=session.exit_code,
+            signal=session.signal,
+        )
+    return RelayError(
+        Code.INVALID_SESSION_STATE,
+        f"The program has run on during {operation}",
+        f"{call_of('session-status')} tells where it is; ask again at the present stop.",
+        current_state=session.state.value,
+        required_state="paused",
+        stop_id=session.stop_id,
+    )

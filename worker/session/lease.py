@@ -1,0 +1,136 @@
+"""The lease: who of several callers drives the session, and until when.
+
+By the monotonic clock; it lapses by itself. While a call of the holder's that changes the run is
+served it does not lapse, however long that call waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models import sessions as s
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.wire.envelope import timestamp_of
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+
+class Lease:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._holder: str | None = None
+        self._ttl = 0.0
+        self._until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._driving: Counter[str] = Counter()
+
+    def shown(self) -> s.Lease | None:
+        if self._holder is None:
+            return None
+        return s.Lease(holder=self._holder, expires_at=timestamp_of(time.time() + self._left()))
+
+    def take(self, caller: str, params: s.TakeLease) -> s.Lease:
+        """Whoever has it may also hand it on."""
+        if not params.take_over:
+            self._refuse_others(caller, "take-lease")
+        before, self._holder = self._holder, params.holder or caller
+        self._ttl = params.ttl
+        self._renew()
+        if before != self._holder:
+            self._tell(before, "taken over" if before else "taken")
+        return self.shown() or s.Lease(holder=None, expires_at=None)
+
+    def drop(self, caller: str) -> s.Lease:
+        self._refuse_others(caller, "drop-lease")
+        self._end("given back")
+        return s.Lease(holder=None, expires_at=None)
+
+    def admit(self, operation: str, caller: str | None) -> None:
+        """423 for what changes the run, unless the caller has the lease or nobody has."""
+        if caller is None or not OPERATIONS[operation].drives:
+            return
+        self._refuse_others(caller, operation)
+        if self._holder is not None:
+            self._renew()
+
+    @contextmanager
+    def kept(self, operation: str, caller: str) -> Iterator[None]:
+        """While this call is served; from its end on the time runs anew."""
+        row = OPERATIONS.get(operation)
+        if row is None or not row.drives:
+            yield
+            return
+        self.admit(operation, caller)
+        self._driving[caller] += 1
+        try:
+            yield
+        finally:
+            self._driving[caller] -= 1
+            if not self._driving[caller]:
+                del self._driving[caller]
+            if self._holder == caller:
+                self._renew()
+
+    def close(self) -> None:
+        self._stop_timer()
+
+    def _left(self) -> float:
+        return max(self._until - time.monotonic(), 0.0)
+
+    def _refuse_others(self, caller: str, operation: str) -> None:
+        if self._holder in (None, caller):
+            return
+        left = round(self._left(), 3)
+        path = f"/api/v1/sessions/{self._session.id}/lease"
+        raise RelayError(
+            Code.SESSION_LEASED,
+            f"{self._holder} drives this session, and {operation} came from {caller}",
+            f"Wait {left:g} s, for the lease lapses then unless {self._holder} acts; or call "
+            f'POST {path} with {{"take_over": true}} and repeat this call.',
+            holder=self._holder,
+            caller=caller,
+            seconds_left=left,
+        )
+
+    def _renew(self) -> None:
+        self._until = time.monotonic() + self._ttl
+        self._start_timer(self._ttl)
+        self._session.changed()
+
+    def _start_timer(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._lapse)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _lapse(self) -> None:
+        if self._holder in self._driving:
+            self._renew()
+        else:
+            self._end("lapsed")
+
+    def _end(self, how: str) -> None:
+        self._stop_timer()
+        before, self._holder = self._holder, None
+        if before is not None:
+            self._tell(before, how)
+            self._session.changed()
+
+    def _tell(self, before: str | None, how: str) -> None:
+        body: dict[str, Any] = {
+            "status": self._session.state,
+            "lease": self.shown(),
+            "previous_holder": before,
+            "message": f"The lease was {how}" if how != "lapsed" else "The lease has lapsed",
+        }
+        self._session.journal("session", body)

@@ -1,0 +1,72 @@
+"""The session's own record on disk: what survives the worker, the supervisor and a reboot.
+
+Written by the worker alone, also when no supervisor lives. Values of the environment that look
+secret are not in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from debug_relay.protocol.models.blueprint import SessionRecord, without_secrets
+from debug_relay.protocol.version import VERSION, WIRE
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.worker.session import blueprint as blueprints
+from debug_relay.worker.storage.disk import Disk, Job, Keeper, write_atomically
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+
+_LATER: Final = 0.3
+
+
+class Record:
+    def __init__(self, session: Session, disk: Disk) -> None:
+        self._session = session
+        self._path = Path(session.params.record_dir) / "session.json"
+        self._keeper = Keeper(disk, str(self._path), self._next_job)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def save(self) -> None:
+        """At once; `settled` tells when it is done."""
+        self._cancel()
+        self._keeper.ask()
+
+    def save_later(self) -> None:
+        """What nobody waits for: a step would be as slow as the disk."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_LATER, self.save)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def settled(self) -> bool:
+        """Whether all that was to be saved is on disk."""
+        return await self._keeper.settled()
+
+    async def close(self) -> None:
+        self._cancel()
+        await self._keeper.close()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the disk took what was saved last."""
+        return not self._keeper.is_failing
+
+    def _next_job(self) -> Job:
+        session = self._session
+        record = SessionRecord(
+            version=VERSION,
+            wire=WIRE,
+            state=session.shown.state(),
+            blueprint=without_secrets(blueprints.draw(session)),
+            events_end=session.events.end,
+            runtime_seconds=session.runtime_seconds,
+        )
+        return partial(write_atomically, self._path, encode_json(record))

@@ -1,0 +1,230 @@
+"""Leaving nobody behind: everything that descends from this worker ends with it.
+
+The worker is a subreaper, so a daemonised grandchild becomes its child instead of init's. All are
+frozen before any is killed: what is frozen starts nobody, so not even a fork bomb runs away. Passes
+go on until two in a row find nobody: the last that was frozen may have forked a moment before.
+
+The trackers of multiprocessing come last. They unlink the shared memory and semaphores that their
+program has left, and end by themselves, as soon as nobody has the other end of their pipe any more:
+killed together with the program they would leave all that in /dev/shm for good.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Set
+from typing import Final
+
+from msgspec import Struct
+
+from debug_relay.worker.attach import gdb
+from debug_relay.worker.interpreter import query_process as brief_runs
+from debug_relay.worker.probe.startup.python_command_line import parted
+from debug_relay.worker.system import process_tree
+from debug_relay.worker.system.process_tree import Row
+
+log = logging.getLogger("debug_relay.worker")
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_PASS_SECONDS: Final = 0.005
+_TRACKER_SECONDS: Final = 0.5
+_EXEC_SECONDS: Final = 0.25
+_STOPPED: Final = frozenset("Tt")
+
+
+class Ended(Struct, frozen=True):
+    """A process that was ended with its session or its program."""
+
+    pid: int
+    command: str
+
+
+def become_subreaper() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def of_programs() -> list[Row] | None:
+    """All below this worker that is a program, or was started by one.
+
+    Not what the worker itself has just asked something, nor gdb. None while that cannot be told
+    apart: something of the worker's own is just being started.
+    """
+    found = process_tree.below(os.getpid())
+    if brief_runs.is_starting():
+        return None
+    return _without(found, brief_runs.asked() | gdb.under_way())
+
+
+def uids() -> set[int]:
+    """What those run as."""
+    return {uid for row in of_programs() or () for uid in process_tree.uids(row.pid)}
+
+
+def _without(rows: Iterable[Row], own: Set[int]) -> list[Row]:
+    """Parents come first: what descends from what is left out is left out as well."""
+    left, out = [], set(own)
+    for row in rows:
+        if row.pid in out or row.parent in out:
+            out.add(row.pid)
+        else:
+            left.append(row)
+    return left
+
+
+def end_programs(deadline: float, awaited: int | None) -> list[Ended]:
+    """SIGKILL to all that programs of this session have left running; who that was.
+
+    `awaited` is the program itself, whose exit code somebody waits for. Blocks for milliseconds,
+    at the longest until `deadline`, which is monotonic.
+    """
+    return _Ending().run(of_programs, lambda: collect_adopted(awaited), deadline)
+
+
+def end_descendants(deadline: float, spared: Set[int] = frozenset()) -> list[Ended]:
+    """SIGKILL to all below us but the spared. The loop has ended: nobody waits for any of them."""
+
+    def left() -> list[Row]:
+        if not _has_children():
+            return []  # orphans become ours: who has no child has no descendant
+        return _without(process_tree.below(os.getpid()), spared)
+
+    return _Ending().run(left, _collect_all, deadline)
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def named(rows: list[Row]) -> list[Ended]:
+    return [Ended(row.pid, process_tree.command(row.pid) or row.name) for row in rows if row.lives]
+
+
+def is_tracker(pid: int) -> bool:
+    """Of multiprocessing: it ends by itself, and ignores SIGTERM."""
+    parts = parted(process_tree.words(pid)[1:])  # type: ignore[no-untyped-call]
+    return parts is not None and bool(parts.is_tracker)
+
+
+def collect_adopted(awaited: int | None) -> None:
+    """Of the children that this worker was given, the ended ones go from the kernel's table."""
+    children = process_tree.children_of_us()
+    if brief_runs.is_starting():
+        return
+    for pid in set(children) - {awaited} - brief_runs.asked() - gdb.under_way():
+        row = process_tree.read(pid)
+        if row is not None and row.state == "Z":
+            _collect(pid)
+
+
+def _collect_all() -> None:
+    while _collect(-1):
+        continue
+
+
+def _collect(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return False
+
+
+class _Ending:
+    """One sweep."""
+
+    def __init__(self) -> None:
+        self._ended: dict[tuple[int, int], Ended] = {}
+        self._beyond: set[tuple[int, int]] = set()  # setuid programs: not ours to signal
+        self._trackers: set[tuple[int, int]] = set()
+        self._patience: float | None = None  # with the trackers, once the others are gone
+        self._nameless: set[tuple[int, int]] = set()
+        self._loaded: float | None = None  # by then: whoever has no name then has none
+
+    def run(
+        self, find: Callable[[], list[Row] | None], collect: Callable[[], None], deadline: float
+    ) -> list[Ended]:
+        empty = 0
+        # Also while there are others all the time: what calls itself a tracker may start them.
+        at_last = (time.monotonic() + deadline) / 2
+        while empty < 2 and time.monotonic() < deadline:
+            found = find()
+            living = [r for r in found or () if r.lives and r.key not in self._beyond]
+            empty = empty + 1 if found is not None and not living else 0
+            due = self._due(living, at_last)
+            if self._freeze(due):
+                continue  # look again at once, for what they may have started before
+            self._signal(due, signal.SIGKILL)
+            collect()
+            if not empty:
+                time.sleep(_PASS_SECONDS)  # in a thread of its own, or after the loop's end
+        return list(self._ended.values())
+
+    def _due(self, living: list[Row], at_last: float) -> list[Row]:
+        """All but the trackers, until those had the time to tidy up and end by themselves."""
+        now = time.monotonic()
+        if now >= min(at_last, self._patience or at_last):
+            return living
+        others = [row for row in living if not self._is_tracker(row)]
+        if living and not others and self._patience is None:
+            self._patience = now + _TRACKER_SECONDS
+            self._signal(living, signal.SIGCONT)  # stopped with its group, it could do nothing
+        return others
+
+    def _is_tracker(self, row: Row) -> bool:
+        """Of one that is frozen already the command line is not read again."""
+        if row.key not in self._ended and row.key not in self._trackers and is_tracker(row.pid):
+            self._trackers.add(row.key)
+        return row.key in self._trackers
+
+    def _freeze(self, living: list[Row]) -> bool:
+        """Whether any of them has to be looked at again: it is new, or has no name yet."""
+        new = [row for row in living if row.key not in self._ended]
+        nameless = []
+        for row in living:
+            if row.key not in self._ended or row.key in self._nameless:
+                command = process_tree.command(row.pid)
+                self._ended[row.key] = Ended(row.pid, command or row.name)
+                nameless += [] if command else [row]
+        self._nameless = {row.key for row in nameless}
+        self._signal(new, signal.SIGSTOP)
+        return bool(new) or self._may_be_loading(nameless)
+
+    def _may_be_loading(self, nameless: list[Row]) -> bool:
+        """One in the midst of exec has no command line for a moment, and stops only after that."""
+        if all(row.state in _STOPPED for row in nameless):
+            return False
+        now = time.monotonic()
+        self._loaded = self._loaded or now + _EXEC_SECONDS
+        time.sleep(min(_PASS_SECONDS, max(0, self._loaded - now)))
+        return now < self._loaded
+
+    def _signal(self, rows: list[Row], number: signal.Signals) -> None:
+        for row in rows:
+            try:
+                send(row, number)
+            except PermissionError:
+                self._beyond.add(row.key)
+                self._ended.pop(row.key, None)
+                log.warning("sweep.not_ours", extra={"fields": {"pid": row.pid}})
+
+
+def send(row: Row, number: signal.Signals) -> None:
+    """By pidfd, after a second look: between the first and the handle a pid may change hands."""
+    try:
+        handle = os.pidfd_open(row.pid)
+    except OSError:
+        return  # gone since the look
+    try:
+        now = process_tree.read(row.pid)
+        if now is not None and now.key == row.key:
+            signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(handle)

@@ -1,0 +1,277 @@
+"""Traces: the program runs and records rows instead of stopping.
+
+What is recorded is decided in the program (`probe/tracing/trace.py`); here is how a trace begins,
+what ends it, and that nothing of it is left afterwards. It goes on when its caller leaves, to its
+own end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.execution import Trace, TraceEnd, TraceRow, TraceRows
+from debug_relay.protocol.state import State
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.protocol.wire.ring_format import Place, pack_cursor
+from debug_relay.worker.debugger import run_control as run
+from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.probe_client import PATIENCE
+from debug_relay.worker.tracing import rows as trace_rows
+from debug_relay.worker.tracing.plan import Plan, plan_of
+
+if TYPE_CHECKING:
+    from debug_relay.worker.session.session import Session
+
+log = logging.getLogger("debug_relay.worker")
+
+_PAUSE_SECONDS: Final = 5.0
+_INTERRUPTS: Final = 2  # the first may be lost in code that catches everything
+
+
+class Tracing:
+    """One trace."""
+
+    def __init__(self, session: Session, plan: Plan, params: Trace, file: Path) -> None:
+        self._session = session
+        self._plan = plan
+        self._params = params
+        self.file = file
+        self.ended: TraceEnd | None = None
+        self.warnings: list[str] = []
+        self._over: TraceEnd | None = None  # by the program's own word
+        self._stops_by_itself = False  # at its last row
+        self._steps_out = plan.returns and params.then == "pause"
+        self._threads: dict[int, int] = {}
+        self._before = session.stop_id
+        self._conducting: asyncio.Task[None] | None = None
+        self._left_alone = asyncio.Event()  # never set: it waits for no caller
+
+    async def begin(self) -> None:
+        """From here on rows are recorded; the program may still stand."""
+        params, session = self._params, self._session
+        stop = session.stop
+        try:
+            await asyncio.to_thread(trace_rows.make_file, self.file, params.max_rows)
+        except OSError as error:
+            raise RelayError(
+                Code.INTERNAL_ERROR,
+                f"There is no room for rows in {self.file.parent}: {error.strerror}",
+                "Make room on that disk, or ask for a smaller max_rows.",
+            ) from None
+        await session.asking.ask(
+            self._plan.server,
+            "trace",
+            ring=str(self.file),
+            rows=params.max_rows,
+            pause=params.then == "pause",
+            spots=self._plan.spots,
+            lines=self._plan.lines,
+            until=params.until,
+            frame=self._plan.frame,
+            entry=stop is not None and stop.reason == "entry",
+        )
+        if stop is not None:
+            thread = run.thread_to_move(session, stop.thread_id)
+            if self._steps_out:
+                run.move(session, thread, "stepOut")
+            else:
+                run.go_on(session)
+        self._conducting = asyncio.create_task(self._conduct(), name="trace")
+
+    async def done(self, abandoned: asyncio.Event) -> None:
+        """Until its end; or until the caller has left."""
+        await self._session.news.until(
+            lambda: self.ended is not None, self._params.timeout + 30, abandoned
+        )
+
+    async def close(self) -> None:
+        if self._conducting is not None:
+            self._conducting.cancel()
+            await asyncio.gather(self._conducting, return_exceptions=True)
+
+    # -- what the program tells
+
+    def told(self, server: DebugServer, body: dict[str, Any]) -> None:
+        if server is not self._plan.server or self.ended is not None:
+            return
+        if "thread" in body:
+            self._threads[body["thread"]] = self._session.hub.thread_id(server, body["thread"])
+        if "problem" in body:
+            where = body["where"]
+            self.warnings.append(f"{where['path']}:{where['line']}: {body['problem']}")
+        if "over" in body:
+            self._over = body["over"]
+            self._stops_by_itself = self._params.then == "pause" and not body["breakpoint"]
+            self._session.changed()
+
+    @property
+    def owner(self) -> str:
+        """What its cursors are good for."""
+        return f"trace of {self._session.id}"
+
+    @property
+    def stops_by_itself(self) -> bool:
+        """Whether the program's next stop is the trace's end and no breakpoint of the user's."""
+        return self.ended is None and self._stops_by_itself
+
+    # -- its end
+
+    async def _conduct(self) -> None:
+        session = self._session
+        reason: TraceEnd = "ended"
+        try:
+            reason = self._reason() if await self._in_time() else "timeout"
+            await self._disarm()
+            if reason == "timeout" and self._params.then == "pause":
+                await self._pause()
+        except RelayError as error:
+            # The program ended meanwhile, or another caller moved it: the state tells.
+            log.warning("trace.end", extra={"fields": {"error": error.message}})
+        finally:
+            self.ended = reason
+            session.changed()
+
+    async def _in_time(self) -> bool:
+        """Until its end; what is captured has a moment each time, as values have elsewhere."""
+        session, server = self._session, self._plan.server
+        deadline = time.monotonic() + self._params.timeout
+        while (left := deadline - time.monotonic()) > 0:
+            if await session.news.until(self._at_end, min(PATIENCE, left), self._left_alone):
+                return True
+            if not server.lost:
+                session.asking.tell(server, "interrupt", after=PATIENCE, only="trace")
+        return self._at_end()
+
+    def _at_end(self) -> bool:
+        session = self._session
+        if session.state is not State.RUNNING or session.stop_id > self._before:
+            return True
+        return self._over is not None and self._params.then == "continue"
+
+    def _reason(self) -> TraceEnd:
+        session = self._session
+        if self._over is not None:
+            return self._over
+        if session.state is State.CREATED:
+            return "detached"
+        if session.stop is None or session.state is not State.PAUSED:
+            return "ended"
+        if self._steps_out and session.stop.reason == "step":
+            return "returned"
+        return session.stop.reason
+
+    async def _disarm(self) -> None:
+        """Nothing of it stays in the program."""
+        server = self._plan.server
+        if server.lost or server not in self._session.hub.servers:
+            return
+        await self._session.asking.ask(server, "untrace")
+        for _ in range(_INTERRUPTS):
+            # A captured expression that does not come to its end would hold its thread for ever.
+            if self._session.state is not State.RUNNING or not await self._is_evaluating(server):
+                return
+            await self._session.asking.ask(server, "interrupt")
+            await self._session.news.until(lambda: False, 0.1, self._left_alone)
+
+    async def _is_evaluating(self, server: DebugServer) -> bool:
+        return bool(await self._session.asking.ask(server, "running"))
+
+    async def _pause(self) -> None:
+        if self._session.state is State.RUNNING:
+            await run.request_pause(self._session)
+            await run.until_paused(self._session, self._before, _PAUSE_SECONDS, self._left_alone)
+
+    # -- its rows
+
+    async def page(self, place: Place | None, limit: int, room: int, size: int) -> TraceRows:
+        """Rows of at most `room` characters as they are told; `size` bounds what is read."""
+        page = await asyncio.to_thread(trace_rows.read_page, self.file, place, limit, size)
+        rows: list[TraceRow] = []
+        for number, raw in page.rows:
+            row = self._row(number, raw)
+            room -= len(encode_json(row).decode()) + 1
+            if room < 0:
+                break
+            rows.append(row)
+        last = page.places[len(rows)]
+        left = page.total - last.entry
+        state = run.result(self._session, completed=self.ended is not None)
+        return TraceRows(
+            **{name: getattr(state, name) for name in state.__struct_fields__},
+            rows=rows,
+            ended=self.ended,
+            total=page.total,
+            left_out=left,
+            dropped=page.dropped,
+            next_cursor=pack_cursor(self.owner, last) if left or self.ended is None else None,
+            has_more=left > 0,
+            warnings=self.warnings,
+        )
+
+    def _row(self, number: int, raw: bytes) -> TraceRow:
+        told = msgspec.json.decode(raw)
+        thread = self._threads.get(told.pop("thread"))
+        return TraceRow(seq=number, thread_id=thread, **told)
+
+
+class Traces:
+    """The session's last trace; one at a time."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._last: Tracing | None = None
+        self._file = Path(session.params.session_dir) / "trace.ring"
+
+    def told(self, server: DebugServer, body: dict[str, Any]) -> None:
+        if self._last is not None:
+            self._last.told(server, body)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there is anything to be read on."""
+        return self._last is not None
+
+    @property
+    def stops_the_program(self) -> bool:
+        return self._last is not None and self._last.stops_by_itself
+
+    async def begin(self, params: Trace) -> Tracing:
+        if self._last is not None and self._last.ended is None:
+            raise RelayError(
+                Code.INVALID_SESSION_STATE,
+                "A trace goes on in this session already",
+                f"{call_of('get-trace')} reads its rows; {call_of('pause')} ends it.",
+                current_state=self._session.state.value,
+                required_state="paused",
+            )
+        plan = await plan_of(self._session, params)
+        tracing = Tracing(self._session, plan, params, self._file)
+        before, self._last = self._last, tracing
+        try:
+            await tracing.begin()
+        except BaseException:
+            self._last = before
+            raise
+        return tracing
+
+    def last(self) -> Tracing:
+        if self._last is None:
+            raise RelayError(
+                Code.INVALID_SESSION_STATE,
+                "Nothing was traced in this session",
+                f"{call_of('trace')} first.",
+                current_state=self._session.state.value,
+            )
+        return self._last
+
+    async def close(self) -> None:
+        if self._last is not None:
+            await self._last.close()
