@@ -85,8 +85,13 @@ def own_relay(tmp_path: Path) -> Iterator[Callable[..., Relay]]:
     """Starts relays that a test may harm; ends what is left of them."""
     started: list[Relay] = []
 
-    def start(*flags: str, name: str = "data", env: dict[str, str] | None = None) -> Relay:
-        relay = Relay(tmp_path / name, *flags, env=env).start()
+    def start(
+        *flags: str,
+        name: str = "data",
+        env: dict[str, str] | None = None,
+        python: str = sys.executable,
+    ) -> Relay:
+        relay = Relay(tmp_path / name, *flags, env=env, python=python).start()
         started.append(relay)
         return relay
 

@@ -29,7 +29,14 @@ class Relay:
     # The debugger's byte code for all relays of a run: each would compile it anew for each Python.
     compiled: Path | None = None
 
-    def __init__(self, data_dir: Path, *flags: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *flags: str,
+        env: dict[str, str] | None = None,
+        python: str = sys.executable,
+    ) -> None:
+        self.python = python
         self.data_dir = data_dir
         self.flags = flags
         self.env = {
@@ -57,7 +64,7 @@ class Relay:
         with open(self.log, "ab") as err:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "debug_relay.supervisor", "serve"),
+                    *(self.python, "-m", "debug_relay.supervisor", "serve"),
                     *("--port", str(port), "--data-dir", str(self.data_dir)),
                     *self.flags,
                     *flags,
