@@ -16,5 +16,11 @@ WIRE_ACCEPTED: Final = frozenset({1})
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 
+# The Pythons that the pinned debugpy debugs. `worker/probe/startup/bootstrap.py` repeats them,
+# because it runs alone inside programs.
+FIRST_PYTHON: Final = (3, 8)
+LAST_PYTHON: Final = (3, 15)
+PYTHONS: Final = "{}.{} to {}.{}".format(*FIRST_PYTHON, *LAST_PYTHON)
+
 # In the environment of every launched program: by it a session's processes are found again.
 MARK: Final = "DEBUG_RELAY_SESSION"

@@ -22,11 +22,9 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import threads_are_greenlets
 from debug_relay.protocol.secrets import shown_command
-from debug_relay.protocol.version import API_PREFIX
+from debug_relay.protocol.version import API_PREFIX, FIRST_PYTHON, LAST_PYTHON, PYTHONS
 from debug_relay.supervisor.processes.procfs import Facts
 
-_OLDEST: Final = (3, 8)
-_NEWEST: Final = (3, 15)
 _MONITORING: Final = (3, 12)  # from here on debugpy works by sys.monitoring
 _MACHINES: Final = ("x86_64", "i686")  # for these debugpy brings its library
 _SPARE_DESCRIPTORS: Final = 4  # a source, a directory, the connection
@@ -232,12 +230,11 @@ def _sees(pid: int, path: str) -> bool:
 
 
 def _version(facts: Facts, around: Surroundings) -> RelayError | None:
-    supported = f"{'.'.join(map(str, _OLDEST))} to {'.'.join(map(str, _NEWEST))}"
     minor = facts.minor()
     if minor is None:
         what = "of a version that its files do not tell"
     else:
-        if _OLDEST <= _numbers(facts) <= _NEWEST and not minor[1]:
+        if FIRST_PYTHON <= _numbers(facts) <= LAST_PYTHON and not minor[1]:
             return None
         free = " without the interpreter's lock (free-threaded)"
         what = minor[0] + (free if minor[1] else "")
@@ -245,7 +242,7 @@ def _version(facts: Facts, around: Surroundings) -> RelayError | None:
         Code.ATTACH_UNSUPPORTED,
         facts,
         f"Process {facts.pid} runs Python {what}",
-        f"Python {supported} can be attached to. Launch it under another interpreter.",
+        f"Python {PYTHONS} can be attached to. Launch it under another interpreter.",
     )
 
 

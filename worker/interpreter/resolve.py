@@ -18,17 +18,16 @@ import msgspec
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.version import FIRST_PYTHON, LAST_PYTHON, PYTHONS
 from debug_relay.worker.interpreter.ownership import user_for
 from debug_relay.worker.interpreter.query_process import Reply, run_briefly
 
-# What the pinned debugpy debugs.
-OLDEST: Final = (3, 8)
-NEWEST: Final = (3, 15)
-_RANGE: Final = "Python {}.{} to {}.{} can be debugged".format(*OLDEST, *NEWEST)
+_RANGE: Final = f"Python {PYTHONS} can be debugged"
 ASK_SECONDS: Final = 10.0
 _ANSWER_BYTES: Final = 4096
 _PROJECT_VENVS: Final = (".venv", "venv")
-_NAMES: Final = ("python3", "python", *(f"python3.{n}" for n in range(NEWEST[1], 7, -1)))
+_MINORS: Final = range(LAST_PYTHON[1], FIRST_PYTHON[1] - 1, -1)
+_NAMES: Final = ("python3", "python", *(f"python3.{minor}" for minor in _MINORS))
 # Begins with a call, so that a shell which is mistaken for Python finds a syntax error, no command.
 _QUESTION: Final = (
     "print(__import__('json').dumps((lambda sys: {"
@@ -257,7 +256,7 @@ def _supported(path: str, answer: _Answer, project_root: str | None) -> Interpre
     if answer.free_threaded:
         who += " without the interpreter's lock (free-threaded)"
         raise not_found(f"{who}; debugpy has no build for those", project_root, path)
-    if not OLDEST <= answer.version[:2] <= NEWEST:
+    if not FIRST_PYTHON <= answer.version[:2] <= LAST_PYTHON:
         raise not_found(f"{who}; {_RANGE}", project_root, path)
     return Interpreter(
         path=path,

@@ -1,9 +1,8 @@
 """The probe: what the relay keeps inside the debugged program, beside pydevd.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. Never imported there: `bootstrap`
-executes the files of this folder in namespaces of its own, under file names that start with
-`<frozen `, which pydevd takes for its own, so they are in no stack and never stepped into. It has
-no thread, no socket, and no module in `sys.modules`.
+Never imported in the program: `bootstrap` executes the files of this folder in namespaces of its
+own, under file names that start with `<frozen `. pydevd takes such files for its own, so they are
+in no stack and never stepped into. It has no thread, no socket, and no module in `sys.modules`.
 
 pydevd stops threads; the probe decides *whether* (conditions and hit counts together, exceptions
 once each), evaluates so that nothing can wedge a session, tells of child processes, and lets go of

@@ -1,7 +1,4 @@
-"""Code objects: where their bodies begin, which lie inside them, and what their names are.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-"""
+"""Code objects: where their bodies begin, which lie inside them, and what their names are."""
 
 import dis
 import gc

@@ -1,7 +1,5 @@
 """Which exceptions stop the program: by filter or by type, once each, where the user's code is.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 pydevd asks in every frame that an exception passes whether it stops there. The answer is given
 before it prepares a stop: for one that is not to be told, that takes it a hundred times as long. It
 asks once more when it is about to stop, also for what leaves a frame.

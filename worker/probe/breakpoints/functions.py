@@ -1,7 +1,5 @@
 """Function breakpoints: which code has the name, and where a call of it begins.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 A name becomes code objects: of functions that are there already, and of each module before its
 first line runs, so nothing is missed that is called while it is being loaded. A code object gets a
 trap at the first line of its body; a trap only counts when a call has just come there. So a name

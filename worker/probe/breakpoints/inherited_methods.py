@@ -1,7 +1,5 @@
 """Methods that a class has from another one: where they are, and which calls are for that class.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 `Sub.m`, which is `Base.m`, stops where that is called for a `Sub`: what it is called with tells. A
 static method is called with nothing of the sort, and one in C has no code; it is said whose it is.
 Which method it is can be told when there is the class. Until then, from its body's first line on,

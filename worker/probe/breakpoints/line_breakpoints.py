@@ -1,7 +1,4 @@
-"""What a breakpoint does when it is hit: is it on, is it true, is it this time's turn.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-"""
+"""What a breakpoint does when it is hit: is it on, is it true, is it this time's turn."""
 
 import _thread
 import itertools

@@ -1,7 +1,5 @@
 """At which lines pydevd looks for breakpoints.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Put where pydevd keeps them: its own `setBreakpoints` compiles the file once for every line, moves
 lines, and takes none in a file that does not exist yet. Here a line is a line: where none is
 compiled into the code, nothing ever stops.

@@ -1,7 +1,5 @@
 """In which files the program runs something else than what is on disk now.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Compiles the file as it is and compares; nothing of the program's is run. Times of files are no
 help: a file may be touched, or written and loaded by the program itself.
 """

@@ -1,7 +1,5 @@
 """A line to which the program runs once: no breakpoint of the user's, and gone when it is reached.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 A breakpoint on the same line goes first: its condition is asked and its hits are counted as without
 this.
 """

@@ -1,7 +1,5 @@
 """Brings the program's children into its session: what is done to their starts.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `launched`.
-
 A start is looked at where the interpreter asks the kernel, below `subprocess`, `multiprocessing`
 and `asyncio`, so there is no way round it in Python. Only a command line that starts a Python is
 changed, also by a script's first line or a simple command of a shell (`indirect`): bootstrap and

@@ -1,8 +1,6 @@
 """Child processes are told of; unless they have a `family`, they are never touched.
 
 A forked one forgets its debugger: it runs as without one, or connects anew (`family`).
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 """
 
 import os

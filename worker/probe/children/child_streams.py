@@ -1,7 +1,5 @@
 """The output of a child process goes to the relay by pipes of its own, so that it is known whose it
 is. Only what would have gone where the program's own output goes is moved.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 """
 
 import os

@@ -1,7 +1,5 @@
 """Forks of a program that has no other threads than the debugger's: Python's warning is not for it.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `children`.
-
 From 3.12 on Python counts the process's threads at a fork and warns of them at the place of the
 call, which is ours. No filter is touched for that: they are all threads' at once. Where the program
 has threads of its own the warning is given again, at its own line.

@@ -1,7 +1,5 @@
 """Python that is started indirectly: by the first line of a script, or by a shell.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `family`.
-
 Both are taken apart only where it is plain what the kernel or the shell would make of them; all
 else is left as it is. What is a command's name is looked for where they would look.
 """

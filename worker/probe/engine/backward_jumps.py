@@ -1,7 +1,5 @@
 """Which jumps back come to a new line, from 3.12 on.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 pydevd takes a jump within a line for a new line, and asks which lines a jump connects. Since 3.12 a
 comprehension is no function of its own, and a step over a thousand items would take a thousand
 steps: its jumps connect none. And the first instruction of a line is not of the line before, as

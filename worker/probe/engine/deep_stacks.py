@@ -1,7 +1,5 @@
 """Stops and steps in deep stacks, without what pydevd does for each of their frames.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 pydevd makes a variable of every frame at every stop, though hardly one is opened; here the lower
 ones are made when the first of them is asked for. And at every step it sets up each frame's tracing
 by itself, such that each looks through the whole stack when it goes on.

@@ -1,7 +1,4 @@
-"""The frames of a stopped thread, as pydevd lists them, without its cost for deep stacks.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-"""
+"""The frames of a stopped thread, as pydevd lists them, without its cost for deep stacks."""
 
 import gc
 import sys

@@ -3,8 +3,6 @@
 gevent replaces what threads, locks, sockets and clocks are made of, for everybody in the program.
 pydevd and the probe can do with copies of their own, but these are made before the program's first
 line. So it is guessed from the text and the arguments; where the guess was wrong, it is told.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
 """
 
 import os

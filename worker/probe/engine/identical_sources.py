@@ -1,7 +1,5 @@
 """Files with the same text: their code objects are equal, and pydevd remembers by code alone.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Where `sys.monitoring` calls pydevd, what it remembers is kept apart by file. Where it traces (up to
 3.11), its tables must be plain ones: there a twin of a file with breakpoints gets something at the
 same lines that never counts, so pydevd never remembers the twin as a file without breakpoints.

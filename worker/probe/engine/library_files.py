@@ -1,7 +1,4 @@
-"""Which files are the program's own and which are libraries'.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-"""
+"""Which files are the program's own and which are libraries'."""
 
 import os
 import sys

@@ -1,7 +1,6 @@
 """Brings pydevd into the program and connects it; nothing of that is left to see.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. Used where a program is launched
-and where one is attached to.
+Used where a program is launched and where one is attached to.
 """
 
 import _queue

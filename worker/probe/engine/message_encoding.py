@@ -1,7 +1,5 @@
 """What is told is encoded without code of the library that the program has in use as well.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 The program's own threads tell of threads and processes that they start. Done by `json.dumps`, that
 would be a call of it: a breakpoint in there would stop the program in the middle of the debugger.
 """

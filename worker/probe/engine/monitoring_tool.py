@@ -1,7 +1,5 @@
 """Which tool of `sys.monitoring` pydevd is, from 3.12 on: not the one that is there for debuggers.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 There is one place for debuggers, and from 3.14 on pdb wants it: `pdb.set_trace()` and
 `python -m pdb` would end with "Another debugger is using the monitoring tool". pydevd takes one
 that Python reserves for nobody, so the program's own debugger finds its place free, as without us,

@@ -2,8 +2,6 @@
 
 A Jupyter kernel loads its own at its start. That one is compiled, or of another version: the probe
 would find other insides than those it is written for.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `attached`.
 """
 
 import os

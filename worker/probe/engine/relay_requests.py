@@ -1,7 +1,5 @@
 """How the relay's own requests come in: beside those of DAP, over the same connection.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 What only passes a question on to a stopped thread is done by the thread that reads, at once. What
 is work is left to pydevd's command thread, as pydevd does with its own: the reader always reads.
 """

@@ -1,7 +1,4 @@
-"""What pydevd changes in a program's modules, put back.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `attached`.
-"""
+"""What pydevd changes in a program's modules, put back."""
 
 import _thread
 import atexit

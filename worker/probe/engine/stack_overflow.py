@@ -1,7 +1,5 @@
 """A stack overflow of the program's reads as without a debugger.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 From 3.12 on pydevd is called in each frame that an exception comes to. At the end of the stack
 there is no room for that: what it raises itself takes the place of the program's error, with
 pydevd's own lines in its traceback and pydevd's own errors before it. So where there is no room

@@ -1,7 +1,5 @@
 """A step whose frame is left by an exception goes on in the caller, where pydevd would lose it.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 pydevd follows a stepped frame to its return. From 3.12 on an exception is no return for it, so a
 monitoring tool of our own looks on from the first step until all threads run again. Below, pydevd
 takes an exception that leaves a generator or coroutine for a pause of it, for it tells the two by

@@ -1,7 +1,5 @@
 """One stop at a time, and none lost, when several threads come to breakpoints at once.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 pydevd tells both at the same moment and resumes both with one `continue`, or passes over the
 breakpoint of a thread that another one's stop has halted just there. Here a thread whose turn it is
 not stands still like all others, and stops itself when they go on.

@@ -1,7 +1,5 @@
 """Coroutines and generators that wait while a breakpoint is set in their code.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 On 3.12 and later pydevd learns of code when a call of it starts; what has started before and is on
 no thread's stack just then it never looks at, and breakpoints in there would not stop anything.
 """

@@ -1,7 +1,5 @@
 """A thread that stands at a stop stands on, whatever a signal's handler raises in it meanwhile.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 It is raised when the thread is sent on. At once it would end the stop: nobody is told that the
 thread runs, it stands again at its next line, untold, and the other threads stay halted.
 """

@@ -1,7 +1,4 @@
-"""Turning pydevd's tracing and monitoring off, in every thread and every frame.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-"""
+"""Turning pydevd's tracing and monitoring off, in every thread and every frame."""
 
 import _thread
 import ctypes

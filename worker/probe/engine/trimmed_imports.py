@@ -3,8 +3,6 @@
 XML over HTTP, and with it ssl, email and pydoc: a quarter of the time in which a debugger comes in,
 and gevent warns a program in which ssl was there first. Where the program has one of them already,
 pydevd gets that.
-
-Runs in the program: Python 3.8 to 3.15, standard library only.
 """
 
 import builtins

@@ -1,7 +1,5 @@
 """Exceptions that leave a frame: which of them nobody catches, from Python 3.12 on.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Python calls a function of ours, in place of pydevd's, for each frame that an exception leaves.
 pydevd's walks the whole stack to find the outermost frame, and to know the exception again it sets
 an attribute on it: the program sees that, and cannot read a pickle of the exception elsewhere. Ours

@@ -1,7 +1,5 @@
 """What could stand at a cursor: the names in scope, or the attributes of what is before a dot.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Done by the stopped thread itself, for `__dir__` and properties are the program's code. Where that
 raises or takes too long there is what can be seen from outside; with `safe` there is only that.
 """

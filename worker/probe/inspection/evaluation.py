@@ -1,7 +1,4 @@
-"""What the stopped thread itself is asked: evaluations, returned values; and how it is asked.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-"""
+"""What the stopped thread itself is asked: evaluations, returned values; and how it is asked."""
 
 import _thread
 import signal

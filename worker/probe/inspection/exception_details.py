@@ -1,7 +1,5 @@
 """The exception at which a thread stands, in parts: type, words, frames, causes, members.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Done by the thread itself. Only `str()` of an exception is the program's code; it may raise, lie,
 and take for ever. What it takes too long is interrupted, and no more of it is run.
 """

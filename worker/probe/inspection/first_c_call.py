@@ -1,7 +1,5 @@
 """The class in C that a line calls before it calls anything else.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 A profile function is told of functions in C, but not of classes: `dict()` and `deque()` run unseen.
 So the line is read: what is evaluated first is looked up as Python would do it, where that runs
 nothing of the program's; what cannot be known so is not told.

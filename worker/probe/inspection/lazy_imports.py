@@ -1,7 +1,4 @@
-"""Names of imports that are not done yet (3.15): looking at one does not do it.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-"""
+"""Names of imports that are not done yet (3.15): looking at one does not do it."""
 
 import ast
 

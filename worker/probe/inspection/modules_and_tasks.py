@@ -1,7 +1,6 @@
 """What can be read from the program at any time, running or not, without a line of its code.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`. The debugger's own
-thread asks, so nothing here may call what the program has written.
+The debugger's own thread asks, so nothing here may call what the program has written.
 """
 
 import gc

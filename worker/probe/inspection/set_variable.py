@@ -1,7 +1,4 @@
-"""Setting a variable, by the stopped thread itself: in a frame, a container or an object.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-"""
+"""Setting a variable, by the stopped thread itself: in a frame, a container or an object."""
 
 import ast
 import sys

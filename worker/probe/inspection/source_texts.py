@@ -1,7 +1,5 @@
 """Source text of code that is in no file of its own.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 What was launched as text, what the program has given `linecache`, what lies in an archive. Code is
 known by its code object: any text that a program compiles may be called `<string>`.
 """

@@ -1,7 +1,5 @@
 """Which function in C a step went into: it has no lines, so the step ends behind it.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 A profile function sees the calls of the one frame that is stepped in. It takes itself out at the
 first call, before the function runs, so the program never finds it.
 """

@@ -1,7 +1,5 @@
 """The stop report: what a stopped thread tells of itself, unasked, right behind pydevd's `stopped`.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 The thread does it itself, after its stop has been told, so that no slow `__repr__` holds the news
 back. The frames are those that pydevd lists for it. Nothing of the program is kept alive here: of
 the frames at earlier stops there are the texts alone, and values that never change. A frame is

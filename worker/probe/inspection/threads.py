@@ -1,7 +1,5 @@
 """The program's threads one by one: which stand, where the others are, and moving one alone.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Over DAP alone, pydevd moves all threads where one stop halts all. What is asked here is done to one
 thread and leaves the others as they are.
 """

@@ -1,7 +1,5 @@
 """What can be opened, and pages of what is inside: scopes, containers, objects, results.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 The stopped thread itself does it; only when it cannot, because it hangs in code of the program's,
 another one does, which then runs none of that.
 """

@@ -1,7 +1,5 @@
 """The relay inside a program that it did not start: how it comes, watches, and goes.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 All is done by threads of our own; the program's thread that the injection has interrupted only
 starts the first. A watch thread sees the relay's end of the connection close or fall silent and
 then lets go by itself, whatever has become of the relay. What stays in the program is pydevd,

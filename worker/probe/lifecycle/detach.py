@@ -3,8 +3,6 @@
 Two steps. First the program: nothing can stop it any more, nothing is traced, all patches are put
 back; then the debugger: its threads and its socket. Whoever sees the end of the connection knows
 that both are done.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `attached`.
 """
 
 import os

@@ -1,7 +1,7 @@
 """What a program that was joined by its port lacks beside others, put right while we are there.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. Given as a text with `word` among
-its names, to be evaluated by the debugpy that is there already; imports nothing of ours.
+Given as a text with `word` among its names, to be evaluated by the debugpy that is there already;
+imports nothing of ours.
 
 Sent apart, header and body of each message wait 40 ms for each other. What pydevd wakes when a
 thread is to move is any other thread, and the one that is meant looks for itself 0.2 s later. And

@@ -1,7 +1,5 @@
 """How a launched program gets its debugger; and, where that was asked for, its children theirs.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Children come by two ways. One that is forked has all of this in its memory, and no thread that
 would serve it: it lets go of what it has inherited (`children`) and connects anew, before the
 program's next line. One that is another Python is started by `bootstrap` instead of by its own

@@ -1,7 +1,5 @@
 """The process's command line as `ps` and `pgrep -f` show it: that of the program.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `launched`.
-
 The kernel reads it from the process's own memory, between two addresses that only a privileged
 process may move. So the words are written over those that we were started by, and nothing behind
 them is touched: the environment follows there. Where they are as long, as the worker sees to, the

@@ -1,7 +1,5 @@
 """What signals raise while a thread works for the relay: the program's, given back to it.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Only the main thread gets signals, so there is one of this. It is raised when the thread runs on:
 at once it would be raised in what we do next, and end that instead of the program. In what the
 program asked of us at a hit, and in what is evaluated, it is raised at once: it may be meant there.

@@ -1,7 +1,4 @@
-"""Expressions and log messages of breakpoints, compiled once and evaluated at hits.
-
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-"""
+"""Expressions and log messages of breakpoints, compiled once and evaluated at hits."""
 
 
 class Expression(object):

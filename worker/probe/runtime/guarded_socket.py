@@ -1,7 +1,5 @@
 """The debugger's connection, which knows whether its descriptor is still its own.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `debugger`.
-
 A program that becomes a daemon closes every descriptor there is, and opens files of its own, which
 get the same numbers. From then on the number is the program's: who reads, writes, shuts or closes
 by it would do that to its file. A read that waits keeps the connection open though its descriptor

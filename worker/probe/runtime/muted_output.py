@@ -1,7 +1,5 @@
 """What a repr prints that nobody asked for is not what the program prints.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Several threads may be shown at once, and the program may replace the streams meanwhile, so none is
 simply put back: what is over lets everything through, wherever it is still held.
 """

@@ -1,7 +1,5 @@
 """Files in the program's memory, without a descriptor for as long as they are there.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `points` and `ring`.
-
 `mmap` keeps one of its own, and closes it in the end: by its number, which may be that of a file of
 the program's since the program has closed all descriptors there were.
 """

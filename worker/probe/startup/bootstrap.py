@@ -1,4 +1,4 @@
-"""Starts the user's program under the debug server. Python 3.8 to 3.15, standard library only.
+"""Starts the user's program under the debug server.
 
 Run as `python bootstrap.py FD`: one JSON document on descriptor FD says where the worker listens
 and what to run. Does what `python script.py` or `python -m module` would have done, and nothing of
@@ -20,6 +20,7 @@ import sys
 _NOT_OURS = frozenset(sys.modules) | {"threading"}
 _OWN = {}  # what the debugger does not share with the program
 _NAMESAKES = {}
+_FIRST_PYTHON, _LAST_PYTHON = (3, 8), (3, 15)  # as in `protocol/version.py`
 _HAS_CACHED = sys.version_info < (3, 15)  # `__main__` has `__cached__`
 _FILE = __file__  # 3.14 takes the name away before it reports what was raised
 
@@ -115,7 +116,7 @@ def _can_be_debugged():
     """As `worker.interpreter.resolve` has it of the program itself."""
     if sys.implementation.name != "cpython" or "t" in sys.abiflags:
         return False  # the second is built without the interpreter's lock
-    return (3, 8) <= sys.version_info[:2] <= (3, 15)
+    return _FIRST_PYTHON <= sys.version_info[:2] <= _LAST_PYTHON
 
 
 def _run_plainly(words):

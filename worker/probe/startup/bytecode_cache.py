@@ -1,7 +1,6 @@
 """Code that was compiled once is read the next time, all of it at once.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. Executed by `bootstrap`, or by
-what the injection has started; imports nothing of ours.
+Executed by `bootstrap`, or by what the injection has started; imports nothing of ours.
 
 A debugger without byte code costs 0.2 s. And every file that is looked for, opened and read gives
 the interpreter away: beside a thread that never waits each time costs as long as that thread keeps

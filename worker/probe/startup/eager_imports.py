@@ -1,7 +1,6 @@
 """What the debugger imports is imported at once, also where a program imports lazily (3.15).
 
-Runs in the program: Python 3.8 to 3.15, standard library only. Executed by `bootstrap`, and by what
-the injection has started; imports nothing of ours.
+Executed by `bootstrap`, and by what the injection has started; imports nothing of ours.
 
 With `PYTHON_LAZY_IMPORTS=all` an import at the top of a module is done when its name is first used.
 debugpy finds its parts by a path that is in `sys.path` for the time of an import only: later there

@@ -1,7 +1,7 @@
 """What the injection runs in the program's main thread: a thread of ours is started, and no more.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. Given as a text, with `setup`,
-`texts` (of five modules of ours) and `word` among its names; imports nothing of ours.
+Given as a text, with `setup`, `texts` (of five modules of ours) and `word` among its names; imports
+nothing of ours.
 
 It runs between any two instructions of the main thread and takes no lock that could be held there.
 `_thread` is what nobody replaces; a program whose threads are greenlets would run ours in its own

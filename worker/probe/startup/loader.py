@@ -1,7 +1,6 @@
 """Brings the probe's modules to life: they import each other and are in nobody's `sys.modules`.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. Executed by `bootstrap`, or by what
-the injection has started; imports nothing of ours.
+Executed by `bootstrap`, or by what the injection has started; imports nothing of ours.
 """
 
 import builtins

@@ -1,7 +1,6 @@
 """What a command line tells Python to run: its options, and where they end.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. Executed by `bootstrap` too, before
-anything else of ours; imports nothing of ours.
+Executed by `bootstrap` too, before anything else of ours; imports nothing of ours.
 """
 
 import os

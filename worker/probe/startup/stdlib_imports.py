@@ -1,7 +1,6 @@
 """Standard modules for the debugger, whatever the program has by the same names.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. Executed by `bootstrap`, and by what
-the injection has started; imports nothing of ours.
+Executed by `bootstrap`, and by what the injection has started; imports nothing of ours.
 
 A program may have a queue.py or a json.py beside its script. What the debugger imports by such a
 name is the library's; what the program imports by it, before and after, is its own.

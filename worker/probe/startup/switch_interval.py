@@ -1,7 +1,6 @@
 """How soon the program's threads give the interpreter away while we come and go.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. Executed by what the injection has
-started as well; imports nothing of ours.
+Executed by what the injection has started as well; imports nothing of ours.
 
 A thread that never waits keeps the interpreter for 5 ms when another wants it, and two of them pass
 it to each other past a third: to import the debugger, which gives it away at every file, takes half

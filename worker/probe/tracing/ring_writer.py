@@ -1,7 +1,5 @@
 """The writer's end of a ring file in the program; its layout is `protocol.wire.ring_format`.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 The file was made by the worker, with all its blocks: a store into a hole of a full disk would be
 SIGBUS. It is mapped, so that what was written is there whatever becomes of the program. One lock,
 held for a copy and a few stores; a forked child writes nothing and never takes it.

@@ -1,7 +1,5 @@
 """Rows instead of stops: what a trace records when the program comes to its lines.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Every traced line is a place that pydevd looks at, or is one of the user's breakpoints already:
 while a trace is on, every breakpoint that is hit is looked at here too. A row costs no stop and no
 message; it goes to the ring. The last one may stop its thread, exactly there.

@@ -1,7 +1,5 @@
 """Arrays and tables of numpy and pandas, by shape, type and head; never imported by us.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 The library's code runs here, and none of the program's: what lies in an object array is shown as
 anything else is, and a type of element that the program has written itself is no array to us.
 """

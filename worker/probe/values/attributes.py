@@ -1,7 +1,5 @@
 """What an object holds by name: its own attributes, properties that are not run, its class's data.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 As in `shapes`, classes are asked by `type`'s own descriptors, so nothing of the program's runs.
 """
 

@@ -1,7 +1,5 @@
 """How single types are shown that hold no data of the program's own: functions, modules, ranges.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Each is given the view, for what is inside, and a value of exactly its type.
 """
 

@@ -1,7 +1,5 @@
 """What is inside a value, part by part, any page of each: elements, entries, attributes, columns.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Containers are read by the slots of their base classes, and pages far back from their end, so that
 a million entries cost no more than ten and no line of the program's is run.
 """

@@ -1,7 +1,5 @@
 """What a class looks like, without asking it: names, attributes, fields, who wrote its repr.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 `type`'s own descriptors are used throughout: a metaclass may answer every question by its own code,
 and an object may have a `__class__`, `__dict__` or `__module__` that is a property.
 """

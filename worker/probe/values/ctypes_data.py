@@ -1,7 +1,5 @@
 """Data of `ctypes`: structures by field, arrays by element, pointers by what they point to.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Read by the descriptors of ctypes itself, so no line of the program's runs. An address is followed
 only where the kernel says that memory is there: a stray pointer would end the program.
 """

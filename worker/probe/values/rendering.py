@@ -1,7 +1,5 @@
 """Any value as a short text: bounded in size, nodes, depth and time, whatever the value is.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Builtin containers are walked here, exact types only, by the slots of their base classes; a class
 is looked at by `type`'s own descriptors. So `safe` runs no line of the program's. `full` calls
 `repr()` as well, at leaves, where a class has written its own.

@@ -1,7 +1,5 @@
 """Frames with breakpoints where nothing stops: what pydevd's plain tracer does there, in short.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Up to 3.10 pydevd traces in Python. At each call, line and return of a function that has a
 breakpoint it goes through all that stepping, exceptions and plugins may need. A thread that just
 runs needs two things of it: is there a breakpoint at this line, and does it stop? All else is left

@@ -1,7 +1,5 @@
 """What the interpreter keeps of its threads: up to 3.11, who traces each of them.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Python tells a thread's tracer to that thread alone, so it is read where it lies.
 """
 

@@ -1,8 +1,6 @@
 """Tracers of the program's own, up to 3.11: an attached debugger takes their place, and gives it
 back.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `attached`.
-
 Coverage, a profiler or a test of tracing sets one by `sys.settrace`; a thread has one at a time.
 What happens while the debugger is there it does not see; after that it sees all again.
 """

@@ -1,7 +1,5 @@
 """Threads that have lost their tracer: they are found and traced again.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Up to 3.11 a tracer that finds no more room on the stack, or in which a signal's handler raises, is
 taken from its thread, silently: no breakpoint there would stop any more, no step would end. Nobody
 is told, but the function that traced the thread has one holder less then. pydevd's command thread,

@@ -1,7 +1,5 @@
 """How many threads CPython 3.8 and 3.9 believe to be traced, set right when nobody traces any more.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 While that count is not 0 every thread runs all its code a sixth slower. A thread that ends while it
 is traced is never taken off it, and pydevd starts such threads on purpose, one for each thread that
 it traces from outside; one that waits for long, as a main thread does that joins others, keeps its

@@ -1,7 +1,5 @@
 """Threads that have ended are let go: nothing of them is kept alive, by pydevd or by us.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 pydevd tells threads apart by where they lie in memory, and keeps every thread there ever was, so
 that none comes to lie where another was: with all that it holds, in a server one for each request.
 Here they are counted instead.

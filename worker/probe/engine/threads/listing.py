@@ -1,7 +1,5 @@
 """Threads are listed without a lock, and none that stands is missed.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 A thread may stop while it holds the one that `threading` has for its list: in what the garbage
 collector runs there, or a signal. pydevd would wait for that lock before it lets the thread go on,
 and not find it if it has just taken itself from the list.

@@ -1,7 +1,5 @@
 """The debugger's threads take no number: the program's first one is `Thread-1`, as without us.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `debugger`.
-
 `threading` numbers whoever is made without a name. pydevd's are, and have theirs set afterwards. So
 what makes them finds a class here that gives them one.
 """

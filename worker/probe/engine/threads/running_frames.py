@@ -1,7 +1,5 @@
 """Where all threads stand, looked at while they run, without harm to them.
 
-Runs in the program: Python 3.8 to 3.15, standard library only. See `core`.
-
 Who holds a dict of all threads' frames is in it with its own, and that holds the dict: a circle.
 What the program's functions held when they were met, files and locks too, then lives on until the
 garbage collector comes by, which may be never; and that of 3.12.1 ends the program where a

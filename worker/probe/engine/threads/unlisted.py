@@ -1,6 +1,6 @@
 """Threads without an entry in `threading`: those it has not started, and those that end.
 
-Runs in the program: Python 3.12 to 3.15, standard library only. See `lifetimes`.
+Used on Python 3.12 and later.
 
 pydevd has an entry made for who has none; what takes that away again is one of the thread's own
 variables, which goes with them. A thread that ends may run some Python after that: with an entry
