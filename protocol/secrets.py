@@ -2,7 +2,7 @@
 
 Replies, the logs, the audit log, session records, exports and kept replies ask here. In doubt a
 value is secret: one that is asked for again costs a moment, one that was written down cannot be
-taken back. docs/secrets.md says in words what is looked for.
+taken back. docs/guide/secrets.md says in words what is looked for.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tests.matrix.table import rendered
 from tests.matrix.trial import Trial
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "debug-relay-matrix"
-TABLE = Path(__file__).parents[2] / "docs" / "attach-table.md"
+TABLE = Path(__file__).parents[2] / "docs" / "guide" / "attach-table.md"
 
 
 def main(arguments: list[str] | None = None) -> int:

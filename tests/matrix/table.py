@@ -1,4 +1,4 @@
-"""`docs/attach-table.md`, from what the trials have seen."""
+"""`docs/guide/attach-table.md`, from what the trials have seen."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,19 @@ from tests.meta.diagram import PAGE, with_diagram
 from tests.meta.examples import PAGES, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = ROOT / "docs" / "guide"
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 _CALL = re.compile(r"`(GET|POST|PUT|PATCH|DELETE) ([^`]*)`")
+
+
+def relative(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """The names by which the headings of a page can be linked to."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_state_diagram_is_current():
@@ -26,33 +38,37 @@ def test_the_reference_explains_every_error():
     assert [code.value for code in Code if f"`{code.value}`" not in REFERENCE] == []
 
 
-def test_the_readme_names_just_what_is_not_there_yet():
-    section = README.partition("<!-- 501 -->")[2].partition("<!-- /501 -->")[0]
+def test_the_operators_page_names_just_what_is_not_there_yet():
+    page = (GUIDE / "operators.md").read_text(encoding="utf-8")
+    section = page.partition("<!-- 501 -->")[2].partition("<!-- /501 -->")[0]
     named = re.findall(r"`([^`]+)`", section)
     assert sorted(named) == sorted(row.name for row in OPERATIONS.values() if not row.implemented)
 
 
-def test_the_calls_that_the_readme_offers_are_there():
+def test_the_calls_that_are_offered_are_there():
     there = {
         (row.verb, path) for row in OPERATIONS.values() if row.implemented for path in row.paths
     }
+    agents = (GUIDE / "agents.md").read_text(encoding="utf-8")
     offered = {
         (verb, path.replace("…", "/sessions/{session_id}"))
-        for verb, path in _CALL.findall(README.partition("## Limits")[0])
+        for verb, path in _CALL.findall(README + agents)
     }
     assert offered
     assert offered - there == set()
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_links_lead_somewhere(page):
     text = page.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text):
         if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page.name} links to {target}"
+            assert not anchor or anchor in anchors(there), f"{page.name} links to {target}#{anchor}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_files_that_are_named_exist(page):
     """`worker/debugger/adapter.py` in a text is a promise."""
     text = page.read_text(encoding="utf-8")
