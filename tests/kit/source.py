@@ -32,6 +32,17 @@ class Source:
         return self.marks[mark]
 
 
+def version_of(python: str) -> tuple[int, int]:
+    """Major and minor, by the name of an interpreter that `interpreters` has found."""
+    major, minor = Path(python).name.removeprefix("python").split(".")
+    return int(major), int(minor)
+
+
+def has_monitoring(python: str) -> bool:
+    """Whether debugging uses `sys.monitoring` there; before Python 3.12 it traces."""
+    return version_of(python) >= (3, 12)
+
+
 def interpreters() -> dict[str, str]:
     """Every CPython that can be debugged and is on this machine, by minor version."""
     found: dict[str, str] = {}

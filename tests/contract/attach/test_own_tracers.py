@@ -11,7 +11,7 @@ import pytest
 from tests.kit.client import Client
 from tests.kit.relay import eventually
 from tests.kit.running import Running
-from tests.kit.source import Source
+from tests.kit.source import Source, has_monitoring
 
 Write = Callable[..., Source]
 Start = Callable[..., Running]
@@ -40,11 +40,6 @@ OWN = """
 """
 
 
-def traces(python: str) -> bool:
-    """Whether debugging is tracing there."""
-    return any(f"/{version}." in python for version in ("3.8", "3.9", "3.10", "3.11"))
-
-
 @pytest.mark.slow
 def test_the_programs_own_has_its_time(relay: Client, source: Write, python: str) -> None:
     """It is left alone as long as it is there; then breakpoints stop again."""
@@ -58,9 +53,10 @@ def test_the_programs_own_has_its_time(relay: Client, source: Write, python: str
         assert session.printed("stderr") == ""
         hits = session.get(f"/breakpoints/{point}").ok()["hit_count"]
         told = session.printed("console")
-        assert hits == (2 if traces(python) else 3)
-        assert told.startswith("__main__.mine traces thread MainThread") is traces(python)
-        assert len(told.splitlines()) == int(traces(python))
+        traced = not has_monitoring(python)
+        assert hits == (2 if traced else 3)
+        assert told.startswith("__main__.mine traces thread MainThread") is traced
+        assert len(told.splitlines()) == int(traced)
 
 
 C_TRACER = """
@@ -157,8 +153,9 @@ def test_it_comes_back_when_the_debugger_goes(relay: Client, start: Start, pytho
             session.post("/attach", {"pid": one.pid}).ok()
             eventually(lambda s=session: s.status()["status"] == "paused")  # type: ignore[misc]
             told = session.printed("console")
-            assert ("traces thread other (sys.settrace)" in told) is traces(python)
-            assert len(told.splitlines()) == 2 * traces(python)
+            traced = not has_monitoring(python)
+            assert ("traces thread other (sys.settrace)" in told) is traced
+            assert len(told.splitlines()) == 2 * traced
             left = session.post("/detach").ok()
             assert left.get("residue") is None
         after = asked()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.kit.client import Client, Session
-from tests.kit.source import Source
+from tests.kit.source import Source, version_of
 
 # Runs from its first line to its last; each construct is there with the odd shapes that it has.
 EVERYTHING = '''\
@@ -302,8 +302,7 @@ def lines_run(python: str, program: Source) -> set[int]:
 
 
 def written(source: Callable[..., Source], python: str) -> Source:
-    old = "python3.8" in python or "python3.9" in python
-    return source(EVERYTHING + ("" if old else MATCH))
+    return source(EVERYTHING + (MATCH if version_of(python) >= (3, 10) else ""))
 
 
 def set_on_every_line(session: Session, program: Source, **fields: Any) -> dict[int, Any]:
