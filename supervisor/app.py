@@ -29,12 +29,13 @@ from debug_relay.supervisor.config.layers import Loaded
 from debug_relay.supervisor.config.runtime import RuntimeConfig
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.http.front import Front
-from debug_relay.supervisor.http.idempotency import Kept
-from debug_relay.supervisor.http.idempotency_store import KeptReplies
 from debug_relay.supervisor.http.listener import Listener
 from debug_relay.supervisor.http.router import Router
 from debug_relay.supervisor.log import Log, LogOutput
 from debug_relay.supervisor.operations.handlers import Handlers, Relay
+from debug_relay.supervisor.operations.idempotency import Kept
+from debug_relay.supervisor.operations.idempotency_store import KeptReplies
+from debug_relay.supervisor.processes.listing import Processes
 from debug_relay.supervisor.processes.port_owner import port_holder
 from debug_relay.supervisor.sessions.registry import Registry
 from debug_relay.supervisor.storage.directories import Places, StoreError
@@ -120,6 +121,7 @@ class _Relay:
         )
         debugpy_dir, debugpy_version = _debugpy()
         registry = Registry(self._settings, self._places, debugpy_dir)
+        processes = Processes(lambda: registry.sessions, registry.zygote, debugpy_dir)
 
         def apply(settings: Settings) -> None:
             registry.settings = settings
@@ -128,14 +130,19 @@ class _Relay:
         config = RuntimeConfig(self._loaded, self._places, apply)
         kept = Kept(KeptReplies(self._places.kept_replies))
         audit = self._audit
-        disk = DiskWatch(self._places, registry, (config.warning, kept.warning, audit.warning))
+        disk = DiskWatch(
+            self._places,
+            (config.warning, kept.warning, audit.warning),
+            registry.disk_warnings,
+        )
         relay = Relay("", time.monotonic(), debugpy_version, self.stop, disk)
         refused = Refused(audit)
         front = Front(
             guard,
             Router(OPERATIONS, API_PREFIX),
             registry,
-            Handlers(registry, relay, config),
+            Handlers(registry, processes, relay, config),
+            processes,
             kept,
             str(self._places.log_file),
             audit,

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
 from debug_relay.protocol.models.blueprint import given_fields
@@ -23,7 +22,6 @@ from debug_relay.protocol.models.fields import Params
 from debug_relay.protocol.operations import Operation
 from debug_relay.protocol.secrets import HIDDEN, looks_secret, shown_arguments
 from debug_relay.protocol.wire.envelope import timestamp_of
-from debug_relay.supervisor.http.idempotency_store import Finished
 from debug_relay.supervisor.log import Log, Place, RotatingFile, in_json, redact
 from debug_relay.supervisor.storage.directories import StoreError
 
@@ -46,7 +44,8 @@ class Deed(Struct, kw_only=True):
     caller: str | None
     session_id: str | None
     params: Params | None
-    answer: Finished | None  # None: the caller had left before it came
+    status: int | None  # None: the caller had left before the answer came
+    code: str | None  # of a refusal
     seconds: float
 
 
@@ -120,31 +119,15 @@ def _told(deed: Deed) -> dict[str, Any]:
         "caller": deed.caller,
         "uid": deed.uid,
         "request_id": deed.request_id,
-        "status": None if deed.answer is None else deed.answer.status,
+        "status": deed.status,
         "seconds": round(deed.seconds, 4),
     }
-    if deed.answer is not None and deed.answer.status >= 400:
-        told["code"] = _code_of(deed.answer)
+    if deed.status is not None and deed.status >= 400:
+        told["code"] = deed.code
     if deed.params is not None:
         # Before anything else is done with them: what is left out costs nothing.
         told["parameters"] = _shown(_fewer(given_fields(deed.params)))
     return told
-
-
-class _ErrorCode(msgspec.Struct):
-    code: str
-
-
-class _Failure(msgspec.Struct):
-    error: _ErrorCode | None = None
-
-
-def _code_of(finished: Finished) -> str | None:
-    """Of a refusal, whoever has made it; words for people do not name it so."""
-    if not finished.content_type.startswith("application/json"):
-        return None
-    error = msgspec.json.decode(finished.body, type=_Failure).error
-    return error.code if error is not None else None
 
 
 def _shown(fields: dict[str, Any]) -> Any:

@@ -47,13 +47,14 @@ from debug_relay.supervisor.http.bodies_in_flight import InFlight, Share
 from debug_relay.supervisor.http.body import read_body
 from debug_relay.supervisor.http.connection import is_over_unix, request_uid
 from debug_relay.supervisor.http.content_negotiation import Format, wanted
-from debug_relay.supervisor.http.idempotency import Kept
-from debug_relay.supervisor.http.idempotency_store import Finished
 from debug_relay.supervisor.http.reply import Reply
 from debug_relay.supervisor.http.router import BROKEN_ESCAPE, Match, Router
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.operations.breakpoint_batch import judge_sound_entries
 from debug_relay.supervisor.operations.handlers import REQUEST_ID, Answer, Document, Handlers
+from debug_relay.supervisor.operations.idempotency import Kept
+from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.processes.listing import Processes
 from debug_relay.supervisor.sessions import retired_answers as aftermath
 from debug_relay.supervisor.sessions.registry import Registry
 
@@ -97,6 +98,7 @@ class Front:
         router: Router,
         registry: Registry,
         handlers: Handlers,
+        processes: Processes,
         kept: Kept,
         log_file: str,
         audit: Audit,
@@ -106,6 +108,7 @@ class Front:
         self._router = router
         self._registry = registry
         self._handlers = handlers
+        self._processes = processes
         self._log_file = log_file
         self._kept = kept
         self._audit = audit
@@ -176,7 +179,8 @@ class Front:
                 caller=attempt.caller.name if attempt.caller is not None else None,
                 session_id=(request and request.made) or match.path_values.get("session_id"),
                 params=request.params if request is not None else None,
-                answer=finished,
+                status=finished.status if finished is not None else None,
+                code=_code_of(finished) if finished is not None else None,
                 seconds=time.monotonic() - attempt.began,
             )
         )
@@ -339,7 +343,7 @@ class Front:
             format=request.format,
         )
         if isinstance(params, Attach):
-            await self._registry.processes.choose(params, session)
+            await self._processes.choose(params, session)
         asked = self._registry.asked(session, head, encode_json(params), deadline + _MARGIN)
         if session.sleeps:
             # It has to wake before anything is begun that would go on without its caller.
@@ -484,6 +488,22 @@ def _again(first: Finished, request: Request) -> Finished:
         body=text.written(lines, request.format),
         content_type=text.CONTENT_TYPES[request.format],
     )
+
+
+class _ErrorCode(msgspec.Struct):
+    code: str
+
+
+class _Failure(msgspec.Struct):
+    error: _ErrorCode | None = None
+
+
+def _code_of(finished: Finished) -> str | None:
+    """Of a refusal, by worker or supervisor; text for people does not name it so."""
+    if finished.status < 400 or not finished.content_type.startswith("application/json"):
+        return None
+    error = msgspec.json.decode(finished.body, type=_Failure).error
+    return error.code if error is not None else None
 
 
 def _session_of(request: Request) -> str | None:

@@ -11,6 +11,7 @@ from debug_relay.protocol.refusals import refusal_of
 from debug_relay.protocol.validation.cross_field_rules import OF_MODE
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.frames import Caller, RequestHead
+from debug_relay.supervisor.processes.listing import Processes
 from debug_relay.supervisor.sessions.proxy import Session
 from debug_relay.supervisor.sessions.registry import Registry
 
@@ -27,11 +28,15 @@ def first_program(params: CreateSession) -> Launch | Attach | None:
 
 
 async def start_program(
-    registry: Registry, session: Session, params: Launch | Attach, caller: Caller
+    registry: Registry,
+    processes: Processes,
+    session: Session,
+    params: Launch | Attach,
+    caller: Caller,
 ) -> None:
     """The second half of a creating call; when it fails no session is left behind."""
     try:
-        await _start_program(registry, session, params, caller)
+        await _start_program(registry, processes, session, params, caller)
     except Exception as error:
         if not session.deleting:
             await registry.delete(session, None, force=True)
@@ -43,11 +48,15 @@ async def start_program(
 
 
 async def _start_program(
-    registry: Registry, session: Session, params: Launch | Attach, caller: Caller
+    registry: Registry,
+    processes: Processes,
+    session: Session,
+    params: Launch | Attach,
+    caller: Caller,
 ) -> None:
     params.session_id = session.id
     if isinstance(params, Attach):
-        await registry.processes.choose(params, session)
+        await processes.choose(params, session)
     operation = "launch" if isinstance(params, Launch) else "attach"
     deadline = registry.settings.dap.launch_timeout + params.wait + 5.0
     if isinstance(params, Attach):

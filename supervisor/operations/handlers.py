@@ -39,6 +39,7 @@ from debug_relay.supervisor.operations import export_import as exports
 from debug_relay.supervisor.operations.create_and_start import first_program, start_program
 from debug_relay.supervisor.operations.run import Runs
 from debug_relay.supervisor.output import history
+from debug_relay.supervisor.processes.listing import Processes
 from debug_relay.supervisor.sessions.proxy import Session, own_request
 from debug_relay.supervisor.sessions.registry import Registry
 from debug_relay.supervisor.storage.breakpoint_profiles import Profiles
@@ -84,8 +85,11 @@ class Relay(Struct):
 
 
 class Handlers:
-    def __init__(self, registry: Registry, relay: Relay, config: RuntimeConfig) -> None:
+    def __init__(
+        self, registry: Registry, processes: Processes, relay: Relay, config: RuntimeConfig
+    ) -> None:
         self._registry = registry
+        self._processes = processes
         self._relay = relay
         self._runs = Runs(registry)
         self._config = config
@@ -231,13 +235,13 @@ class Handlers:
         return Document(self._openapi, "application/json; charset=utf-8", is_json=True)
 
     async def _list_processes(self, params: sv.ListProcesses, caller: Caller) -> Struct:
-        return await self._registry.processes.listed(params)
+        return await self._processes.listed(params)
 
     async def _get_process(self, params: sv.OneProcess, caller: Caller) -> Struct:
-        return await self._registry.processes.one(params.pid)
+        return await self._processes.one(params.pid)
 
     async def _process_stacks(self, params: sv.OneProcess, caller: Caller) -> Struct:
-        return await self._registry.processes.stacks(params.pid)
+        return await self._processes.stacks(params.pid)
 
     async def _run(self, params: Run, caller: Caller) -> Struct:
         return await self._runs.run(params, caller)
@@ -251,7 +255,7 @@ class Handlers:
         started = first_program(params)
         session = await self._registry.create(params, caller)
         if started is not None:
-            await start_program(self._registry, session, started, caller)
+            await start_program(self._registry, self._processes, session, started, caller)
         return session.present()
 
     async def _list(self, params: s.ListSessions, caller: Caller) -> Struct:

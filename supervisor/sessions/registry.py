@@ -35,7 +35,6 @@ from debug_relay.protocol.wire.frames import Caller, ReplyHead, RequestHead
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.output import history
-from debug_relay.supervisor.processes.listing import Processes
 from debug_relay.supervisor.sessions.background_tasks import Undertakings, outcome
 from debug_relay.supervisor.sessions.deletion import Endings, sweep_up
 from debug_relay.supervisor.sessions.proxy import Session, own_request
@@ -64,6 +63,7 @@ _BIRTH_SECONDS: Final = 2.0
 _UNDERTAKINGS_SECONDS: Final = 5.0
 _TOGETHER_SECONDS: Final = 0.5
 _KEPT_ENDED: Final = 100
+_NAMED: Final = 10
 
 
 class Registry:
@@ -73,7 +73,6 @@ class Registry:
         self.sessions: dict[str, Session] = {}
         self.draining = False
         self.zygote = Zygote(places.logs / "zygote.err")
-        self.processes = Processes(lambda: self.sessions, self.zygote, debugpy_dir)
         self.room = Room(places)
         self._births = Births(places, debugpy_dir)
         self._awakenings: dict[str, asyncio.Task[None]] = {}
@@ -109,6 +108,15 @@ class Registry:
             for session in self.sessions.values()
             if session.child is not None and session.state.status in state.COUNTED
         ]
+
+    def disk_warnings(self) -> list[str]:
+        """Which sessions could not write what they had to, for `/health`."""
+        lossy = [one for one in self.sessions.values() if one.state.disk_trouble]
+        warnings = [f"{one.id}: {one.state.disk_trouble}" for one in lossy[:_NAMED]]
+        if len(lossy) > _NAMED:
+            more = len(lossy) - _NAMED
+            warnings.append(f"{more} more sessions could not write all that they had to")
+        return warnings
 
     # -- making
 

@@ -28,7 +28,7 @@ from debug_relay.protocol.system.files import FileRefused, read_bounded
 from debug_relay.protocol.version import VERSION
 from debug_relay.protocol.wire.envelope import encode_json, timestamp
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.storage.own_files import is_no_file, move_aside
+from debug_relay.supervisor.own_files import is_no_file, move_aside
 
 _log = Log(__name__)
 

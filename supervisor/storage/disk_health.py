@@ -10,29 +10,28 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from debug_relay.supervisor.sessions.registry import Registry
 from debug_relay.supervisor.storage.directories import Places
-from debug_relay.supervisor.workers.room import LITTLE
 
-_NAMED: Final = 10
+LITTLE: Final = 64 * 1024  # bytes: less than the files of a new session
 
 Warner = Callable[[], str | None]
 
 
 class DiskWatch:
-    def __init__(self, places: Places, registry: Registry, others: Iterable[Warner]) -> None:
+    def __init__(
+        self,
+        places: Places,
+        others: Iterable[Warner],
+        sessions: Callable[[], list[str]],
+    ) -> None:
         self._places = places
-        self._registry = registry
         self._others = tuple(others)
+        self._sessions = sessions
 
     def warnings(self) -> list[str]:
         others = (self._places.warning, *self._others)
-        told = [*self._file_systems(), *(told for other in others if (told := other()))]
-        lossy = [one for one in self._registry.sessions.values() if one.state.disk_trouble]
-        told += [f"{one.id}: {one.state.disk_trouble}" for one in lossy[:_NAMED]]
-        if len(lossy) > _NAMED:
-            told.append(f"{len(lossy) - _NAMED} more sessions could not write all that they had to")
-        return told
+        said = (warning for other in others if (warning := other()))
+        return [*self._file_systems(), *said, *self._sessions()]
 
     def _file_systems(self) -> Iterator[str]:
         seen = set()

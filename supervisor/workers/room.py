@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from debug_relay.supervisor.storage.directories import Places
+from debug_relay.supervisor.storage.disk_health import LITTLE
 
-LITTLE: Final = 64 * 1024  # bytes: less than the files of a new session
 _DESCRIPTORS: Final = 4  # that a start has open at one time
 _TRY_EVERY: Final = 1.0
 _NOTHING: Final = "/bin/true"

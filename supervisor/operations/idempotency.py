@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.supervisor.http.idempotency_store import (
+from debug_relay.supervisor.operations.idempotency_store import (
     KEPT_SECONDS,
     MOST,
     MOST_BYTES,
