@@ -31,7 +31,7 @@ def test_bootstrap_has_the_same_bounds():
 
 
 def test_documents_name_the_same_bounds():
-    pages = [ROOT / "README.md", ROOT / "docs/programs.md", ROOT / "worker/probe/__init__.py"]
+    pages = [ROOT / "README.md", ROOT / "docs/guide/programs.md", ROOT / "worker/probe/__init__.py"]
     for page in pages:
         named = _RANGE.findall(page.read_text(encoding="utf-8"))
         assert named, f"{page.name} does not say which Pythons can be debugged"
