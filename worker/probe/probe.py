@@ -24,6 +24,7 @@ from debug_relay.worker.probe.breakpoints.run_to_line import Goal
 from debug_relay.worker.probe.children.child_processes import Children
 from debug_relay.worker.probe.engine import backward_jumps as jumps
 from debug_relay.worker.probe.engine import message_encoding as encoding
+from debug_relay.worker.probe.engine import names
 from debug_relay.worker.probe.engine import stack_overflow as overflow
 from debug_relay.worker.probe.engine.deep_stacks import Deep
 from debug_relay.worker.probe.engine.gevent_support import Greenlets
@@ -51,35 +52,12 @@ from debug_relay.worker.probe.tracing.trace import Tracer
 
 _allocate_lock = _thread.allocate_lock
 _SENDING_SECONDS = 0.5  # it takes a tenth of a millisecond, on a busy machine up to hundreds
-HOOKS = (
-    "handle_breakpoint_condition",
-    "get_exception_breakpoint",
-    "exclude_exception_by_filter",
-    "post_method_as_internal_command",
-    "find_frame",
-    "notify_thread_not_alive",
-    "set_suspend",
-    "do_wait_suspend",
-    "_do_wait_suspend",
-    "send_caught_exception_stack",
-    "get_file_type",
-    "_internal_get_file_type",
-    "get_cache_file_type",
-    "on_breakpoints_changed",
-    "function_breakpoint_name_to_breakpoint",
-    "_thread_events",
-    "collect_return_info",
-    "set_trace_for_frame_and_parents",
-    "set_tracing_for_untraced_contexts",
-    "suspended_frames_manager",
-    "authentication",
-    "dap_messages_listeners",
-)
 
 
 class Probe(object):
-    def __init__(self, db):
+    def __init__(self, db, gone):
         self.db = db
+        self.gone = gone  # names that this debugpy lacks
         self.pid = os.getpid()
         self.commands = {}  # name → what does it, in pydevd's command thread
         self.questions = {}  # name → what asks a stopped thread, and is done with that
@@ -129,9 +107,15 @@ class Probe(object):
             if until_sent:
                 sent.acquire(True, _SENDING_SECONDS)
 
-    def missing(self):
-        """The hooks that this debugpy has not."""
-        return [name for name in HOOKS if not hasattr(self.db, name)]
+    def tell_missing(self):
+        """Why there is plain DAP alone, in the session's console output."""
+        message = self.db.cmd_factory.make_console_message(names.words(self.gone))
+        self.db.writer.add_command(message)
+
+    def stop_on_entry(self):
+        """At the program's first line."""
+        api = sys.modules["_pydevd_bundle.pydevd_api"].PyDevdAPI()
+        getattr(api, "stop_on_entry", int)()  # else it is among the names that are missing
 
     def hook(self):
         self.requests.hook()
@@ -173,10 +157,11 @@ class Probe(object):
         self.points.clear()
 
 
-def start(db, wanted):
-    """Put the probe in; where a hook is missing it only tells, and decides nothing."""
-    probe = Probe(db)
-    if wanted and not probe.missing():
+def start(db, wanted, gone):
+    """Put the probe in. Where it is not wanted, or names that it needs are gone, it only tells of
+    children, and decides nothing."""
+    probe = Probe(db, gone)
+    if wanted and not gone:
         try:
             probe.hook()
         except BaseException:

@@ -46,8 +46,8 @@ class Family(object):
         if _thread.get_ident() in self.starting:
             self.starting.clear()
             return
-        _forget_thread()
         try:
+            _forget_thread()
             self.launched.connect(waits=True).started = True
         except Exception:  # noqa: S110  it runs as without a debugger
             pass

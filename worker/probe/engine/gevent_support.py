@@ -29,7 +29,8 @@ def are_expected(text, arguments):
 
 def copies():
     """The modules that the debugger has for itself, by name; none where it shares the program's."""
-    if not sys.modules["_pydevd_bundle.pydevd_constants"].SUPPORT_GEVENT:
+    constants = sys.modules["_pydevd_bundle.pydevd_constants"]
+    if not getattr(constants, "SUPPORT_GEVENT", False):
         return {}
     saved = sys.modules["_pydev_bundle._pydev_saved_modules"]
     names = ("threading", "_thread", "time", "socket", "select", "queue")

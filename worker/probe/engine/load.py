@@ -12,6 +12,7 @@ import sys
 import types
 
 from debug_relay.worker.probe.engine import monitoring_tool as own_tool
+from debug_relay.worker.probe.engine import names
 from debug_relay.worker.probe.engine import trimmed_imports as left_out
 from debug_relay.worker.probe.engine.threads import names as unnumbered
 from debug_relay.worker.probe.runtime.guarded_socket import OwnSocket
@@ -56,8 +57,9 @@ def bring_in(parent, switch=None):
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-    own_tool.choose()
-    _silence()
+    if not names.missing():
+        own_tool.choose()
+        _silence()
     return pydevd
 
 
@@ -82,7 +84,10 @@ def _silence():
 
 
 def connect(pydevd, prepare, setup, hidden=(), **settings):
-    """Connect; `prepare(db, sock)` is called when there is a socket and nobody reads it yet."""
+    """Connect; `prepare(db, sock, gone)` is called when there is a socket and nobody reads it yet.
+
+    `gone`: the names that this debugpy lacks. Where there are any, nothing of it is replaced.
+    """
     connect_slowly = pydevd.PyDB.connect
 
     def connect_quickly(self, host, port):
@@ -92,6 +97,11 @@ def connect(pydevd, prepare, setup, hidden=(), **settings):
         # Should it have died, whoever has got its port learns what is good for nothing now.
         sock.sendall(setup["token"].encode())
         self._client_socket = sock
+        gone = names.missing(self)
+        if gone:
+            _prepared(prepare, self, sock, gone)
+            self.initialize_network(sock)
+            return
         # Its thread that looks every 0.2 s whether the program has ended is joined like one of the
         # program's own; what it does is done by pydevd's atexit handler just as well.
         self._create_check_output_thread = lambda: None
@@ -99,7 +109,7 @@ def connect(pydevd, prepare, setup, hidden=(), **settings):
         queues = self._cmd_queue = _Made(_each(self._cmd_queue.default_factory))
         event = self._thread_events.default_factory
         self._thread_events = _Made(lambda id: _Wakening(event(), queues[id]))
-        prepare(self, sock)
+        _prepared(prepare, self, sock, gone)
         _start_threads(pydevd, self, sock)
 
     pydevd.PyDB.connect = connect_quickly
@@ -120,6 +130,14 @@ def connect(pydevd, prepare, setup, hidden=(), **settings):
         )
     finally:
         pydevd.PyDB.connect = connect_slowly
+
+
+def _prepared(prepare, db, sock, gone):
+    try:
+        prepare(db, sock, gone)
+    except BaseException:
+        sock.close()  # the worker sees that nobody comes
+        raise
 
 
 def _start_threads(pydevd, db, sock):

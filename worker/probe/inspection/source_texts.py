@@ -25,6 +25,8 @@ class Texts(object):
     def keep(self, code, text):
         """Of the program itself, which was launched as text."""
         self.launched = split(text)
+        if self.probe.gone:
+            return
         # pydevd judges code of this name by who calls it first: a function that a thread begins
         # with would be a library's, where no exception is uncaught (3.12+).
         kinds = type(self.probe.db).get_cache_file_type(self.probe.db)  # `functions` hides it

@@ -21,6 +21,7 @@ from debug_relay.worker.probe import probe as core
 from debug_relay.worker.probe.children import fork_warnings as forks
 from debug_relay.worker.probe.engine import load as debugger
 from debug_relay.worker.probe.engine import monitoring_tool as own_tool
+from debug_relay.worker.probe.engine import names
 from debug_relay.worker.probe.engine import other_copy as other_debugpy
 from debug_relay.worker.probe.engine import restore as patches
 from debug_relay.worker.probe.engine import tracing_off as tracing
@@ -40,14 +41,8 @@ _SOON = 0.02
 _HANDSHAKE_LOOKS = 500
 _GONE_SECONDS = 10.0  # an attachment that is being let go is waited for so long
 _EXIT_SECONDS = 3.0
+_SHOWN = 5  # names that this debugpy lacks
 _TALKS_SECONDS = 5.0  # who was heard so short a time ago is alive
-_NEEDED = (
-    ("pydevd", "settrace"),
-    ("pydevd", "PyDB.connect"),
-    ("_pydevd_bundle.pydevd_api", "PyDevdAPI.remove_all_breakpoints"),
-    ("_pydevd_bundle.pydevd_comm", "InternalThreadCommand.do_it"),
-    ("_pydevd_bundle.pydevd_thread_lifecycle", "resume_threads"),
-)
 
 
 class Refused(Exception):
@@ -126,12 +121,13 @@ def _refuse_strange_debugger(debugpy):
     if not version.startswith("1.8."):
         raise Refused("strange", "debugpy %s from %s" % (version, debugpy.__file__))
     if "pydevd" in sys.modules:
-        for name, path in _NEEDED:
-            thing = sys.modules.get(name)
-            for part in path.split("."):
-                thing = getattr(thing, part, None)
-            if thing is None:
-                raise Refused("strange", "debugpy %s without %s.%s" % (version, name, path))
+        _refuse_missing(names.missing())
+
+
+def _refuse_missing(gone):
+    if gone:
+        version = getattr(sys.modules["debugpy"], "__version__", "unknown")
+        raise Refused("strange", "debugpy %s without %s" % (version, ", ".join(gone[:_SHOWN])))
 
 
 def _held(pydevd):
@@ -253,12 +249,13 @@ class Attachment(object):
                 self.go()  # there is no watch thread that would
             raise
 
-    def prepare(self, db, sock):
+    def prepare(self, db, sock, gone):
         """Before anybody reads the socket: its end is never missed."""
+        _refuse_missing(gone)
         self.db, self.sock = db, sock
         db.dispose_and_kill_all_pydevd_threads = self.disposed
         db._dap_messages_listeners.append(self)
-        self.probe = core.start(db, True)
+        self.probe = core.start(db, True, gone)
         self.probe.started = True
         self.probe.commands["leave"] = self.asked
         self.probe.children.tell_starts()

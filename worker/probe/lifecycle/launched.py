@@ -38,7 +38,7 @@ class Launched(object):
         self.pydevd = pydevd
         self.bytecode = bytecode
         self.hidden = hidden
-        # Where it is off, as where this debugpy lacks a hook, the worker does with plain DAP.
+        # Where it is off, as where this debugpy lacks a name, the worker does with plain DAP.
         self.wanted = os.environ.pop("DEBUG_RELAY_PROBE", "on") != "off"
         self.probe = None
         self.family = Family(self) if setup["debug_subprocesses"] else None
@@ -49,8 +49,12 @@ class Launched(object):
 
         ear = _Ear()
 
-        def prepare(db, sock):
-            self.probe = core.start(db, self.wanted)
+        def prepare(db, sock, gone):
+            if gone and waits:
+                raise NoAnswer  # what bounds the wait may be among them
+            self.probe = core.start(db, self.wanted, gone)
+            if gone:
+                return
             _end_at_once(db, sock)
             if waits:
                 db._dap_messages_listeners.append(ear)
@@ -75,11 +79,19 @@ class Launched(object):
         if waits:
             del db.wait_for_ready_to_run
             db._dap_messages_listeners.remove(ear)
+        if self.probe.gone:
+            self.tell_missing()
         if self.family is None:
             self.probe.children.watch()
         else:
             self.family.joined(self.probe)
         return self.probe
+
+    def tell_missing(self):
+        try:
+            self.probe.tell_missing()
+        except AttributeError:
+            pass  # what would tell is missing too
 
     def show(self, wanted_of):
         """The program's own command line. Not before `connect`: until then the relay reads from

@@ -45,9 +45,7 @@ def main():
     _say(setup, b"started")
     probe.started = True
     if setup["stop_on_entry"]:
-        from _pydevd_bundle.pydevd_api import PyDevdAPI
-
-        PyDevdAPI().stop_on_entry()
+        probe.stop_on_entry()
     _run(probe, *module)
 
 
