@@ -30,9 +30,6 @@ _MACHINES: Final = ("x86_64", "i686")  # for these debugpy brings its library
 _SPARE_DESCRIPTORS: Final = 4  # a source, a directory, the connection
 _ANSWER_BYTES: Final = 16_384  # of why the debugger could not come in, into a file in memory
 _STRICT: Final = 1
-# What the target itself has to read: the probe, beside debugpy.
-_RELAY: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_PROBE: Final = os.path.join(_RELAY, "worker", "probe")
 _BY_PORT: Final = "Start it with python -m debugpy --listen 5678, and attach by port."
 
 
@@ -273,19 +270,16 @@ def _elf(path: str) -> tuple[bytes, bytes]:
 
 
 def _readable(facts: Facts, around: Surroundings) -> RelayError | None:
-    """Its own user must be able to read the debugger and our part of it."""
-    if facts.uid in (0, os.geteuid()):
+    """Its own user must be able to read debugpy. Our part of the debugger is injected whole."""
+    closed = None if facts.uid in (0, os.geteuid()) else _closed_to_others(around.debugpy_dir)
+    if closed is None:
         return None
-    for path in (around.debugpy_dir, _PROBE):
-        closed = _closed_to_others(path)
-        if closed is not None:
-            return _refuse(
-                Code.ATTACH_NOT_PERMITTED,
-                facts,
-                f"{_user(facts.uid)}, whose process {facts.pid} is, cannot read {path}",
-                f"chmod o+rx {closed}, or install the relay where everybody can read it.",
-            )
-    return None
+    return _refuse(
+        Code.ATTACH_NOT_PERMITTED,
+        facts,
+        f"{_user(facts.uid)}, whose process {facts.pid} is, cannot read {around.debugpy_dir}",
+        f"chmod o+rx {closed}, or install the relay where everybody can read it.",
+    )
 
 
 def _closed_to_others(path: str) -> str | None:

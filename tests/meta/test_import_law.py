@@ -43,7 +43,7 @@ LAW = {
         __main__
     """,
     "worker": """
-        process_title probe
+        process_title probe bundle
         storage system
         interpreter
         source

@@ -17,6 +17,7 @@ import debugpy
 import pytest
 
 from debug_relay.protocol.wire.dap import decode_message, encode_request
+from debug_relay.worker import bundle
 from debug_relay.worker.attach import injection
 from debug_relay.worker.attach.payload import WORD
 from debug_relay.worker.debugger.adapter import Adapter
@@ -24,7 +25,6 @@ from debug_relay.worker.debugger.connection import DebugServer
 from tests.kit.relay import eventually
 from tests.kit.statements import python_path
 
-PROBE = Path(injection.__file__).parents[1] / "probe"
 # The main thread reads what it is to run, twice as the kernel's word may have it: noted, and then
 # brought anew because the thread seemed to rest. The files by which it answers are ours here.
 PROGRAM = """
@@ -33,7 +33,7 @@ text, texts, setup, words = json.load(sys.stdin)
 setup["pid"] = os.getpid()
 code = compile(text, "<text>", "exec")
 for word in words:
-    exec(code, {"setup": setup, "texts": texts, "word": word})
+    exec(code, {"setup": dict(setup), "texts": texts, "word": word})
 seen = set()
 while True:
     there = {one for one in threading.enumerate() if one.name == "debug relay arrives"}
@@ -55,9 +55,7 @@ async def program(
     )
     try:
         assert process.stdin is not None
-        process.stdin.write(
-            json.dumps([injection.arrival(), injection.texts(), setup, words]).encode()
-        )
+        process.stdin.write(json.dumps([injection.ARRIVAL, injection.TEXTS, setup, words]).encode())
         process.stdin.close()
         yield process
     finally:
@@ -82,7 +80,7 @@ async def test_what_arrives_twice_comes_in_once(tmp_path: Path, version: str) ->
         "token": adapter.token,
         "access_token": adapter.access_token,
         "debugpy_parent": os.path.dirname(os.path.dirname(debugpy.__file__)),
-        "probe": str(PROBE),
+        "probe": bundle.PROBE,
         "bytecode": None,
         "silence": 30,
         "session": "s",
@@ -130,7 +128,7 @@ async def test_the_program_obeys_nobody_without_the_relays_token(tmp_path: Path)
             "token": "t" * 64,
             "access_token": "a" * 64,
             "debugpy_parent": os.path.dirname(os.path.dirname(debugpy.__file__)),
-            "probe": str(PROBE),
+            "probe": bundle.PROBE,
             "bytecode": None,
             "silence": 30,
             "session": "s",

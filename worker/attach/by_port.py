@@ -20,6 +20,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.program import Attach
 from debug_relay.protocol.models.sessions import Program
 from debug_relay.protocol.wire import dap
+from debug_relay.worker import bundle
 from debug_relay.worker.debuggee import child_events as child_news
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
@@ -33,9 +34,7 @@ log = logging.getLogger("debug_relay.worker")
 
 _GOODBYE_SECONDS: Final = 5.0
 _TAKEN: Final = "already being debugged"  # debugpy's words
-_TEXT: Final = (
-    Path(__file__).parent.parent / "probe" / "lifecycle" / "joined_by_port.py"
-).read_text()
+_TEXT: Final = bundle.text("lifecycle/joined_by_port")
 _LEAVING_SECONDS: Final = 2.0
 _LEAVING: Final = {"restart": False, "terminateDebuggee": False}
 _GREENLETS: Final = "relay: greenlets"

@@ -22,6 +22,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.processes import identity_of
 from debug_relay.protocol.models.sessions import WorkerParams
 from debug_relay.protocol.wire import dap
+from debug_relay.worker import bundle
 from debug_relay.worker.attach import main_thread_rest as at_rest
 from debug_relay.worker.attach import refusals
 from debug_relay.worker.attach.injection import Injection
@@ -31,7 +32,6 @@ from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.probe_client import Asking
 from debug_relay.worker.system import process_tree
 
-_PROBE: Final = str(Path(__file__).parent.parent / "probe")
 _BEAT_SECONDS: Final = 1.5
 _SILENCE_SECONDS: Final = 10.0
 _LEAVE_SECONDS: Final = 8.0
@@ -162,7 +162,7 @@ class Hold:
             "token": self._adapter.token,
             "access_token": self._adapter.access_token,
             "debugpy_parent": os.path.dirname(self._params.debugpy_dir),
-            "probe": _PROBE,
+            "probe": bundle.PROBE,
             "bytecode": kept_bytecode(self._params.bytecode),
             "silence": _SILENCE_SECONDS,
             "session": self._params.session_id,

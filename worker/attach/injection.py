@@ -12,35 +12,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
+from debug_relay.worker import bundle
 from debug_relay.worker.attach import payload as brought
 from debug_relay.worker.attach.gdb import Gdb
 from debug_relay.worker.attach.mailbox import Refusal, Word
 from debug_relay.worker.attach.main_thread_rest import Place
 
-_PROBE: Final = Path(__file__).parent.parent / "probe" / "startup"
-# What it needs to bring in the others.
-_FIRST: Final = ("switch_interval", "eager_imports", "stdlib_imports", "bytecode_cache", "loader")
+# What the program's main thread runs.
+ARRIVAL: Final = bundle.text("startup/injected")
+# Among its names: what it needs to bring in the others.
+TEXTS: Final = {
+    name: bundle.text(f"startup/{name}")
+    for name in (
+        "switch_interval", "eager_imports", "stdlib_imports", "bytecode_cache", "loader",
+    )
+}  # fmt: skip
 _BACK_SECONDS: Final = 3.0
-
-
-@cache
-def arrival() -> str:
-    """What the program's main thread runs."""
-    return _text("injected")
-
-
-@cache
-def texts() -> dict[str, str]:
-    """Among its names: the program would be kept waiting for each file that it reads."""
-    return {name: _text(name) for name in _FIRST}
-
-
-def _text(name: str) -> str:
-    return (_PROBE / f"{name}.py").read_text()
 
 
 class Injection:
@@ -53,7 +42,7 @@ class Injection:
         self._begun = False
         text = os.memfd_create("debug-relay-text")
         try:
-            page = brought.content(arrival(), setup=setup, texts=texts())
+            page = brought.content(ARRIVAL, setup=setup, texts=TEXTS)
             os.write(text, page)
             self._gdb = Gdb(pid, _commands(f"/proc/self/fd/{text}", page, rest), (text,))
         except BaseException:

@@ -17,7 +17,8 @@ import struct
 from contextlib import suppress
 from typing import Any, Final
 
-ROOM: Final = 32768  # the kernel gives what of it is used
+ROOM: Final = 512 * 1024  # the kernel gives what of it is used
+_NOWHERE: Final = 32768  # an address below all that a program may map
 _DEEPER: Final = 200  # it may stand deep down
 _CODE_ROOM: Final = 192
 _FAILED: Final = _CODE_ROOM  # 1 when the text has raised something
@@ -204,7 +205,7 @@ class Memory:
     @property
     def is_anothers(self) -> bool:
         """A program that ends has none for a moment."""
-        return self._read(1, ROOM) == b"" and os.path.exists(f"/proc/{self._pid}/exe")
+        return self._read(1, _NOWHERE) == b"" and os.path.exists(f"/proc/{self._pid}/exe")
 
     def raised(self, page: int) -> str | None:
         """The class of what the text in it has raised, if it has."""

@@ -17,6 +17,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.output_events import Category
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
+from debug_relay.worker import bundle
 from debug_relay.worker.debuggee.child_debugging import Children
 from debug_relay.worker.debuggee.child_output import ChildOutput
 from debug_relay.worker.debuggee.graceful_stop import Grace
@@ -35,9 +36,6 @@ from debug_relay.worker.system.process_tree import Row
 if TYPE_CHECKING:
     from debug_relay.worker.session.session import Session
 
-_HERE: Final = Path(__file__).parent
-_BOOTSTRAP: Final = str(_HERE.parent / "probe" / "startup" / "bootstrap.py")
-_PROBE: Final = str(_HERE.parent / "probe")
 _TAIL: Final = 2000
 # Once connected it imports what it is to run, and says by then that there is none: a package that
 # takes longer is a program that runs, can be paused, given input and ended.
@@ -72,17 +70,20 @@ class LaunchedProgram:
         self._running = False
         self._endings = 0  # under way: its end is told when what it has started is ended too
         self._adapter = adapter.Adapter(session.debug_events.take, self._lost, sweep.uids)
+        # For its children, in a directory of our own: they may close what they inherit.
+        folder = Path(session.params.session_dir)
+        self._family = folder / "family.json"
+        self._bootstrap = folder / "bootstrap.py"
         self._children = Children(
             session,
             self._adapter,
             lambda: self.pid or 0,
             self._introduce,
-            _BOOTSTRAP,
+            str(self._bootstrap),
             launch.interpreter.path,
         )
         self._child_output = ChildOutput(self._child_printed)
         self._lost_teller: asyncio.TimerHandle | None = None
-        self._family = Path(session.params.session_dir) / "family.json"
 
     @property
     def pid(self) -> int | None:
@@ -124,23 +125,24 @@ class LaunchedProgram:
         self._adapter.listen()
         word = self._word.listen()
         setup = self._setup_descriptor(word)
+        bootstrap = _in_memory("debug-relay-bootstrap", bundle.BOOTSTRAP.encode())
         interpreter = self._plan.interpreter
         # Frozen modules have no lines to stop at, and debugpy warns of them on stderr.
         extra = ["-X", "frozen_modules=off"] if interpreter.version >= (3, 11) else []
         try:
             self._process = Process(
-                self._command(extra, setup),
+                self._command(extra, bootstrap, setup),
                 cwd=self._plan.cwd,
                 env=self._plan.env,
-                pass_fds=(setup, word),
+                pass_fds=(bootstrap, setup, word),
                 on_output=self._printed,
                 on_exit=self._exited,
                 terminal=self._plan.terminal,
                 alone=self._plan.keep_children,
             )
         finally:
-            os.close(setup)
-            os.close(word)
+            for descriptor in (bootstrap, setup, word):
+                os.close(descriptor)
         self._input = InputWatch(
             self._process,
             lambda: self._session.state is State.RUNNING,
@@ -149,11 +151,11 @@ class LaunchedProgram:
         )
         self._session.program = msgspec.structs.replace(self._plan.program, pid=self._process.pid)
 
-    def _command(self, extra: list[str], setup: int) -> list[str]:
+    def _command(self, extra: list[str], bootstrap: int, setup: int) -> list[str]:
         """Bootstrap's command line, at least as long as the program's own would be: that is written
         over it (`probe/lifecycle/process_title.py`). Zeros in front of a number say nothing."""
         plan = self._plan
-        start = [plan.interpreter.path, *extra, *plan.python_args, _BOOTSTRAP]
+        start = [plan.interpreter.path, *extra, *plan.python_args, f"/proc/self/fd/{bootstrap}"]
         own = [plan.interpreter.path, *plan.python_args, *_FLAGS[plan.kind], plan.target]
         more = _length([*own, *plan.args]) - _length([*start, ""])
         return [*start, str(setup).zfill(more if more < _LONGEST_WORD else 0)]
@@ -176,16 +178,15 @@ class LaunchedProgram:
             "token": self._adapter.token,
             "access_token": self._adapter.access_token,
             "debugpy_parent": os.path.dirname(self._session.params.debugpy_dir),
-            "probe": _PROBE,
+            "probe": bundle.PROBE,
             "bytecode": kept_bytecode(self._session.params.bytecode),
-            "bootstrap": _BOOTSTRAP,
+            "bootstrap": str(self._bootstrap),
             "family": str(self._family),
             "debug_subprocesses": self._plan.debug_subprocesses,
         }
         if self._plan.debug_subprocesses:
-            # In a directory of our own: children may close any descriptor that they inherit.
-            self._family.write_bytes(_encoded(family))
-            self._family.chmod(0o600)
+            _write_privately(self._family, _encoded(family))
+            _write_privately(self._bootstrap, bundle.BOOTSTRAP.encode())
         setup = {
             **family,
             "kind": self._plan.kind,
@@ -194,10 +195,7 @@ class LaunchedProgram:
             "word": word,
             "stop_on_entry": self._plan.stop_on_entry,
         }
-        fd = os.memfd_create("debug-relay-setup")
-        os.write(fd, _encoded(setup))
-        os.lseek(fd, 0, os.SEEK_SET)
-        return fd
+        return _in_memory("debug-relay-setup", _encoded(setup))
 
     async def _connect(self) -> None:
         assert self._process is not None
@@ -445,7 +443,20 @@ def kept_bytecode(prefix: str) -> str | None:
         Path(prefix).parent.mkdir(mode=0o700, exist_ok=True)
     except OSError:
         return None  # a full or read-only disk: it starts slower
-    return prefix
+    return f"{prefix}.{bundle.HASH}"
+
+
+def _in_memory(name: str, content: bytes) -> int:
+    fd = os.memfd_create(name)
+    with open(fd, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _write_privately(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    path.chmod(0o600)
 
 
 def _length(words: list[str]) -> int:

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.system import files
+from debug_relay.worker import bundle
 from debug_relay.worker.interpreter.query_process import run_briefly
 from debug_relay.worker.interpreter.resolve import Interpreter, own_interpreter
 from debug_relay.worker.probe.runtime import expressions
@@ -36,11 +37,8 @@ _KEPT_BYTES: Final = 32 * 1024 * 1024
 _KEPT_FILES: Final = 256
 _WALK_ENTRIES: Final = 2000
 _PASSED_OVER: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
-# Read now: an upgrade may replace the file under a running worker, and a session's interpreter
-# that runs as another user may not reach it.
-_READER: Final = Path(line_reader.__file__).read_text("utf-8")
 _TEMPLATE_READER: Final = (
-    Path(expressions.__file__).read_text("utf-8")
+    bundle.text("runtime/expressions")
     + """
 import json, sys
 print(json.dumps(problem_of(sys.stdin.buffer.read().decode("utf-8", "surrogatepass"))))
@@ -137,7 +135,12 @@ class LineBook:
         return msgspec.json.decode(answer, type=LineFacts)
 
     async def _run(
-        self, words: list[str], data: bytes, what: str, seconds: float, reader: str = _READER
+        self,
+        words: list[str],
+        data: bytes,
+        what: str,
+        seconds: float,
+        reader: str = bundle.LINE_READER,
     ) -> bytes:
         who = self.interpreter
         try:

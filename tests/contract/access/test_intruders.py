@@ -8,7 +8,6 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import debugpy
 import psutil
@@ -20,7 +19,6 @@ from tests.kit.relay import Relay, eventually
 from tests.kit.running import Running
 from tests.kit.source import Source
 
-ROOT = Path(__file__).parents[2]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a second user")
 WHO = [pytest.param(NOBODY, marks=needs_root, id="other-user"), pytest.param(-1, id="same-user")]
 
@@ -186,11 +184,9 @@ def python_of_everybody() -> str:
     found = shutil.which("python3", path="/usr/bin:/usr/local/bin")
     if found is None or os.geteuid() != 0:
         pytest.skip("only root can become a second user, with a Python that everybody may run")
-    places = [ROOT / "worker" / "probe" / "core.py", Path(debugpy.__file__)]
-    reads = f"import sys; [open(n) for n in {[str(place) for place in places]!r}]"
-    command = [found, "-ISc", reads]
+    command = [found, "-ISc", f"open({debugpy.__file__!r})"]
     if subprocess.run(command, user=NOBODY, cwd="/", capture_output=True, check=False).returncode:
-        pytest.skip("another user cannot read the probe here")
+        pytest.skip("another user cannot read debugpy here")
     return found
 
 
@@ -222,6 +218,35 @@ def test_a_child_that_runs_as_another_user_comes_in(
         assert session.value("os.getuid()") == str(NOBODY)
         assert session.resume()["status"] == "terminated"
         assert session.printed("stdout") == f"{NOBODY % 100}\n"
+
+
+def test_a_child_that_is_executed_as_another_user_runs_as_without_us(
+    relay: Client, source: Callable[..., Source]
+) -> None:
+    """It cannot read what the session's directory has for children."""
+    program = source(
+        f"""
+        import os, subprocess, sys
+        reads, writes = os.pipe()
+        os.set_inheritable(writes, True)
+        def demote():
+            os.setgid({NOBODY})
+            os.setuid({NOBODY})
+        inherited = "os.getuid() and os.listdir('/proc/self/fd')"
+        shown = f"import os, sys; print(os.getuid(), {{inherited}}, sys.argv)"
+        own = [sys.executable, "-c", shown, "a b"]
+        for how in ({{"preexec_fn": demote}}, {{"user": {NOBODY}}}, {{"preexec_fn": lambda: None}}):
+            subprocess.run(own, cwd="/", env={{"LANG": "C.UTF-8"}}, check=True, **how)
+        """
+    )
+    found = python_of_everybody()
+    plain = subprocess.run([found, program.path], capture_output=True, text=True, check=True)
+    with relay.session(python_path=found) as session:
+        session.launch(program, debug_subprocesses=True, wait=20)
+        assert session.printed("stdout") == plain.stdout
+        assert session.printed("stderr") == ""
+        reasons = [event["body"]["reason"] for event in session.events("subprocess")]
+        assert reasons.count("attached") == 1
 
 
 def test_another_users_program_is_attached_to(relay: Client, start: Callable[..., Running]) -> None:

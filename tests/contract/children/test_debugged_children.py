@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.test_children import WAYS, alive
 
+from tests.contract.children.test_children import WAYS, alive
 from tests.kit.client import Client, Session
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source

@@ -9,6 +9,7 @@ hook, also those of C code.
 
 import _thread
 import os
+import posix
 import sys
 import threading
 
@@ -17,6 +18,9 @@ from debug_relay.worker.probe.engine.message_encoding import words_of
 from debug_relay.worker.probe.startup.python_command_line import is_python, is_python_2, parted
 
 _SENT_SECONDS = 0.5
+# Where `fork_exec` has them among its arguments.
+_PREEXEC_FN = 16 if sys.version_info < (3, 9) else 20 if sys.version_info < (3, 11) else 21
+_UID = None if sys.version_info < (3, 9) else _PREEXEC_FN - 2
 _NO_FROZEN = ["-X", "frozen_modules=off"]  # frozen modules have no lines to stop at
 
 
@@ -92,6 +96,8 @@ class Family(object):
             file = path
         if is_python_2(file):
             return None  # it does not know our options, and would not run
+        if not os.access(self.launched.setup["bootstrap"], os.R_OK):
+            return None  # the session is over, or this process has become another user
         parts = parted(words[1:])
         if parts is None or parts.is_tracker:
             return None
@@ -108,6 +114,8 @@ class Family(object):
         if "fork_exec" in name:
             called = _first_there(args[1] or args[0], args[4])
             found = self.rewritten(called, args[0], args[4], args[5])
+            if found is not None and not self.stays_readable(args, called):
+                found = None
             if found is not None:
                 args[0] = found[1]
                 if found[0] != words_of([called])[0]:
@@ -123,6 +131,29 @@ class Family(object):
             return original(*args, **kwargs), found is not None
         finally:
             self.starting.discard(ident)
+
+    def stays_readable(self, args, called):
+        """Whether a child of `fork_exec` may read bootstrap when it runs: not as another user. Its
+        `preexec_fn` may make it one, or give it another root: then it executes what was asked for.
+        """
+        if _UID is not None and args[_UID] not in (None, -1, os.geteuid()):
+            return False
+        prepare = args[_PREEXEC_FN]
+        if prepare is not None:
+            bootstrap = self.launched.setup["bootstrap"]
+            words, closes, kept, env = _plain(args)
+
+            def prepared():
+                prepare()
+                if os.access(bootstrap, os.R_OK):
+                    return
+                for descriptor in map(int, os.listdir("/proc/self/fd")) if closes else ():
+                    if descriptor > 2 and descriptor not in kept:
+                        _not_inherited(descriptor)
+                posix.execve(called, words, env)
+
+            args[_PREEXEC_FN] = prepared
+        return True
 
     def replacing(self, original):
         """`os.execv` and its kind: this process becomes another program."""
@@ -156,6 +187,19 @@ class Family(object):
             original(status)
 
         return leave
+
+
+def _plain(args):
+    """Of what `fork_exec` is asked: words, whether to close descriptors, which not, environment."""
+    env = os.environb if args[5] is None else dict(row.split(b"=", 1) for row in args[5])
+    return list(args[0]), args[2], frozenset(args[3]), dict(env)
+
+
+def _not_inherited(descriptor):
+    try:
+        os.set_inheritable(descriptor, False)
+    except OSError:
+        pass  # that of the directory
 
 
 def _first_there(paths, folder):

@@ -1,15 +1,17 @@
-"""Starts the user's program under the debug server.
+"""Starts the user's program under the debug server. Python 3.8 to 3.15, standard library only.
 
-Run as `python bootstrap.py FD`: one JSON document on descriptor FD says where the worker listens
-and what to run. Does what `python script.py` or `python -m module` would have done, and nothing of
-this file is left to see: not in stacks, not in tracebacks, not in sys.path or sys.argv.
+Run as `python /proc/self/fd/N FD`: N is a file in memory with this text. One JSON document on
+descriptor FD has the probe's sources, where the worker listens and what to run. Does what
+`python script.py` or `python -m module` would have done, and nothing of this file is left to see:
+not in stacks, not in tracebacks, not in sys.path or sys.argv.
 
 Beside that: the debug socket gets TCP_NODELAY (without it every answer waits 40 ms for an
 acknowledgement), pydevd's fixed sleeps at the start and at the end are skipped, and a blocked main
 thread can be woken by SIGURG so that `pause` reaches it.
 
 Run as `python bootstrap.py FILE WORDS…` by a program whose children are debugged too: FILE has the
-same document for all of them, WORDS are the child's own command line. Whatever stands in the way,
+same document for all of them, WORDS are the child's own command line. Both files lie in the
+session's directory. Whatever stands in the way,
 the child runs as it would have run without us.
 """
 
@@ -22,12 +24,14 @@ _OWN = {}  # what the debugger does not share with the program
 _NAMESAKES = {}
 _FIRST_PYTHON, _LAST_PYTHON = (3, 8), (3, 15)  # as in `protocol/version.py`
 _HAS_CACHED = sys.version_info < (3, 15)  # `__main__` has `__cached__`
+_TEXTS = {}  # name → source of what lies beside this file; the worker puts them in
 _FILE = __file__  # 3.14 takes the name away before it reports what was raised
 
 
 def main():
     if not sys.argv[1].isdigit():
         return _as_child(sys.argv[1], sys.argv[2:])
+    _hide_own_directory()
     with _eager(), _namesakes()["StandardFirst"]():
         setup = _setup()
         text = _source(setup)
@@ -57,12 +61,16 @@ def _setup():
     with os.fdopen(fd, "rb") as pipe:
         setup = json.loads(pipe.read().decode("utf-8", "surrogateescape"))
     os.set_inheritable(setup["word"], False)
-    _hide_own_directory()
+    place, _, number = __file__.rpartition("/")
+    if place == "/proc/self/fd":
+        os.close(int(number))
     return setup
 
 
 def _hide_own_directory():
     """`python bootstrap.py` put it first; it must not shadow the user's modules."""
+    if sys.flags.isolated or getattr(sys.flags, "safe_path", False):
+        return  # it did not
     here = os.path.dirname(os.path.realpath(__file__))
     if sys.path and os.path.realpath(sys.path[0] or ".") == here:
         del sys.path[0]
@@ -74,13 +82,13 @@ def _as_child(path, words):
         _run_plainly(words)
     code = probe = None
     try:
+        _hide_own_directory()
         with _eager():
             import json
 
             with open(path, "rb") as file:
                 setup = json.loads(file.read().decode("utf-8", "surrogateescape"))
-            _hide_own_directory()
-            parts = _executed(setup, "startup/python_command_line.py")["parted"](words)
+            parts = _executed("python_command_line")["parted"](words)
             setup.update(kind=parts.kind, target=parts.target, args=parts.rest, word=None)
             text = _source(setup)
             code = _compiled(setup, text)
@@ -174,18 +182,12 @@ def _file_loader(path):
 
 def _namesakes():
     if not _NAMESAKES:
-        _NAMESAKES.update(_beside("stdlib_imports.py"))
+        _NAMESAKES.update(_executed("stdlib_imports"))
     return _NAMESAKES
 
 
 def _eager():
-    return _beside("eager_imports.py")["Eager"]()
-
-
-def _beside(name):
-    """What is needed before it is known where the probe is."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    return _execute(os.path.join(here, name), "startup/" + name)
+    return _executed("eager_imports")["Eager"]()
 
 
 def _give_back_names():
@@ -226,20 +228,15 @@ def _launched(setup, text):
 
 
 def _loader(setup, own):
-    bytecode = _executed(setup, "startup/bytecode_cache.py")["Bytecode"](setup["bytecode"])
-    load = _executed(setup, "startup/loader.py")["loader"]
-    return bytecode, load(setup["probe"], bytecode.compiled, own)
+    probe = setup.pop("probe")
+    bytecode = _executed("bytecode_cache")["Bytecode"](setup["bytecode"], probe["packed"])
+    return bytecode, _executed("loader")["loader"](probe["folders"], bytecode, own)
 
 
-def _executed(setup, name):
-    return _execute(os.path.join(setup["probe"], name), name)
-
-
-def _execute(path, name):
+def _executed(name):
     names = {"__name__": name}
-    with open(path, "rb") as source:
-        text = source.read()
-    exec(compile(text, "<frozen relay probe>/" + name, "exec", dont_inherit=True), names)
+    shown = "<frozen relay probe>/startup/%s.py" % name
+    exec(compile(_TEXTS[name], shown, "exec", dont_inherit=True), names)
     return names
 
 

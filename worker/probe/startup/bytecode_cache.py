@@ -24,24 +24,37 @@ _TOPS = ("debugpy", "pydev", "_pydev")
 class Bytecode(object):
     """Also a finder for `sys.meta_path`, while the debugger's modules are imported."""
 
-    def __init__(self, prefix):
-        """`prefix` is a path to which the kind of interpreter is added; or None."""
+    def __init__(self, prefix, packed):
+        """`prefix` is a path to which the kind of interpreter is added; or None. `packed` has the
+        sources of the probe, for what is not kept as byte code."""
         kind = (sys.implementation.cache_tag, _importing.MAGIC_NUMBER[:2].hex(), sys.flags.optimize)
         self.kept = prefix and "%s.%s.%s.opt-%d" % ((prefix,) + kind)
+        self.packed = packed
+        self.sources = None
         self.below = None
         self.begin()
 
     def begin(self):
         self.content, self.fresh = _read(self.kept), ({}, {})
 
-    def compiled(self, path, shown):
-        """The code of the source at `path`, called `shown` in stacks."""
+    def of_probe(self, name):
+        """The code of a module of the probe's."""
+        return self.compiled("<frozen relay probe>/%s.py" % name, lambda: self.unpacked()[name])
+
+    def unpacked(self):
+        if self.sources is None:
+            import zlib
+
+            self.sources = marshal.loads(zlib.decompress(binascii.a2b_base64(self.packed)))
+        return self.sources
+
+    def compiled(self, shown, source):
+        """The code of what `source` gives, called `shown` in stacks."""
         content = self.content or _read(self.kept)
         text = content[0].get(shown)
         if text is not None:
             return marshal.loads(text)
-        with open(path, "rb") as source:
-            code = compile(source.read(), shown, "exec", dont_inherit=True)
+        code = compile(source(), shown, "exec", dont_inherit=True)
         self.add({shown: marshal.dumps(code)}, {})
         return code
 
@@ -58,6 +71,7 @@ class Bytecode(object):
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         fresh, self.content, self.fresh = self.fresh, None, None
+        self.packed = self.sources = None  # all of the probe is loaded
         if fresh is not None and any(fresh):
             self.add(*fresh)
 
@@ -105,7 +119,7 @@ class _Loader(_importing.SourceFileLoader):
 
     def get_code(self, fullname):
         path = self.get_filename(fullname)
-        return self._bytecode.compiled(path, path)
+        return self._bytecode.compiled(path, lambda: self.get_data(path))
 
 
 def _lies_in(found, path):

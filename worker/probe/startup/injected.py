@@ -169,9 +169,12 @@ class Arrival(object):
                 self.until_started()
                 own = {}
                 with Gate(), self.executed("eager_imports")["Eager"](), self.apart(own):
-                    bytecode = self.executed("bytecode_cache")["Bytecode"](self.setup["bytecode"])
-                    loader = self.executed("loader")["loader"]
-                    bring = loader(self.setup["probe"], bytecode.compiled, own)
+                    probe = self.setup.pop("probe")
+                    bytecode = self.executed("bytecode_cache")["Bytecode"](
+                        self.setup["bytecode"], probe["packed"]
+                    )
+                    bring = self.executed("loader")["loader"](probe["folders"], bytecode, own)
+                    del probe
                     bring("lifecycle.attached").arrive(self.setup, bytecode, self.imported)
         except BaseException as error:
             why = reason(error)

@@ -4,22 +4,17 @@ Executed by `bootstrap`, or by what the injection has started; imports nothing o
 """
 
 import builtins
-import os
 import types
 
 _PACKAGE = "debug_relay.worker.probe"
 _PREFIX = _PACKAGE + "."
 
 
-def _compiled(path, shown):
-    with open(path, "rb") as source:
-        return compile(source.read(), shown, "exec", dont_inherit=True)
-
-
-def loader(folder, compiled=_compiled, own=types.MappingProxyType({})):
+def loader(folders, bytecode, own):
     """A function that gives a module of the probe by its name, always the same one.
 
-    What the probe imports is the program's, but for what is in `own`.
+    `folders` are the names that are packages. What the probe imports is the program's, but for what
+    is in `own`.
     """
     loaded = {}
 
@@ -29,16 +24,14 @@ def loader(folder, compiled=_compiled, own=types.MappingProxyType({})):
         if name != _PACKAGE and not name.startswith(_PREFIX):
             return builtins.__import__(name, globals, locals, fromlist, level)
         inner = name[len(_PREFIX) :].replace(".", "/")
-        path = os.path.join(folder, inner) + ".py"
-        if name not in loaded and not os.path.exists(path):
-            # a package: the modules that are asked of it
+        if inner in folders or name == _PACKAGE:
+            # the modules that are asked of it
             return types.SimpleNamespace(**{part: bring(name + "." + part) for part in fromlist})
         if name not in loaded:
             module = loaded[name] = types.ModuleType(name)
             # Its own copy of the builtins: the program may replace what it likes.
             module.__builtins__ = dict(vars(builtins), __import__=bring)
-            shown = "<frozen relay probe>/" + inner + ".py"
-            exec(compiled(path, shown), module.__dict__)
+            exec(bytecode.of_probe(inner), module.__dict__)
         return loaded[name]
 
     return lambda name: bring(_PREFIX + name)

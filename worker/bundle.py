@@ -1,0 +1,62 @@
+"""All code that this worker ever puts into other processes, read once, when the worker starts.
+
+An upgrade in place replaces these files under a running worker. What the worker launches, attaches
+to or asks afterwards must still get the code that the worker speaks with, all of one version. So
+this module reads it at its import, which the zygote does for all workers, and passes it on from
+memory: no program reads an installed file of the relay's. See
+docs/decisions/0008-one-bundle-for-programs.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import marshal
+import zlib
+from pathlib import Path
+from typing import Any, Final
+
+_WORKER: Final = Path(__file__).parent
+_PROBE: Final = _WORKER / "probe"
+_LEVEL: Final = 1  # of compression: the zygote waits for it
+_MARSHAL: Final = 2  # what Python 3.8 reads
+
+# name → text of each module that runs in programs: `startup/loader`.
+_SOURCES: Final = {
+    path.relative_to(_PROBE).with_suffix("").as_posix(): path.read_bytes()
+    for path in sorted(_PROBE.rglob("*.py"))
+    if path.name != "__init__.py"
+}
+# What the interpreters of programs are asked by.
+LINE_READER: Final = (_WORKER / "source" / "line_reader.py").read_text("utf-8")
+
+
+def text(name: str) -> str:
+    """One module's source."""
+    return _SOURCES[name].decode()
+
+
+def _folders() -> list[str]:
+    return sorted({name.rpartition("/")[0] for name in _SOURCES})
+
+
+def _packed() -> str:
+    content = marshal.dumps(_SOURCES, _MARSHAL)
+    return base64.b64encode(zlib.compress(content, _LEVEL)).decode()
+
+
+def _bootstrap() -> str:
+    """With what it needs before it can unpack anything among its own names."""
+    needed = ("eager_imports", "stdlib_imports", "python_command_line", "bytecode_cache", "loader")
+    texts = {name: text(f"startup/{name}") for name in needed}
+    whole = text("startup/bootstrap")
+    place = "\n_TEXTS = {}  # "  # one line for one line: what it raises names its own lines
+    assert whole.count(place) == 1
+    return whole.replace(place, f"\n_TEXTS = {texts!r}  # ")
+
+
+BOOTSTRAP: Final = _bootstrap()
+# What `Bytecode` and `loader` of `probe/startup/` take: which names are folders, and all texts.
+PROBE: Final[dict[str, Any]] = {"folders": _folders(), "packed": _packed()}
+# Byte code that is kept of it is called after this.
+HASH: Final = hashlib.blake2b(marshal.dumps(_SOURCES, _MARSHAL), digest_size=8).hexdigest()
