@@ -32,6 +32,17 @@ from debug_relay.protocol.state import ANY, LIVE, State
 Verb = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Side = Literal["supervisor", "worker"]
 Kind = Literal["json", "document", "sse", "websocket"]
+Timeout = Literal["request_timeout", "launch_timeout", "evaluate_timeout"]  # settings of [dap]
+Preparation = Literal["choose-process"]
+RefusalCheck = Literal["verify-sound-entries"]
+
+
+class Deadline(Struct, frozen=True):
+    """How long a worker may take: a setting, and the seconds that the call itself asks for."""
+
+    setting: Timeout = "request_timeout"
+    fields: tuple[str, ...] = ()  # of the params, in seconds
+    otherwise: Timeout | None = None  # counts in place of such a field that is not given
 
 
 class Operation(Struct, frozen=True, kw_only=True):
@@ -51,6 +62,12 @@ class Operation(Struct, frozen=True, kw_only=True):
     kind: Kind = "json"
     safe: bool = False  # reads only; may be repeated
     drives: bool = False  # changes the run: the lease applies
+    deadline: Deadline = Deadline()
+    prepare: Preparation | None = None  # what the supervisor does before it asks the worker
+    on_refusal: RefusalCheck | None = None  # what it looks at besides when the params are unsound
+    # The field that names an operation which the same call does next: it needs that one's scope.
+    follow_up: str = ""
+    finishes: bool = False  # goes on to its end in the supervisor when the caller leaves
     touches: bool = True  # counts as use of the session
     since: int = 1
     words: str = ""  # what it does, where its Params is shared and cannot say it
@@ -116,6 +133,11 @@ _BREAKPOINT: Final = frozenset(
 _JUDGED: Final = _BREAKPOINT | {Code.LAUNCH_INTERPRETER_NOT_FOUND}
 _NO_BREAKPOINT: Final = frozenset({Code.BREAKPOINT_NOT_FOUND})
 _IDEMPOTENT: Final = frozenset({Code.IDEMPOTENCY_CONFLICT})
+_START: Final = Deadline("launch_timeout")
+_START_AND_WAIT: Final = Deadline("launch_timeout", ("wait",))
+_EVALUATE: Final = Deadline(fields=("timeout",), otherwise="evaluate_timeout")
+# Fields by which a caller asks for time: a deadline that left one out would cut the call short.
+_SECONDS_FIELDS: Final = frozenset({"wait", "timeout", "connect_timeout"})
 _MADE: Final = _IDEMPOTENT | {Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED}
 
 
@@ -162,7 +184,7 @@ _SERVER_ROWS: Final = (
     ),
     _server(
         "patch-config", "PATCH", "/config", sv.Configuration,
-        params=sv.PatchConfig, scope="admin", since=2,
+        params=sv.PatchConfig, scope="admin", finishes=True, since=2,
     ),
     _server(
         "shutdown", "POST", "/shutdown", sv.ShuttingDown, params=sv.Shutdown, scope="admin",
@@ -225,11 +247,11 @@ _SERVER_ROWS: Final = (
     ),
     _server(
         "put-profile", "PUT", "/breakpoint-profiles/{name}", b.ProfileKept,
-        params=b.PutProfile, group="breakpoints", scope="sessions:write",
+        params=b.PutProfile, group="breakpoints", scope="sessions:write", finishes=True,
     ),
     _server(
         "delete-profile", "DELETE", "/breakpoint-profiles/{name}", Deleted,
-        params=b.Profile, group="breakpoints", scope="sessions:write",
+        params=b.Profile, group="breakpoints", scope="sessions:write", finishes=True,
         errors=frozenset({Code.PROFILE_NOT_FOUND}),
         words="Forget a breakpoint profile.",
     ),
@@ -238,7 +260,7 @@ _SERVER_ROWS: Final = (
 _SESSION_ROWS: Final = (
     _session(
         "create-session", "POST", "/sessions", s.CreateSession, s.SessionState,
-        side="supervisor", status=201,
+        side="supervisor", status=201, follow_up="mode", finishes=True,
         errors=_LAUNCH | _ATTACH | _IDEMPOTENT | _DEBUGGER
         | {Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED, Code.WORKER_UNRESPONSIVE,
            Code.SESSION_CRASHED},
@@ -249,7 +271,7 @@ _SESSION_ROWS: Final = (
     ),
     _session(
         "import-session", "POST", "/sessions/import", s.ImportSession, s.SessionState,
-        side="supervisor", status=201, errors=_MADE,
+        side="supervisor", status=201, finishes=True, errors=_MADE,
     ),
     _session(
         "get-session", "GET", _S, SessionParams, s.SessionState, side="supervisor",
@@ -265,7 +287,8 @@ _SESSION_ROWS: Final = (
         errors=_UNSUPPORTED,
     ),
     _session(
-        "delete-session", "DELETE", _S, s.DeleteSession, s.SessionDeleted, side="supervisor",
+        "delete-session", "DELETE", _S, s.DeleteSession, s.SessionDeleted,
+        side="supervisor", finishes=True,
     ),
     _session(
         "take-lease", "POST", _S + "/lease", s.TakeLease, s.Lease, since=2,
@@ -278,7 +301,7 @@ _SESSION_ROWS: Final = (
     ),
     _session(
         "clone-session", "POST", _S + "/clone", s.CloneSession, s.SessionState,
-        side="supervisor", status=201, errors=_MADE,
+        side="supervisor", status=201, finishes=True, errors=_MADE,
     ),
     _session(
         "export-session", "GET", _S + "/export", SessionParams, s.Export,
@@ -303,29 +326,32 @@ _PROGRAM_ROWS: Final = (
     _session(
         "launch", "POST", _S + "/launch", p.Launch, p.Launched,
         group="program", states=_CREATED, errors=_LAUNCH | _IDEMPOTENT | _DRIVE, drives=True,
+        deadline=_START_AND_WAIT,
     ),
     _session(
         "attach", "POST", _S + "/attach", p.Attach, p.Attached,
         group="program", scope="processes:attach", states=_CREATED,
         errors=_ATTACH | _IDEMPOTENT | _DRIVE, drives=True, since=2,
+        deadline=Deadline("launch_timeout", ("connect_timeout", "wait")), prepare="choose-process",
     ),
     _session(
         "detach", "POST", _S + "/detach", p.Detach, p.Detached,
         group="program", states=LIVE, errors=_DRIVE | _UNSUPPORTED, drives=True, since=2,
+        deadline=_START,
     ),
     _session(
         "restart", "POST", _S + "/restart", p.Restart, p.Launched,
         group="program", errors=_LAUNCH | _DRIVE | _UNSUPPORTED | _MISSING,
-        drives=True,
+        drives=True, deadline=_START_AND_WAIT,
     ),
     _session(
         "terminate", "POST", _S + "/terminate", p.Terminate, p.Terminated,
-        group="program", states=LIVE, errors=_DRIVE, drives=True,
+        group="program", states=LIVE, errors=_DRIVE, drives=True, deadline=_START,
     ),
     _session(
         "input", "POST", _S + "/input", p.Input, p.Written,
         group="program", aliases=(_S + "/stdin",), states=LIVE, errors=_DRIVE | _UNSUPPORTED,
-        drives=True,
+        drives=True, deadline=_START,
     ),
 )  # fmt: skip
 
@@ -341,7 +367,7 @@ def _drive(
     return _session(
         name, "POST", f"{_S}/{name}", params, e.Execution,
         group="execution", states=states, errors=_DRIVE | _UNSUPPORTED | errors, drives=True,
-        since=since,
+        since=since, deadline=Deadline(fields=("wait",)),
         aliases=(f"{_S}/threads/{{thread_id}}/{name}",), words=words,
     )  # fmt: skip
 
@@ -366,6 +392,7 @@ _EXECUTION_ROWS: Final = (
         "trace", "POST", _S + "/trace", e.Trace, e.TraceRows,
         group="execution", states=_RUNNING,
         errors=_DRIVE | _JUDGED | _UNSUPPORTED | {Code.EVALUATE_ERROR}, drives=True,
+        deadline=Deadline(fields=("timeout",)),
     ),
     _session(
         "get-trace", "GET", _S + "/trace", e.GetTrace, e.TraceRows, group="execution",
@@ -383,7 +410,7 @@ def _breakpoint(
 _BREAKPOINT_ROWS: Final = (
     _breakpoint(
         "set-breakpoints", "POST", "/breakpoints", b.SetBreakpoints, b.BreakpointsSet,
-        errors=_JUDGED | _IDEMPOTENT | _DEBUGGER,
+        errors=_JUDGED | _IDEMPOTENT | _DEBUGGER, on_refusal="verify-sound-entries",
     ),
     _breakpoint(
         "list-breakpoints", "GET", "/breakpoints", b.ListBreakpoints, b.BreakpointList,
@@ -426,7 +453,7 @@ _BREAKPOINT_ROWS: Final = (
     _breakpoint(
         "apply-profile", "POST", "/breakpoint-profiles/{name}/apply", b.ApplyProfile,
         b.BreakpointsSet, errors=_JUDGED | _DEBUGGER | {Code.PROFILE_NOT_FOUND},
-        side="supervisor",
+        side="supervisor", finishes=True,
     ),
 )  # fmt: skip
 
@@ -469,6 +496,7 @@ _INSPECTION_ROWS: Final = (
     _inspect(
         "evaluate", "POST", "/evaluate", i.Evaluate, i.Evaluated,
         errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR, Code.LAUNCH_INTERPRETER_NOT_FOUND},
+        deadline=_EVALUATE,
     ),
     _inspect(
         "add-watch", "POST", "/watch", i.AddWatch, i.Watch, states=ANY,
@@ -486,7 +514,7 @@ _INSPECTION_ROWS: Final = (
     ),
     _inspect(
         "hover", "POST", "/hover", i.Hover, i.Evaluated,
-        errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR},
+        errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR}, deadline=_EVALUATE,
     ),
     _inspect(
         "exception", "GET", "/exception", i.GetException, i.ExceptionReport,
@@ -560,6 +588,9 @@ def _table(*groups: tuple[Operation, ...]) -> dict[str, Operation]:
             raise ValueError(f"two operations are called {row.name}")
         if not row.params.__doc__:
             raise ValueError(f"{row.params.__name__} has no words about itself")
+        asks_for = _SECONDS_FIELDS & set(row.params.__struct_fields__)
+        if row.side == "worker" and asks_for != set(row.deadline.fields):
+            raise ValueError(f"{row.name}: its deadline does not count {sorted(asks_for)}")
         for path in row.paths:
             if (row.verb, path) in routes:
                 raise ValueError(f"two operations answer {row.verb} {path}")

@@ -32,9 +32,11 @@ from debug_relay.supervisor.http.front import Front
 from debug_relay.supervisor.http.listener import Listener
 from debug_relay.supervisor.http.router import Router
 from debug_relay.supervisor.log import Log, LogOutput
+from debug_relay.supervisor.operations.dispatch import Dispatch
 from debug_relay.supervisor.operations.handlers import Handlers, Relay
 from debug_relay.supervisor.operations.idempotency import Kept
 from debug_relay.supervisor.operations.idempotency_store import KeptReplies
+from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.processes.listing import Processes
 from debug_relay.supervisor.processes.port_owner import port_holder
 from debug_relay.supervisor.sessions.registry import Registry
@@ -128,7 +130,7 @@ class _Relay:
             self._output.set_level(settings.log.level)
 
         config = RuntimeConfig(self._loaded, self._places, apply)
-        kept = Kept(KeptReplies(self._places.kept_replies))
+        kept = Kept(KeptReplies(self._places.kept_replies), registry.background)
         audit = self._audit
         disk = DiskWatch(
             self._places,
@@ -137,17 +139,19 @@ class _Relay:
         )
         relay = Relay("", time.monotonic(), debugpy_version, self.stop, disk)
         refused = Refused(audit)
-        front = Front(
+        worker_calls = WorkerCalls(registry, processes)
+        dispatch = Dispatch(
             guard,
-            Router(OPERATIONS, API_PREFIX),
             registry,
-            Handlers(registry, processes, relay, config),
-            processes,
+            Handlers(registry, processes, worker_calls, relay, config),
+            worker_calls,
             kept,
             str(self._places.log_file),
             audit,
             refused,
         )
+        router = Router(OPERATIONS, API_PREFIX)
+        front = Front(guard, router, dispatch, lambda: registry.settings)
         listener = Listener(front, guard, refused=refused)
         # Who calls right after a restart finds the sessions that it knows.
         await registry.adopt()
@@ -155,7 +159,7 @@ class _Relay:
             port = await self._listen(listener)
             relay.url = f"http://{_shown_host(server.host)}:{port}{API_PREFIX}"
             self._places.write_relay_json(relay.url)
-            registry.undertakings.begin(self._catch_up())
+            registry.background.begin(self._catch_up())
             self._listen_to_signals()
             print(f"debug-relay listening on {relay.url} (pid {os.getpid()})", flush=True)
             _log.info("relay.started", url=relay.url, pid=os.getpid(), version=VERSION)
@@ -166,7 +170,7 @@ class _Relay:
         finally:
             # Calls end with their sessions: those first, then what waits all the same.
             await registry.close(self._keep_sessions or not self._stopping.is_set())
-            await front.close()
+            await dispatch.close()
             await listener.stop(_REQUESTS_SECONDS)
             self._places.remove_relay_json()
         _log.info("relay.stopped")

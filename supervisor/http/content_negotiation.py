@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import parse_qsl
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.supervisor.operations.dispatch import Format
 
-Format = Literal["json", "text", "markdown"]
 _NAMES: Final[Mapping[str, Format]] = {"json": "json", "text": "text", "markdown": "markdown"}
 _TYPES: Final[Mapping[str, Format]] = {
     "application/json": "json",

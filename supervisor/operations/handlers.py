@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from debug_relay.protocol.docs import openapi as schema
+from debug_relay.protocol.docs.openapi import openapi
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import breakpoints as b
 from debug_relay.protocol.models import output_events as o
@@ -35,19 +35,19 @@ from debug_relay.protocol.version import API_PREFIX, API_VERSION, VERSION
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.config.runtime import RuntimeConfig
-from debug_relay.supervisor.operations import export_import as exports
-from debug_relay.supervisor.operations.create_and_start import first_program, start_program
+from debug_relay.supervisor.operations import export_import
+from debug_relay.supervisor.operations.create_and_start import create_and_start
 from debug_relay.supervisor.operations.run import Runs
+from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.output import history
 from debug_relay.supervisor.processes.listing import Processes
-from debug_relay.supervisor.sessions.proxy import Session, own_request
+from debug_relay.supervisor.sessions.proxy import Session
 from debug_relay.supervisor.sessions.registry import Registry
 from debug_relay.supervisor.storage.breakpoint_profiles import Profiles
 from debug_relay.supervisor.storage.disk_health import DiskWatch
 
 _NAME: Final = "OpenCode Debug Relay Server"
 _LINKED: Final = ("health", "info", "list-sessions", "openapi", "docs", "llms", "metrics", "mcp")
-_APPLY_SECONDS: Final = 5.0
 _MAX_WAITERS: Final = 2000
 _WRITE_SECONDS: Final = 5.0
 _MAX_WAITERS_A_SESSION: Final = 200
@@ -86,12 +86,18 @@ class Relay(Struct):
 
 class Handlers:
     def __init__(
-        self, registry: Registry, processes: Processes, relay: Relay, config: RuntimeConfig
+        self,
+        registry: Registry,
+        processes: Processes,
+        worker_calls: WorkerCalls,
+        relay: Relay,
+        config: RuntimeConfig,
     ) -> None:
         self._registry = registry
         self._processes = processes
+        self._worker_calls = worker_calls
         self._relay = relay
-        self._runs = Runs(registry)
+        self._runs = Runs(registry, worker_calls)
         self._config = config
         self._profiles = Profiles(registry.places.profiles)
         self._openapi: bytes | None = None
@@ -219,7 +225,7 @@ class Handlers:
         return self._config.shown()
 
     async def _patch_config(self, params: sv.PatchConfig, caller: Caller) -> Struct:
-        return await self._registry.undertakings.carry_out(self._config.patch(params))
+        return await self._config.patch(params)
 
     async def _shutdown(self, params: sv.Shutdown, caller: Caller) -> Struct:
         kept = self._relay.stop(params.keep_sessions)
@@ -231,7 +237,7 @@ class Handlers:
 
     async def _openapi_document(self, params: Empty, caller: Caller) -> Struct:
         if self._openapi is None:
-            self._openapi = encode_json(schema.openapi(VERSION, self._relay.url)) + b"\n"
+            self._openapi = encode_json(openapi(VERSION, self._relay.url)) + b"\n"
         return Document(self._openapi, "application/json; charset=utf-8", is_json=True)
 
     async def _list_processes(self, params: sv.ListProcesses, caller: Caller) -> Struct:
@@ -249,13 +255,7 @@ class Handlers:
     # -- sessions
 
     async def _create(self, params: s.CreateSession, caller: Caller) -> Struct:
-        return await self._registry.undertakings.carry_out(self._created(params, caller))
-
-    async def _created(self, params: s.CreateSession, caller: Caller) -> Struct:
-        started = first_program(params)
-        session = await self._registry.create(params, caller)
-        if started is not None:
-            await start_program(self._registry, self._processes, session, started, caller)
+        session = await create_and_start(self._registry, self._worker_calls, params, caller)
         return session.present()
 
     async def _list(self, params: s.ListSessions, caller: Caller) -> Struct:
@@ -298,19 +298,16 @@ class Handlers:
     # -- blueprints of sessions, and breakpoints under a name
 
     async def _export(self, params: SessionParams, caller: Caller) -> Struct:
-        return exports.export(await self._registry.blueprint(self._session(params)))
+        return export_import.export(await self._registry.blueprint(self._session(params)))
 
     async def _import(self, params: s.ImportSession, caller: Caller) -> Struct:
-        blueprint = exports.read_import(params, self._registry.settings)
+        blueprint = export_import.read_import(params, self._registry.settings)
         return (await self._registry.create_drawn(blueprint, caller)).present()
 
     async def _clone(self, params: s.CloneSession, caller: Caller) -> Struct:
-        return await self._registry.undertakings.carry_out(self._cloned(params, caller))
-
-    async def _cloned(self, params: s.CloneSession, caller: Caller) -> Struct:
         # From memory where it lives there: with the secrets that no file has.
         blueprint = await self._registry.blueprint(self._session(params))
-        clone = exports.clone(blueprint, params.name, params.labels)
+        clone = export_import.clone(blueprint, params.name, params.labels)
         return (await self._registry.create_drawn(clone, caller)).present()
 
     async def _list_profiles(self, params: b.ListProfiles, caller: Caller) -> Struct:
@@ -320,24 +317,19 @@ class Handlers:
         return await self._profiles.shown(params.name)
 
     async def _put_profile(self, params: b.PutProfile, caller: Caller) -> Struct:
-        kept = self._profiles.put(params.name, params.breakpoints)
-        return await self._registry.undertakings.carry_out(kept)
+        return await self._profiles.put(params.name, params.breakpoints)
 
     async def _delete_profile(self, params: b.Profile, caller: Caller) -> Struct:
-        return await self._registry.undertakings.carry_out(self._profiles.delete(params.name))
+        return await self._profiles.delete(params.name)
 
     async def _apply_profile(self, params: b.ApplyProfile, caller: Caller) -> Struct:
-        return await self._registry.undertakings.carry_out(self._applied(params, caller))
-
-    async def _applied(self, params: b.ApplyProfile, caller: Caller) -> Struct:
         session = self._session(params)
         specs = await self._profiles.specs(params.name)
         if not specs:
             return b.BreakpointsSet(breakpoints=[])
         asked = b.SetBreakpoints(session_id=session.id, breakpoints=specs)
-        seconds = self._registry.settings.dap.request_timeout + _APPLY_SECONDS
-        return await self._registry.ask(
-            session, "set-breakpoints", asked, caller, seconds, b.BreakpointsSet
+        return await self._worker_calls.ask(
+            session, "set-breakpoints", asked, caller, b.BreakpointsSet
         )
 
     # -- output and events: read from the rings, past the worker
@@ -377,9 +369,7 @@ class Handlers:
             # What is just being told of the present stop is in the file then; if the worker hangs,
             # what it has told before is.
             with contextlib.suppress(RelayError):
-                await session.forward(
-                    own_request(WRITE_STOPS, _WRITE_SECONDS), b"{}", _WRITE_SECONDS + 2
-                )
+                await session.ask(WRITE_STOPS, Empty(), Empty, _WRITE_SECONDS)
             session.require_there()
         return await asyncio.to_thread(
             history.page,

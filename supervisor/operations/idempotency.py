@@ -25,6 +25,7 @@ from debug_relay.supervisor.operations.idempotency_store import (
     KeptReplies,
     KeptReply,
 )
+from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks, outcome
 
 _LONGEST_KEY: Final = 255
 
@@ -36,8 +37,14 @@ class _Entry(Struct):
 
 
 class Kept:
-    def __init__(self, file: KeptReplies, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        file: KeptReplies,
+        background: BackgroundTasks,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._now = now
+        self._background = background
         self._file = file
         self._entries: OrderedDict[tuple[str, str, str], _Entry] = OrderedDict()
         for reply in file.load():
@@ -61,7 +68,7 @@ class Kept:
         fingerprint = hashlib.sha256(body).digest()
         entry = self._entries.get(place)
         if entry is None:
-            work = asyncio.create_task(self._made(place, fingerprint, make))
+            work = self._background.begin(self._made(place, fingerprint, make))
             entry = self._entries[place] = _Entry(fingerprint, work, self._now())
         elif entry.fingerprint != fingerprint:
             raise RelayError(
@@ -71,8 +78,7 @@ class Kept:
                 idempotency_key=key,
                 path=path,
             )
-        # A client that leaves cancels only its own waiting.
-        return await asyncio.shield(entry.work)
+        return await outcome(entry.work)
 
     async def _made(
         self,

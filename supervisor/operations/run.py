@@ -31,6 +31,7 @@ from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.protocol.state import LIVE, State
 from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.output.tail import last_output
 from debug_relay.supervisor.sessions.proxy import Session
 from debug_relay.supervisor.sessions.registry import Registry
@@ -42,7 +43,6 @@ _LAUNCH: Final = (
     "python_args", "pythonpath", "just_my_code", "stdin_inputs",
     "limits",
 )  # fmt: skip
-_ASK_SECONDS: Final = 30.0
 _FRAMES: Final = 100
 _LOCALS: Final = 100
 _VALUE: Final = 500
@@ -52,8 +52,9 @@ _GRACE: Final = 1.0
 
 
 class Runs:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, worker_calls: WorkerCalls) -> None:
         self._registry = registry
+        self._worker_calls = worker_calls
         self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self, params: Run, caller: Caller) -> RunReport:
@@ -61,7 +62,7 @@ class Runs:
         session = await self._created(caller)
         report: RunReport | None = None
         try:
-            report = await _OneRun(self._registry, session, params, caller, deadline).report()
+            report = await _OneRun(self._worker_calls, session, params, caller, deadline).report()
             return report
         finally:
             if report is None or report.session_id is None:
@@ -86,16 +87,22 @@ class Runs:
 
     async def _end(self, session: Session) -> None:
         try:
-            await self._registry.delete(session, None, force=True)
+            deleting = self._registry.delete(session, None, force=True)
+            await self._registry.background.carry_out(deleting)
         except RelayError as error:
             _log.warning("run.not_ended", session_id=session.id, error=error.message)
 
 
 class _OneRun:
     def __init__(
-        self, registry: Registry, session: Session, params: Run, caller: Caller, deadline: float
+        self,
+        worker_calls: WorkerCalls,
+        session: Session,
+        params: Run,
+        caller: Caller,
+        deadline: float,
     ) -> None:
-        self._registry = registry
+        self._worker_calls = worker_calls
         self._session = session
         self._params = params
         self._caller = caller
@@ -157,8 +164,7 @@ class _OneRun:
             wait=0,
             **{name: getattr(params, name) for name in _LAUNCH},
         )
-        seconds = self._registry.settings.dap.launch_timeout
-        await self._ask("launch", launch, p.Launched, seconds)
+        await self._ask("launch", launch, p.Launched)
         await self._close_input()
 
     async def _close_input(self) -> None:
@@ -175,7 +181,7 @@ class _OneRun:
         fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
         fields["timeout"] = min(spec.timeout, self._left)
         asked = e.Trace(session_id=self._id, then="continue", **fields)
-        rows = await self._ask("trace", asked, e.TraceRows, self._left)
+        rows = await self._ask("trace", asked, e.TraceRows)
         self._trace = RunTrace(**{name: getattr(rows, name) for name in RunTrace.__struct_fields__})
 
     async def _until_over(self) -> bool:
@@ -190,7 +196,7 @@ class _OneRun:
                     return True
             # Whatever else stops it, such as a `breakpoint()`: there is nobody to look.
             on = e.Continue(session_id=self._id, wait=self._left)
-            await self._ask("continue", on, e.Execution, self._left)
+            await self._ask("continue", on, e.Execution)
             if not self._left:
                 return False
 
@@ -246,13 +252,8 @@ class _OneRun:
             total_frames=stack.total_frames,
         )
 
-    async def _ask(
-        self, operation: str, params: SessionParams, kind: type[_R], more: float = 0.0
-    ) -> _R:
-        seconds = _ASK_SECONDS + more
-        return await self._registry.ask(
-            self._session, operation, params, self._caller, seconds, kind
-        )
+    async def _ask(self, operation: str, params: SessionParams, kind: type[_R]) -> _R:
+        return await self._worker_calls.ask(self._session, operation, params, self._caller, kind)
 
 
 def _short(value: str) -> str:

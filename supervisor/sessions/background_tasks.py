@@ -1,4 +1,4 @@
-"""Work that goes on when the request that began it has left, and who ends it with the relay."""
+"""Tasks that go on when their caller has left, and end with the relay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 _log: Final = Log(__name__)
 
 
-class Undertakings:
+class BackgroundTasks:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -24,11 +24,11 @@ class Undertakings:
         return task
 
     async def carry_out(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """What has several steps, to its end: a client that leaves cancels only its own waiting."""
+        """Work of several steps, to its end: a caller that leaves cancels only its own waiting."""
         return await outcome(self.begin(work))
 
     async def end(self, grace: float) -> None:
-        """All of it, at most twice the grace on."""
+        """Wait for all; what takes longer than the grace is cancelled, then waited for again."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=grace)
             for task in late:
@@ -37,16 +37,16 @@ class Undertakings:
                 await asyncio.wait(late, timeout=grace)
 
 
-async def outcome(task: asyncio.Task[_T]) -> _T:
-    """What becomes of it; who leaves does not end it."""
+async def outcome(task: asyncio.Future[_T]) -> _T:
+    """The task's result; a caller that leaves does not cancel the task."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        task.add_done_callback(_seen)
+        task.add_done_callback(_log_failure)
         raise
 
 
-def _seen(task: asyncio.Task[Any]) -> None:
+def _log_failure(task: asyncio.Future[Any]) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         if task.exception() is not None:
             _log.warning("request.abandoned_failed", error=str(task.exception()))

@@ -6,17 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.sessions import EndReason, EndSession, SessionDeleted
 from debug_relay.protocol.operations import END_SESSION
 from debug_relay.protocol.version import API_PREFIX
-from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.sessions.background_tasks import Undertakings
-from debug_relay.supervisor.sessions.proxy import Session, own_request
-from debug_relay.supervisor.workers import orphan_cleanup as sweep
+from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks
+from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.workers import orphan_cleanup
 
 _log: Final = Log(__name__)
 _END_SECONDS: Final = 12.0
@@ -25,9 +22,9 @@ _FORCED_SECONDS: Final = 2.0
 
 class Endings:
     def __init__(
-        self, undertakings: Undertakings, awakenings: Mapping[str, asyncio.Task[None]]
+        self, background: BackgroundTasks, awakenings: Mapping[str, asyncio.Task[None]]
     ) -> None:
-        self._undertakings = undertakings
+        self._background = background
         self._awakenings = awakenings
         self._under_way: dict[str, asyncio.Task[SessionDeleted]] = {}
 
@@ -37,7 +34,7 @@ class Endings:
         """End it, once: who asks again waits for the same end, or hurries it by force."""
         ending = self._under_way.get(session.id)
         if ending is None:
-            ending = self._undertakings.begin(self._end_once(session, terminate, reason, force))
+            ending = self._background.begin(self._end_once(session, terminate, reason, force))
             self._under_way[session.id] = ending
             ending.add_done_callback(lambda _: self._under_way.pop(session.id, None))
         elif force:
@@ -89,20 +86,16 @@ class Endings:
 async def _ask_to_end(
     session: Session, terminate: bool | None, reason: EndReason, timeout: float | None
 ) -> SessionDeleted | None:
-    head = own_request(END_SESSION, _END_SECONDS)
     wanted = EndSession(session_id=session.id, terminate_debuggee=terminate, reason=reason)
     try:
-        reply, payload = await session.forward(
-            head, encode_json(wanted), timeout or _END_SECONDS + 2
-        )
+        return await session.ask(END_SESSION, wanted, SessionDeleted, _END_SECONDS, timeout)
     except RelayError as error:
         _log.warning("session.end_unanswered", session_id=session.id, error=error.message)
         return None
-    return msgspec.json.decode(payload, type=SessionDeleted) if reply.ok else None
 
 
 async def sweep_up(id: str) -> None:
     """End what a dead worker has left of its program."""
-    ended = await asyncio.to_thread(sweep.end_marked, id)
+    ended = await asyncio.to_thread(orphan_cleanup.end_marked, id)
     if ended:
         _log.info("session.swept", session_id=id, ended=ended)

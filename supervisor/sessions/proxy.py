@@ -10,26 +10,29 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from debug_relay.protocol import state
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.sessions import Blueprint, Retired, SessionState, idle_limit
-from debug_relay.protocol.refusals import deleted_meanwhile
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.refusals import deleted_meanwhile, refusal_of
 from debug_relay.protocol.state import Event, State
-from debug_relay.protocol.wire.envelope import timestamp_of
+from debug_relay.protocol.wire.envelope import encode_json, timestamp_of
 from debug_relay.protocol.wire.frames import Caller, NewsHead, ReplyHead, RequestHead
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.output.pages import EventPages, OutputPages
+from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks
 from debug_relay.supervisor.sessions.restore import failed, how_its_worker_ended
 from debug_relay.supervisor.sessions.worker_link import Link, LinkLost, unanswered
 from debug_relay.supervisor.workers.child_process import Child
 
+_R = TypeVar("_R")
 _log: Final = Log(__name__)
+_MARGIN: Final = 2.0  # the worker keeps its deadline; one this much later counts as unresponsive
 _HEARTBEAT: Final = 2.0
 _SILENT: Final = 5.0
 _SILENT_BEATS: Final = 3  # after so many nobody waits any more
@@ -39,10 +42,20 @@ _ENDING: Final = 1.0
 _HALF: Final = 0.5
 
 
+class Owner(Protocol):
+    """What a session needs of the registry."""
+
+    background: BackgroundTasks
+
+    async def awaken(self, session: Session) -> None: ...
+
+    def worker_gone(self, session: Session) -> None: ...
+
+
 class Session:
     """One session."""
 
-    def __init__(self, id: str, folder: Path, on_lost: Callable[[Session], None]) -> None:
+    def __init__(self, id: str, folder: Path, owner: Owner) -> None:
         self.id = id
         self.folder = folder
         self.child: Child | None = None
@@ -56,7 +69,7 @@ class Session:
         self.drawn: Blueprint | None = None  # by a worker that has retired
         self.runtime_seconds = 0.0
         self._asked = time.monotonic()
-        self._on_lost = on_lost
+        self._owner = owner
         self._link: Link | None = None
         self._mirror: SessionState | None = None
         self._mirrored = time.monotonic()
@@ -254,7 +267,7 @@ class Session:
             if after is State.FAILED and self._mirror.status is not State.FAILED:
                 self.fail(self._mirror, exit_status)
         self._wake()
-        self._on_lost(self)
+        self._owner.worker_gone(self)
 
     def fail(self, before: SessionState, exit_status: int | None) -> None:
         """Its worker has died before our eyes: the event that it could not write says so."""
@@ -283,9 +296,48 @@ class Session:
             self._link.touch()
 
     async def forward(
+        self, head: RequestHead, payload: bytes, patience: float | None = None
+    ) -> tuple[ReplyHead, bytes]:
+        """The worker's answer to one request, and the only way to ask it for one.
+
+        It has the deadline in the head, and is waited for a little longer, or as `patience` says.
+        What callers ask for gives a session without a worker a new one; what the relay asks for
+        itself does not.
+        """
+        timeout = head.deadline + _MARGIN if patience is None else patience
+        if head.operation not in OPERATIONS:
+            return await self._forward(head, payload, timeout)
+        if self.sleeps:
+            # It has to wake before anything is begun that would go on without its caller.
+            woken = self._forward_awake(head, payload, timeout)
+            return await self._owner.background.carry_out(woken)
+        return await self._forward_awake(head, payload, timeout)
+
+    async def ask(
+        self,
+        operation: str,
+        params: msgspec.Struct,
+        kind: type[_R],
+        seconds: float,
+        patience: float | None = None,
+    ) -> _R:
+        """What the relay itself asks of the worker, by a name that is not in the table."""
+        relay = Caller("relay", os.getuid(), ())
+        head = RequestHead(operation, secrets.token_hex(8), relay, seconds)
+        reply, payload = await self.forward(head, encode_json(params), patience)
+        if not reply.ok:
+            raise refusal_of(payload)
+        return msgspec.json.decode(payload, type=kind)
+
+    async def _forward_awake(
         self, head: RequestHead, payload: bytes, timeout: float
     ) -> tuple[ReplyHead, bytes]:
-        """The worker's answer to one request."""
+        await self._owner.awaken(self)
+        return await self._forward(head, payload, timeout)
+
+    async def _forward(
+        self, head: RequestHead, payload: bytes, timeout: float
+    ) -> tuple[ReplyHead, bytes]:
         if self.child is None:
             self.require_there()
             raise self.crashed(head.operation)
@@ -353,9 +405,3 @@ class Session:
         self.deleting = True
         self._wake()
         await self.part()
-
-
-def own_request(operation: str, seconds: float) -> RequestHead:
-    """What the relay itself asks of a worker."""
-    relay = Caller("relay", os.getuid(), ())
-    return RequestHead(operation, secrets.token_hex(8), relay, seconds)

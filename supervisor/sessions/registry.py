@@ -12,14 +12,12 @@ import secrets
 import shutil
 import time
 from pathlib import Path
-from typing import Final, TypeVar
-
-import msgspec
+from typing import Final
 
 from debug_relay.protocol import state
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.blueprint import SessionRecord
-from debug_relay.protocol.models.fields import Params, Result, SessionParams
+from debug_relay.protocol.models.fields import SessionParams
 from debug_relay.protocol.models.sessions import (
     Blueprint,
     CreateSession,
@@ -27,17 +25,16 @@ from debug_relay.protocol.models.sessions import (
     WorkerParams,
 )
 from debug_relay.protocol.operations import DRAW_BLUEPRINT
-from debug_relay.protocol.refusals import no_such_session, refusal_of, require_project
+from debug_relay.protocol.refusals import no_such_session, require_project
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
-from debug_relay.protocol.wire.envelope import encode_json
-from debug_relay.protocol.wire.frames import Caller, ReplyHead, RequestHead
+from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.output import history
-from debug_relay.supervisor.sessions.background_tasks import Undertakings, outcome
+from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks, outcome
 from debug_relay.supervisor.sessions.deletion import Endings, sweep_up
-from debug_relay.supervisor.sessions.proxy import Session, own_request
+from debug_relay.supervisor.sessions.proxy import Session
 from debug_relay.supervisor.sessions.quota import Slots
 from debug_relay.supervisor.sessions.restore import (
     holds_what_was_set_aside,
@@ -54,13 +51,12 @@ from debug_relay.supervisor.workers.spawn import living_worker, spawn_worker
 from debug_relay.supervisor.workers.start_params import Births
 from debug_relay.supervisor.workers.zygote import Zygote
 
-_R = TypeVar("_R", bound=Result)
 _log: Final = Log(__name__)
 _CONNECT_SECONDS: Final = 5.0
 _ADOPT_SECONDS: Final = 2.0
 _DRAW_SECONDS: Final = 10.0
 _BIRTH_SECONDS: Final = 2.0
-_UNDERTAKINGS_SECONDS: Final = 5.0
+_BACKGROUND_SECONDS: Final = 5.0
 _TOGETHER_SECONDS: Final = 0.5
 _KEPT_ENDED: Final = 100
 _NAMED: Final = 10
@@ -81,10 +77,10 @@ class Registry:
         self._retirement = Retirement(
             lambda: self.sessions.values(), lambda: self.settings.sessions.max_sessions
         )
-        self.undertakings = Undertakings()
+        self.background = BackgroundTasks()
         # Those that start a worker: its session may be in no table yet.
-        self._starting = Undertakings()
-        self._endings = Endings(self.undertakings, self._awakenings)
+        self._starting = BackgroundTasks()
+        self._endings = Endings(self.background, self._awakenings)
 
     # -- finding
 
@@ -121,7 +117,7 @@ class Registry:
     # -- making
 
     async def create(self, params: CreateSession, caller: Caller) -> Session:
-        """A session whose worker is ready; goes on when the caller leaves."""
+        """A session whose worker is ready."""
         if params.restore_breakpoints:
             require_project(params.project_root)
         born = self._births.asked(self._new_id(), params, caller.name, self.settings)
@@ -134,7 +130,7 @@ class Registry:
 
     async def _begun(self, born: WorkerParams, caller: str) -> Session:
         self._require_room(caller)
-        return await self._starting.carry_out(self._create(born, caller))
+        return await self._starting.begin(self._create(born, caller))
 
     def _require_room(self, caller: str) -> None:
         """Takes the place of one more worker, or refuses."""
@@ -148,7 +144,7 @@ class Registry:
             raise RelayError(Code.SHUTTING_DOWN, "The relay is stopping")
 
     async def _create(self, params: WorkerParams, caller: str) -> Session:
-        session = Session(params.session_id, Path(params.session_dir), self._on_lost)
+        session = Session(params.session_id, Path(params.session_dir), self)
         try:
             child = await self._spawned(params)
             await session.connect(child, _CONNECT_SECONDS)
@@ -232,43 +228,12 @@ class Registry:
         if session.child is None and session.drawn is not None:
             return session.drawn
         if session.child is not None:
-            reply, payload = await session.forward(
-                own_request(DRAW_BLUEPRINT, _DRAW_SECONDS),
-                encode_json(SessionParams(session_id=session.id)),
-                _DRAW_SECONDS,
-            )
-            if not reply.ok:
-                raise refusal_of(payload)
-            return msgspec.json.decode(payload, type=Blueprint)
+            asked = SessionParams(session_id=session.id)
+            return await session.ask(DRAW_BLUEPRINT, asked, Blueprint, _DRAW_SECONDS)
         record = await asyncio.to_thread(read_record, self.places.sessions / session.id)
         if record is None:
             raise session.crashed("read what it was")
         return record.blueprint
-
-    async def asked(
-        self, session: Session, head: RequestHead, payload: bytes, seconds: float
-    ) -> tuple[ReplyHead, bytes]:
-        """The worker's answer; one that is not there yet is started first."""
-        await self.awaken(session)
-        return await session.forward(head, payload, seconds)
-
-    async def ask(
-        self,
-        session: Session,
-        operation: str,
-        params: Params,
-        caller: Caller,
-        seconds: float,
-        kind: type[_R],
-    ) -> _R:
-        """The worker's answer to what is done for a caller on the way to another answer."""
-        if session.state.status is State.FAILED:
-            raise session.crashed(operation)
-        head = RequestHead(operation, secrets.token_hex(8), caller, seconds)
-        reply, payload = await self.asked(session, head, encode_json(params), seconds + 2.0)
-        if not reply.ok:
-            raise refusal_of(payload)
-        return msgspec.json.decode(payload, type=kind)
 
     def _new_id(self) -> str:
         while True:
@@ -300,7 +265,7 @@ class Registry:
         child = living_worker(folder)
         if child is not None and await self._adopt_living(folder, child, record):
             return
-        session = Session(folder.name, folder, self._on_lost)
+        session = Session(folder.name, folder, self)
         await sweep_up(session.id)
         timed_out = record is not None and record.state.end_reason == "timeout"
         if timed_out:
@@ -316,12 +281,12 @@ class Registry:
         if child is not None and record.state.end_reason is None:
             # It lived when we came, and was not about to end.
             session.fail(record.state, child.exit_status)
-            self.undertakings.begin(self._record_failure(session))
+            self.background.begin(self._record_failure(session))
         _log.info("session.returned", session_id=session.id, status=session.state.status)
 
     async def _adopt_living(self, folder: Path, child: Child, record: SessionRecord | None) -> bool:
         """Whether it lives still; one that does not answer is reached again when it does."""
-        session = Session(folder.name, folder, self._on_lost)
+        session = Session(folder.name, folder, self)
         try:
             await session.connect(child, _ADOPT_SECONDS)
         except (OSError, LinkLost, RelayError) as error:
@@ -339,12 +304,7 @@ class Registry:
     # -- ending
 
     async def delete(self, session: Session, terminate: bool | None, force: bool) -> SessionDeleted:
-        """End it and forget it; goes on when the caller leaves."""
-        return await self.undertakings.carry_out(self._delete(session, terminate, force))
-
-    async def _delete(
-        self, session: Session, terminate: bool | None, force: bool
-    ) -> SessionDeleted:
+        """End it and forget it."""
         ended = await self._endings.end(session, terminate, "terminated", force)
         if self.sessions.get(session.id) is session:
             del self.sessions[session.id]
@@ -352,7 +312,7 @@ class Registry:
         self._remove_folders(session)
         return ended
 
-    def _on_lost(self, session: Session) -> None:
+    def worker_gone(self, session: Session) -> None:
         """A worker is gone that nobody here has ended."""
         if session.deleting or self.sessions.get(session.id) is not session:
             return  # whoever ends it, or has just begun it, sees to what is left
@@ -370,9 +330,9 @@ class Registry:
             self._expire(session.id)
             self.sessions.pop(session.id, None)
             self._remove_folders(session)
-        self.undertakings.begin(sweep_up(session.id))
+        self.background.begin(sweep_up(session.id))
         if shown.status is State.FAILED:
-            self.undertakings.begin(self._record_failure(session))
+            self.background.begin(self._record_failure(session))
         self._forget_old()
 
     async def _record_failure(self, session: Session) -> None:
@@ -426,7 +386,7 @@ class Registry:
                     _log.warning("session.not_ended", error=str(ended))
         await self._endings.over()  # those that somebody asked for before
         await asyncio.gather(*(session.close() for session in sessions))
-        await self.undertakings.end(_UNDERTAKINGS_SECONDS)
+        await self.background.end(_BACKGROUND_SECONDS)
         await self.zygote.close()
 
 

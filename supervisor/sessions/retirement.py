@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models.fields import SessionParams
 from debug_relay.protocol.models.sessions import Retired
 from debug_relay.protocol.operations import RETIRE
 from debug_relay.protocol.state import State
-from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.sessions.proxy import Session, own_request
+from debug_relay.supervisor.sessions.proxy import Session
 
 _log: Final = Log(__name__)
 _AFTER: Final = 3.0
@@ -81,15 +78,13 @@ class Retirement:
         child = session.child
         if child is None:
             return
-        asked = encode_json(SessionParams(session_id=session.id))
         try:
-            reply, payload = await session.forward(
-                own_request(RETIRE, _SECONDS), asked, _SECONDS + 2.0
+            answer = await session.ask(
+                RETIRE, SessionParams(session_id=session.id), Retired, _SECONDS
             )
         except RelayError as error:
             _log.warning("worker.not_retired", session_id=session.id, error=error.message)
             return
-        answer = msgspec.json.decode(payload, type=Retired) if reply.ok else Retired(retired=False)
         if answer.retired:
             session.retire(answer)
             if not await child.wait(_END_SECONDS):

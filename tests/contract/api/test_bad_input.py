@@ -204,8 +204,8 @@ def test_every_spelling_of_json(relay: Client, content_type: str) -> None:
     ids=ascii,
 )
 def test_no_process_can_be_started_so(relay: Client, body: dict[str, Any]) -> None:
-    # Refused before the session is looked for.
-    error = relay.post("/sessions/sess_none/launch", body).refused("INVALID_REQUEST", 400)
+    with relay.session() as session:
+        error = session.post("/launch", body).refused("INVALID_REQUEST", 400)
     assert "without NUL" in error["message"]
 
 

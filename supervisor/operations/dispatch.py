@@ -1,0 +1,468 @@
+"""One request, of any front: who asks, whether they may, what it means, who answers, what is kept.
+
+Every front builds a `Request` and gets a `Finished` answer; HTTP is one of them and nothing here
+knows it. What differs between operations stands in their rows: scope, states, deadline,
+preparation. The one place that turns a `RelayError` into an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from debug_relay.protocol.calls import filled
+from debug_relay.protocol.errors import ERRORS, Code, RelayError
+from debug_relay.protocol.models.fields import Params
+from debug_relay.protocol.models.sessions import SessionState
+from debug_relay.protocol.operations import OPERATIONS, Operation, RefusalCheck
+from debug_relay.protocol.refusals import (
+    MOST_PROBLEMS,
+    Problem,
+    refusal_of,
+    stop_changed,
+    wrong_state,
+)
+from debug_relay.protocol.rendering import text
+from debug_relay.protocol.rendering.results import picture_of
+from debug_relay.protocol.scopes import SCOPES
+from debug_relay.protocol.state import State
+from debug_relay.protocol.validation.json_body import parse_json
+from debug_relay.protocol.validation.params import Examined, examine
+from debug_relay.protocol.wire import envelope
+from debug_relay.protocol.wire.envelope import encode_json, error_body
+from debug_relay.protocol.wire.frames import Caller
+from debug_relay.supervisor.access.audit import Audit, Deed, is_deed
+from debug_relay.supervisor.access.guard import Guard
+from debug_relay.supervisor.access.refusal_log import AT_THE_DOOR, Refused
+from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.operations.breakpoint_batch import verify_sound_entries
+from debug_relay.supervisor.operations.handlers import REQUEST_ID, Answer, Document, Handlers
+from debug_relay.supervisor.operations.idempotency import Kept
+from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.operations.worker_calls import WorkerCalls
+from debug_relay.supervisor.sessions import retired_answers
+from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.registry import Registry
+
+Format = Literal["json", "text", "markdown"]
+Check = Callable[[Session, Mapping[str, Any], list[Problem]], Awaitable[None]]
+
+_log: Final = Log(__name__)
+_RETRY_AFTER: Final = "1"
+_READ_AT_ONCE: Final = 64 * 1024  # a longer body is read by a thread: it takes up to a second
+_LONGEST_NUMBER: Final = 15
+_REFUSAL_CHECKS: Final[Mapping[RefusalCheck, Check]] = {
+    "verify-sound-entries": verify_sound_entries
+}
+
+
+class Request(Struct, kw_only=True):
+    """What a front has read. Nothing of it is believed yet."""
+
+    id: str
+    uid: int  # of who asks, by the kernel's word
+    operation: Operation | None  # None: there is no such operation, as `misread` says
+    path: Mapping[str, str] = {}
+    query: Sequence[tuple[str, str]] = ()
+    # A function reads what is still on its way; it is called once the caller is known to be
+    # allowed to send anything.
+    body: bytes | Mapping[str, Any] | Callable[[], Awaitable[bytes]] = b""
+    # What the front could not read. Only those who may call are told.
+    misread: RelayError | None = None
+    agent: str | None = None  # X-Agent
+    authorization: Sequence[str] = ()
+    if_stop: str | int | None = None
+    idempotency_key: str | None = None
+    format: Format = "json"
+    pretty: bool = False
+    asked: tuple[str, str] | None = None  # verb and path in the caller's own words, for the log
+
+
+class _Call(Struct):
+    """One request, with as much as is known of it by now."""
+
+    request: Request
+    began: float  # monotonic
+    caller: Caller | None = None
+    params: Params | None = None
+    created: str | None = None  # the id of the session that it has created
+    refused_at_the_door: bool = False  # counted there, and in no other line of the audit log
+
+    @property
+    def session_id(self) -> str | None:
+        return self.created or self.request.path.get("session_id")
+
+
+class _Understood(Struct):
+    """A request whose caller is allowed to make it, and whose parameters are sound."""
+
+    id: str
+    caller: Caller
+    operation: Operation
+    params: Params
+    if_stop: int | None
+    format: Format
+    created: str | None = None
+
+
+class Dispatch:
+    def __init__(
+        self,
+        guard: Guard,
+        registry: Registry,
+        handlers: Handlers,
+        worker_calls: WorkerCalls,
+        kept: Kept,
+        log_file: str,
+        audit: Audit,
+        refused: Refused,
+    ) -> None:
+        self._guard = guard
+        self._registry = registry
+        self._handlers = handlers
+        self._worker_calls = worker_calls
+        self._kept = kept
+        self._log_file = log_file
+        self._audit = audit
+        self._refused = refused
+        self._reading = asyncio.Lock()
+
+    async def perform(self, request: Request) -> Finished:
+        """The answer, a refusal too. A caller that leaves cancels this."""
+        call = _Call(request, time.monotonic())
+        REQUEST_ID.set(request.id)
+        try:
+            finished = await self._finished(call)
+        except asyncio.CancelledError:
+            # The caller has left; what it asked for goes on.
+            self._note(call, None)
+            raise
+        self._note(call, finished)
+        return _pretty(finished) if request.pretty else finished
+
+    def refuse(self, request: Request, error: Exception) -> Finished:
+        """The answer to what a front does not let in."""
+        return self._refusal(_Call(request, time.monotonic()), error)
+
+    async def close(self) -> None:
+        await self._kept.close()
+
+    async def _finished(self, call: _Call) -> Finished:
+        try:
+            return await self._once(call, await self._understood(call))
+        except (ConnectionError, TimeoutError):
+            raise
+        except Exception as error:
+            return self._refusal(call, error)
+
+    def _refusal(self, call: _Call, error: Exception) -> Finished:
+        request = call.request
+        if not isinstance(error, RelayError):
+            error = self._mistake(request.operation, request.id, error)
+        else:
+            self._count(call, error)
+            error = error.about(request.path.get("session_id"))
+        return _refusal(error, request.id, request.format)
+
+    def _count(self, call: _Call, error: RelayError) -> None:
+        """A caller that is not let in, or may not read, is logged once, then counted."""
+        request = call.request
+        operation = request.operation
+        call.refused_at_the_door = error.code in AT_THE_DOOR
+        is_audited = operation is not None and is_deed(operation)
+        lacks_scope = error.code is Code.INSUFFICIENT_SCOPE
+        if call.refused_at_the_door or (lacks_scope and not is_audited):
+            caller = call.caller.name if call.caller is not None else None
+            self._refused.request(error, request.uid, caller, request.id, *_asked(request))
+
+    def _note(self, call: _Call, finished: Finished | None) -> None:
+        """For the audit log; `finished` is None where nobody waited for the answer."""
+        operation = call.request.operation
+        if operation is None or not is_deed(operation) or call.refused_at_the_door:
+            return
+        self._audit.note(
+            Deed(
+                operation=operation.name,
+                request_id=call.request.id,
+                uid=call.request.uid,
+                caller=call.caller.name if call.caller is not None else None,
+                session_id=call.session_id,
+                params=call.params,
+                status=finished.status if finished is not None else None,
+                code=_code_of(finished) if finished is not None else None,
+                seconds=time.monotonic() - call.began,
+            )
+        )
+
+    def _mistake(
+        self, operation: Operation | None, request_id: str, error: Exception
+    ) -> RelayError:
+        error_id = uuid.uuid4().hex[:12]
+        name = operation.name if operation else None
+        _log.exception(
+            "request.failed", error, error_id=error_id, operation=name, request_id=request_id
+        )
+        return RelayError(
+            Code.INTERNAL_ERROR,
+            f"The relay made a mistake: {type(error).__name__}",
+            f"Report error_id {error_id} with the traceback in {self._log_file}.",
+            error_id=error_id,
+            exception=type(error).__name__,
+            operation=name,
+            log_file=self._log_file,
+        )
+
+    # -- understanding
+
+    async def _understood(self, call: _Call) -> _Understood:
+        request = call.request
+        operation = request.operation
+        # Callers without any right learn nothing else, not even which operations there are.
+        scope = operation.scope if operation is not None else SCOPES[0]
+        caller = call.caller = self._guard.caller(
+            request.uid, request.agent, request.authorization, scope
+        )
+        if operation is None:
+            raise request.misread or RelayError(Code.NOT_FOUND, "There is no such operation")
+        self._guard.require(caller, operation.name, operation.scope)
+        body = await request.body() if callable(request.body) else request.body
+        if request.misread is not None:
+            raise request.misread
+        query = _single_values(request.query)
+        if not operation.implemented:
+            raise RelayError(
+                Code.NOT_IMPLEMENTED,
+                f"{operation.name} is not there yet in this version",
+                operation=operation.name,
+            )
+        params = await self._params(operation, request.path, query, body)
+        follow_up = getattr(params, operation.follow_up) if operation.follow_up else None
+        if follow_up is not None:
+            self._guard.require(caller, follow_up, OPERATIONS[follow_up].scope)
+        if_stop = _if_stop(request.if_stop)
+        call.params = params
+        return _Understood(request.id, caller, operation, params, if_stop, request.format)
+
+    async def _params(
+        self,
+        operation: Operation,
+        path: Mapping[str, str],
+        query: Mapping[str, str],
+        sent: bytes | Mapping[str, Any],
+    ) -> Params:
+        session = self._registry.sessions.get(path.get("session_id", ""))
+        root = UNSET if session is None else session.state.config.project_root
+
+        def read() -> tuple[Mapping[str, Any], Examined[Params]]:
+            body = parse_json(sent) if isinstance(sent, bytes) else sent
+            return body, examine(operation.params, path, query, body, root)
+
+        if len(sent) <= _READ_AT_ONCE:
+            body, examined = read()
+        else:
+            # One at a time: several would each take their turn of the interpreter before the loop.
+            async with self._reading:
+                body, examined = await asyncio.to_thread(read)
+        if examined.params is not None:
+            return examined.params
+        if session is None and "session_id" in path:
+            self._registry.get(path["session_id"])  # that there is none comes before the details
+        is_whole = len(examined.fields) < MOST_PROBLEMS
+        if operation.on_refusal is not None and session is not None and is_whole:
+            await _REFUSAL_CHECKS[operation.on_refusal](session, body, examined.fields)
+        raise examined.refusal(by_query=not operation.takes_body)
+
+    # -- answering
+
+    async def _once(self, call: _Call, understood: _Understood) -> Finished:
+        """The answer; for a key that was used before, the one that it had then."""
+        try:
+            return await self._answer_to_key(call.request, understood)
+        finally:
+            call.created = understood.created
+
+    async def _answer_to_key(self, request: Request, understood: _Understood) -> Finished:
+        key, operation = request.idempotency_key, understood.operation
+        if not key or Code.IDEMPOTENCY_CONFLICT not in operation.errors:
+            answering = self._answer(understood)
+            if operation.finishes:
+                return await self._registry.background.carry_out(answering)
+            return await answering
+
+        async def answer() -> Finished:
+            plain = msgspec.structs.replace(understood, format="json")
+            try:
+                return await self._answer(plain)
+            except RelayError as error:
+                if error.code is Code.SHUTTING_DOWN:
+                    raise  # not kept: the next relay is asked again under the same key
+                session_id = getattr(understood.params, "session_id", None)
+                return _refusal(error.about(session_id), understood.id, "json")
+            finally:
+                understood.created = plain.created
+
+        path = filled(operation.path, dict(request.path))
+        asked = encode_json(understood.params)
+        first = await self._kept.once(understood.caller.name, path, key, asked, answer)
+        return _again(first, understood)
+
+    async def _answer(self, understood: _Understood) -> Finished:
+        operation = understood.operation
+        handler = self._handlers.of(operation)
+        if handler is None:
+            return await self._forward(understood)
+        answer = await handler(understood.params, understood.caller)
+        if isinstance(answer, Document):
+            return Finished(200, answer.body, answer.content_type)
+        understood.created = getattr(answer, "session_id", None)
+        status = operation.status
+        if isinstance(answer, Answer):
+            status, answer = answer.status, answer.result
+        return _written(understood, status, answer)
+
+    async def _forward(self, understood: _Understood) -> Finished:
+        """The worker's answer, as bytes that nobody here looks into."""
+        operation, params, if_stop = understood.operation, understood.params, understood.if_stop
+        session = self._registry.get(params.session_id)  # type: ignore[attr-defined]
+        session.require_there()
+        self._require_state(session.state, operation, if_stop)
+        await self._registry.settled(session)
+        if session.child is None and session.state.status is State.TERMINATED:
+            left = None
+            if if_stop is None:  # which a worker compares
+                left = await asyncio.to_thread(
+                    retired_answers.answer, session.folder, operation.name, params
+                )
+            if left is not None:
+                session.touch()
+                return _written(understood, operation.status, left)
+        reply, payload = await self._worker_calls.forward(
+            session,
+            operation,
+            params,
+            understood.caller,
+            request_id=understood.id,
+            if_stop=if_stop,
+            format=understood.format,
+        )
+        session.require_there()
+        if reply.content_type != "application/json":
+            return Finished(reply.status, payload, reply.content_type)
+        wrap = envelope.success if reply.ok else envelope.failure
+        return Finished(reply.status, wrap(payload, understood.id))
+
+    def _require_state(
+        self, known: SessionState, operation: Operation, if_stop: int | None
+    ) -> None:
+        """Refused here already by the mirror; the worker checks again."""
+        status, session_id = known.status, known.session_id
+        if status is State.FAILED:
+            raise self._registry.get(session_id).crashed(operation.name)
+        if if_stop is not None and status is State.RUNNING and status not in operation.states:
+            raise stop_changed(if_stop, status, known.stop_id, None, session_id)
+        # A pause may be asked for while the mirror still says paused, and so on: only what cannot
+        # become right by waiting for a frame is refused here.
+        if status not in operation.states:
+            raise wrong_state(operation.name, status, operation.states, session_id, known.program)
+
+
+def _asked(request: Request) -> tuple[str, str]:
+    if request.asked is not None:
+        return request.asked
+    operation = request.operation
+    return (operation.verb, operation.path) if operation is not None else ("", "")
+
+
+def _single_values(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name in found:
+            raise RelayError(
+                Code.INVALID_PARAMETER,
+                f"The parameter {name[:100]} is given twice",
+                "Give it once.",
+                errors=[Problem(name[:100], "given twice", value)],
+            )
+        found[name] = value
+    return found
+
+
+def _if_stop(given: str | int | None) -> int | None:
+    if given is None or isinstance(given, int):
+        return given
+    if given.isascii() and given.isdigit() and len(given) <= _LONGEST_NUMBER:
+        return int(given)
+    raise RelayError(
+        Code.INVALID_PARAMETER,
+        f"The header If-Stop is no number: {given[:100]!r}",
+        "Send the stop_id of the stop that you have seen, as If-Stop: 7.",
+        errors=[{"field": "If-Stop", "message": "must be a number", "value": given[:100]}],
+    )
+
+
+def _written(understood: _Understood, status: int, answer: Struct) -> Finished:
+    data = encode_json(answer)
+    if understood.format == "json":
+        return Finished(status, envelope.success(data, understood.id))
+    lines = picture_of(understood.operation.result, data)
+    content_type = text.CONTENT_TYPES[understood.format]
+    return Finished(status, text.written(lines, understood.format), content_type)
+
+
+def _pretty(finished: Finished) -> Finished:
+    if not finished.content_type.startswith("application/json"):
+        return finished
+    body = msgspec.json.format(finished.body, indent=2).rstrip() + b"\n"
+    return msgspec.structs.replace(finished, body=body)
+
+
+def _again(first: Finished, understood: _Understood) -> Finished:
+    """A reply that was kept, under the id and in the format of the request that has it now."""
+    ok, body = envelope.opened(first.body)
+    if understood.format == "json":
+        wrap = envelope.success if ok else envelope.failure
+        return msgspec.structs.replace(first, body=wrap(body, understood.id))
+    result = understood.operation.result
+    lines = picture_of(result, body) if ok else text.failure(refusal_of(body))
+    return msgspec.structs.replace(
+        first,
+        body=text.written(lines, understood.format),
+        content_type=text.CONTENT_TYPES[understood.format],
+    )
+
+
+class _ErrorCode(Struct):
+    code: str
+
+
+class _Failure(Struct):
+    error: _ErrorCode | None = None
+
+
+def _code_of(finished: Finished) -> str | None:
+    """Of a refusal, by worker or supervisor; text for people does not name it so."""
+    if finished.status < 400 or not finished.content_type.startswith("application/json"):
+        return None
+    error = msgspec.json.decode(finished.body, type=_Failure).error
+    return error.code if error is not None else None
+
+
+def _refusal(error: RelayError, request_id: str, format: Format) -> Finished:
+    headers: dict[str, str] = {}
+    if error.code is Code.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(error.details.get("allow", []))
+    if error.code is Code.UNAUTHENTICATED:
+        headers["WWW-Authenticate"] = "Bearer"
+    if ERRORS[error.code].retry and error.status in (429, 503):
+        headers["Retry-After"] = _RETRY_AFTER
+    if format != "json":
+        body = text.written(text.failure(error), format)
+        return Finished(error.status, body, text.CONTENT_TYPES[format], headers)
+    body = envelope.failure(error_body(error), request_id)
+    return Finished(error.status, body, headers=headers)

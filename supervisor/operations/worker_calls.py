@@ -1,0 +1,80 @@
+"""Operations that a session's worker does for a caller: prepared, under their row's deadline.
+
+Dispatch forwards what callers ask for; a call that does several things in turn (`POST /sessions`
+with a mode, `POST /run`, a profile that is applied) asks the same way.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from debug_relay.protocol.models.fields import Params, Result
+from debug_relay.protocol.operations import OPERATIONS, Operation, Preparation
+from debug_relay.protocol.refusals import refusal_of
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.protocol.wire.frames import Caller, ReplyHead, RequestHead
+from debug_relay.supervisor.config.settings import Dap
+from debug_relay.supervisor.processes.listing import Processes
+from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.registry import Registry
+
+_R = TypeVar("_R", bound=Result)
+_SPARE: Final = 5.0  # for the worker to word its own refusal when its debugger is late
+
+
+class WorkerCalls:
+    def __init__(self, registry: Registry, processes: Processes) -> None:
+        self._registry = registry
+        self._preparations: Mapping[Preparation, Callable[[Any, Session], Awaitable[None]]] = {
+            "choose-process": processes.choose
+        }
+
+    async def forward(
+        self,
+        session: Session,
+        operation: Operation,
+        params: Params,
+        caller: Caller,
+        *,
+        request_id: str | None = None,
+        if_stop: int | None = None,
+        format: str = "json",
+    ) -> tuple[ReplyHead, bytes]:
+        """The worker's answer as bytes, a refusal too."""
+        if operation.prepare is not None:
+            await self._preparations[operation.prepare](params, session)
+        head = RequestHead(
+            operation.name,
+            request_id or secrets.token_hex(8),
+            caller,
+            seconds_for(operation, params, self._registry.settings.dap),
+            if_stop,
+            format=format,
+        )
+        return await session.forward(head, encode_json(params))
+
+    async def ask(
+        self, session: Session, name: str, params: Params, caller: Caller, kind: type[_R]
+    ) -> _R:
+        """The worker's answer to one step of a longer call; its refusal is raised."""
+        reply, payload = await self.forward(session, OPERATIONS[name], params, caller)
+        session.require_there()
+        if not reply.ok:
+            raise refusal_of(payload)
+        return msgspec.json.decode(payload, type=kind)
+
+
+def seconds_for(operation: Operation, params: Params, dap: Dap) -> float:
+    """What the row says of its deadline, in numbers."""
+    row = operation.deadline
+    seconds: float = getattr(dap, row.setting) + _SPARE
+    for name in row.fields:
+        given = getattr(params, name)
+        if not given and row.otherwise is not None:
+            given = getattr(dap, row.otherwise)
+        seconds += given or 0.0
+    return seconds
