@@ -277,7 +277,9 @@ def test_a_damaged_record(own_relay: Callable[..., Relay], source: Callable[...,
     relay = own_relay()
     program = source("print('out')\n")
     alive, good, *dead = (relay.client.session() for _ in range(5))
-    for session in (alive, good, *dead):
+    alive.post("/lease", {"holder": "test", "ttl": 300}).ok()  # its worker does not retire
+    alive.called(X_Agent="test").launch(program)
+    for session in (good, *dead):
         session.launch(program)
     kill_workers(relay, good, *dead)
     damage = (b"\xff", b"\xff", b"[]", b'{"state": {}}')

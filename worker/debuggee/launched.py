@@ -298,7 +298,8 @@ class LaunchedProgram:
 
     def _tell_lost(self) -> None:
         """By the program, which has closed all its descriptors."""
-        if self._running and not self._endings:
+        is_ending = self._process is not None and self._process.is_ending()
+        if self._running and not (self._endings or is_ending):
             self._session.say("The connection to the program was lost; it runs on undebugged.")
 
     def _forget_lost(self) -> None:

@@ -12,12 +12,12 @@ from urllib.parse import urlencode
 import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
-from tests.contract.test_attach_port import Listening
 
 from debug_relay.protocol.docs.examples import EXAMPLES, PATH_VALUES
 from debug_relay.protocol.operations import OPERATIONS, Operation
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.http.router import Router
+from tests.contract.attach.test_attach_port import Listening
 from tests.kit.client import Answer, Client, Session
 from tests.kit.relay import Relay
 from tests.kit.source import Source

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.contract.test_own_tracers import traces
 
 from tests.kit.client import Client, Session
 from tests.kit.relay import eventually
 from tests.kit.running import Running
-from tests.kit.source import Source, interpreters
+from tests.kit.source import Source, has_monitoring, interpreters
 
 Write = Callable[..., Source]
 Start = Callable[..., Running]
@@ -78,7 +77,7 @@ def test_python_m_pdb_and_breakpoints_of_the_relays(
         print(work(20))
         """
     )
-    expected = 0 if traces(python) else 1  # a thread has one tracer there, and it is pdb
+    expected = 1 if has_monitoring(python) else 0  # a thread has one tracer there, and it is pdb
     with relay.session(python_path=python) as session:
         point = session.break_at(program, program["line"])["id"]
         session.try_launch(None, module="pdb", args=[str(program)], wait=0).ok()
