@@ -1,21 +1,47 @@
-"""The state diagram in docs/architecture.md: `python -m tests.meta.diagram` writes it anew."""
+"""What the documents repeat of the code: `python -m tests.meta.diagram` writes it anew.
+
+The state diagram, and the rows of the import law.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from debug_relay.protocol.state import mermaid
 from tests.meta.examples import ROOT
+from tests.meta.test_import_law import LAW
 
-PAGE = ROOT / "docs" / "architecture.md"
-BEGIN, END = "<!-- states -->", "<!-- /states -->"
+ARCHITECTURE = ROOT / "docs" / "architecture"
 
 
-def with_diagram(text: str) -> str:
-    """The page with the diagram that the table of transitions gives."""
-    before, _, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    assert end, f"{PAGE.name} has no {BEGIN} … {END}"
-    return f"{before}{BEGIN}\n```mermaid\n{mermaid()}\n```\n{END}{after}"
+def _law() -> str:
+    rows = "\n".join(
+        f"{package + '/':<15} {' < '.join(row.strip() for row in law.strip().splitlines())}"
+        for package, law in LAW.items()
+    )
+    return f"```\n{rows}\n```"
+
+
+# Mark → the page that has it, and what stands between `<!-- mark -->` and `<!-- /mark -->`.
+GENERATED = {
+    "states": (
+        ARCHITECTURE / "20-sessions-and-workers.md",
+        f"```mermaid\n{mermaid()}\n```",
+    ),
+    "law": (ARCHITECTURE / "00-overview.md", _law()),
+}
+
+
+def current(mark: str) -> tuple[Path, str]:
+    """The page of this mark, and its text as it has to be."""
+    page, content = GENERATED[mark]
+    before, begin, rest = page.read_text(encoding="utf-8").partition(f"<!-- {mark} -->")
+    _, end, after = rest.partition(f"<!-- /{mark} -->")
+    assert end, f"{page.name} has no {begin} … <!-- /{mark} -->"
+    return page, f"{before}{begin}\n{content}\n{end}{after}"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_diagram(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for each in GENERATED:
+        path, text = current(each)
+        path.write_text(text, encoding="utf-8")

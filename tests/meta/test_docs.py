@@ -10,7 +10,7 @@ import pytest
 from debug_relay.protocol.errors import Code
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import VERSION
-from tests.meta.diagram import PAGE, with_diagram
+from tests.meta.diagram import current
 from tests.meta.examples import PAGES, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,8 +30,8 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_the_state_diagram_is_current():
-    text = PAGE.read_text(encoding="utf-8")
-    assert text == with_diagram(text), "regenerate it with: python -m tests.meta.diagram"
+    page, text = current("states")
+    assert page.read_text(encoding="utf-8") == text, "regenerate it with: make docs"
 
 
 def test_the_reference_explains_every_error():
@@ -74,6 +74,32 @@ def test_files_that_are_named_exist(page):
     text = page.read_text(encoding="utf-8")
     named = re.findall(r"`((?:protocol|supervisor|worker|tests|docs)/[\w./-]+)`", text)
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_overview_says_where_to_add_things():
+    """Ten changes, each with all files that it touches; those exist."""
+    page = (ROOT / "docs" / "architecture" / "00-overview.md").read_text(encoding="utf-8")
+    section = page.partition("<!-- where -->")[2].partition("<!-- /where -->")[0]
+    _, *changes = section.split("\n### ")
+    assert len(changes) == 10
+    for change in changes:
+        title, _, text = change.partition("\n")
+        files = re.findall(r"`([\w./-]+\.(?:py|md|toml))`", text)
+        assert len(files) >= 4, f"{title!r} names {files} only"
+        assert [name for name in files if not (ROOT / name).is_file()] == [], title
+
+
+def test_agents_md_has_every_folder():
+    page = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
+    folders = {
+        f"{path.parent.relative_to(ROOT)}/"
+        for package in ("protocol", "supervisor", "worker")
+        for path in (ROOT / package).rglob("*.py")
+    }
+    inner = {"worker/probe/engine/settrace/", "worker/probe/engine/threads/"}
+    named = set(re.findall(r"^\| `([\w/]+/)`", page, re.MULTILINE))
+    assert sorted(folders - inner - named) == []
+    assert [name for name in named if not (ROOT / name).is_dir()] == []
 
 
 def test_the_changelog_knows_the_version():

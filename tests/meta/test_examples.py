@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.client import Client
+from tests.meta.diagram import current
 from tests.meta.examples import CI, COPY, ROOT, RUN, Example, examples
 
 WRITTEN_ADDRESS = "http://127.0.0.1:5679/api/v1"
@@ -83,5 +84,5 @@ def test_in_a_copy_of_the_repository(example: Example, tmp_path: Path):
     shutil.copytree(ROOT, copy, symlinks=True, ignore=unwanted)
     (copy / ".venv").symlink_to(sys.prefix)
     check_shown(example, shell(example.script, copy))
-    for page in ("docs/reference.md", "docs/architecture.md"):
+    for page in ("docs/reference.md", str(current("states")[0].relative_to(ROOT))):
         assert (copy / page).read_text() == (ROOT / page).read_text(), f"{page} is out of date"
