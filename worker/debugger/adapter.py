@@ -1,8 +1,9 @@
 """The session's debug adapter: accepts the program's debug server and sets it up.
 
 It is ours and not `python -m debugpy.adapter`, for reasons that are measured in
-docs/architecture/30-launch.md: a step in 1 ms instead of 44, exact exit codes, no launcher process, threads
-that can be resumed one by one, and no port on which any local user may drive the session.
+docs/architecture/30-launch.md: a step in 1 ms instead of 44, exact exit codes, no launcher
+process, threads that can be resumed one by one, and no port on which any local user may drive the
+session.
 
 The order of the handshake is fixed. `attach` is answered only after `configurationDone`: whoever
 waits for its answer earlier waits for ever.
