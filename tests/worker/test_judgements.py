@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.worker.breakpoints.verification import BreakpointJudge
 from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.interpreter.resolve import Interpreter, own_interpreter
 from debug_relay.worker.source import code_lines as lines_module
 from debug_relay.worker.source.code_lines import (
     LineBook,
@@ -29,6 +34,30 @@ def source(tmp_path):
         return str(path)
 
     return write
+
+
+async def test_a_program_of_the_same_interpreter_is_judged_by_what_is_known() -> None:
+    config = SimpleNamespace(python_path=None, project_root="/project")
+    own = own_interpreter()
+
+    async def find(*_: object) -> Interpreter:
+        return own
+
+    session: Any = SimpleNamespace(
+        params=SimpleNamespace(config=config, python_default=None),
+        interpreters=SimpleNamespace(find=find),
+    )
+    judge = BreakpointJudge(session)
+    fresh = judge.book_of(own)  # before anything was judged
+    book = await judge.book()
+    assert fresh is not book
+    assert judge.book_of(own) is book
+    # Of another interpreter, of optimized code and of another project a file says other things.
+    other = structs.replace(own, path="/elsewhere/python3")
+    assert judge.book_of(other).interpreter == other
+    assert judge.book_of(own, 2) is not book
+    config.project_root = None
+    assert judge.book_of(own) is not book
 
 
 async def facts_of(path: str) -> LineFacts:

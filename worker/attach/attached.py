@@ -28,7 +28,6 @@ from debug_relay.worker.debuggee import child_events as child_news
 from debug_relay.worker.debuggee.launched import introduce, prepare
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.source.code_lines import LineBook
 from debug_relay.worker.system import process_tree
 from debug_relay.worker.system.descendants import Ended
 from debug_relay.worker.system.process_tree import Row
@@ -128,13 +127,11 @@ class AttachedProgram:
     async def _use_its_interpreter(self) -> None:
         """Lines are judged as the program's own interpreter compiles them."""
         facts = _facts(self._pid)
-        config = self._session.params.config
         version = None
         with contextlib.suppress(RelayError):  # one that may not be run: judged by the session's
             interpreter = await self._session.interpreters.find(facts.executable)
             version = interpreter.version_text
-            book = LineBook(interpreter, project_root=config.project_root)
-            self._session.breakpoints.use(book)
+            self._session.breakpoints.use(self._session.breakpoints.book_of(interpreter))
         self._session.program = Program(
             attached=True,
             pid=self._pid,

@@ -38,6 +38,7 @@ from debug_relay.worker.breakpoints.sync import Arming
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
 from debug_relay.worker.breakpoints.verification import NO_FILE, Batch, BreakpointJudge
 from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.interpreter.resolve import Interpreter
 from debug_relay.worker.source.code_lines import LineBook
 
 if TYPE_CHECKING:
@@ -261,6 +262,10 @@ class Breakpoints:
     async def book(self) -> LineBook:
         """What the session's interpreter takes for an expression."""
         return await self._judge.book()
+
+    def book_of(self, interpreter: Interpreter, optimize: int = 0) -> LineBook:
+        """How the files of a program with this interpreter are read."""
+        return self._judge.book_of(interpreter, optimize)
 
     def use(self, book: LineBook) -> None:
         """The program's interpreter turned out to be another."""

@@ -25,6 +25,7 @@ from debug_relay.worker.breakpoints.requests import (
 )
 from debug_relay.worker.breakpoints.source_changes import Identity, identity
 from debug_relay.worker.breakpoints.table import Entry
+from debug_relay.worker.interpreter.resolve import Interpreter
 from debug_relay.worker.source.code_lines import LineBook, LineFacts, parse_hit_condition
 from debug_relay.worker.source.meant_line import judge
 
@@ -54,6 +55,16 @@ class BreakpointJudge:
     def forget_interpreter(self) -> None:
         """The session's may be another now."""
         self._book = None
+
+    def book_of(self, interpreter: Interpreter, optimize: int = 0) -> LineBook:
+        """For a program: what is known of its files stays known where its interpreter is the same.
+
+        Another Python than the relay's own is started to read a file.
+        """
+        root = self._session.params.config.project_root
+        if self._book is not None and self._book.is_of(interpreter, optimize, root):
+            return self._book
+        return LineBook(interpreter, optimize, root)
 
     def use(self, book: LineBook) -> None:
         """The program's interpreter turned out to be another."""

@@ -75,7 +75,7 @@ async def plan(session: Session, params: Launch) -> Plan:
     if not params.keep_children:
         env[MARK] = session.id  # by which what it starts is found, and ended
     optimize = python_args.optimization(params.python_args, env)
-    book = LineBook(interpreter, optimize, config.project_root)
+    book = session.breakpoints.book_of(interpreter, optimize)
     if kind == "script":
         await _check_syntax(book, target)
     elif kind == "code":

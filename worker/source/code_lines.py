@@ -93,6 +93,11 @@ class LineBook:
         # One at a time: a batch of breakpoints in one new file compiles it once.
         self._turn = asyncio.Lock()
 
+    def is_of(self, interpreter: Interpreter, optimize: int, project_root: str | None) -> bool:
+        """Whether a new one for these would say the same."""
+        here = self.interpreter, self._optimize, self._project_root
+        return here == (interpreter, optimize, project_root)
+
     async def facts(self, path: str) -> LineFacts:
         """Facts of the file as it is now; BREAKPOINT_FILE_NOT_FOUND with a `reason` if none."""
         async with self._turn:

@@ -16,7 +16,10 @@ import tokenize
 import types
 import warnings
 from collections.abc import Iterator
-from typing import Any
+
+TYPE_CHECKING = False  # to import typing takes as long as to read a file
+if TYPE_CHECKING:
+    from typing import Any
 
 CODE, BLANK, COMMENT, STRING, INSIDE, BARE = "code", "blank", "comment", "string", "inside", "bare"
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
