@@ -38,6 +38,21 @@ IMPOSTOR = """
     print("up", flush=True)
     time.sleep(600)
 """
+# In its tracker: as on a machine so busy that it takes 0.7 s until it has started.
+HINDERED = """
+import sys, time
+
+if "resource_tracker" in " ".join(getattr(sys, "orig_argv", ())):
+    began = time.monotonic()
+    while time.monotonic() < began + 0.7:
+        pass
+"""
+
+
+@pytest.fixture
+def hindered(source: Write) -> dict[str, str]:
+    """The environment of a program whose tracker is."""
+    return {"PYTHONPATH": str(source(HINDERED, "hindered/sitecustomize.py").path.parent)}
 
 
 @pytest.fixture
@@ -48,7 +63,7 @@ def shared() -> Iterator[Path]:
     path.unlink(missing_ok=True)
 
 
-def up(session: Session, program: Source, *args: str, **on: bool) -> None:
+def up(session: Session, program: Source, *args: str, **on: object) -> None:
     session.launch(program, wait=0, args=list(args), **on)
     eventually(lambda: session.printed("stdout").split() == ["up"])
 
@@ -97,6 +112,16 @@ def test_a_tracker_that_was_stopped_goes_on_to_tidy_up(
         assert marked(session.id) == []
 
 
+def test_a_tracker_that_waits_for_a_processor_is_waited_for(
+    relay: Client, source: Write, shared: Path, hindered: dict[str, str]
+) -> None:
+    with relay.session() as session:
+        up(session, source(HOLDER), shared.name, env=hindered)
+        session.delete().ok()
+        assert not shared.exists()
+        assert marked(session.id) == []
+
+
 def test_what_only_looks_like_a_tracker_is_ended_all_the_same(relay: Client, source: Write) -> None:
     with relay.session() as session:
         up(session, source(IMPOSTOR))
@@ -106,12 +131,11 @@ def test_what_only_looks_like_a_tracker_is_ended_all_the_same(relay: Client, sou
 
 
 def test_shared_memory_goes_when_the_worker_is_killed(
-    own_relay: Callable[..., Relay], source: Write, shared: Path
+    shared_relay: Relay, relay: Client, source: Write, shared: Path, hindered: dict[str, str]
 ) -> None:
-    relay = own_relay()
-    session = relay.client.session()
-    up(session, source(HOLDER), shared.name)
-    relay.worker(session.id).kill()
+    session = relay.session()
+    up(session, source(HOLDER), shared.name, env=hindered)
+    shared_relay.worker(session.id).kill()
     eventually(lambda: session.status()["status"] == "failed")
     eventually(lambda: not marked(session.id))
     assert not shared.exists()

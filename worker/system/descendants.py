@@ -33,6 +33,7 @@ _PASS_SECONDS: Final = 0.005
 _TRACKER_SECONDS: Final = 0.5
 _EXEC_SECONDS: Final = 0.25
 _STOPPED: Final = frozenset("Tt")
+_BUSY: Final = frozenset("RD")
 
 
 class Ended(Struct, frozen=True):
@@ -171,15 +172,20 @@ class _Ending:
         if now >= min(at_last, self._patience or at_last):
             return living
         others = [row for row in living if not self._is_tracker(row)]
-        if living and not others and self._patience is None:
-            self._patience = now + _TRACKER_SECONDS
-            self._signal(living, signal.SIGCONT)  # stopped with its group, it could do nothing
+        if living and not others:
+            if self._patience is None:
+                self._signal(living, signal.SIGCONT)  # stopped with its group, it could do nothing
+            # On a busy machine it waits for a processor: only the time that it sleeps counts.
+            if self._patience is None or any(row.state in _BUSY for row in living):
+                self._patience = now + _TRACKER_SECONDS
         return others
 
     def _is_tracker(self, row: Row) -> bool:
-        """Of one that is frozen already the command line is not read again."""
-        if row.key not in self._ended and row.key not in self._trackers and is_tracker(row.pid):
+        """The command line of one that is frozen already is read again only if it had none."""
+        named = row.key in self._ended and row.key not in self._nameless
+        if not named and row.key not in self._trackers and is_tracker(row.pid):
             self._trackers.add(row.key)
+            self._ended.pop(row.key, None)  # frozen in the midst of exec: it may end by itself
         return row.key in self._trackers
 
     def _freeze(self, living: list[Row]) -> bool:
