@@ -28,6 +28,7 @@ from debug_relay.worker.probe.engine import names
 from debug_relay.worker.probe.engine import stack_overflow as overflow
 from debug_relay.worker.probe.engine.deep_stacks import Deep
 from debug_relay.worker.probe.engine.gevent_support import Greenlets
+from debug_relay.worker.probe.engine.hooks import Hooks
 from debug_relay.worker.probe.engine.relay_requests import Requests
 from debug_relay.worker.probe.engine.settrace.fast_tracer import shorten
 from debug_relay.worker.probe.engine.settrace.retracing import Rearming
@@ -61,8 +62,7 @@ class Probe(object):
         self.pid = os.getpid()
         self.commands = {}  # name → what does it, in pydevd's command thread
         self.questions = {}  # name → what asks a stopped thread, and is done with that
-        self.hooked = []
-        self.undo = []
+        self.hooks = Hooks(db)
         self.started = False  # nothing stops before the program's own first line
         self.told = threading.local()
         self.requests = Requests(self)
@@ -128,10 +128,10 @@ class Probe(object):
         self.unwinding.hook()
         self.deep.hook()
         all_frames.hook(self)
-        jumps.hook(self.undo)
-        encoding.hook(self.undo)
+        jumps.hook(self.hooks)
+        encoding.hook(self.hooks)
         listing.hook(self)
-        overflow.hook(self.undo)
+        overflow.hook(self.hooks)
         self.uncaught.hook()
         self.reports.hook()
         self.tracer.hook_entry()
@@ -140,20 +140,12 @@ class Probe(object):
         shorten(self)
         self.rearming.hook()
         self.lifetimes.hook()
-
-    def replace(self, name, function):
-        setattr(self.db, name, function)
-        self.hooked.append(name)
+        self.hooks.put_in()
 
     def remove(self):
         self.tracer.remove()
         self.unwinding.remove()
-        for name in self.hooked:
-            self.db.__dict__.pop(name, None)
-        del self.hooked[:]
-        for module, name, original in self.undo:
-            setattr(module, name, original)
-        del self.undo[:]
+        self.hooks.remove()
         self.points.clear()
 
 

@@ -69,8 +69,14 @@ class Exceptions(object):
         return known_types(types)
 
     def hook(self):
+        hooks = self.probe.hooks
+        hooks.around("get_exception_breakpoint", "exceptions", self.finding)
+        hooks.around("exclude_exception_by_filter", "exceptions", self.excluding)
+        hooks.around("send_caught_exception_stack", "exceptions", self.telling)
+        hooks.around("do_wait_suspend", "exceptions", self.waiting)
+
+    def finding(self, find):
         probe, db, told = self.probe, self.probe.db, self.probe.told
-        find, exclude = db.get_exception_breakpoint, db.exclude_exception_by_filter
 
         def get_exception_breakpoint(kind, table):
             """Asked for each table first; `told.tables`: for which it is answered below."""
@@ -91,6 +97,11 @@ class Exceptions(object):
             if found is not None:
                 told.tables.append("uncaught" if uncaught else "raised" if raised else "user")
             return found
+
+        return get_exception_breakpoint
+
+    def excluding(self, exclude):
+        db, told = self.probe.db, self.probe.told
 
         def exclude_exception_by_filter(breakpoint, trace):
             which = told.tables[0]
@@ -120,13 +131,10 @@ class Exceptions(object):
             told.decided = origin(trace)
             return False
 
-        probe.replace("get_exception_breakpoint", get_exception_breakpoint)
-        probe.replace("exclude_exception_by_filter", exclude_exception_by_filter)
-        self.hook_stops()
+        return exclude_exception_by_filter
 
-    def hook_stops(self):
-        db, told = self.probe.db, self.probe.told
-        tell, wait = db.send_caught_exception_stack, db.do_wait_suspend
+    def telling(self, tell):
+        told = self.probe.told
 
         def send_caught_exception_stack(thread, arg, frame_id):
             start = origin(arg[2])
@@ -136,6 +144,11 @@ class Exceptions(object):
                 raise Passed()
             self.remember(start)
             return tell(thread, arg, frame_id)
+
+        return send_caught_exception_stack
+
+    def waiting(self, wait):
+        told = self.probe.told
 
         def do_wait_suspend(thread, frame, event, arg, exception_type=None):
             if event != "exception" or not arg:
@@ -148,12 +161,11 @@ class Exceptions(object):
             finally:
                 told.exception = None
 
-        self.probe.replace("send_caught_exception_stack", send_caught_exception_stack)
-        self.probe.replace("do_wait_suspend", do_wait_suspend)
+        return do_wait_suspend
 
     def uncaught(self, error):
         """The program's own end; Python traces no more after a stack overflow (up to 3.11)."""
-        if sys.gettrace() is not None or hasattr(sys, "monitoring") or not self.probe.hooked:
+        if sys.gettrace() is not None or hasattr(sys, "monitoring") or not self.probe.hooks.is_in:
             return
         if self.probe.points.suspended:
             return

@@ -186,8 +186,19 @@ class Functions(object):
     def hook(self):
         """pydevd asks what kind of file a code object is of, before its first line runs."""
         probe, db = self.probe, self.probe.db
-        twins, ask = probe.points.places.twins, db.get_file_type
-        apart = twins.apart = keep_apart(probe.undo)
+        twins = probe.points.places.twins
+        apart = twins.apart = keep_apart(probe.hooks)
+
+        probe.hooks.around("get_file_type", "functions", self.judging)
+        probe.hooks.around("_internal_get_file_type", "library_files", by_place)
+        db.get_cache_file_type().clear()
+        if apart:
+            # Looked into before we are asked, by code again: the same file loaded once more.
+            probe.hooks.around("get_cache_file_type", "functions", lambda _: dict)
+
+    def judging(self, ask):
+        twins = self.probe.points.places.twins
+        apart = twins.apart
 
         def get_file_type(frame, place=None):
             code, kinds = frame.f_code, twins.kinds
@@ -214,12 +225,7 @@ class Functions(object):
                 kinds[code.co_filename] = kind
             return kind
 
-        probe.replace("get_file_type", get_file_type)
-        probe.replace("_internal_get_file_type", by_place(db._internal_get_file_type))
-        db.get_cache_file_type().clear()
-        if apart:
-            # Looked into before we are asked, by code again: the same file loaded once more.
-            probe.replace("get_cache_file_type", dict)
+        return get_file_type
 
     def watch(self):
         db = self.probe.db

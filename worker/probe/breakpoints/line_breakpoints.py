@@ -246,9 +246,11 @@ class Points(object):
 
     def hook(self):
         """`told.frame`: where the thread stands that is about to stop; `told.hits`: at what."""
-        table, functions = self.table, self.functions
-        functions.hook()
-        decide, told = self.probe.db.handle_breakpoint_condition, self.probe.told
+        self.functions.hook()
+        self.probe.hooks.around("handle_breakpoint_condition", "breakpoints", self.deciding)
+
+    def deciding(self, decide):
+        table, functions, told = self.table, self.functions, self.probe.told
 
         def handle_breakpoint_condition(info, breakpoint, frame):
             if self.suspended:
@@ -276,7 +278,7 @@ class Points(object):
                 told.asked = True
             return stops
 
-        self.probe.replace("handle_breakpoint_condition", handle_breakpoint_condition)
+        return handle_breakpoint_condition
 
     def stops(self, frame, asked):
         """All of them are asked, for each counts its hits."""

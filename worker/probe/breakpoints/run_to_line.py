@@ -50,9 +50,10 @@ class Goal(object):
         return True
 
     def hook(self):
-        """Outside of the breakpoints' own decision."""
+        self.probe.hooks.around("handle_breakpoint_condition", "run_to_line", self.deciding)
+
+    def deciding(self, decide):
         told = self.probe.told
-        decide = self.probe.db.handle_breakpoint_condition
 
         def handle_breakpoint_condition(info, breakpoint, frame):
             wanted = self.wanted
@@ -62,7 +63,7 @@ class Goal(object):
             told.frame, told.hits = frame, (told.hits if stops else []) + [ID]
             return True
 
-        self.probe.replace("handle_breakpoint_condition", handle_breakpoint_condition)
+        return handle_breakpoint_condition
 
     def reached(self, wanted, frame):
         """Once, by the first thread that comes; a forked child reaches nothing."""

@@ -44,8 +44,7 @@ class Children(object):
         ours = around(original)
         ours.__name__ = name
         ours.__doc__ = original.__doc__
-        setattr(module, name, ours)
-        self.probe.undo.append((module, name, original))
+        self.probe.hooks.swap(module, name, ours)
 
     def telling(self, original, name, family):
         warns = forks.warns(name, original)

@@ -19,12 +19,11 @@ _ASIDE = ("EXTENDED_ARG", "GET_ITER")  # the second stands before a comprehensio
 _USED = ("LIST_APPEND", "SET_ADD", "TO_BOOL")
 
 
-def hook(undo):
+def hook(hooks):
     if not WANTED:
         return
     module = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
     facts = module.FuncCodeInfo
-    kept = facts.get_line_of_offset
 
     def get_line_of_offset(this, offset):
         spans = this.__dict__.get("_inlined")
@@ -35,13 +34,12 @@ def hook(undo):
         lines = this.code_obj.co_lines()
         return next((line for start, end, line in lines if line and start <= offset < end), -1)
 
-    undo.append((facts, "get_line_of_offset", kept))
-    facts.get_line_of_offset = get_line_of_offset
+    hooks.swap(facts, "get_line_of_offset", get_line_of_offset)
     if sys.version_info >= (3, 13):
-        ask_for_jumps(module, undo)
+        ask_for_jumps(module, hooks)
 
 
-def ask_for_jumps(module, undo):
+def ask_for_jumps(module, hooks):
     """Whenever pydevd asks for calls, and with them for lines."""
     monitoring = sys.monitoring
     update = module.update_monitor_events
@@ -54,8 +52,7 @@ def ask_for_jumps(module, undo):
             monitoring.register_callback(tool, monitoring.events.JUMP, module._jump_event)
 
     for place in (module, sys.modules["_pydevd_sys_monitoring.pydevd_sys_monitoring"]):
-        undo.append((place, "update_monitor_events", update))
-        place.update_monitor_events = update_monitor_events
+        hooks.swap(place, "update_monitor_events", update_monitor_events)
 
 
 def inlined(code):

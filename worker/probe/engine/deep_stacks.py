@@ -35,13 +35,12 @@ class Deep(object):
             finally:
                 tracker.untrack_all()
 
-        manager.track_frames = track_frames
-        self.probe.undo.append(
-            (manager, "track_frames", type(manager).track_frames.__get__(manager))
-        )
-        self.trace = db.set_trace_for_frame_and_parents
-        set_trace = self.set_trace if MONITORED else self.set_trace_of_frames
-        self.probe.replace("set_trace_for_frame_and_parents", all_frames.steady(set_trace))
+        self.probe.hooks.swap(manager, "track_frames", track_frames)
+        self.probe.hooks.around("set_trace_for_frame_and_parents", "deep_stacks", self.tracing)
+
+    def tracing(self, trace):
+        self.trace = trace
+        return all_frames.steady(self.set_trace if MONITORED else self.set_trace_of_frames)
 
     def set_trace_of_frames(self, ident, frame, disable=False):
         """Up to 3.11: pydevd gives each frame a trace function that looks for the stack's bottom at

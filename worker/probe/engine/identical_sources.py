@@ -29,7 +29,7 @@ class CodesByFile(dict):
         return iter([code for _, code in list(self.keys())])
 
 
-def keep_apart(undo):
+def keep_apart(hooks):
     """In the monitoring that pydevd has chosen, if any; whether it has."""
     done = False
     for name in ("_pydevd_sys_monitoring", "_pydevd_sys_monitoring_cython"):
@@ -40,9 +40,8 @@ def keep_apart(undo):
         apart = CodesByFile()
         for code, info in list(known.items()):
             apart[code] = info
-        module._code_to_func_code_info_cache = apart
+        hooks.swap(module, "_code_to_func_code_info_cache", apart)
         known.clear()
-        undo.append((module, "_code_to_func_code_info_cache", known))
         done = True
     return done
 

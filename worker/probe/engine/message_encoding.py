@@ -25,13 +25,12 @@ def _refuse(value):
     raise TypeError("%s cannot be told as JSON" % type(value).__name__)
 
 
-def hook(undo):
+def hook(hooks):
     make = json.encoder.c_make_encoder
     if make is None:
         return
     module = sys.modules["_pydevd_bundle.pydevd_net_command"]
-    undo.append((module, "json", module.json))
-    module.json = Encoder(make)
+    hooks.swap(module, "json", Encoder(make))
 
 
 def words_of(command):

@@ -30,8 +30,7 @@ class Requests(object):
                 return others(this, db, contents, *more)
             return self.take(_decode(contents.decode("utf-8")))
 
-        self.probe.undo.append((processor, name, others))
-        setattr(processor, name, process)
+        self.probe.hooks.swap(processor, name, process)
 
     def take(self, request):
         db = self.probe.db

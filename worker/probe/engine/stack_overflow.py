@@ -19,15 +19,14 @@ _NAME = "_raise_event"
 _ROOM = 60  # frames that a stop at an exception may need
 
 
-def hook(undo):
+def hook(hooks):
     module = sys.modules.get(_MODULE)
     if module is None or not MONITORED:
         return
     told = getattr(module, _NAME, None)
     quiet = told and quietened(told)
     if quiet is not None:
-        undo.append((module, _NAME, told))
-        setattr(module, _NAME, quiet)
+        hooks.swap(module, _NAME, quiet)
         replace(sys.monitoring.events.RAISE, told, quiet)
 
 

@@ -27,15 +27,16 @@ class Unwinding(object):
 
     def hook(self):
         if not MONITORED:
-            self.probe.replace("collect_return_info", returns_of)
+            self.probe.hooks.around("collect_return_info", "step_unwinding", lambda _: returns_of)
             return
         constants = sys.modules["_pydevd_bundle.pydevd_comm_constants"]
         over = {getattr(constants, a): getattr(constants, b) for a, b in _OVER.items()}
         # What a step becomes in the caller.
         self.commands = over
         self.commands.update([(command, command) for command in over.values()])
-        wait = self.probe.db.do_wait_suspend
+        self.probe.hooks.around("do_wait_suspend", "step_unwinding", self.waiting)
 
+    def waiting(self, wait):
         def do_wait_suspend(thread, frame, event, arg, exception_type=None):
             ident = _ident()
             self.steps.pop(ident, None)
@@ -48,7 +49,7 @@ class Unwinding(object):
             elif self.tool is not None and not self.steps:
                 self.forget()
 
-        self.probe.replace("do_wait_suspend", do_wait_suspend)
+        return do_wait_suspend
 
     def unwound(self, code, offset, error):
         """Called by Python, in the thread whose frame an exception leaves."""

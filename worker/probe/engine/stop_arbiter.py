@@ -27,24 +27,29 @@ class Turns(object):
         self.pausing = []
 
     def hook(self):
-        db = self.probe.db
         constants = sys.modules["_pydevd_bundle.pydevd_comm_constants"]
         self.mark = sys.modules["_pydevd_bundle.pydevd_thread_lifecycle"].mark_thread_suspended
         self.halted, self.at_breakpoint = constants.CMD_THREAD_SUSPEND, constants.CMD_SET_BREAK
         self.raising = (constants.CMD_STEP_CAUGHT_EXCEPTION, constants.CMD_ADD_EXCEPTION_BREAK)
-        self.suspend, self.wait = db.set_suspend, db.do_wait_suspend
-        self.probe.replace("set_suspend", self.set_suspend)
-        self.probe.replace("do_wait_suspend", self.do_wait_suspend)
+        hooks = self.probe.hooks
+        hooks.around("set_suspend", "turns", self.suspending)
+        hooks.around("do_wait_suspend", "turns", self.waiting)
         for name in ("_pydevd_bundle.pydevd_api", "_pydevd_bundle.pydevd_comm"):
             module = sys.modules[name]
-            self.probe.undo.append((module, "resume_threads", module.resume_threads))
-            module.resume_threads = self.gated(module.resume_threads)
+            hooks.swap(module, "resume_threads", self.gated(module.resume_threads))
         for name in _ASKS:
             module = sys.modules.get(name)
             if module is not None:
                 ask = module.should_stop_on_exception
-                self.probe.undo.append((module, "should_stop_on_exception", ask))
-                module.should_stop_on_exception = self.when_they_go_on(ask)
+                hooks.swap(module, "should_stop_on_exception", self.when_they_go_on(ask))
+
+    def suspending(self, suspend):
+        self.suspend = suspend
+        return self.set_suspend
+
+    def waiting(self, wait):
+        self.wait = wait
+        return self.do_wait_suspend
 
     def another_holds(self, thread):
         holder = self.holder

@@ -11,11 +11,13 @@ from debug_relay.worker.probe.runtime import deferred_signals as signalled
 def withstand(probe):
     """While it waits, and on the way to that, where what is told of the stop may be told again."""
     db = probe.db
-    probe.replace("_do_wait_suspend", _standing(db._do_wait_suspend))
+    probe.hooks.around("_do_wait_suspend", "signals", _standing)
     # Told once, and perhaps as over: it is to be told again.
     untold = db._threads_suspended_single_notification.increment_suspend_time
-    wait = _standing(db.do_wait_suspend, untold)
+    probe.hooks.around("do_wait_suspend", "signals", lambda wait: _noted(_standing(wait, untold)))
 
+
+def _noted(wait):
     def do_wait_suspend(thread, *stop, **more):
         stops = signalled.stops if signalled.is_main() else []
         stops.append(thread)
@@ -25,7 +27,7 @@ def withstand(probe):
             stops.pop()
         signalled.give_back()  # pydevd would swallow it while the thread stands
 
-    probe.replace("do_wait_suspend", do_wait_suspend)
+    return do_wait_suspend
 
 
 def _standing(wait, again=lambda: None):

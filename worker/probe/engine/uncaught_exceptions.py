@@ -37,8 +37,7 @@ class Uncaught(object):
             return
         self.pydevd = module
         former, unwound = module._unwind_event, self.callback()
-        self.probe.undo.append((module, "_unwind_event", former))
-        module._unwind_event = unwound
+        self.probe.hooks.swap(module, "_unwind_event", unwound)
         overflow.replace(sys.monitoring.events.PY_UNWIND, former, unwound)
 
     def callback(self):

@@ -51,8 +51,7 @@ class Answers(object):
             if _ident() not in self.running:
                 set_trace(*arguments, **named)
 
-        self.probe.undo.append((pydevd, name, set_trace))
-        setattr(pydevd, name, unless_asked)
+        self.probe.hooks.swap(pydevd, name, unless_asked)
 
     def hook_returns(self):
         """pydevd puts what is returned among the caller's variables, where the program sees it, and
@@ -60,14 +59,13 @@ class Answers(object):
         if MONITORED:
             module = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
             name, same = "_show_return_values", module._is_same_frame
-            self.probe.undo.append((module, name, getattr(module, name)))
 
             def keep(frame, value):
                 info = getattr(_current(), "additional_info", None)
                 if info is not None and same(info, info.pydev_step_stop, frame):
                     self.returns[_ident()] = value
 
-            setattr(module, name, keep)
+            self.probe.hooks.swap(module, name, keep)
 
     def keep_returns(self, on):
         """Keep what functions return: only while one is stepped out of."""

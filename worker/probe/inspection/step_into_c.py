@@ -39,8 +39,9 @@ class Native(object):
         sys.setprofile(watch)
 
     def hook(self):
-        wait = self.probe.db.do_wait_suspend
+        self.probe.hooks.around("do_wait_suspend", "step_into_c", self.waiting)
 
+    def waiting(self, wait):
         def do_wait_suspend(thread, frame, event, arg, exception_type=None):
             watch = self.watched.pop(_thread.get_ident(), None)
             if watch is not None:
@@ -50,7 +51,7 @@ class Native(object):
                 watch.frame = None
             wait(thread, frame, event, arg, exception_type)
 
-        self.probe.replace("do_wait_suspend", do_wait_suspend)
+        return do_wait_suspend
 
     def callee(self, thread):
         """The function in C that the last step of this thread went into, if it did."""

@@ -71,9 +71,8 @@ class Reports(object):
                 message = self.with_place(message, thread_id)
             return message
 
-        self.probe.undo += [(factory, of_all, make_for_all), (factory, of_one, make_for_one)]
-        setattr(factory, of_all, told_for_all)
-        setattr(factory, of_one, told_for_one)
+        self.probe.hooks.swap(factory, of_all, told_for_all)
+        self.probe.hooks.swap(factory, of_one, told_for_one)
 
     def with_place(self, message, thread_id):
         """The news of a stop, and where it is: no request for its stack is needed."""

@@ -107,21 +107,7 @@ class Tracer(object):
         self.probe.points.places.change(put, [])
 
     def hook(self, trace):
-        db, told = self.probe.db, self.probe.told
-        decide = db.handle_breakpoint_condition
-
-        def handle_breakpoint_condition(info, breakpoint, frame):
-            condition = breakpoint.condition
-            ours = condition is not None and condition.startswith(OURS)
-            stops = not ours and decide(info, breakpoint, frame)
-            if trace.over is None and trace.take(frame, stops):
-                if not stops:
-                    told.frame, told.hits = frame, []
-                return True
-            return stops
-
-        trace.before = decide
-        db.handle_breakpoint_condition = handle_breakpoint_condition
+        self.probe.hooks.around("handle_breakpoint_condition", "trace", trace.deciding)
 
     def end(self):
         trace, self.trace, self.first = self.trace, None, None
@@ -133,7 +119,7 @@ class Tracer(object):
         return True
 
     def forget(self, trace):
-        self.probe.db.handle_breakpoint_condition = trace.before
+        self.probe.hooks.drop("handle_breakpoint_condition", "trace")
         trace.ring.close()
 
     def remove(self):
@@ -144,8 +130,10 @@ class Tracer(object):
             self.forget(trace)
 
     def hook_entry(self):
+        self.probe.hooks.around("do_wait_suspend", "trace", self.waiting)
+
+    def waiting(self, wait):
         db = self.probe.db
-        wait = db.do_wait_suspend
         at_breakpoint = sys.modules["_pydevd_bundle.pydevd_comm_constants"].CMD_SET_BREAK
 
         def do_wait_suspend(thread, frame, event, arg, exception_type=None):
@@ -155,7 +143,7 @@ class Tracer(object):
                 db.set_suspend(thread, at_breakpoint, suspend_other_threads=True)
                 wait(thread, frame, event, arg, exception_type)
 
-        self.probe.replace("do_wait_suspend", do_wait_suspend)
+        return do_wait_suspend
 
 
 class Trace(object):
@@ -166,7 +154,6 @@ class Trace(object):
         self.until = Expression(until) if until else None
         self.lines = {}  # file as pydevd calls it → line → spots
         self.places = []
-        self.before = None
         self.over = None
         self.endings = iter((True,))
         # (file name, code) → (its file's lines, path, where its first line begins); the code of two
@@ -180,6 +167,21 @@ class Trace(object):
         self.slow_captures = set()
 
     # -- at a hit, in the program's own thread
+
+    def deciding(self, decide):
+        told = self.probe.told
+
+        def handle_breakpoint_condition(info, breakpoint, frame):
+            condition = breakpoint.condition
+            ours = condition is not None and condition.startswith(OURS)
+            stops = not ours and decide(info, breakpoint, frame)
+            if self.over is None and self.take(frame, stops):
+                if not stops:
+                    told.frame, told.hits = frame, []
+                return True
+            return stops
+
+        return handle_breakpoint_condition
 
     def take(self, frame, stops_anyway):
         """Record what is to be recorded here; whether the thread is to stop for that."""

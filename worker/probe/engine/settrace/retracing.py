@@ -53,28 +53,35 @@ class Rearming(object):
     def hook(self):
         if monitors():
             return
-        db, armed = self.probe.db, self.armed
-        enable, disable, work = db.enable_tracing, db.disable_tracing, db.process_internal_commands
+        hooks = self.probe.hooks
+        hooks.around("enable_tracing", "retracing", self.enabling)
+        hooks.around("disable_tracing", "retracing", self.disabling)
+        hooks.around("process_internal_commands", "retracing", self.working)
 
+    def enabling(self, enable):
         def enable_tracing(thread_trace_func=None, apply_to_all_threads=False):
             self.mind_the_program()
             enable(thread_trace_func, apply_to_all_threads)
             if thread_trace_func is not None and not apply_to_all_threads:
                 self.replace(by=thread_trace_func)
-                armed[_thread.get_ident()] = thread_trace_func
+                self.armed[_thread.get_ident()] = thread_trace_func
 
+        return enable_tracing
+
+    def disabling(self, disable):
         def disable_tracing():
             disable()
             self.replace()
 
+        return disable_tracing
+
+    def working(self, work):
         def process_internal_commands(*arguments):
             work(*arguments)
             if arguments == (("*",),):
                 self.look()
 
-        self.probe.replace("enable_tracing", enable_tracing)
-        self.probe.replace("disable_tracing", disable_tracing)
-        self.probe.replace("process_internal_commands", process_internal_commands)
+        return process_internal_commands
 
     def mind_the_program(self):
         """What the program sets by itself traces until it sets None, or ours again."""

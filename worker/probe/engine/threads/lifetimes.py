@@ -34,10 +34,13 @@ class Lifetimes(object):
                     thread.__pydevd_id__ = id
             return id
 
-        self.probe.undo.append((constants, name, getattr(constants, name)))
-        setattr(constants, name, number)
+        self.probe.hooks.swap(constants, name, number)
+        self.probe.hooks.around("notify_thread_not_alive", "lifetimes", self.telling)
+        if tracing.monitors():
+            self.hook_beginning()
+
+    def telling(self, tell):
         db = self.probe.db
-        tell = db.notify_thread_not_alive
 
         def notify_thread_not_alive(thread_id, *args, **kwargs):
             thread = db._running_thread_ids.get(thread_id)
@@ -49,9 +52,7 @@ class Lifetimes(object):
                 self.forget(thread_id)
                 untie(thread)
 
-        self.probe.replace("notify_thread_not_alive", notify_thread_not_alive)
-        if tracing.monitors():
-            self.hook_beginning()
+        return notify_thread_not_alive
 
     def hook_beginning(self):
         """A thread that is just beginning has no entry of its own yet, but perhaps that of one that
@@ -76,11 +77,8 @@ class Lifetimes(object):
                     return None  # asked again at its next event
             return info
 
-        self.probe.undo.append((facts, "_create_thread_info", create))
-        facts._create_thread_info = create_thread_info
-        finalizer = "_DeleteDummyThreadOnDel"
-        self.probe.undo.append((facts, finalizer, getattr(facts, finalizer)))
-        setattr(facts, finalizer, Finalizer)
+        self.probe.hooks.swap(facts, "_create_thread_info", create_thread_info)
+        self.probe.hooks.swap(facts, "_DeleteDummyThreadOnDel", Finalizer)
 
     def forget(self, thread_id):
         db = self.probe.db

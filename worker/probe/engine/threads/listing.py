@@ -11,7 +11,7 @@ import types
 
 
 def hook(probe):
-    undo, utils = probe.undo, sys.modules["_pydevd_bundle.pydevd_utils"]
+    hooks, utils = probe.hooks, sys.modules["_pydevd_bundle.pydevd_utils"]
     of_program = utils.get_non_pydevd_threads
 
     def get_non_pydevd_threads():
@@ -22,23 +22,19 @@ def hook(probe):
                 found.append(thread)
         return found
 
-    undo.append((utils, "get_non_pydevd_threads", of_program))
-    utils.get_non_pydevd_threads = get_non_pydevd_threads
-    _replace_code(undo)
+    hooks.swap(utils, "get_non_pydevd_threads", get_non_pydevd_threads)
+    _replace_code(hooks)
 
 
-def _replace_code(undo):
+def _replace_code(hooks):
     """Where pydevd replaces that of the function, to hide its own threads."""
     daemon = sys.modules["_pydevd_bundle.pydevd_daemon_thread"]
     daemon.mark_as_pydevd_daemon_thread(types.SimpleNamespace())  # the first one: it does that now
     enumerate, saved = threading.enumerate, sys.modules["_pydev_bundle._pydev_saved_modules"]
     if "pydevd" not in enumerate.__code__.co_filename:
         return
-    undo.append((enumerate, "__code__", enumerate.__code__))
-    enumerate.__code__ = _without_debuggers.__code__
-    name = "pydevd_saved_threading_enumerate"
-    undo.append((saved, name, getattr(saved, name)))
-    setattr(saved, name, _all)
+    hooks.swap(enumerate, "__code__", _without_debuggers.__code__)
+    hooks.swap(saved, "pydevd_saved_threading_enumerate", _all)
 
 
 def _all():

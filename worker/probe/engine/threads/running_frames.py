@@ -72,12 +72,9 @@ def hook(probe):
     for name in ("pydevd_additional_thread_info_regular", "pydevd_cython"):
         facts = sys.modules.get("_pydevd_bundle." + name)
         if facts is not None:
-            probe.undo.append((facts, "_current_frames", facts._current_frames))
-            facts._current_frames = of_all
+            probe.hooks.swap(facts, "_current_frames", of_all)
     db, pydevd, tracing = probe.db, sys.modules["pydevd"], sys.modules["pydevd_tracing"]
-    to_threads = tracing.set_trace_to_threads
-    probe.undo.append((tracing, "set_trace_to_threads", to_threads))
-    tracing.set_trace_to_threads = steady(to_threads)
+    probe.hooks.swap(tracing, "set_trace_to_threads", steady(tracing.set_trace_to_threads))
 
     @steady
     def set_tracing(breakpoints_changed=False):
@@ -90,7 +87,7 @@ def hook(probe):
         if MONITORED:
             pydevd.pydevd_sys_monitoring.restart_events()
 
-    probe.replace("set_tracing_for_untraced_contexts", set_tracing)
+    probe.hooks.around("set_tracing_for_untraced_contexts", "running_frames", lambda _: set_tracing)
 
 
 def _is_left_out(thread):
