@@ -89,6 +89,22 @@ def test_the_overview_says_where_to_add_things():
         assert [name for name in files if not (ROOT / name).is_file()] == [], title
 
 
+def test_the_rows_about_pydevd_name_what_is_there():
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in (ROOT / "docs" / "pydevd.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ") and not line.startswith(("| symptom", "| ---"))
+    ]
+    assert len(rows) > 40
+    for symptom, _cause, _cure, modules, tests, pythons, upstream in rows:
+        for folder, names in (("worker/probe", modules), ("tests/contract", tests)):
+            files = re.findall(r"`([\w./]+\.py)`", names)
+            assert files or "tests.matrix" in names, symptom
+            assert [name for name in files if not (ROOT / folder / name).is_file()] == [], symptom
+        assert pythons, symptom
+        assert upstream, symptom
+
+
 def test_agents_md_has_every_folder():
     page = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
     folders = {
