@@ -21,12 +21,8 @@ from debug_relay.protocol.state import COUNTED, LIVE, State
 from debug_relay.protocol.version import VERSION, WIRE
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.attach import gdb
-from debug_relay.worker.debugger import run_control as run
 from debug_relay.worker.operations.handlers import check_table
 from debug_relay.worker.rpc.supervisor_link import Link
-from debug_relay.worker.session import blueprint as blueprints
-from debug_relay.worker.session import pause_budget as held
-from debug_relay.worker.session import retirement as retiring
 from debug_relay.worker.session.session import Session
 from debug_relay.worker.storage.disk import write_atomically
 from debug_relay.worker.system import descendants as sweep
@@ -64,10 +60,10 @@ class Worker:
             server = await loop.create_unix_server(lambda: Link(self), str(self._socket))
         finally:
             os.umask(before)
-        await self.session.find_interpreter()
+        await self.session.changes.find_interpreter()
         await self._write_identity()
-        await blueprints.take_over(self.session)
-        self.session.record.save()
+        await self.session.blueprints.take_over()
+        self.session.publication.save()
         await self.session.record.settled()
         ready()
         watch = asyncio.create_task(self._watch(), name="clock")
@@ -91,7 +87,7 @@ class Worker:
     async def _write_identity(self) -> None:
         """Who this worker is: a pid alone is nobody."""
         identity = {
-            "session_id": self.session.id,
+            "session_id": self.session.settings.id,
             "pid": os.getpid(),
             "start_ticks": start_ticks(),
             "boot_id": boot_id(),
@@ -109,7 +105,7 @@ class Worker:
                 self.session.idle.touch()
             self._collect()
             self._warn()
-            if held.is_too_long(self.session):
+            if self.session.pause_budget.is_spent():
                 await self._let_run()
             reason = self._overdue()
             if reason is not None:
@@ -118,13 +114,13 @@ class Worker:
 
     def _collect(self) -> None:
         """Orphans of the program's are given to this worker; ended, they are its to collect."""
-        target = self.session.target
+        target = self.session.debuggee.target
         if target is not None and not target.attached:
             sweep.collect_adopted(target.pid)
 
     async def _let_run(self) -> None:
         try:
-            await held.run_on(self.session)
+            await self.session.pause_budget.run_on()
         except RelayError as error:
             # It ended meanwhile, or holds its interpreter: the next look tells.
             log.warning("program.held", extra={"fields": {"error": error.message}})
@@ -134,47 +130,47 @@ class Worker:
         orphan = self.params.orphan_timeout
         if not self.links and orphan and now - self._alone_since > orphan:
             return "shutdown"
-        if session.state is State.TERMINATED and session.idle.idle_for() > _RETIRE_AFTER:
+        if session.lifecycle.state is State.TERMINATED and session.idle.idle_for() > _RETIRE_AFTER:
             # What it printed and how it ended can be read without us.
             return "terminated"
-        limit = session.idle.limit(session.state)
-        if limit and session.state in COUNTED and session.idle.idle_for() > limit:
+        limit = session.idle.limit(session.lifecycle.state)
+        if limit and session.lifecycle.state in COUNTED and session.idle.idle_for() > limit:
             return "timeout"
         return None
 
     def _warn(self) -> None:
         """Once, half-way to expiry."""
         session = self.session
-        limit = session.idle.limit(session.state)
+        limit = session.idle.limit(session.lifecycle.state)
         idle = session.idle.idle_for()
-        if not limit or session.state not in COUNTED or idle < limit / 2:
+        if not limit or session.lifecycle.state not in COUNTED or idle < limit / 2:
             self._warned = False
         elif not self._warned:
             self._warned = True
             warning = f"Session will expire in {limit - idle:.0f} seconds"
-            body = {"status": session.state, "warning": warning}
-            expires_at = session.idle.expires_at(session.state)
-            session.journal("session", {**body, "expires_at": expires_at})
+            body = {"status": session.lifecycle.state, "warning": warning}
+            expires_at = session.idle.expires_at(session.lifecycle.state)
+            session.log.journal("session", {**body, "expires_at": expires_at})
 
     async def retire(self) -> Retired:
         """Go, if nobody needs this worker; the answer is still given."""
         session = self.session
-        if not retiring.may_retire(session) or not await self._leave():
+        if not session.retirement.may_retire() or not await self._leave():
             return Retired(retired=False)
-        if not retiring.may_retire(session):
+        if not session.retirement.may_retire():
             return Retired(retired=False)
-        blueprint = blueprints.draw(session)
+        blueprint = session.blueprints.draw()
         if self._ending is None:
             self._ending = asyncio.create_task(self._end(None, "terminated"), name="ending")
         return Retired(
             retired=True,
             blueprint=blueprint,
-            runtime_seconds=round(session.runtime_seconds, 3),
+            runtime_seconds=round(session.lifecycle.runtime_seconds, 3),
         )
 
     async def _leave(self) -> bool:
         try:
-            await retiring.leave(self.session)
+            await self.session.retirement.leave()
         except OSError as error:
             log.warning("aftermath.not_written", extra={"fields": {"error": str(error)}})
             return False
@@ -188,33 +184,37 @@ class Worker:
 
     async def _end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted:
         session = self.session
-        if session.state is State.TERMINATED and reason == "shutdown":
+        if session.lifecycle.state is State.TERMINATED and reason == "shutdown":
             await self._leave()
-        if session.state in COUNTED:
+        if session.lifecycle.state in COUNTED:
             if reason == "shutdown":
                 # It comes back with the next relay, even if it does not end in time.
-                session.previous_status = session.state
-            session.end_reason = reason
-            session.record.save()
+                session.lifecycle.comes_back()
+            session.lifecycle.end_for(reason)
+            session.publication.save()
         # Nobody's server dies because an agent tidied up: what was attached to is let go.
-        if session.target is not None and session.target.attached and not terminate:
-            if session.state in LIVE:
-                session.end_reason = "detached" if reason == "terminated" else reason
-                await session.target.detach()
+        if (
+            session.debuggee.target is not None
+            and session.debuggee.target.attached
+            and not terminate
+        ):
+            if session.lifecycle.state in LIVE:
+                session.lifecycle.end_for("detached" if reason == "terminated" else reason)
+                await session.debuggee.target.detach()
         else:
-            await run.end_program(session, _GRACE)
-        if session.state in COUNTED:
-            session.program_ended(None, None, reason)
-        await session.end_children()
-        if session.target is not None:
-            await session.target.release()
+            await session.run.end_program(_GRACE)
+        if session.lifecycle.state in COUNTED:
+            session.lifecycle.ended(None, None, reason)
+        await session.debuggee.end_children()
+        if session.debuggee.target is not None:
+            await session.debuggee.target.release()
         answer = SessionDeleted(
-            session_id=session.id,
-            final_status=session.state,
-            exit_code=session.exit_code,
-            runtime_seconds=round(session.runtime_seconds, 3),
+            session_id=session.settings.id,
+            final_status=session.lifecycle.state,
+            exit_code=session.lifecycle.exit_code,
+            runtime_seconds=round(session.lifecycle.runtime_seconds, 3),
         )
-        session.record.save()
+        session.publication.save()
         await session.record.settled()
         self.ended.set()
         return answer
@@ -245,7 +245,7 @@ async def main(params: WorkerParams, ready: Callable[[], None]) -> None:
         await worker.serve(ready)
     finally:
         await worker.session.close()
-        target = worker.session.target
+        target = worker.session.debuggee.target
         if target is None or not target.keeps_children:
             # gdb at work is left to end by itself: to signal it would kill the program it is in.
             sweep.end_descendants(time.monotonic() + 5.0, gdb.under_way())

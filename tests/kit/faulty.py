@@ -46,7 +46,8 @@ elif "debug_relay.worker" in words:
     import asyncio
 
     from debug_relay.worker.attach import by_port
-    from debug_relay.worker.debugger import adapter, run_to_line
+    from debug_relay.worker.breakpoints import run_to_line
+    from debug_relay.worker.debugger import adapter
 
     def gated(owner, name):
         passing, gate = getattr(owner, name), os.path.join({folder!r}, name)
@@ -62,7 +63,7 @@ elif "debug_relay.worker" in words:
 
     gated(adapter, "configure")
     gated(by_port.JoinedProgram, "_settle")
-    gated(run_to_line, "at_stop")
+    gated(run_to_line.RunToLine, "at_stop")
 """
 
 

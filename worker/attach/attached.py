@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -24,16 +24,23 @@ from debug_relay.protocol.secrets import shown_command
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.attach.descendants import Tree
 from debug_relay.worker.attach.injected_process import Hold
-from debug_relay.worker.debuggee import child_events as child_news
-from debug_relay.worker.debuggee.launched import introduce, prepare
+from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.debuggee import child_events
+from debug_relay.worker.debuggee.handshake import Handshake
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.run_control import RunControl
+from debug_relay.worker.debugger.target import Debuggee, ServerListener
+from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.system import process_tree
 from debug_relay.worker.system.descendants import Ended
 from debug_relay.worker.system.process_tree import Row
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
 
 _EXIT_SECONDS: Final = 1.0  # an end is seen as the connection's a moment before as the process's
 _ENDING_SECONDS: Final = 30.0  # for one that says that it ends
@@ -45,21 +52,53 @@ class AttachedProgram:
 
     attached = True
 
-    def __init__(self, session: Session, params: Attach) -> None:
+    def __init__(
+        self,
+        params: Attach,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        publication: Publication,
+        hub: Hub,
+        probes: Asking,
+        debuggee: Debuggee,
+        run: RunControl,
+        breakpoints: Breakpoints,
+        interpreters: InterpreterBook,
+        handshake: Handshake,
+        servers: ServerListener,
+    ) -> None:
         assert params.pid is not None
         self.keeps_children = True
-        self._session = session
         self._params = params
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._log = log
+        self._publication = publication
+        self._hub = hub
+        self._probes = probes
+        self._debuggee = debuggee
+        self._run = run
+        self._breakpoints = breakpoints
+        self._interpreters = interpreters
+        self._handshake = handshake
+        self._servers = servers
         self._pid = params.pid
         self.shows = params.repr
         self._running = False
         self._leaving = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._hold = Hold(
-            params.pid, session.params, session.debug_events.take, self._lost, self._ended
-        )
+        self._hold = Hold(params.pid, settings.params, servers.take, self._lost, self._ended)
         self._tree = (
-            Tree(session, params.pid, self._introduce, params.connect_timeout)
+            Tree(
+                settings,
+                log,
+                probes,
+                servers,
+                params.pid,
+                self._introduce,
+                params.connect_timeout,
+            )
             if params.tree
             else None
         )
@@ -90,29 +129,27 @@ class AttachedProgram:
                 await self.release()
                 raise
         if self._hold.gone:
-            self._session.program_ended(None, None, "target_lost")
+            self._lifecycle.ended(None, None, "target_lost")
 
     def _report_children(self) -> None:
         """Those that are there already; later ones are told of when they start."""
         for row in process_tree.below(self._pid):
             if row.lives:
-                child_news.found(self._session, row.pid, row.parent, process_tree.words(row.pid))
+                child_events.found(self._log, row.pid, row.parent, process_tree.words(row.pid))
 
     async def _set_up(self, server: DebugServer) -> None:
-        self._session.hub.add(server, root=True)
+        self._hub.add(server, root=True)
         await self._use_its_interpreter()
-        session = self._session
-        await adapter.configure(server, lambda: prepare(session, server), self._options())
+        await adapter.configure(server, lambda: self._handshake.prepare(server), self._options())
 
     async def _introduce(self, server: DebugServer) -> None:
         """A process of its tree."""
-        session = self._session
-        session.hub.add(server)
-        session.changed()
-        await adapter.configure(server, lambda: introduce(session, server), self._options())
+        self._hub.add(server)
+        self._publication.changed()
+        await adapter.configure(server, lambda: self._handshake.introduce(server), self._options())
 
     def _options(self) -> dict[str, Any]:
-        config = self._session.params.config
+        config = self._settings.config
         mine = self._params.just_my_code
         options = adapter.attach_options(config.just_my_code if mine is None else mine)
         if self._params.redirect_output:
@@ -129,10 +166,10 @@ class AttachedProgram:
         facts = _facts(self._pid)
         version = None
         with contextlib.suppress(RelayError):  # one that may not be run: judged by the session's
-            interpreter = await self._session.interpreters.find(facts.executable)
+            interpreter = await self._interpreters.find(facts.executable)
             version = interpreter.version_text
-            self._session.breakpoints.use(self._session.breakpoints.book_of(interpreter))
-        self._session.program = Program(
+            self._breakpoints.use(self._breakpoints.book_of(interpreter))
+        self._debuggee.program = Program(
             attached=True,
             pid=self._pid,
             args=shown_command(facts.command)[1:],
@@ -156,11 +193,11 @@ class AttachedProgram:
             return False
         data = printed.output.encode("utf-8", "backslashreplace")
         origin = {"pid": server.pid} if server.is_child else None
-        self._session.take_output(category, data, origin)
+        self._log.take_output(category, data, origin)
         return True
 
     def _lost(self, hold: Hold, server: DebugServer, why: str) -> None:
-        self._session.server_lost(server, why)
+        self._servers.server_lost(server, why)
         if self._running and not self._leaving:
             self._start(self._let_go())
 
@@ -169,7 +206,7 @@ class AttachedProgram:
             # The connections to its children close with it: they let go by themselves.
             if self._tree is not None:
                 self._start(self._tree.close())
-            self._session.program_ended(None, None, "target_lost")
+            self._lifecycle.ended(None, None, "target_lost")
 
     async def _let_go(self) -> None:
         """The connection is gone. If the process is not, it has let us go: it has executed another
@@ -177,16 +214,15 @@ class AttachedProgram:
         patience = _ENDING_SECONDS if self._hold.is_ending else _EXIT_SECONDS
         if await self._hold.until_gone(patience):
             return
-        session = self._session
-        async with session.driving:
-            if session.target is not self or self._leaving:
+        async with self._run.lock:
+            if self._debuggee.target is not self or self._leaving:
                 return
             self._leaving = True
-            session.say(f"The connection to process {self._pid} was lost; it runs on undebugged.")
+            self._log.say(f"The connection to process {self._pid} was lost; it runs on undebugged.")
             if self._tree is not None:
                 await self._tree.detach()
             await self._release()
-            session.let_go()
+            self._lifecycle.detached()
 
     # -- living with it
 
@@ -218,7 +254,7 @@ class AttachedProgram:
             self._hold.signal(signal.SIGKILL)
             await self._hold.until_gone(5.0)
         self._running = False
-        self._session.program_ended(None, None, "terminated")
+        self._lifecycle.ended(None, None, "terminated")
 
     async def end_children(self) -> list[Ended]:
         return []  # what it has started is its owner's
@@ -226,7 +262,7 @@ class AttachedProgram:
     async def detach(self) -> None:
         """Let it run on as it was, with nothing of ours left in it or in its processes."""
         self._leaving = True
-        leaving = [self._hold.detach(self._session.asking)]
+        leaving = [self._hold.detach(self._probes)]
         if self._tree is not None:
             leaving.append(self._tree.detach())
         await asyncio.gather(*leaving)

@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -21,14 +21,17 @@ from debug_relay.protocol.models.program import Attach
 from debug_relay.protocol.models.sessions import Program
 from debug_relay.protocol.wire import dap
 from debug_relay.worker import bundle
-from debug_relay.worker.debuggee import child_events as child_news
+from debug_relay.worker.debuggee import child_events
+from debug_relay.worker.debuggee.handshake import Handshake
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.target import Debuggee, ServerListener
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.system.descendants import Ended
 from debug_relay.worker.system.process_tree import Row
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -73,9 +76,25 @@ class JoinedProgram:
     attached = True
     shows: Final = "full"  # without the probe it is pydevd that shows values
 
-    def __init__(self, session: Session, params: Attach) -> None:
+    def __init__(
+        self,
+        params: Attach,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        hub: Hub,
+        debuggee: Debuggee,
+        handshake: Handshake,
+        servers: ServerListener,
+    ) -> None:
         self.keeps_children = True
-        self._session = session
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._log = log
+        self._hub = hub
+        self._debuggee = debuggee
+        self._handshake = handshake
+        self._servers = servers
         self._params = params
         self._host = params.host or "127.0.0.1"
         assert params.port is not None
@@ -123,15 +142,15 @@ class JoinedProgram:
             self._gone()
 
     async def _connect(self) -> DebugServer:
-        server = DebugServer(self._session.debug_events.take, self._lost)
+        server = DebugServer(self._servers.take, self._lost)
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: server, self._host, self._port)
         self._server = server
         return server
 
     async def _join(self, server: DebugServer) -> None:
-        self._session.hub.add(server)
-        config = self._session.params.config
+        self._hub.add(server)
+        config = self._settings.config
         mine = self._params.just_my_code
         options = adapter.attach_options(config.just_my_code if mine is None else mine)
         options["redirectOutput"] = False
@@ -142,17 +161,13 @@ class JoinedProgram:
             ]
         await adapter.configure(server, self._prepare, options, self._params.connect_timeout)
         await self._settle(server)
-        self._session.program = Program(
+        self._debuggee.program = Program(
             attached=True, pid=self._pid, host=self._host, port=self._port
         )
 
     async def _prepare(self) -> None:
         assert self._server is not None
-        await self._session.breakpoints.judge_again()
-        self._session.breakpoints.new_run()
-        self._server.hears_changes = True
-        await self._session.breakpoints.send_all(self._server)
-        await self._session.exceptions.begin(self._server)
+        await self._handshake.prepare_plainly(self._server)
 
     async def _settle(self, server: DebugServer) -> None:
         try:
@@ -255,14 +270,14 @@ class JoinedProgram:
         return True
 
     def _lost(self, server: DebugServer, why: str) -> None:
-        self._session.server_lost(server, why)
+        self._servers.server_lost(server, why)
         self._gone()
 
     def _gone(self) -> None:
         self._has_ended = True
         if self._running and not self._leaving:
             self._running = False  # its end is told in three ways
-            self._session.program_ended(None, None, "target_lost")
+            self._lifecycle.ended(None, None, "target_lost")
 
     # -- living with it
 
@@ -286,7 +301,7 @@ class JoinedProgram:
         """End the program itself: asked for by name only. What it has started is its owner's."""
         await self._disconnect(terminate=True)
         self._running = False
-        self._session.program_ended(None, None, "terminated")
+        self._lifecycle.ended(None, None, "terminated")
 
     async def end_children(self) -> list[Ended]:
         return []  # what it has started is its owner's
@@ -339,7 +354,7 @@ class JoinedProgram:
         except (TimeoutError, OSError, RelayError) as error:
             log.warning("child.waits", extra={"fields": {"pid": pid, "error": str(error)}})
         else:
-            child_news.released(self._session, pid, "the program was joined by its port")
+            child_events.released(self._log, pid, "the program was joined by its port")
         finally:
             server.close()
 

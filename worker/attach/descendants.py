@@ -12,22 +12,23 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.attach.injected_process import Hold
-from debug_relay.worker.debuggee import child_events as child_news
+from debug_relay.worker.debuggee import child_events
 from debug_relay.worker.debuggee.child_debugging import exit_of
 from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.target import ServerListener
 from debug_relay.worker.probe.startup.python_command_line import is_python, parted
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.system import process_tree
 from debug_relay.worker.system.process_tree import Row
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
 
 MAX_PROCESSES: Final = 64
 _LOOK_SECONDS: Final = 0.5
@@ -47,13 +48,19 @@ class _Seen(Struct):
 class Tree:
     def __init__(
         self,
-        session: Session,
+        settings: Settings,
+        log: SessionLog,
+        probes: Asking,
+        servers: ServerListener,
         root: int,
         introduce: Callable[[DebugServer], Awaitable[None]],
         timeout: float,
     ) -> None:
         """`introduce` goes through the handshake."""
-        self._session = session
+        self._settings = settings
+        self._log = log
+        self._probes = probes
+        self._servers = servers
         self._root = root
         self._introduce = introduce
         self._timeout = min(timeout, _ATTACH_SECONDS)
@@ -110,14 +117,13 @@ class Tree:
         if why is None and len(self._holds) + 1 >= MAX_PROCESSES:
             why = f"the session has {MAX_PROCESSES} processes already, which is the most"
         if why is not None:
-            child_news.found(self._session, row.pid, row.parent, words)
-            child_news.released(self._session, row.pid, why)
+            child_events.found(self._log, row.pid, row.parent, words)
+            child_events.released(self._log, row.pid, why)
             return
         await self._attach(row, words)
 
     async def _attach(self, row: Row, words: list[str]) -> None:
-        session = self._session
-        hold = Hold(row.pid, session.params, self._take, self._lost, self._ended)
+        hold = Hold(row.pid, self._settings.params, self._take, self._lost, self._ended)
         came = False
 
         async def introduce(server: DebugServer) -> None:
@@ -128,11 +134,11 @@ class Tree:
                 await self._introduce(server)
                 came = True
                 self._holds[row.pid] = hold
-                child_news.attached(session, row.pid, row.parent, words)
+                child_events.attached(self._log, row.pid, row.parent, words)
             finally:
                 del self._early[server]
                 for message in early:
-                    session.debug_events.take(server, message)
+                    self._servers.take(server, message)
 
         try:
             await hold.begin(self._timeout, None, introduce)
@@ -141,8 +147,8 @@ class Tree:
             if hold.gone:
                 return  # told of, if anybody knew of it
             if not came:
-                child_news.found(session, row.pid, row.parent, words)
-            child_news.released(session, row.pid, error.message)
+                child_events.found(self._log, row.pid, row.parent, words)
+            child_events.released(self._log, row.pid, error.message)
         except BaseException:
             self._forget(hold)
             raise
@@ -151,7 +157,7 @@ class Tree:
         """That it has come is told before what happens in it."""
         early = self._early.get(server)
         if early is None or message.event == "relayAnswer":
-            self._session.debug_events.take(server, message)
+            self._servers.take(server, message)
         else:
             early.append(message)
 
@@ -172,7 +178,7 @@ class Tree:
     # -- going
 
     def _lost(self, hold: Hold, server: DebugServer, why: str) -> None:
-        self._session.server_lost(server, why)
+        self._servers.server_lost(server, why)
         if not self._closing and self._holds.get(hold.pid) is hold:
             task = asyncio.create_task(self._let_go(hold))
             self._tasks.add(task)
@@ -183,8 +189,8 @@ class Tree:
         if await hold.until_gone(_EXIT_SECONDS) or self._closing:
             return
         if self._forget(hold):
-            child_news.released(
-                self._session, hold.pid, "its connection was lost; it runs on undebugged"
+            child_events.released(
+                self._log, hold.pid, "its connection was lost; it runs on undebugged"
             )
             await hold.release()
 
@@ -192,7 +198,7 @@ class Tree:
         if self._closing or not self._forget(hold):
             return  # not held yet: who waits for it is told
         assert hold.server is not None
-        child_news.ended(self._session, hold.pid, exit_of(hold.pid, hold.pidfd))
+        child_events.ended(self._log, hold.pid, exit_of(hold.pid, hold.pidfd))
         hold.server.close("its process has ended")
         task = asyncio.create_task(hold.release())
         self._tasks.add(task)
@@ -213,7 +219,7 @@ class Tree:
         """All are let go, side by side, and no more come."""
         await self._stop()
         holds = list(self._holds.values())
-        await asyncio.gather(*(hold.detach(self._session.asking) for hold in holds))
+        await asyncio.gather(*(hold.detach(self._probes) for hold in holds))
         self._left = [f"process {one.pid}: {one.residue}" for one in holds if one.residue]
 
     async def close(self) -> None:

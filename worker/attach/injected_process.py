@@ -26,7 +26,7 @@ from debug_relay.worker import bundle
 from debug_relay.worker.attach import main_thread_rest as at_rest
 from debug_relay.worker.attach import refusals
 from debug_relay.worker.attach.injection import Injection
-from debug_relay.worker.debuggee.launched import kept_bytecode
+from debug_relay.worker.debuggee.handshake import kept_bytecode
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.probe_client import Asking

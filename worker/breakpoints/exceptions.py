@@ -6,17 +6,20 @@ The probe decides at each exception; debugpy is only told which kinds it has to 
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import ExceptionBreakpoints, SetExceptionBreakpoints
+from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.requests import bad_condition
 from debug_relay.worker.debugger.connection import DebugServer
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
 
 _DAP: Final = {"raised": "raised", "uncaught": "uncaught", "user_unhandled": "userUnhandled"}
 _NEVER: Final = frozenset({"SystemExit", "StopIteration", "StopAsyncIteration", "GeneratorExit"})
@@ -26,8 +29,21 @@ _NO_PROBE: Final = (
 
 
 class ExceptionPoints:
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        settings: Settings,
+        log: SessionLog,
+        publication: Publication,
+        hub: Hub,
+        probes: Asking,
+        breakpoints: Breakpoints,
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self._publication = publication
+        self._hub = hub
+        self._probes = probes
+        self._breakpoints = breakpoints
         self._asked = ExceptionBreakpoints(filters=["uncaught"], types=[])
         self._known: set[str] = set()  # of the types: those that there are in the program
         self._problem: str | None = None
@@ -57,11 +73,11 @@ class ExceptionPoints:
         for index, name in enumerate(params.types):
             _require_name(name, index)
         if params.condition is not None:
-            book = await self._session.breakpoints.book()
+            book = await self._breakpoints.book()
             problem = await book.check_expression(params.condition, "condition")
             if problem is not None:
                 raise bad_condition(params.condition, problem)
-        await self._session.breakpoints.suspend(False)
+        await self._breakpoints.suspend(False)
         self._asked = ExceptionBreakpoints(
             filters=list(dict.fromkeys(params.filters)),
             types=list(dict.fromkeys(params.types)),
@@ -76,9 +92,9 @@ class ExceptionPoints:
 
     async def _changed(self) -> ExceptionBreakpoints:
         self._problem = None
-        await self._session.hub.each(self._session.hub.hearing(), self.begin)
-        self._session.changed()
-        self._session.record.save()
+        await self._hub.each(self._hub.hearing(), self.begin)
+        self._publication.changed()
+        self._publication.save()
         return await self.shown()
 
     def failed(self, error: str) -> None:
@@ -86,7 +102,7 @@ class ExceptionPoints:
         if self._problem is not None and error in self._problem:
             return
         self._problem = f"condition raised {error}"
-        self._session.say(f"The condition of the exception breakpoints raised {error}")
+        self._log.say(f"The condition of the exception breakpoints raised {error}")
 
     # -- reading
 
@@ -96,13 +112,11 @@ class ExceptionPoints:
             self._known = {name for name in asked.types if _is_builtin(name)}
 
             async def ask(server: DebugServer) -> list[str]:
-                known: list[str] = await self._session.asking.ask(
-                    server, "known_types", types=asked.types
-                )
+                known: list[str] = await self._probes.ask(server, "known_types", types=asked.types)
                 return known
 
-            probed = self._session.asking.probed()
-            self._known.update(*await self._session.hub.each(probed, ask))
+            probed = self._probes.probed()
+            self._known.update(*await self._hub.each(probed, ask))
         unknown = [name for name in asked.types if name not in self._known]
         notes = [self._problem] if self._problem else []
         if never := [name for name in asked.types if name.rpartition(".")[2] in _NEVER]:
@@ -122,7 +136,7 @@ class ExceptionPoints:
         )
 
     def _is_plain(self) -> bool:
-        return any(not server.has_probe for server in self._session.hub.hearing())
+        return any(not server.has_probe for server in self._hub.hearing())
 
     # -- telling programs
 
@@ -130,10 +144,10 @@ class ExceptionPoints:
         """What is asked for, to a debug server that knows nothing or something else."""
         asked = self._asked
         filters = list(asked.filters)
-        if not server.has_probe and self._session.breakpoints.suspended:
+        if not server.has_probe and self._breakpoints.suspended:
             filters = []  # else the probe passes over them
         if server.has_probe:
-            await self._session.asking.ask(
+            await self._probes.ask(
                 server,
                 "exceptions",
                 raised="raised" in filters,
@@ -148,7 +162,7 @@ class ExceptionPoints:
             "setExceptionBreakpoints",
             {"filters": [_DAP[name] for name in filters]},
             dict,
-            self._session.params.request_timeout,
+            self._settings.request_timeout,
         )
 
 

@@ -7,15 +7,14 @@ So they are told also when no line follows them: a second after the last one, an
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
+from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.state.log import SessionLog
 
 _QUIET_SECONDS: Final = 1.0  # a hundred lines a second are shown while there are more
 
@@ -38,8 +37,13 @@ class _Last(Struct):
 
 
 class LogPoints:
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        log: SessionLog,
+        breakpoints: Breakpoints,
+    ) -> None:
+        self._log = log
+        self._breakpoints = breakpoints
         self._last: dict[tuple[DebugServer, str], _Last] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -70,7 +74,7 @@ class LogPoints:
 
     def _look(self) -> None:
         for (server, id), last in self._last.items():
-            self._tell_skipped(last, self._session.breakpoints.skipped_lines(server, id))
+            self._tell_skipped(last, self._breakpoints.skipped_lines(server, id))
 
     def _tell_skipped(self, last: _Last, skipped: int) -> None:
         if skipped > last.told:
@@ -80,4 +84,4 @@ class LogPoints:
     def _write(self, row: _Row, text: str) -> None:
         origin: dict[str, Any] = {"source": row.path, "line": row.line}
         data = (text + "\n").encode("utf-8", "backslashreplace")
-        self._session.take_output("console", data, origin)
+        self._log.take_output("console", data, origin)

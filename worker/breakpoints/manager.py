@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -38,11 +38,15 @@ from debug_relay.worker.breakpoints.sync import Arming
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
 from debug_relay.worker.breakpoints.verification import NO_FILE, Batch, BreakpointJudge
 from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.stops import Stops
+from debug_relay.worker.interpreter.cache import InterpreterBook
 from debug_relay.worker.interpreter.resolve import Interpreter
 from debug_relay.worker.source.code_lines import LineBook
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
 
 _HOT: Final = (
     "A loop runs into it again and again and its condition is not true: each time costs "
@@ -55,13 +59,27 @@ _HOT_ADVICE: Final = (
 
 
 class Breakpoints:
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        settings: Settings,
+        log: SessionLog,
+        publication: Publication,
+        hub: Hub,
+        probes: Asking,
+        stops: Stops,
+        interpreters: InterpreterBook,
+        send_exceptions: Callable[[DebugServer], Awaitable[None]],
+    ) -> None:
+        """`send_exceptions` sends the exception breakpoints to a debug server."""
+        self._log = log
+        self._publication = publication
+        self._hub = hub
+        self._stops = stops
         self._table = BreakpointTable()
-        self._judge = BreakpointJudge(session)
-        self._arming = Arming(session, self._table)
+        self._judge = BreakpointJudge(settings, interpreters)
+        self._arming = Arming(settings, hub, probes, self._table, send_exceptions)
         self._watch = SourceWatch(self._watched, self._sources_changed)
-        self._loaded = LoadedSources(self._arming.outdated, session.asking.probed)
+        self._loaded = LoadedSources(self._arming.outdated, probes.probed)
         # One change after the other: what is judged must still be so when it is stored.
         self._changing = asyncio.Lock()
 
@@ -124,8 +142,8 @@ class Breakpoints:
                 self._table.reserve((number_of(entry.id) or 0) + 1)
             ids = dict.fromkeys(self._store(entry)[0] for entry in entries)
             await self._arming.set([self._table.one(id) for id in ids], ids.keys())
-            self._session.changed()
-            self._session.record.save()
+            self._publication.changed()
+            self._publication.save()
 
     def count_on(self, hits: Mapping[str, int]) -> None:
         """What the worker before has counted."""
@@ -174,11 +192,11 @@ class Breakpoints:
     def _tell(self, reason: str, entries: Iterable[Entry]) -> None:
         told = False
         for entry in entries:
-            self._session.journal("breakpoint", {"reason": reason, "breakpoint": self.show(entry)})
+            self._log.journal("breakpoint", {"reason": reason, "breakpoint": self.show(entry)})
             told = True
         if told:
-            self._session.changed()
-            self._session.record.save()
+            self._publication.changed()
+            self._publication.save()
 
     # -- reading
 
@@ -304,7 +322,7 @@ class Breakpoints:
         if not marked:
             return
         nowhere: dict[str, Pids] = {entry.path: frozenset() for entry in marked}
-        self._renew(nowhere | await self.outdated(nowhere.keys(), self._session.stop_id + 1))
+        self._renew(nowhere | await self.outdated(nowhere.keys(), self._stops.stop_id + 1))
 
     def _renew(self, where: dict[str, Pids]) -> None:
         """Of breakpoints that were said to be outdated: in which processes they still are."""
@@ -375,13 +393,13 @@ class Breakpoints:
     async def outdated(self, paths: Collection[str], moment: int | None = None) -> dict[str, Pids]:
         """Which processes run of these files what is no more on disk."""
         try:
-            moment = self._session.stop_id if moment is None else moment
+            moment = self._stops.stop_id if moment is None else moment
             return await self._loaded.outdated(paths, moment)
         except RelayError:
             return {}  # it has ended, or does not answer: then nothing is known of it
 
     def _pids(self) -> Pids:
-        return frozenset(server.pid for server in self._session.hub.servers)
+        return frozenset(server.pid for server in self._hub.servers)
 
     # -- programs
 
@@ -403,11 +421,11 @@ class Breakpoints:
         """Whether none of them stops the program."""
         if self._arming.suspended is not on:
             await self._arming.suspend(on)
-            self._session.changed()
+            self._publication.changed()
 
     def server_gone(self, server: DebugServer) -> None:
         self._arming.server_gone(server)
-        if self._session.hub.servers:
+        if self._hub.servers:
             marked = [entry for entry in self._table if entry.message == OUTDATED]
             self._renew({entry.path: entry.outdated_in - {server.pid} for entry in marked})
             self._reword(self._pids() | {server.pid})

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
+from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.project_file import SavedByNewer, SavedFile
 from debug_relay.worker.breakpoints.requests import spec_of
+from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.storage.disk import Disk, Job, Keeper
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -31,12 +29,13 @@ class _Change(Struct):
 
 
 class SavedBreakpoints:
-    def __init__(self, session: Session, disk: Disk) -> None:
-        self._session = session
+    def __init__(self, settings: Settings, breakpoints: Breakpoints, disk: Disk) -> None:
+        self._settings = settings
+        self._breakpoints = breakpoints
         self._disk = disk
-        self._folder = Path(session.params.breakpoints_dir)
+        self._folder = Path(self._settings.params.breakpoints_dir)
         self._keeper = Keeper(disk, "saved breakpoints", self._next_job, self._written)
-        self._root = session.params.config.project_root
+        self._root = self._settings.config.project_root
         self._known: dict[str, BreakpointSpec] = {}  # by id, as the file was told last
         # root → id → change; those that the write under way tells, too.
         self._waiting: dict[str, dict[str, _Change]] = {}
@@ -44,12 +43,12 @@ class SavedBreakpoints:
 
     def note(self) -> None:
         """What the session has now came from the file, or has been told to it before."""
-        self._root = self._session.params.config.project_root
+        self._root = self._settings.config.project_root
         self._known = self._present()
 
     async def save(self) -> bool:
         """Bring the file up to date; whether it is, or is not needed."""
-        root = self._session.params.config.project_root
+        root = self._settings.config.project_root
         if root != self._root:
             # Another project now: to that one all of them are new.
             self._root, self._known = root, {}
@@ -68,7 +67,7 @@ class SavedBreakpoints:
 
     async def load(self) -> list[BreakpointSpec]:
         """Those saved for the project root, whoever has set them."""
-        root = self._session.params.config.project_root
+        root = self._settings.config.project_root
         if root is None:
             return []
         found: list[BreakpointSpec] = []
@@ -87,7 +86,7 @@ class SavedBreakpoints:
         await self._keeper.close()
 
     def _present(self) -> dict[str, BreakpointSpec]:
-        return {kept["id"]: spec_of(kept) for kept in self._session.breakpoints.specs()}
+        return {kept["id"]: spec_of(kept) for kept in self._breakpoints.specs()}
 
     def _next_job(self) -> Job:
         told = {root: dict(changes) for root, changes in self._waiting.items() if changes}

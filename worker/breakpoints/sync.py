@@ -6,8 +6,8 @@ without it is told by plain DAP, which knows less. Decides nothing about breakpo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Set
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -18,16 +18,27 @@ from debug_relay.worker.breakpoints.functions import LEFT_OUT, FoundFunction
 from debug_relay.worker.breakpoints.hit_counts import CAPACITY, HitCounts
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
 from debug_relay.worker.debugger.connection import DebugServer
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.state.settings import Settings
 
 _ONLY_THERE: Final = "the program has this file, here there is none of this name"
 
 
 class Arming:
-    def __init__(self, session: Session, table: BreakpointTable) -> None:
-        self._session = session
+    def __init__(
+        self,
+        settings: Settings,
+        hub: Hub,
+        probes: Asking,
+        table: BreakpointTable,
+        send_exceptions: Callable[[DebugServer], Awaitable[None]],
+    ) -> None:
+        """`send_exceptions` sends the exception breakpoints to a debug server."""
+        self._settings = settings
+        self._hub = hub
+        self._probes = probes
+        self._send_exceptions = send_exceptions
         self._table = table
         self._counts: dict[DebugServer, HitCounts] = {}
         self.suspended = False
@@ -45,11 +56,11 @@ class Arming:
         """A debug server that knows no breakpoints yet."""
         if server.has_probe:
             counts = self._counts[server] = HitCounts()
-            counts.shared = await self._session.asking.ask(
+            counts.shared = await self._probes.ask(
                 server, "share_hits", path=counts.path, capacity=CAPACITY
             )
             if self.suspended:
-                await self._session.asking.ask(server, "suspend", on=True)
+                await self._probes.ask(server, "suspend", on=True)
             await self._tell(server, list(self._table), frozenset())
             return
         for path in self._table.files():
@@ -73,12 +84,12 @@ class Arming:
                     if entry.function is not None:
                         entry.message, entry.suggestion = function_points.NO_PROBE, None
 
-        await self._session.hub.each(self._session.hub.hearing(), tell)
+        await self._hub.each(self._hub.hearing(), tell)
 
     async def foretell(self, entries: list[Entry]) -> None:
         """What the table will have: whoever reads there that a line is verified may count on it."""
-        await self._session.hub.each(
-            self._session.asking.probed(), lambda server: self._tell(server, entries, frozenset())
+        await self._hub.each(
+            self._probes.probed(), lambda server: self._tell(server, entries, frozenset())
         )
 
     async def forget(self, entries: list[Entry]) -> None:
@@ -87,18 +98,18 @@ class Arming:
         async def tell(server: DebugServer) -> None:
             if server.has_probe:
                 ids = [entry.id for entry in entries]
-                await self._session.asking.ask(server, "points", remove=ids)
+                await self._probes.ask(server, "points", remove=ids)
             else:
                 for path in {entry.real_path for entry in entries if entry.function is None}:
                     await self._send_file(server, path)
 
-        await self._session.hub.each(self._session.hub.hearing(), tell)
+        await self._hub.each(self._hub.hearing(), tell)
 
     async def _tell(self, server: DebugServer, entries: list[Entry], fresh: Set[str]) -> None:
         if not entries:
             return
         rows = [_row(entry, entry.id in fresh) for entry in entries]
-        left_out = await self._session.asking.ask(server, "points", set=rows)
+        left_out = await self._probes.ask(server, "points", set=rows)
         for entry in entries:
             if entry.id in left_out:
                 entry.verified = False
@@ -115,7 +126,7 @@ class Arming:
         if not entries:
             return
         names = [[entry.id, function_points.plain(entry), entry.only_in] for entry in entries]
-        answer = await self._session.asking.ask(server, "functions", names=names)
+        answer = await self._probes.ask(server, "functions", names=names)
         for id, found in msgspec.convert(answer, dict[str, FoundFunction]).items():
             if id in self._table:
                 entry = self._table.one(id)
@@ -130,9 +141,9 @@ class Arming:
             return
 
         async def ask(server: DebugServer) -> Any:
-            return await self._session.asking.ask(server, "inherited", ids=list(missed))
+            return await self._probes.ask(server, "inherited", ids=list(missed))
 
-        for answer in await self._session.hub.each(self._session.asking.probed(), ask):
+        for answer in await self._hub.each(self._probes.probed(), ask):
             for id, found in msgspec.convert(answer, dict[str, FoundFunction]).items():
                 if found.places and id in self._table:
                     entry = replace(self._table.one(id))
@@ -146,12 +157,10 @@ class Arming:
         again what the process that waits for it has not."""
 
         async def ask(server: DebugServer) -> tuple[int, list[str]]:
-            found: list[str] = await self._session.asking.ask(
-                server, "outdated", paths=sorted(paths)
-            )
+            found: list[str] = await self._probes.ask(server, "outdated", paths=sorted(paths))
             return server.pid, found
 
-        told = await self._session.hub.each(self._session.asking.probed(), ask)
+        told = await self._hub.each(self._probes.probed(), ask)
         return {path: frozenset(pid for pid, old in told if path in old) for path in paths}
 
     async def suspend(self, on: bool) -> None:
@@ -160,13 +169,13 @@ class Arming:
 
         async def tell(server: DebugServer) -> None:
             if server.has_probe:
-                await self._session.asking.ask(server, "suspend", on=on)
+                await self._probes.ask(server, "suspend", on=on)
             else:
                 for path in self._table.files():
                     await self._send_file(server, path)
-                await self._session.exceptions.begin(server)
+                await self._send_exceptions(server)
 
-        await self._session.hub.each(self._session.hub.hearing(), tell)
+        await self._hub.each(self._hub.hearing(), tell)
 
     # -- by plain DAP
 
@@ -176,7 +185,7 @@ class Arming:
             "setBreakpoints",
             {"source": {"path": path}, "breakpoints": [_plain(entry) for entry in entries]},
             dap.SetBreakpoints,
-            self._session.params.request_timeout,
+            self._settings.request_timeout,
         )
         moved = []
         for entry, told in zip(entries, answer.breakpoints, strict=False):
@@ -206,7 +215,7 @@ class Arming:
         """Only programs that could not share memory with us are asked."""
         for server, counts in list(self._counts.items()):
             if not counts.shared and not server.lost:
-                counts.told = await self._session.asking.ask(server, "hits")
+                counts.told = await self._probes.ask(server, "hits")
 
     def server_gone(self, server: DebugServer) -> None:
         """Its counts are final."""
@@ -215,7 +224,7 @@ class Arming:
             for entry in self._table:
                 entry.hit_count += counts.of(entry.id)
             counts.close()
-        if not self._session.hub.servers:
+        if not self._hub.servers:
             self.suspended = False
 
     def close(self) -> None:

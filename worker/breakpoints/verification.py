@@ -10,7 +10,7 @@ import asyncio
 import difflib
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -25,12 +25,11 @@ from debug_relay.worker.breakpoints.requests import (
 )
 from debug_relay.worker.breakpoints.source_changes import Identity, identity
 from debug_relay.worker.breakpoints.table import Entry
+from debug_relay.worker.interpreter.cache import InterpreterBook
 from debug_relay.worker.interpreter.resolve import Interpreter
 from debug_relay.worker.source.code_lines import LineBook, LineFacts, parse_hit_condition
 from debug_relay.worker.source.meant_line import judge
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.state.settings import Settings
 
 _PENDING: Final = "pending: the file does not exist yet"
 NO_FILE: Final = "the program runs code of this name; no file on disk has it"
@@ -38,16 +37,21 @@ _SHOWN_LINES: Final = 20
 
 
 class BreakpointJudge:
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        settings: Settings,
+        interpreters: InterpreterBook,
+    ) -> None:
+        self._settings = settings
+        self._interpreters = interpreters
         self._book: LineBook | None = None
 
     async def book(self) -> LineBook:
         """Line facts as the session's interpreter sees them."""
         if self._book is None:
-            config = self._session.params.config
-            interpreter = await self._session.interpreters.find(
-                config.python_path, None, config.project_root, self._session.params.python_default
+            config = self._settings.config
+            interpreter = await self._interpreters.find(
+                config.python_path, None, config.project_root, self._settings.params.python_default
             )
             self._book = LineBook(interpreter, project_root=config.project_root)
         return self._book
@@ -61,7 +65,7 @@ class BreakpointJudge:
 
         Another Python than the relay's own is started to read a file.
         """
-        root = self._session.params.config.project_root
+        root = self._settings.config.project_root
         if self._book is not None and self._book.is_of(interpreter, optimize, root):
             return self._book
         return LineBook(interpreter, optimize, root)
@@ -77,7 +81,7 @@ class BreakpointJudge:
         path = os.path.expanduser(path)
         if os.path.isabs(path):
             return os.path.normpath(path)
-        root = self._session.params.config.project_root
+        root = self._settings.config.project_root
         if root is None:
             raise RelayError(
                 Code.INVALID_REQUEST,

@@ -15,20 +15,20 @@ import os
 import signal
 import struct
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
 from debug_relay.protocol.errors import RelayError
-from debug_relay.worker.debuggee import child_events as child_news
+from debug_relay.worker.debuggee import child_events
 from debug_relay.worker.debuggee.process import Exit
 from debug_relay.worker.debugger.adapter import Adapter
 from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.system import process_tree
 from debug_relay.worker.system.blocked_syscalls import waits_for_signal
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
 
 # The kernel's word on a process that has ended (Linux 6.15 and later): what its parent was told.
 _PIDFD_GET_INFO: Final = 0xC040FF0B
@@ -46,7 +46,9 @@ class Child(Struct):
 class Children:
     def __init__(
         self,
-        session: Session,
+        log: SessionLog,
+        publication: Publication,
+        hub: Hub,
         adapter: Adapter,
         root: Callable[[], int],
         introduce: Callable[[DebugServer], Awaitable[None]],
@@ -55,7 +57,9 @@ class Children:
     ) -> None:
         """`root` tells the program's own pid; `introduce` goes through the handshake; `bootstrap`
         is what starts them all, the program itself by `interpreter`."""
-        self._session = session
+        self._log = log
+        self._publication = publication
+        self._hub = hub
         self._adapter = adapter
         self._root = root
         self._introduce = introduce
@@ -83,17 +87,17 @@ class Children:
     async def _arrived(self, server: DebugServer) -> None:
         pid = server.pid
         is_root = pid == self._root()
-        for former in [one for one in self._session.hub.servers if one.pid == pid]:
+        for former in [one for one in self._hub.servers if one.pid == pid]:
             # It has executed another program in its place.
             former.close("replaced by another program")
         if not is_root and not self._watch(server):
             server.close("it has ended already")
             return
-        self._session.hub.add(server, root=is_root)
-        self._session.changed()
+        self._hub.add(server, root=is_root)
+        self._publication.changed()
         row = process_tree.read(pid)
         parent = row.parent if row is not None else None
-        child_news.attached(self._session, pid, parent, self._command_of(pid, parent))
+        child_events.attached(self._log, pid, parent, self._command_of(pid, parent))
         try:
             await self._introduce(server)
         except (RelayError, OSError) as error:
@@ -101,7 +105,7 @@ class Children:
             server.close("the handshake failed")
             child = self._children.get(pid)
             if child is not None and child.server is server and not await _ends(child):
-                child_news.released(self._session, pid, str(error))
+                child_events.released(self._log, pid, str(error))
 
     def _command_of(self, pid: int, parent: int | None) -> list[str]:
         """As the program has written it, without what was put before its words."""
@@ -127,7 +131,7 @@ class Children:
         child = self._children[pid]
         exit = exit_of(pid, child.pidfd)
         self._forget(pid)
-        child_news.ended(self._session, pid, exit)
+        child_events.ended(self._log, pid, exit)
         child.server.close("its process has ended")
 
     def _forget(self, pid: int) -> None:

@@ -6,17 +6,17 @@ import logging
 from typing import TYPE_CHECKING
 
 from debug_relay.protocol.secrets import shown_command
+from debug_relay.worker.state.log import SessionLog
 
 if TYPE_CHECKING:
     from debug_relay.worker.debuggee.process import Exit
-    from debug_relay.worker.session.session import Session
 
-log = logging.getLogger("debug_relay.worker")
+logger = logging.getLogger("debug_relay.worker")
 
 
-def found(session: Session, pid: int, parent: int | None, command: list[str]) -> None:
+def found(log: SessionLog, pid: int, parent: int | None, command: list[str]) -> None:
     """It was there before us, or nobody told of its start."""
-    session.journal(
+    log.journal(
         "subprocess",
         {
             "reason": "found",
@@ -28,24 +28,24 @@ def found(session: Session, pid: int, parent: int | None, command: list[str]) ->
     )
 
 
-def attached(session: Session, pid: int, parent: int | None, command: list[str]) -> None:
+def attached(log: SessionLog, pid: int, parent: int | None, command: list[str]) -> None:
     """A process of the program's comes under the debugger, also one of which no start was told: of
     a fork server's, or the program itself, having executed another in its place."""
-    session.journal(
+    log.journal(
         "subprocess",
         {"reason": "attached", "pid": pid, "parent_pid": parent, "command": shown_command(command)},
     )
 
 
-def released(session: Session, pid: int, why: str) -> None:
+def released(log: SessionLog, pid: int, why: str) -> None:
     """It runs on undebugged."""
-    log.warning("child.released", extra={"fields": {"pid": pid, "why": why}})
-    session.journal("subprocess", {"reason": "released", "pid": pid, "why": why})
+    logger.warning("child.released", extra={"fields": {"pid": pid, "why": why}})
+    log.journal("subprocess", {"reason": "released", "pid": pid, "why": why})
 
 
-def ended(session: Session, pid: int, exit: Exit | None) -> None:
+def ended(log: SessionLog, pid: int, exit: Exit | None) -> None:
     """A process that the program has started; with `exit` where the kernel tells how."""
-    session.journal(
+    log.journal(
         "subprocess",
         {
             "reason": "exited",

@@ -11,9 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from msgspec import Struct
-
 from debug_relay.worker.debuggee.process import Process
+from debug_relay.worker.debugger.input_requests import Waiting
 from debug_relay.worker.system.blocked_syscalls import waits_for_input
 
 _FIRST_LOOK: Final = 0.03
@@ -30,13 +29,6 @@ _LINE_ENDS: Final = (b"\n",)
 # The keys that end one: Return, and those of an interrupt and of the end of input.
 _TYPED_ENDS: Final = (b"\n", b"\r", b"\x03", b"\x04")
 _BEGUN_WARNING: Final = "What it was sent does not end its line: input() waits for a line's end"
-
-
-class Waiting(Struct, frozen=True):
-    """That the program waits for input, and what it printed to ask for it."""
-
-    prompt: str | None
-    warning: str | None = None
 
 
 class InputWatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -15,8 +15,10 @@ from debug_relay.protocol.models.sessions import Program
 from debug_relay.protocol.secrets import shown_arguments, shown_environment
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.version import MARK
+from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debuggee import python_options as python_args
 from debug_relay.worker.debuggee.environment import UNBUFFERED, environment, terminal
+from debug_relay.worker.interpreter.cache import InterpreterBook
 from debug_relay.worker.interpreter.ownership import require_ours
 from debug_relay.worker.interpreter.resolve import Interpreter
 from debug_relay.worker.source.code_lines import (
@@ -25,9 +27,7 @@ from debug_relay.worker.source.code_lines import (
     closest_folder,
     closest_path,
 )
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.state.settings import Settings
 
 _ARCHIVE_TAIL: Final = 22 + 65535  # the record, and the longest comment behind it
 _KINDS: Final = ("script", "module", "code")
@@ -50,61 +50,96 @@ class Plan(Struct):
     keep_children: bool
     debug_subprocesses: bool
     program: Program
+    book: LineBook  # by which the program's lines are verified
 
 
-async def plan(session: Session, params: Launch) -> Plan:
-    kind = next(name for name in _KINDS if getattr(params, name) is not None)
-    python_args.check(params.python_args)
-    config = session.params.config
-    target = getattr(params, kind)
-    given_cwd = _directory(session, params) if params.cwd else None
-    if kind == "script":
-        target = _script(target, given_cwd, config.project_root)
-    cwd = given_cwd or _directory(session, params)
-    interpreter = await session.interpreters.find(
-        params.python_path or (None if params.venv or config.venv else config.python_path),
-        params.venv or config.venv,
-        config.project_root,
-        session.params.python_default,
-    )
-    if not interpreter.found:  # else it was looked at when it was found
-        await asyncio.to_thread(require_ours, [interpreter.path, interpreter.executable])
-    # Beside the event loop: it reads files of the project, perhaps from a slow disk.
-    env = await asyncio.to_thread(environment, params, config, cwd, interpreter)
-    _check_lengths(env)
-    if not params.keep_children:
-        env[MARK] = session.id  # by which what it starts is found, and ended
-    optimize = python_args.optimization(params.python_args, env)
-    book = session.breakpoints.book_of(interpreter, optimize)
-    if kind == "script":
-        await _check_syntax(book, target)
-    elif kind == "code":
-        await _check_code(book, target)
-    # Not before: where the launch is refused, the session's own interpreter goes on judging.
-    session.breakpoints.use(book)
-    return Plan(
-        kind=kind,
-        target=target,
-        args=params.args,
-        cwd=cwd,
-        env=env,
-        interpreter=interpreter,
-        python_args=_options(params.python_args, env),
-        stop_on_entry=_given(params.stop_on_entry, config.stop_on_entry),
-        just_my_code=_given(params.just_my_code, config.just_my_code),
-        terminal=terminal(params),
-        keep_children=params.keep_children,
-        debug_subprocesses=params.debug_subprocesses,
-        program=Program(
-            script=target if kind == "script" else None,
-            module=target if kind == "module" else None,
-            args=shown_arguments(params.args, target if kind != "code" else ""),
+class LaunchPlanner:
+    """Finds all that a launch needs, before anything is started."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        interpreters: InterpreterBook,
+        breakpoints: Breakpoints,
+    ) -> None:
+        self._settings = settings
+        self._interpreters = interpreters
+        self._breakpoints = breakpoints
+
+    async def plan(self, params: Launch) -> Plan:
+        kind = next(name for name in _KINDS if getattr(params, name) is not None)
+        python_args.check(params.python_args)
+        config = self._settings.config
+        target = getattr(params, kind)
+        given_cwd = self._directory(params) if params.cwd else None
+        if kind == "script":
+            target = _script(target, given_cwd, config.project_root)
+        cwd = given_cwd or self._directory(params)
+        interpreter = await self._interpreters.find(
+            params.python_path or (None if params.venv or config.venv else config.python_path),
+            params.venv or config.venv,
+            config.project_root,
+            self._settings.params.python_default,
+        )
+        if not interpreter.found:  # else it was looked at when it was found
+            await asyncio.to_thread(require_ours, [interpreter.path, interpreter.executable])
+        # Beside the event loop: it reads files of the project, perhaps from a slow disk.
+        env = await asyncio.to_thread(environment, params, config, cwd, interpreter)
+        _check_lengths(env)
+        if not params.keep_children:
+            env[MARK] = self._settings.id  # by which what it starts is found, and ended
+        optimize = python_args.optimization(params.python_args, env)
+        book = self._breakpoints.book_of(interpreter, optimize)
+        if kind == "script":
+            await _check_syntax(book, target)
+        elif kind == "code":
+            await _check_code(book, target)
+        return Plan(
+            kind=kind,
+            target=target,
+            args=params.args,
             cwd=cwd,
-            env=shown_environment(dict(params.env)),
-            python_path=interpreter.path,
-            python_version=interpreter.version_text,
-        ),
-    )
+            env=env,
+            interpreter=interpreter,
+            python_args=_options(params.python_args, env),
+            stop_on_entry=_given(params.stop_on_entry, config.stop_on_entry),
+            just_my_code=_given(params.just_my_code, config.just_my_code),
+            terminal=terminal(params),
+            keep_children=params.keep_children,
+            debug_subprocesses=params.debug_subprocesses,
+            program=Program(
+                script=target if kind == "script" else None,
+                module=target if kind == "module" else None,
+                args=shown_arguments(params.args, target if kind != "code" else ""),
+                cwd=cwd,
+                env=shown_environment(dict(params.env)),
+                python_path=interpreter.path,
+                python_version=interpreter.version_text,
+            ),
+            book=book,
+        )
+
+    def _directory(self, params: Launch) -> str:
+        root = self._settings.config.project_root
+        wanted = os.path.expanduser(params.cwd) if params.cwd else None
+        if wanted is not None and not os.path.isabs(wanted) and root is not None:
+            wanted = os.path.join(root, wanted)
+        if wanted is None and root is None and params.script and os.path.isabs(params.script):
+            # Neither was said: where the script lies, as a person in its folder would run it.
+            wanted = os.path.dirname(params.script)
+        chosen = wanted or root or os.path.expanduser("~")
+        if os.path.isdir(chosen):
+            return os.path.normpath(chosen)
+        near = closest_folder(chosen)
+        why = "is not a directory" if os.path.exists(chosen) else "does not exist"
+        what = "working directory" if wanted or root is None else "session's project_root"
+        raise RelayError(
+            Code.LAUNCH_CWD_NOT_FOUND,
+            f"The {what} {chosen} {why}",
+            f"Did you mean {near}?" if near else "Create it, or give another cwd.",
+            cwd=chosen,
+            closest=near,
+        )
 
 
 def _options(args: list[str], env: dict[str, str]) -> list[str]:
@@ -127,29 +162,6 @@ def _check_lengths(env: dict[str, str]) -> None:
 
 def _given(value: bool | None, otherwise: bool) -> bool:
     return otherwise if value is None else value
-
-
-def _directory(session: Session, params: Launch) -> str:
-    root = session.params.config.project_root
-    wanted = os.path.expanduser(params.cwd) if params.cwd else None
-    if wanted is not None and not os.path.isabs(wanted) and root is not None:
-        wanted = os.path.join(root, wanted)
-    if wanted is None and root is None and params.script and os.path.isabs(params.script):
-        # Neither was said: where the script lies, as a person in its folder would run it.
-        wanted = os.path.dirname(params.script)
-    chosen = wanted or root or os.path.expanduser("~")
-    if os.path.isdir(chosen):
-        return os.path.normpath(chosen)
-    near = closest_folder(chosen)
-    why = "is not a directory" if os.path.exists(chosen) else "does not exist"
-    what = "working directory" if wanted or root is None else "session's project_root"
-    raise RelayError(
-        Code.LAUNCH_CWD_NOT_FOUND,
-        f"The {what} {chosen} {why}",
-        f"Did you mean {near}?" if near else "Create it, or give another cwd.",
-        cwd=chosen,
-        closest=near,
-    )
 
 
 def _script(script: str, cwd: str | None, root: str | None) -> str:

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -21,20 +21,25 @@ from debug_relay.worker import bundle
 from debug_relay.worker.debuggee.child_debugging import Children
 from debug_relay.worker.debuggee.child_output import ChildOutput
 from debug_relay.worker.debuggee.graceful_stop import Grace
+from debug_relay.worker.debuggee.handshake import Handshake, kept_bytecode
 from debug_relay.worker.debuggee.input_wait import InputWatch
 from debug_relay.worker.debuggee.launch_plan import Plan
 from debug_relay.worker.debuggee.process import Exit, Process
 from debug_relay.worker.debuggee.start_status import StartWord
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.input_requests import InputRequests
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.target import Debuggee, ServerListener
 from debug_relay.worker.interpreter.ownership import require_ours
-from debug_relay.worker.session import settings_changes as changes
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.system import descendants as sweep
 from debug_relay.worker.system.blocked_syscalls import waits_for_signal
 from debug_relay.worker.system.process_tree import Row
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
 
 _TAIL: Final = 2000
 # Once connected it imports what it is to run, and says by then that there is none: a package that
@@ -59,9 +64,30 @@ class LaunchedProgram:
 
     attached = False
 
-    def __init__(self, session: Session, launch: Plan) -> None:
-        self._session = session
+    def __init__(
+        self,
+        launch: Plan,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        publication: Publication,
+        hub: Hub,
+        probes: Asking,
+        debuggee: Debuggee,
+        input_requests: InputRequests,
+        handshake: Handshake,
+        servers: ServerListener,
+    ) -> None:
         self._plan = launch
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._log = log
+        self._hub = hub
+        self._probes = probes
+        self._debuggee = debuggee
+        self._input_requests = input_requests
+        self._handshake = handshake
+        self._servers = servers
         self.keeps_children = launch.keep_children
         self.shows: Final = "full"
         self._process: Process | None = None
@@ -69,13 +95,14 @@ class LaunchedProgram:
         self._word = StartWord(launch)
         self._running = False
         self._endings = 0  # under way: its end is told when what it has started is ended too
-        self._adapter = adapter.Adapter(session.debug_events.take, self._lost, sweep.uids)
+        self._adapter = adapter.Adapter(servers.take, self._lost, sweep.uids)
         # For its children, in a directory of our own: they may close what they inherit.
-        folder = Path(session.params.session_dir)
-        self._family = folder / "family.json"
-        self._bootstrap = folder / "bootstrap.py"
+        self._family = settings.folder / "family.json"
+        self._bootstrap = settings.folder / "bootstrap.py"
         self._children = Children(
-            session,
+            log,
+            publication,
+            hub,
             self._adapter,
             lambda: self.pid or 0,
             self._introduce,
@@ -95,7 +122,7 @@ class LaunchedProgram:
     # -- starting
 
     async def start(self) -> None:
-        timeout = self._session.params.launch_timeout
+        timeout = self._settings.params.launch_timeout
         try:
             async with asyncio.timeout(timeout):
                 await self._look_at_interpreter()
@@ -121,7 +148,7 @@ class LaunchedProgram:
         await asyncio.to_thread(require_ours, [who.path, who.executable], found=who.found)
 
     def _spawn(self) -> None:
-        self._session.tail = b""
+        self._log.forget_tail()
         self._adapter.listen()
         word = self._word.listen()
         setup = self._setup_descriptor(word)
@@ -145,11 +172,11 @@ class LaunchedProgram:
                 os.close(descriptor)
         self._input = InputWatch(
             self._process,
-            lambda: self._session.state is State.RUNNING,
-            self._session.wait_for_input,
+            lambda: self._lifecycle.state is State.RUNNING,
+            self._input_requests.set,
             on_terminal=self._plan.terminal is not None,
         )
-        self._session.program = msgspec.structs.replace(self._plan.program, pid=self._process.pid)
+        self._debuggee.program = msgspec.structs.replace(self._plan.program, pid=self._process.pid)
 
     def _command(self, extra: list[str], bootstrap: int, setup: int) -> list[str]:
         """Bootstrap's command line, at least as long as the program's own would be: that is written
@@ -162,14 +189,14 @@ class LaunchedProgram:
 
     def _printed(self, name: Category, data: bytes) -> None:
         self._child_output.flush()
-        self._session.take_output(name, data)
+        self._log.take_output(name, data)
         if self._input is not None:
             self._input.printed(data)
 
     def _child_printed(self, name: Category, data: bytes, pid: int) -> None:
         if self._process is not None:
             self._process.flush_lines()
-        self._session.take_output(name, data, {"pid": pid})
+        self._log.take_output(name, data, {"pid": pid})
 
     def _setup_descriptor(self, word: int) -> int:
         """What bootstrap must know, where no other user can read it: not in the command line."""
@@ -177,9 +204,9 @@ class LaunchedProgram:
             "port": self._adapter.port,
             "token": self._adapter.token,
             "access_token": self._adapter.access_token,
-            "debugpy_parent": os.path.dirname(self._session.params.debugpy_dir),
+            "debugpy_parent": os.path.dirname(self._settings.params.debugpy_dir),
             "probe": bundle.PROBE,
-            "bytecode": kept_bytecode(self._session.params.bytecode),
+            "bytecode": kept_bytecode(self._settings.params.bytecode),
             "bootstrap": str(self._bootstrap),
             "family": str(self._family),
             "debug_subprocesses": self._plan.debug_subprocesses,
@@ -200,13 +227,13 @@ class LaunchedProgram:
     async def _connect(self) -> None:
         assert self._process is not None
         server = await self._adapter.accept(stay_open=self._plan.debug_subprocesses)
-        self._session.hub.add(server, root=True)
+        self._hub.add(server, root=True)
         if self._plan.debug_subprocesses:
             # Before it can run: its own word that it does ends this wait; a child may be as quick.
             self._children.open()
         await adapter.configure(
             server,
-            lambda: prepare(self._session, server),
+            lambda: self._handshake.prepare(server),
             adapter.attach_options(self._plan.just_my_code),
         )
 
@@ -216,13 +243,13 @@ class LaunchedProgram:
             server,
             lambda: self._prepare_child(server),
             adapter.attach_options(self._plan.just_my_code),
-            self._session.params.launch_timeout,
+            self._settings.params.launch_timeout,
         )
 
     async def _prepare_child(self, server: DebugServer) -> None:
-        await introduce(self._session, server)
+        await self._handshake.introduce(server)
         if server.has_probe and server.is_child and self._process is not None:
-            await self._child_output.take_over(server, self._session.asking, self._process.pipes())
+            await self._child_output.take_over(server, self._probes, self._process.pipes())
 
     async def _until_started(self) -> None:
         """Until the program's own news that it runs; failing that, the reason.
@@ -233,7 +260,7 @@ class LaunchedProgram:
         assert self._process is not None
         started = self._word.started
         connecting = asyncio.ensure_future(self._connect())
-        ended = asyncio.ensure_future(self._process.wait(self._session.params.launch_timeout))
+        ended = asyncio.ensure_future(self._process.wait(self._settings.params.launch_timeout))
         waiting: set[asyncio.Future[Any]] = {connecting, ended, started}
         try:
             while not started.done():
@@ -262,7 +289,7 @@ class LaunchedProgram:
     async def _failed(self, reason: str) -> RelayError:
         exit = self._process.exit if self._process else None
         await self._give_up()
-        said = self._session.tail.decode("utf-8", "replace")[-_TAIL:]
+        said = self._log.tail(_TAIL)
         what = "the code" if self._plan.kind == "code" else self._plan.target
         return RelayError(
             Code.LAUNCH_FAILED,
@@ -287,11 +314,11 @@ class LaunchedProgram:
         return False
 
     def _lost(self, server: DebugServer, why: str) -> None:
-        if server not in self._session.hub.servers:
+        if server not in self._hub.servers:
             return
         if self._endings and self._process is not None and self._process.exit is not None:
             return  # it has not run on without its debugger: its end is told in a moment
-        self._session.server_lost(server, why)
+        self._servers.server_lost(server, why)
         if self._running and not (self._endings or server.is_child or server.has_said_end):
             loop = asyncio.get_running_loop()
             self._lost_teller = loop.call_later(_ENDING_SECONDS, self._tell_lost)
@@ -300,7 +327,7 @@ class LaunchedProgram:
         """By the program, which has closed all its descriptors."""
         is_ending = self._process is not None and self._process.is_ending()
         if self._running and not (self._endings or is_ending):
-            self._session.say("The connection to the program was lost; it runs on undebugged.")
+            self._log.say("The connection to the program was lost; it runs on undebugged.")
 
     def _forget_lost(self) -> None:
         if self._lost_teller is not None:
@@ -315,9 +342,9 @@ class LaunchedProgram:
 
     def _tell_end(self, exit: Exit, swept: list[sweep.Ended]) -> None:
         if self._running or self._word.has_run:
-            self._session.program_ended(exit.code, exit.signal_name, "target_exited", swept)
-        for server in [one for one in self._session.hub.servers if one.lost]:
-            self._session.server_lost(server, "the program has ended")
+            self._lifecycle.ended(exit.code, exit.signal_name, "target_exited", swept)
+        for server in [one for one in self._hub.servers if one.lost]:
+            self._servers.server_lost(server, "the program has ended")
 
     # -- living with it
 
@@ -334,7 +361,7 @@ class LaunchedProgram:
     def state_changed(self) -> None:
         if self._input is None:
             return
-        if self._session.state is State.RUNNING:
+        if self._lifecycle.state is State.RUNNING:
             self._input.soon()
         else:
             self._input.at_rest()
@@ -375,9 +402,9 @@ class LaunchedProgram:
             if graced is not None:
                 graced.begin(process.pid)
             # Without its debugger the program runs on and can act on SIGTERM.
-            await process.end(grace, self._session.hub.close)
+            await process.end(grace, self._hub.close)
             if graced is not None:
-                self._session.hub.close()  # its children's debuggers too
+                self._hub.close()  # its children's debuggers too
                 await graced.until_gone(deadline)
             swept = {one.pid: one for one in [*there, *await self.end_children()]}
             swept.pop(process.pid, None)
@@ -410,41 +437,10 @@ class LaunchedProgram:
         self._child_output.close()
         self._adapter.close()
         self._word.close()
-        self._session.hub.close()
+        self._hub.close()
         self._family.unlink(missing_ok=True)
         if self._process is not None:
             self._process.release()
-
-
-async def prepare(session: Session, server: DebugServer) -> None:
-    """What the debug server of a program must know before that goes on."""
-    await session.breakpoints.judge_again()
-    session.breakpoints.new_run()
-    await introduce(session, server)
-
-
-async def introduce(session: Session, server: DebugServer) -> None:
-    """The same for any of its processes."""
-    await session.asking.find_probe(server)
-    # Before it is told what there is: what changes meanwhile is sent to it as well.
-    server.hears_changes = True
-    if server.has_probe and session.target is not None and session.target.shows == "safe":
-        await session.asking.ask(server, "show", mode="safe")
-    await session.breakpoints.send_all(server)
-    if server.has_probe:
-        await session.watches.begin(server)
-    await session.exceptions.begin(server)
-    if not session.params.config.stop_all:
-        await changes.send_stop_all(session, server)
-
-
-def kept_bytecode(prefix: str) -> str | None:
-    try:
-        # FileExistsError: a file lies there.
-        Path(prefix).parent.mkdir(mode=0o700, exist_ok=True)
-    except OSError:
-        return None  # a full or read-only disk: it starts slower
-    return f"{prefix}.{bundle.HASH}"
 
 
 def _in_memory(name: str, content: bytes) -> int:

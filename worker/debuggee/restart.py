@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -12,10 +12,11 @@ from debug_relay.protocol.models.program import Launch, Restart
 from debug_relay.protocol.refusals import attach_anew, wrong_state
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
-from debug_relay.worker.debugger import run_control as run
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.debugger.run_control import RunControl
+from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.settings import Settings
 
 _GRACE: Final = 2.0
 # What a launch may be repeated with otherwise: where a secret was hidden it must be.
@@ -23,76 +24,92 @@ _EXAMPLES: Final = {"args": ["…"], "code": "…", "python_args": ["…"], "std
 _GIVEN_ANEW: Final = tuple(_EXAMPLES)
 
 
-def launch_of(session: Session, params: Restart) -> Launch:
-    """The launch that is repeated, with the changes of this call."""
-    if session.target is not None and session.target.attached:
-        raise _was_attached_to(session)
-    if session.arguments is None:
-        raise wrong_state(
-            "restart", session.state, frozenset(State) - {State.CREATED, State.FAILED}, session.id
+class Restarting:
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        debuggee: Debuggee,
+        run: RunControl,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._log = log
+        self._debuggee = debuggee
+        self._run = run
+
+    def launch_of(self, params: Restart) -> Launch:
+        """The launch that is repeated, with the changes of this call."""
+        if self._debuggee.attached:
+            raise self._was_attached_to()
+        if self._debuggee.arguments is None:
+            raise wrong_state(
+                "restart",
+                self._lifecycle.state,
+                frozenset(State) - {State.CREATED, State.FAILED},
+                self._settings.id,
+            )
+        given = {
+            name: value for name in _GIVEN_ANEW if (value := getattr(params, name)) is not None
+        }
+        self._require_nothing_hidden(params, given)
+        env = {**(self._debuggee.arguments.get("env") or {}), **params.env}
+        fields = {**self._debuggee.arguments, **given, "session_id": self._settings.id, "env": env}
+        return msgspec.convert(fields, Launch)
+
+    def _require_nothing_hidden(self, params: Restart, given: dict[str, Any]) -> None:
+        """What looked secret is on no disk: it has to be given again, and is never made up."""
+        fields = [name for name in self._debuggee.missing_fields if name not in given]
+        env = [name for name in self._debuggee.missing_env if name not in params.env]
+        if not fields and not env:
+            return
+        body: dict[str, Any] = {name: _EXAMPLES[name] for name in fields}
+        if env:
+            body["env"] = dict.fromkeys(env, "…")
+        what = [f"variables whose values were not kept: {', '.join(env)}"] if env else []
+        what += [f"secrets, which were not kept, in {', '.join(fields)}"] if fields else []
+        details: dict[str, Any] = {"missing_env": env} if env else {}
+        if fields:
+            details["missing_fields"] = fields
+            details["launched_with"] = {
+                name: (self._debuggee.arguments or {}).get(name) for name in fields
+            }
+        raise RelayError(
+            Code.LAUNCH_FIELDS_MISSING if fields else Code.LAUNCH_ENV_MISSING,
+            f"The launch had {', and '.join(what)}",
+            f"Send {json.dumps(body, ensure_ascii=False)} with all of them"
+            + (" in full" if fields else "")
+            + ("; null leaves a variable out." if env else "."),
+            **details,
         )
-    given = {name: value for name in _GIVEN_ANEW if (value := getattr(params, name)) is not None}
-    _require_nothing_hidden(session, params, given)
-    env = {**(session.arguments.get("env") or {}), **params.env}
-    fields = {**session.arguments, **given, "session_id": session.id, "env": env}
-    return msgspec.convert(fields, Launch)
 
-
-def _require_nothing_hidden(session: Session, params: Restart, given: dict[str, Any]) -> None:
-    """What looked secret is on no disk: it has to be given again, and is never made up."""
-    fields = [name for name in session.missing_fields if name not in given]
-    env = [name for name in session.missing_env if name not in params.env]
-    if not fields and not env:
-        return
-    body: dict[str, Any] = {name: _EXAMPLES[name] for name in fields}
-    if env:
-        body["env"] = dict.fromkeys(env, "…")
-    what = [f"variables whose values were not kept: {', '.join(env)}"] if env else []
-    what += [f"secrets, which were not kept, in {', '.join(fields)}"] if fields else []
-    details: dict[str, Any] = {"missing_env": env} if env else {}
-    if fields:
-        details["missing_fields"] = fields
-        details["launched_with"] = {name: (session.arguments or {}).get(name) for name in fields}
-    raise RelayError(
-        Code.LAUNCH_FIELDS_MISSING if fields else Code.LAUNCH_ENV_MISSING,
-        f"The launch had {', and '.join(what)}",
-        f"Send {json.dumps(body, ensure_ascii=False)} with all of them"
-        + (" in full" if fields else "")
-        + ("; null leaves a variable out." if env else "."),
-        **details,
-    )
-
-
-def _was_attached_to(session: Session) -> RelayError:
-    program = session.program
-    if session.state is State.TERMINATED and program is not None:
-        way_out = f"The program has ended: {attach_anew(program)}; or launch it in a session."
-    else:
-        way_out = (
-            f"POST {API_PREFIX}/sessions/{session.id}/detach and start it again yourself, or "
-            "launch it in a session of its own."
+    def _was_attached_to(self) -> RelayError:
+        program = self._debuggee.program
+        if self._lifecycle.state is State.TERMINATED and program is not None:
+            way_out = f"The program has ended: {attach_anew(program)}; or launch it in a session."
+        else:
+            way_out = (
+                f"POST {API_PREFIX}/sessions/{self._settings.id}/detach and start it again "
+                "yourself, or launch it in a session of its own."
+            )
+        return RelayError(
+            Code.ATTACH_UNSUPPORTED,
+            "The program was attached to: how it was started is not ours to repeat",
+            way_out,
         )
-    return RelayError(
-        Code.ATTACH_UNSUPPORTED,
-        "The program was attached to: how it was started is not ours to repeat",
-        way_out,
-    )
 
-
-async def make_room(session: Session) -> None:
-    """The old run has ended, its children too, and nothing of it is left in the state."""
-    target = session.target
-    session.restarting = True
-    try:
-        if session.state in (State.RUNNING, State.PAUSED, State.LAUNCHING):
-            session.end_reason = "terminated"
-            await run.end_program(session, _GRACE)
-    finally:
-        session.restarting = False
-    if target is not None:
-        await target.release()
-        # A server's children may hold the port that the new run needs.
-        await target.end_children()
-    session.target = session.stop = None
-    session.exit_code = session.signal = session.end_reason = None
-    session.tail = b""
+    async def make_room(self) -> None:
+        """The old run has ended, its children too, and nothing of it is left in the state."""
+        target = self._debuggee.target
+        with self._lifecycle.restart():
+            if self._lifecycle.state in (State.RUNNING, State.PAUSED, State.LAUNCHING):
+                self._lifecycle.end_for("terminated")
+                await self._run.end_program(_GRACE)
+        if target is not None:
+            await target.release()
+            # A server's children may hold the port that the new run needs.
+            await target.end_children()
+        self._debuggee.target = None
+        self._lifecycle.forget_end()
+        self._log.forget_tail()

@@ -1,259 +1,358 @@
-"""Moving a program: continue, steps, pause, end; and what is told afterwards."""
+"""Moving a program: continue, steps, pause; and the result that is reported afterwards."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from msgspec import Struct
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import execution as e
-from debug_relay.protocol.models.fields import ExceptionStop
 from debug_relay.protocol.state import State
 from debug_relay.worker.debugger import thread_positions as whereabouts
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import KnownThread
-
-if TYPE_CHECKING:
-    from debug_relay.worker.debuggee.target import Target
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.debugger.hub import Hub, KnownThread
+from debug_relay.worker.debugger.input_requests import InputRequests
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.stops import Stops
+from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.source.excerpts import Sources
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
 
 # How long a running main thread has to stop by itself before it is woken by a signal.
 _WAKE_AFTER: Final = 0.05
 _WAKE_AGAIN: Final = 0.5
 _LOOK_SECONDS: Final = 1.0
 _OTHERS_SECONDS: Final = 0.3
-_GOING: Final = frozenset({State.RUNNING})
 _ALIVE: Final = frozenset({State.LAUNCHING, State.RUNNING, State.PAUSED})
 
 
-def filters_of(choice: ExceptionStop) -> list[str]:
-    """`stop_on_exception` of a launch as exception filters."""
-    if choice is True:
-        return ["raised", "uncaught"]
-    if choice is False:
-        return []
-    return [choice]
+class RunCommand(Struct):
+    """A call that has resumed a program, and what it waits for."""
+
+    before: int  # the stop before
+    thread: KnownThread
+    alone: bool
+    questions: int  # how often the program had asked for input by then
+    steps: bool = False
+
+    @property
+    def awaited(self) -> int | None:
+        """The one thread whose stop counts."""
+        return self.thread.id if self.alone else None
+
+    @property
+    def process(self) -> DebugServer | None:
+        """A step ends in its own process, whatever happens in others meanwhile."""
+        return self.thread.server if self.steps else None
 
 
-def thread_to_move(session: Session, thread_id: int | None) -> KnownThread:
-    assert session.stop is not None
-    thread = session.hub.thread(thread_id or session.stop.thread_id)
-    if thread.id not in session.standing:
-        raise _thread_state(session, thread.id, "runs", State.PAUSED)
-    return thread
+class RunControl:
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        publication: Publication,
+        hub: Hub,
+        probes: Asking,
+        stops: Stops,
+        debuggee: Debuggee,
+        input_requests: InputRequests,
+        sources: Sources,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._log = log
+        self._publication = publication
+        self._hub = hub
+        self._probes = probes
+        self._stops = stops
+        self._debuggee = debuggee
+        self._input = input_requests
+        self._sources = sources
+        # Calls that change the run are taken one after the other.
+        self.lock = asyncio.Lock()
 
+    # -- resuming
 
-def _thread_state(session: Session, thread_id: int, does: str, required: State) -> RelayError:
-    """409: the session's state would do, this thread's does not."""
-    next_call = "pause" if required is State.PAUSED else "continue"
-    return RelayError(
-        Code.INVALID_SESSION_STATE,
-        f"Thread {thread_id} {does}; the threads that stand are {session.standing_threads()}",
-        f"{call_of(next_call, session.id, thread_id=thread_id)} first; "
-        f"{call_of('threads')} tells of each.",
-        current_state=session.state.value,
-        required_state=required.value,
-        thread_id=thread_id,
-        stopped_threads=session.standing_threads(),
-    )
+    def command(self, thread_id: int | None, *, steps: bool = False) -> RunCommand:
+        """For the thread that was named, or the selected one."""
+        thread = self.thread_to_move(thread_id)
+        named = thread_id is not None
+        # A step of an unnamed thread moves as the session's `stop_all` says, a continue all.
+        alone = self.is_alone(thread, named) if named or steps else False
+        return RunCommand(self._stops.stop_id, thread, alone, self._input.count, steps)
 
+    def thread_to_move(self, thread_id: int | None) -> KnownThread:
+        assert self._stops.current is not None
+        thread = self._hub.thread(thread_id or self._stops.current.thread_id)
+        if thread.id not in self._stops.threads:
+            raise self._thread_state(thread.id, "is running", State.PAUSED)
+        return thread
 
-def is_alone(session: Session, thread: KnownThread, named: bool) -> bool:
-    """Whether this thread is to move while the others stay as they are."""
-    if not named and session.params.config.stop_all:
-        return False
-    if thread.server.has_probe:
-        return True
-    if session.hub.thread_ids() == [thread.id]:
-        return False  # there are no others
-    joined = session.target is not None and session.target.attached
-    raise RelayError(
-        Code.ATTACH_UNSUPPORTED if joined else Code.DEBUGPY_ERROR,
-        "The program runs without the relay's own part: all its threads move, or none",
-        f"Leave thread_id out: {call_of('continue')}.",
-        thread_id=thread.id,
-    )
+    def _thread_state(self, thread_id: int, does: str, required: State) -> RelayError:
+        """409: the session's state would do, this thread's does not."""
+        next_call = "pause" if required is State.PAUSED else "continue"
+        stopped = self._stops.stopped_threads()
+        return RelayError(
+            Code.INVALID_SESSION_STATE,
+            f"Thread {thread_id} {does}; paused threads: {stopped}",
+            f"{call_of(next_call, self._settings.id, thread_id=thread_id)} first; "
+            f"{call_of('threads')} tells of each.",
+            current_state=self._lifecycle.state.value,
+            required_state=required.value,
+            thread_id=thread_id,
+            stopped_threads=stopped,
+        )
 
-
-def move(session: Session, thread: KnownThread, command: str) -> None:
-    """Send the program on its way.
-
-    The answer is not awaited: debugpy may leave `continue` unanswered when another thread stops at
-    once. The stop that follows is the answer.
-    """
-    arguments: dict[str, Any] = {"threadId": thread.dap_id}
-    server = thread.server
-    if server.lost:
-        session.hub.main_server()  # raises, in words
-    session.resumed(server)
-    server.sent_on += 1
-    server.post(command, arguments)
-
-
-def go_on(session: Session) -> None:
-    """Every process of which a thread stands, with all its threads."""
-    moved: set[DebugServer] = set()
-    for thread_id in session.standing_threads():
-        thread = session.hub.thread(thread_id)
-        if thread.server not in moved:
-            moved.add(thread.server)
-            move(session, thread, "continue")
-
-
-async def move_alone(session: Session, threads: list[KnownThread], command: str) -> None:
-    """The others stay as they are."""
-    for server in list(session.hub.servers):
-        numbers = [thread.dap_id for thread in threads if thread.server is server]
-        if not numbers:
-            continue
-        for thread in threads:
-            if thread.server is server:
-                session.resumed(server, thread.id)
-        await session.asking.ask(server, "alone", threads=numbers, how=command)
-    await _look_around(session)
-
-
-async def _look_around(session: Session) -> None:
-    """Where the thread stands that is looked at now, if it has not stopped by itself."""
-    stop = session.stop
-    if stop is None or stop.location is not None:
-        return
-    known = await whereabouts.of_threads(session.asking, _LOOK_SECONDS)
-    if session.stop is not stop:
-        return
-    here = known.get(stop.thread_id)
-    if here is None or not here.stands:
-        standing = [id for id in session.standing_threads() if id in known and known[id].stands]
-        stop.thread_id = standing[0] if standing else stop.thread_id
-        here = known.get(stop.thread_id)
-    stop.location = here.place if here is not None else None
-    if stop.location is not None and session.reports.current is not None:
-        kept = session.reports.current
-        kept.lines = await session.reports.sources.lines(stop.location.path)
-    session.changed()
-
-
-async def request_pause(session: Session) -> None:
-    session.hub.main_server()
-    for server in session.hub.servers:
-        server.post("pause", {"threadId": "*"})
-
-
-def request_halt(session: Session, thread: KnownThread) -> None:
-    """This thread's stop is to be told; where a stop is one of all, it halts the others too."""
-    session.hub.main_server()
-    session.asking.tell(thread.server, "halt", thread=thread.dap_id)
-
-
-def require_running(session: Session, thread_id: int | None) -> None:
-    """There must be something to pause."""
-    if thread_id is not None:
-        session.hub.thread(thread_id)
-        if thread_id in session.standing:
-            raise _thread_state(session, thread_id, "stands already", State.RUNNING)
-    elif session.standing_threads() == session.hub.thread_ids():
-        session.require("pause", _GOING)
-
-
-async def until_paused(
-    session: Session,
-    before: int,
-    timeout: float,
-    abandoned: asyncio.Event,
-    thread_id: int | None = None,
-) -> bool:
-    """Wait for the stop; a main thread that sleeps in the kernel is woken to reach it."""
-
-    def at_rest() -> bool:
-        return has_stopped(session, before, thread_id)
-
-    for patience in (_WAKE_AFTER, _WAKE_AGAIN):
-        if await session.news.until(at_rest, min(patience, timeout), abandoned):
-            return True
-        timeout -= patience
-        if timeout <= 0 or abandoned.is_set() or session.target is None:
+    def is_alone(self, thread: KnownThread, named: bool) -> bool:
+        """Whether only this thread is to be resumed."""
+        if not named and self._settings.config.stop_all:
             return False
-        session.target.wake()
-    if thread_id is not None and session.state is State.RUNNING and session.params.config.stop_all:
-        # It does not come; the others are halted, and that is to be told.
-        await request_pause(session)
-    return await session.news.until(at_rest, timeout, abandoned)
-
-
-async def until_others_stand(session: Session, abandoned: asyncio.Event) -> None:
-    """A pause is one of all processes: who comes to stand soon is awaited, or a `continue` that
-    follows at once would miss it. One that sleeps in the kernel is woken, as the first was."""
-    servers = session.hub.servers
-
-    def all_stand() -> bool:
-        return all(session.standing.latest(server) is not None for server in servers)
-
-    for patience in (_WAKE_AFTER, _WAKE_AGAIN):
-        if len(servers) < 2 or await session.news.until(all_stand, patience, abandoned):
-            return
-        if abandoned.is_set() or session.target is None:
-            return
-        session.target.wake()
-    await session.news.until(all_stand, _OTHERS_SECONDS, abandoned)
-
-
-def has_stopped(
-    session: Session, before: int, thread_id: int | None, process: DebugServer | None = None
-) -> bool:
-    """Whether the program has stopped anew or ended; or just this process of it, or thread."""
-    if session.state not in (State.RUNNING, State.LAUNCHING, State.PAUSED):
-        return True
-    if process is not None and thread_id is None:
-        stop = session.standing.latest(process)
-        if stop is not None and stop.stop_id > before:
+        if thread.server.has_probe:
             return True
-        # Of the program itself the kernel tells: then the state says so.
-        return process.is_child and process.lost
-    if thread_id is None:
-        return session.state is State.PAUSED and session.stop_id > before
-    return thread_id in session.standing or not session.hub.knows(thread_id)
+        if self._hub.thread_ids() == [thread.id]:
+            return False  # there are no others
+        raise RelayError(
+            Code.ATTACH_UNSUPPORTED if self._debuggee.attached else Code.DEBUGPY_ERROR,
+            "This session has no probe (attached by port): all its threads are resumed, or none",
+            f"Leave thread_id out: {call_of('continue')}.",
+            thread_id=thread.id,
+        )
 
+    async def resume(self, command: RunCommand, how: str, stopped: list[int]) -> None:
+        """With `stop_all: false`, resume exactly the threads that were `stopped` when the call was
+        made: another may stop meanwhile, and would be resumed before anybody saw it."""
+        if command.alone:
+            await self._resume_alone([command.thread], how)
+        elif not self._settings.config.stop_all and command.thread.server.has_probe:
+            threads = [self._hub.thread(id) for id in stopped if self._hub.knows(id)]
+            await self._resume_alone(threads, how)
+        elif how == "continue":
+            self.resume_all()
+        else:
+            self.resume_process(command.thread, how)
 
-async def end_program(session: Session, grace: float, for_all: bool = False) -> None:
-    """End it and all that it has started, which has the grace as well if it is `for_all`."""
-    if session.target is not None and session.state in _ALIVE:
-        await session.target.end(grace, for_all)
+    def resume_process(self, thread: KnownThread, how: str) -> None:
+        """Resume the thread's process, or step the thread.
 
+        The answer is not awaited: debugpy may leave `continue` unanswered when another thread stops
+        at once. The stop that follows is the answer.
+        """
+        arguments: dict[str, Any] = {"threadId": thread.dap_id}
+        server = thread.server
+        if server.lost:
+            self._hub.main_server()  # raises, in words
+        self._stops.resumed(server)
+        server.sent_on += 1
+        server.post(how, arguments)
 
-async def let_go(session: Session, target: Target) -> None:
-    """The attached program runs on without us; the session is `created` again."""
-    await target.detach()
-    await target.release()
-    session.let_go()
+    def resume_all(self) -> None:
+        """Every process that has a stopped thread, with all its threads."""
+        resumed: set[DebugServer] = set()
+        for thread_id in self._stops.stopped_threads():
+            thread = self._hub.thread(thread_id)
+            if thread.server not in resumed:
+                resumed.add(thread.server)
+                self.resume_process(thread, "continue")
 
+    async def _resume_alone(self, threads: list[KnownThread], how: str) -> None:
+        """The others stay as they are."""
+        for server in list(self._hub.servers):
+            numbers = [thread.dap_id for thread in threads if thread.server is server]
+            if not numbers:
+                continue
+            for thread in threads:
+                if thread.server is server:
+                    self._stops.resumed(server, thread.id)
+            await self._probes.ask(server, "alone", threads=numbers, how=how)
+        await self._locate()
 
-def result(
-    session: Session,
-    completed: bool,
-    thread_id: int | None = None,
-    process: DebugServer | None = None,
-) -> e.Execution:
-    """Where the program is, after an execution call; where this thread or process is, if it
-    stands."""
-    stop = session.stop
-    if stop is not None and thread_id is not None:
-        stop = session.standing.of(thread_id) or stop
-    elif stop is not None and process is not None:
-        stop = session.standing.latest(process) or stop
-    return e.Execution(
-        session_id=session.id,
-        status=session.state,
-        completed=completed,
-        stop_reason=stop.reason if stop else None,
-        stop_id=stop.stop_id if stop else session.stop_id,
-        thread_id=stop.thread_id if stop else None,
-        child_pid=stop.pid if stop and stop.is_child else None,
-        current_location=stop.location if stop else None,
-        exit_code=session.exit_code,
-        signal=session.signal,
-        end_reason=session.end_reason,
-        waiting_for_input=session.waiting is not None,
-        prompt=session.waiting.prompt if session.waiting else None,
-        events_cursor=session.events.cursor,
-    )
+    async def _locate(self) -> None:
+        """Where the thread is that is selected now, if it has not stopped by itself."""
+        stop = self._stops.current
+        if stop is None or stop.location is not None:
+            return
+        known = await whereabouts.of_threads(self._probes, _LOOK_SECONDS)
+        if self._stops.current is not stop:
+            return
+        here = known.get(stop.thread_id)
+        if here is None or not here.stands:
+            stopped = self._stops.stopped_threads()
+            at_rest = [id for id in stopped if id in known and known[id].stands]
+            stop.thread_id = at_rest[0] if at_rest else stop.thread_id
+            here = known.get(stop.thread_id)
+        stop.location = here.place if here is not None else None
+        if stop.location is not None:
+            self._stops.located(stop, await self._sources.lines(stop.location.path))
+        self._publication.changed()
+
+    async def until_stopped(
+        self, command: RunCommand, timeout: float, abandoned: asyncio.Event
+    ) -> bool:
+        """Whether the command came to its stop in time, or the program ended; a program that asks
+        for input is not waited for any longer."""
+
+        def stopped() -> bool:
+            return self.has_stopped(command.before, command.awaited, command.process)
+
+        def over() -> bool:
+            return stopped() or self._input.began_since(command.questions)
+
+        await self._publication.until(over, timeout, abandoned)
+        return stopped()
+
+    async def until_started(
+        self, after: int, timeout: float, abandoned: asyncio.Event, questions: int | None = None
+    ) -> bool:
+        """Whether a program that was just started stopped, or ended, in time; with `questions`, one
+        that has asked for input more often is not waited for any longer."""
+
+        def at_rest() -> bool:
+            state = self._lifecycle.state
+            return state not in (State.RUNNING, State.LAUNCHING) and (
+                self._stops.stop_id > after or state is not State.PAUSED
+            )
+
+        def over() -> bool:
+            asks = questions is not None and self._input.began_since(questions)
+            return at_rest() or asks
+
+        await self._publication.until(over, timeout, abandoned)
+        return at_rest()
+
+    # -- pausing
+
+    def request_pause(self) -> None:
+        self._hub.main_server()
+        for server in self._hub.servers:
+            server.post("pause", {"threadId": "*"})
+
+    def request_halt(self, thread: KnownThread) -> None:
+        """Stop this thread, and report its stop; with `stop_all` that halts the others too."""
+        self._hub.main_server()
+        self._probes.tell(thread.server, "halt", thread=thread.dap_id)
+
+    def has_none_to_pause(self, thread_id: int | None) -> bool:
+        """Whether all threads are stopped; a thread that was named must run."""
+        if thread_id is None:
+            return self._stops.stopped_threads() == self._hub.thread_ids()
+        self._hub.thread(thread_id)
+        if thread_id in self._stops.threads:
+            raise self._thread_state(thread_id, "is already paused", State.RUNNING)
+        return False
+
+    async def until_paused(
+        self,
+        before: int,
+        timeout: float,
+        abandoned: asyncio.Event,
+        thread_id: int | None = None,
+    ) -> bool:
+        """Wait for the stop; a main thread that sleeps in the kernel is woken to reach it."""
+
+        def at_rest() -> bool:
+            return self.has_stopped(before, thread_id)
+
+        for patience in (_WAKE_AFTER, _WAKE_AGAIN):
+            if await self._publication.until(at_rest, min(patience, timeout), abandoned):
+                return True
+            timeout -= patience
+            target = self._debuggee.target
+            if timeout <= 0 or abandoned.is_set() or target is None:
+                return False
+            target.wake()
+        is_running = self._lifecycle.state is State.RUNNING
+        if thread_id is not None and is_running and self._settings.config.stop_all:
+            # It does not stop; the others do, and their stop is to be reported.
+            self.request_pause()
+        return await self._publication.until(at_rest, timeout, abandoned)
+
+    async def until_others_stop(self, abandoned: asyncio.Event) -> None:
+        """A pause is one of all processes: those that stop soon are awaited, or a `continue` that
+        follows at once would miss them. One that sleeps in the kernel is woken, as the first was.
+        """
+        servers = self._hub.servers
+
+        def all_stopped() -> bool:
+            return all(self._stops.threads.latest(server) is not None for server in servers)
+
+        for patience in (_WAKE_AFTER, _WAKE_AGAIN):
+            if len(servers) < 2 or await self._publication.until(all_stopped, patience, abandoned):
+                return
+            if abandoned.is_set() or self._debuggee.target is None:
+                return
+            self._debuggee.target.wake()
+        await self._publication.until(all_stopped, _OTHERS_SECONDS, abandoned)
+
+    def has_stopped(
+        self, before: int, thread_id: int | None, process: DebugServer | None = None
+    ) -> bool:
+        """Whether the program has stopped anew or ended; or just this process of it, or thread."""
+        state = self._lifecycle.state
+        if state not in _ALIVE:
+            return True
+        if process is not None and thread_id is None:
+            stop = self._stops.threads.latest(process)
+            if stop is not None and stop.stop_id > before:
+                return True
+            # Of the program itself the kernel tells: then the state says so.
+            return process.is_child and process.lost
+        if thread_id is None:
+            return state is State.PAUSED and self._stops.stop_id > before
+        return thread_id in self._stops.threads or not self._hub.knows(thread_id)
+
+    # -- ending
+
+    async def end_program(self, grace: float, for_all: bool = False) -> None:
+        """End it and all that it has started, which has the grace as well if it is `for_all`."""
+        target = self._debuggee.target
+        if target is not None and self._lifecycle.state in _ALIVE:
+            await target.end(grace, for_all)
+
+    async def detach(self) -> None:
+        """The attached program runs on without us; the session is `created` again."""
+        target = self._debuggee.target
+        assert target is not None
+        await target.detach()
+        await target.release()
+        self._lifecycle.detached()
+
+    # -- the result of a call
+
+    def result(
+        self,
+        completed: bool,
+        thread_id: int | None = None,
+        process: DebugServer | None = None,
+    ) -> e.Execution:
+        """Where the program is, after an execution call; where this thread or process is, if it
+        is stopped."""
+        stop = self._stops.current
+        if stop is not None and thread_id is not None:
+            stop = self._stops.threads.of(thread_id) or stop
+        elif stop is not None and process is not None:
+            stop = self._stops.threads.latest(process) or stop
+        waiting = self._input.waiting
+        return e.Execution(
+            session_id=self._settings.id,
+            status=self._lifecycle.state,
+            completed=completed,
+            stop_reason=stop.reason if stop else None,
+            stop_id=stop.stop_id if stop else self._stops.stop_id,
+            thread_id=stop.thread_id if stop else None,
+            child_pid=stop.pid if stop and stop.is_child else None,
+            current_location=stop.location if stop else None,
+            exit_code=self._lifecycle.exit_code,
+            signal=self._lifecycle.signal,
+            end_reason=self._lifecycle.end_reason,
+            waiting_for_input=waiting is not None,
+            prompt=waiting.prompt if waiting else None,
+            events_cursor=self._log.events.cursor,
+        )

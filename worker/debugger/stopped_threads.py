@@ -1,22 +1,38 @@
-"""Which of the session's threads stand, and where they have stopped.
+"""Which of the session's threads are stopped, and where they stopped.
 
-A stop may halt all threads of its process; from then on single ones may be sent on. The threads of
-other processes are never halted by it. Knows nothing of the debugger.
+A stop may halt all threads of its process; from then on single threads may be resumed. It never
+halts threads of other processes. This module knows nothing of the debugger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from debug_relay.worker.debugger.stop import Stop
+from msgspec import Struct
+
+from debug_relay.protocol.models.fields import Location
+from debug_relay.protocol.models.sessions import ExceptionInfo, StopReason
 
 
-class Standing:
+class Stop(Struct):
+    """Where and why a thread stopped."""
+
+    thread_id: int
+    reason: StopReason
+    location: Location | None
+    exception: ExceptionInfo | None
+    hit_breakpoints: list[str]
+    stop_id: int = 0
+    pid: int | None = None
+    is_child: bool = False  # of the program, and not the program itself
+
+
+class StoppedThreads:
     def __init__(self, process_of: Callable[[int], Hashable]) -> None:
-        """`process_of` tells of a thread to which process it belongs."""
+        """`process_of` gives the process of a thread."""
         self._process_of = process_of
         self._stops: dict[int, Stop] = {}  # by thread, the latest last
-        # Processes in which everyone was halted; and who has gone on alone there since.
+        # Processes in which all threads were halted, and which were resumed alone there since.
         self._halted: dict[Hashable, set[int]] = {}
 
     def __contains__(self, thread_id: object) -> bool:
@@ -24,8 +40,8 @@ class Standing:
             return True
         if not self._halted or not isinstance(thread_id, int):
             return False
-        gone_on = self._halted.get(self._process_of(thread_id))
-        return gone_on is not None and thread_id not in gone_on
+        resumed = self._halted.get(self._process_of(thread_id))
+        return resumed is not None and thread_id not in resumed
 
     def stopped(self, stop: Stop, everyone: bool) -> None:
         self._stops.pop(stop.thread_id, None)
@@ -35,12 +51,12 @@ class Standing:
         else:
             self._halted.get(self._process_of(stop.thread_id), set()).discard(stop.thread_id)
 
-    def go_on(self, thread_id: int) -> None:
+    def resume(self, thread_id: int) -> None:
         self._stops.pop(thread_id, None)
         self._halted.get(self._process_of(thread_id), set()).add(thread_id)
 
-    def process_goes_on(self, process: Hashable) -> None:
-        """All its threads; or it has ended, and none of them is known any more."""
+    def resume_process(self, process: Hashable) -> None:
+        """All its threads; or it has ended, and none of its threads is known any more."""
         self._halted.pop(process, None)
         for thread_id in list(self._stops):
             if self._process_of(thread_id) in (process, None):
@@ -48,25 +64,25 @@ class Standing:
 
     def ended(self, thread_id: int) -> None:
         self._stops.pop(thread_id, None)
-        for gone_on in self._halted.values():
-            gone_on.discard(thread_id)
+        for resumed in self._halted.values():
+            resumed.discard(thread_id)
 
     def born(self, thread_id: int) -> None:
-        """Whoever has started it runs, and so does it."""
-        gone_on = self._halted.get(self._process_of(thread_id))
-        if gone_on:
-            gone_on.add(thread_id)
+        """The thread that started it runs, and so does it."""
+        resumed = self._halted.get(self._process_of(thread_id))
+        if resumed:
+            resumed.add(thread_id)
 
     def clear(self) -> None:
         self._stops.clear()
         self._halted.clear()
 
     def of(self, thread_id: int) -> Stop | None:
-        """Its own stop; none for a thread that another one's has halted."""
+        """Its own stop; None for a thread that another thread's stop has halted."""
         return self._stops.get(thread_id)
 
     def latest(self, process: Hashable = None) -> Stop | None:
-        """The last stop; of those in this process."""
+        """The last stop; with a process, the last one in that process."""
         for thread_id, stop in reversed(self._stops.items()):
             if process is None or self._process_of(thread_id) is process:
                 return stop

@@ -7,7 +7,7 @@ what does not come in time is said to be missing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import UNSET
 
@@ -18,9 +18,11 @@ from debug_relay.protocol.models.sessions import ExceptionInfo
 from debug_relay.protocol.refusals import runs_code
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.debugger.connection import DebugServer
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.stops import Stops
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.settings import Settings
 
 _SECONDS: Final = 1.0
 _TEXT: Final = 65536
@@ -36,70 +38,121 @@ _MODES: Final[dict[str, i.BreakMode]] = {
 }
 
 
-async def at_stop(session: Session, server: DebugServer, event: dap.StoppedBody) -> ExceptionInfo:
-    """What every stop at an exception tells."""
-    assert event.thread_id is not None
-    if not server.has_probe:
-        return await _plainly(session, server, event.thread_id)
-    thread_id = session.hub.thread_id(server, event.thread_id)
-    try:
-        told = await session.asking.raised(thread_id, _SECONDS)
-    except RelayError as error:
-        if error.code is not Code.DEBUGPY_TIMEOUT:
-            raise
-        # Its str() hangs in C; or the process evaluates for somebody, which must not hold back the
-        # stop: then what the debugger says has to do, and GET …/exception tells all later.
-        message = event.description or "<no message: str() blocks>"
-        return ExceptionInfo(type=event.text or "Exception", message=message)
-    if told is None:
-        return ExceptionInfo(type=event.text or "Exception", message=event.description or "")
-    return ExceptionInfo(
-        type=told["type"],
-        full_type_name=told["full_type_name"],
-        message=told["message"],
-        traceback=traceback(told),
-        break_mode=_MODES.get(told["how"], "always"),
-    )
+class ExceptionReports:
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        hub: Hub,
+        probes: Asking,
+        stops: Stops,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._hub = hub
+        self._probes = probes
+        self._stops = stops
 
+    async def at_stop(self, server: DebugServer, event: dap.StoppedBody) -> ExceptionInfo:
+        """What every stop at an exception tells."""
+        assert event.thread_id is not None
+        if not server.has_probe:
+            return await self._plainly(server, event.thread_id)
+        thread_id = self._hub.thread_id(server, event.thread_id)
+        try:
+            told = await self._probes.raised(thread_id, _SECONDS)
+        except RelayError as error:
+            if error.code is not Code.DEBUGPY_TIMEOUT:
+                raise
+            # Its str() hangs in C; or the process evaluates for a caller, which must not delay the
+            # stop. What the debugger says has to do; GET …/exception tells all later.
+            message = event.description or "<no message: str() blocks>"
+            return ExceptionInfo(type=event.text or "Exception", message=message)
+        if told is None:
+            return ExceptionInfo(type=event.text or "Exception", message=event.description or "")
+        return ExceptionInfo(
+            type=told["type"],
+            full_type_name=told["full_type_name"],
+            message=told["message"],
+            traceback=traceback(told),
+            break_mode=_MODES.get(told["how"], "always"),
+        )
 
-async def report(session: Session, thread_id: int, safe: bool = False) -> i.ExceptionReport:
-    """With `safe` none of the program's code is run for its words."""
-    server = session.hub.thread(thread_id).server
-    if not server.has_probe:
-        if safe:
-            raise runs_code()
-        return await _plain_report(session, server, thread_id)
-    told = await session.asking.raised(thread_id, _SECONDS, safe)
-    if told is None:
-        raise not_at_one(session, thread_id)
-    return i.ExceptionReport(
-        **_parts(told),
-        thread_id=thread_id,
-        break_mode=_MODES.get(told["how"], "always"),
-        traceback=traceback(told),
-        chain=[
-            i.ChainedException(**_parts(one), relation=one["relation"], traceback=_own_text(one))
-            for one in told["chain"]
-        ],
-        chain_truncated=told["chain_truncated"],
-        repr="safe" if safe else UNSET,
-    )
+    async def report(self, thread_id: int, safe: bool = False) -> i.ExceptionReport:
+        """With `safe` none of the program's code is run for its words."""
+        server = self._hub.thread(thread_id).server
+        if not server.has_probe:
+            if safe:
+                raise runs_code()
+            return await self._plain_report(server, thread_id)
+        told = await self._probes.raised(thread_id, _SECONDS, safe)
+        if told is None:
+            raise self.not_at_one(thread_id)
+        return i.ExceptionReport(
+            **_parts(told),
+            thread_id=thread_id,
+            break_mode=_MODES.get(told["how"], "always"),
+            traceback=traceback(told),
+            chain=[
+                i.ChainedException(
+                    **_parts(one), relation=one["relation"], traceback=_own_text(one)
+                )
+                for one in told["chain"]
+            ],
+            chain_truncated=told["chain_truncated"],
+            repr="safe" if safe else UNSET,
+        )
 
+    def not_at_one(self, thread_id: int) -> RelayError:
+        stop = self._stops.current
+        reason = (
+            stop.reason if stop is not None and stop.thread_id == thread_id else "another's stop"
+        )
+        return RelayError(
+            Code.INVALID_SESSION_STATE,
+            f"Thread {thread_id} does not stand at an exception: it stopped for {reason}",
+            f'{call_of("set-exception-breakpoints")} {{"filters": ["raised"]}} or '
+            f'{{"types": ["ValueError"]}}, then {call_of("continue")}.',
+            session_id=self._settings.id,
+            current_state=self._lifecycle.state.value,
+            required_state="paused at an exception",
+            stop_reason=reason,
+            thread_id=thread_id,
+        )
 
-def not_at_one(session: Session, thread_id: int) -> RelayError:
-    stop = session.stop
-    reason = stop.reason if stop is not None and stop.thread_id == thread_id else "another's stop"
-    return RelayError(
-        Code.INVALID_SESSION_STATE,
-        f"Thread {thread_id} does not stand at an exception: it stopped for {reason}",
-        f'{call_of("set-exception-breakpoints")} {{"filters": ["raised"]}} or '
-        f'{{"types": ["ValueError"]}}, then {call_of("continue")}.',
-        session_id=session.id,
-        current_state=session.state.value,
-        required_state="paused at an exception",
-        stop_reason=reason,
-        thread_id=thread_id,
-    )
+    async def _plainly(self, server: DebugServer, dap_thread: int) -> ExceptionInfo:
+        info = await server.request(
+            "exceptionInfo",
+            {"threadId": dap_thread},
+            dap.ExceptionInfo,
+            self._settings.request_timeout,
+        )
+        details = info.details or dap.ExceptionDetails()
+        # pydevd may append a note in words: "ValueError       (note: full exception trace is …)".
+        full = (details.type_name or info.exception_id).partition(" ")[0]
+        message = details.message if details.message is not None else info.description or ""
+        short = full.rpartition(".")[2]
+        return ExceptionInfo(
+            type=short,
+            full_type_name=full if "." in full else f"builtins.{full}",
+            message=message,
+            traceback=_turned_round(details.stack_trace or "", short, message),
+            break_mode=info.break_mode if info.break_mode in _MODES.values() else "always",  # type: ignore[arg-type]
+        )
+
+    async def _plain_report(self, server: DebugServer, thread_id: int) -> i.ExceptionReport:
+        stop = self._stops.current
+        if stop is None or stop.thread_id != thread_id or stop.exception is None:
+            raise self.not_at_one(thread_id)
+        known = stop.exception
+        return i.ExceptionReport(
+            type=known.type,
+            full_type_name=known.full_type_name,
+            message=known.message,
+            thread_id=thread_id,
+            break_mode=known.break_mode,
+            traceback=known.traceback or "",
+        )
 
 
 def _parts(told: dict[str, Any]) -> dict[str, Any]:
@@ -161,42 +214,6 @@ def _bounded(text: str) -> str:
 
 
 # -- by plain DAP
-
-
-async def _plainly(session: Session, server: DebugServer, dap_thread: int) -> ExceptionInfo:
-    info = await server.request(
-        "exceptionInfo",
-        {"threadId": dap_thread},
-        dap.ExceptionInfo,
-        session.params.request_timeout,
-    )
-    details = info.details or dap.ExceptionDetails()
-    # pydevd may append a note in words: "ValueError       (note: full exception trace is …)".
-    full = (details.type_name or info.exception_id).partition(" ")[0]
-    message = details.message if details.message is not None else info.description or ""
-    short = full.rpartition(".")[2]
-    return ExceptionInfo(
-        type=short,
-        full_type_name=full if "." in full else f"builtins.{full}",
-        message=message,
-        traceback=_turned_round(details.stack_trace or "", short, message),
-        break_mode=info.break_mode if info.break_mode in _MODES.values() else "always",  # type: ignore[arg-type]
-    )
-
-
-async def _plain_report(session: Session, server: DebugServer, thread_id: int) -> i.ExceptionReport:
-    stop = session.stop
-    if stop is None or stop.thread_id != thread_id or stop.exception is None:
-        raise not_at_one(session, thread_id)
-    known = stop.exception
-    return i.ExceptionReport(
-        type=known.type,
-        full_type_name=known.full_type_name,
-        message=known.message,
-        thread_id=thread_id,
-        break_mode=known.break_mode,
-        traceback=known.traceback or "",
-    )
 
 
 def _turned_round(stack: str, name: str, message: str) -> str:

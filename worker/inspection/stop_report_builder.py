@@ -9,54 +9,130 @@ from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models.fields import Bounds
 from debug_relay.protocol.models.inspection import Frame, SourceRef, Variable, Watch
 from debug_relay.protocol.models.stop_report import Change, Excerpt, Printed, Stop, StoppedThread
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.probe_client import Asking
 from debug_relay.worker.inspection.variables import Row, as_variable, of_dap
 from debug_relay.worker.source.excerpts import excerpt
+from debug_relay.worker.state.settings import Settings
 
 if TYPE_CHECKING:
     from debug_relay.worker.inspection.stop_reports import Kept
-    from debug_relay.worker.session.session import Session
 
 _WIDTH: Final = 200
 
 
-def composed(
-    session: Session, kept: Kept, told: dict[str, Any], bounds: Bounds, present: bool
-) -> Stop:
-    """`present`: what can be expanded still can."""
-    stop = kept.stop
-    rows = told.get("locals", ())
-    return Stop(
-        stop_id=kept.stop_id,
-        stop_reason=stop.reason,
-        timestamp=kept.at,
-        thread=StoppedThread(
-            id=stop.thread_id, name=told.get("name"), pid=stop.pid, is_child=stop.is_child
-        ),
-        current_location=stop.location,
-        source=_source(kept, told, bounds.source_lines),
-        frames=[
-            _frame(index, *frame)
-            for index, frame in enumerate(told.get("frames", ())[: bounds.frames])
-        ],
-        total_frames=told.get("total_frames", 0),
-        locals=[_variable(session, kept, row, present) for row in rows[: bounds.locals]],
-        total_locals=told.get("total_locals", 0),
-        new_frame=bool(told.get("new_frame")),
-        changed=[
-            Change(name=name, before=before, after=after)
-            for name, before, after in told.get("changed", ())
-        ],
-        watches=[
-            _watch(session, kept, watch, present)
-            for watch in told.get("watches", ())
-            if watch["id"] in kept.watched
-        ],
-        exception=stop.exception,
-        return_value=kept.returned,
-        output=_printed(kept, bounds.output_bytes),
-        hit_breakpoints=stop.hit_breakpoints,
-        note=kept.note if not told else None,
-    )
+class ReportBuilder:
+    """Puts stop reports together."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        hub: Hub,
+        probes: Asking,
+    ) -> None:
+        self._settings = settings
+        self._hub = hub
+        self._probes = probes
+
+    def composed(self, kept: Kept, told: dict[str, Any], bounds: Bounds, present: bool) -> Stop:
+        """`present`: what can be expanded still can."""
+        stop = kept.stop
+        rows = told.get("locals", ())
+        return Stop(
+            stop_id=kept.stop_id,
+            stop_reason=stop.reason,
+            timestamp=kept.at,
+            thread=StoppedThread(
+                id=stop.thread_id, name=told.get("name"), pid=stop.pid, is_child=stop.is_child
+            ),
+            current_location=stop.location,
+            source=_source(kept, told, bounds.source_lines),
+            frames=[
+                _frame(index, *frame)
+                for index, frame in enumerate(told.get("frames", ())[: bounds.frames])
+            ],
+            total_frames=told.get("total_frames", 0),
+            locals=[self._variable(kept, row, present) for row in rows[: bounds.locals]],
+            total_locals=told.get("total_locals", 0),
+            new_frame=bool(told.get("new_frame")),
+            changed=[
+                Change(name=name, before=before, after=after)
+                for name, before, after in told.get("changed", ())
+            ],
+            watches=[
+                self._watch(kept, watch, present)
+                for watch in told.get("watches", ())
+                if watch["id"] in kept.watched
+            ],
+            exception=stop.exception,
+            return_value=kept.returned,
+            output=_printed(kept, bounds.output_bytes),
+            hit_breakpoints=stop.hit_breakpoints,
+            note=kept.note if not told else None,
+        )
+
+    async def by_dap(self, kept: Kept, before: Kept | None, bounds: Bounds) -> dict[str, Any]:
+        """The same as the probe tells, call by call."""
+        hub, thread_id = self._hub, kept.stop.thread_id
+        window = await hub.stack(thread_id, 0, max(bounds.frames, 1))
+        frames = []
+        for frame in window.frames:
+            path = frame.source.path if frame.source and frame.source.path else "<unknown>"
+            frames.append([frame.name, path, frame.line, hub.module_of(path)])
+        rows = []
+        for scope, reference in await hub.scopes(thread_id, 0):
+            if scope.name.lower() == "locals":
+                rows = [of_dap(variable, _WIDTH) for variable in await hub.variables(reference)]
+        told: dict[str, Any] = {
+            "frames": frames,
+            "total_frames": window.total,
+            "locals": rows[: bounds.locals],
+            "total_locals": len(rows),
+            "values": {row["name"]: row["value"] for row in rows},
+            "frame": (window.frames[0].id, frames[0][:2]) if frames else None,
+        }
+        known = before.told if before else None
+        told["new_frame"] = known is None or known.get("frame") != told["frame"]
+        told["changed"] = _changes(known, told)
+        told["watches"] = [
+            await self._evaluated(thread_id, id, expression)
+            for id, expression in kept.watched.items()
+        ]
+        return told
+
+    def _variable(self, kept: Kept, row: Row, present: bool) -> Variable:
+        return as_variable(self._hub, kept.server, kept.stop.thread_id, row, present)
+
+    def _watch(self, kept: Kept, watch: dict[str, Any], present: bool) -> Watch:
+        expression = kept.watched[watch["id"]]
+        if "error" in watch:
+            return Watch(id=watch["id"], expression=expression, error=watch["error"])
+        variable = self._variable(kept, {**watch, "name": watch["id"]}, present)
+        return Watch(
+            id=watch["id"],
+            expression=expression,
+            value=variable.value,
+            type=variable.type,
+            variables_reference=variable.variables_reference,
+        )
+
+    async def _evaluated(self, thread_id: int, id: str, expression: str) -> dict[str, Any]:
+        frame = await self._hub.frame(thread_id, 0)
+        try:
+            answer = await self._probes.evaluate(
+                thread_id, frame, expression, "watch", self._settings.evaluate_timeout
+            )
+        except RelayError as error:
+            return {"id": id, "error": error.message}
+        if raised := answer.get("raised"):
+            return {"id": id, "error": f"{raised['type'].rpartition('.')[2]}: {raised['message']}"}
+        return {
+            "id": id,
+            "value": answer["value"][:_WIDTH],
+            "type": answer["type"],
+            "reference": answer["reference"],
+            "unknown": True,
+        }
 
 
 def _frame(index: int, name: str, path: str, line: int, module: str | None) -> Frame:
@@ -67,24 +143,6 @@ def _frame(index: int, name: str, path: str, line: int, module: str | None) -> F
         line=line,
         column=1,
         module_name=module,
-    )
-
-
-def _variable(session: Session, kept: Kept, row: Row, present: bool) -> Variable:
-    return as_variable(session.hub, kept.server, kept.stop.thread_id, row, present)
-
-
-def _watch(session: Session, kept: Kept, watch: dict[str, Any], present: bool) -> Watch:
-    expression = kept.watched[watch["id"]]
-    if "error" in watch:
-        return Watch(id=watch["id"], expression=expression, error=watch["error"])
-    variable = _variable(session, kept, {**watch, "name": watch["id"]}, present)
-    return Watch(
-        id=watch["id"],
-        expression=expression,
-        value=variable.value,
-        type=variable.type,
-        variables_reference=variable.variables_reference,
     )
 
 
@@ -125,60 +183,9 @@ def _from_a_character(data: bytes) -> bytes:
     return data[at:]
 
 
-async def by_dap(
-    session: Session, kept: Kept, before: Kept | None, bounds: Bounds
-) -> dict[str, Any]:
-    """The same as the probe tells, call by call."""
-    hub, thread_id = session.hub, kept.stop.thread_id
-    window = await hub.stack(thread_id, 0, max(bounds.frames, 1))
-    frames = []
-    for frame in window.frames:
-        path = frame.source.path if frame.source and frame.source.path else "<unknown>"
-        frames.append([frame.name, path, frame.line, hub.module_of(path)])
-    rows = []
-    for scope, reference in await hub.scopes(thread_id, 0):
-        if scope.name.lower() == "locals":
-            rows = [of_dap(variable, _WIDTH) for variable in await hub.variables(reference)]
-    told: dict[str, Any] = {
-        "frames": frames,
-        "total_frames": window.total,
-        "locals": rows[: bounds.locals],
-        "total_locals": len(rows),
-        "values": {row["name"]: row["value"] for row in rows},
-        "frame": (window.frames[0].id, frames[0][:2]) if frames else None,
-    }
-    known = before.told if before else None
-    told["new_frame"] = known is None or known.get("frame") != told["frame"]
-    told["changed"] = _changes(known, told)
-    told["watches"] = [
-        await _evaluated(session, thread_id, id, expression)
-        for id, expression in kept.watched.items()
-    ]
-    return told
-
-
 def _changes(before: dict[str, Any] | None, told: dict[str, Any]) -> list[list[Any]]:
     if before is None or before.get("frame") != told["frame"]:
         return []
     old, new = before["values"], told["values"]
     changed = [[name, old.get(name), new[name]] for name in new if old.get(name) != new[name]]
     return changed + [[name, old[name], None] for name in old if name not in new]
-
-
-async def _evaluated(session: Session, thread_id: int, id: str, expression: str) -> dict[str, Any]:
-    frame = await session.hub.frame(thread_id, 0)
-    try:
-        answer = await session.asking.evaluate(
-            thread_id, frame, expression, "watch", session.params.evaluate_timeout
-        )
-    except RelayError as error:
-        return {"id": id, "error": error.message}
-    if raised := answer.get("raised"):
-        return {"id": id, "error": f"{raised['type'].rpartition('.')[2]}: {raised['message']}"}
-    return {
-        "id": id,
-        "value": answer["value"][:_WIDTH],
-        "type": answer["type"],
-        "reference": answer["reference"],
-        "unknown": True,
-    }

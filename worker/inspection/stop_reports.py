@@ -10,8 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -25,13 +24,16 @@ from debug_relay.protocol.rendering.size_limit import printed_bytes
 from debug_relay.protocol.wire.envelope import timestamp
 from debug_relay.protocol.wire.ring_format import Place
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.stop import Stop
-from debug_relay.worker.inspection import stop_report_builder as telling
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.stopped_threads import Stop
+from debug_relay.worker.debugger.stops import Stops
+from debug_relay.worker.inspection.stop_report_builder import ReportBuilder
 from debug_relay.worker.inspection.stop_ring import KeptStops
+from debug_relay.worker.inspection.watches import Watches
 from debug_relay.worker.source.excerpts import Sources
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.settings import Settings
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -73,9 +75,24 @@ class Told(NamedTuple):
 
 
 class Reports:
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.sources = Sources()
+    def __init__(
+        self,
+        settings: Settings,
+        log: SessionLog,
+        hub: Hub,
+        probes: Asking,
+        stops: Stops,
+        watches: Watches,
+        sources: Sources,
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self._hub = hub
+        self._probes = probes
+        self._stops = stops
+        self._watches = watches
+        self._builder = ReportBuilder(settings, hub, probes)
+        self.sources = sources
         self.kept: deque[Kept] = deque(maxlen=KEPT_STOPS)
         self.current: Kept | None = None
         self._printed: deque[tuple[Category, bytes]] = deque()
@@ -84,7 +101,7 @@ class Reports:
         self._printed_from: Place | None = None
         self._patience: dict[int, asyncio.TimerHandle] = {}
         self._interrupting: set[asyncio.Task[None]] = set()
-        self._file = KeptStops(Path(session.params.session_dir) / "stops.ring", self._as_kept)
+        self._file = KeptStops(settings.folder / "stops.ring", self._as_kept)
 
     # -- collecting
 
@@ -108,7 +125,7 @@ class Reports:
             printed_bytes=self._printed_bytes,
             printed_from=self._printed_from,
             arrived=asyncio.Event(),
-            watched=self._session.watches.texts(),
+            watched=self._watches.texts(),
         )
         self.printed_anew()
         self.kept.append(self.current)
@@ -124,7 +141,7 @@ class Reports:
             return
         if "thread" in body:
             kept.told = body
-            self._session.watches.seen(kept.stop_id, body.get("watches", ()))
+            self._watches.seen(kept.stop_id, body.get("watches", ()))
         else:
             kept.note = "The program could not tell of its variables in time"
             log.warning("stop.report_failed", extra={"fields": {"raised": body.get("raised")}})
@@ -136,7 +153,7 @@ class Reports:
         """Whose part this is: the last stop of that thread, if it is not told yet."""
         thread_id = None
         if "thread" in body:
-            thread_id = self._session.hub.thread_id(server, body["thread"])
+            thread_id = self._hub.thread_id(server, body["thread"])
         for kept in reversed(self.kept):
             if kept.server is server and thread_id in (None, kept.stop.thread_id):
                 return None if kept.arrived.is_set() else kept
@@ -156,10 +173,15 @@ class Reports:
                 printed_bytes=0,
                 printed_from=None,
                 arrived=asyncio.Event(),
-                watched=self._session.watches.texts(),
+                watched=self._watches.texts(),
             )
             known.arrived.set()
         self.current = known
+
+    def located(self, stop: Stop, lines: list[str] | None) -> None:
+        """Where the selected thread is was found out later, with the lines of that file."""
+        if self.current is not None:
+            self.current.lines = lines
 
     def returned(self, stop_id: int, value: ReturnValue | None) -> None:
         """What the function returned that was stepped out of."""
@@ -170,7 +192,7 @@ class Reports:
     def printed_anew(self) -> None:
         """What an earlier run has printed is none of the first stop's."""
         self._printed.clear()
-        self._printed_from = self._session.output.place
+        self._printed_from = self._log.output.place
         self._printed_room, self._printed_bytes = _PRINTED_BYTES, 0
 
     def over(self) -> None:
@@ -195,7 +217,7 @@ class Reports:
             if kept.arrived.is_set() or kept.server.lost:
                 return
             try:
-                await self._session.asking.ask(kept.server, "interrupt", reports=True)
+                await self._probes.ask(kept.server, "interrupt", reports=True)
             except RelayError as error:
                 log.warning("stop.interrupt_failed", extra={"fields": {"error": error.message}})
                 return
@@ -230,7 +252,7 @@ class Reports:
         return KeptStop(report=report, printed_from=kept.printed_from), may_change
 
     def _stands(self, kept: Kept) -> bool:
-        return kept is self.current or self._session.standing.of(kept.stop.thread_id) is kept.stop
+        return kept is self.current or self._stops.threads.of(kept.stop.thread_id) is kept.stop
 
     async def settled(self) -> None:
         """What the present stop tells of itself has come, or takes too long."""
@@ -256,9 +278,9 @@ class Reports:
         assert kept is not None
         if safe:
             return await self._now_safely(kept, bounds)
-        kept.watched = self._session.watches.texts()
+        kept.watched = self._watches.texts()
         told = await self._told_anew(kept, bounds)
-        self._session.watches.seen(kept.stop_id, (told or {}).get("watches", ()))
+        self._watches.seen(kept.stop_id, (told or {}).get("watches", ()))
         return self._composed(kept, told, bounds)
 
     async def _now_safely(self, kept: Kept, bounds: Bounds) -> Told:
@@ -278,12 +300,12 @@ class Reports:
 
     async def _asked(self, kept: Kept, bounds: Bounds, safe: bool = False) -> dict[str, Any]:
         """The stopped thread itself."""
-        return await self._session.asking.report(
+        return await self._probes.report(
             kept.stop.thread_id,
             bounds.frames,
             bounds.locals,
             TEXT_WIDTH,
-            self._session.params.evaluate_timeout,
+            self._settings.evaluate_timeout,
             safe,
         )
 
@@ -299,7 +321,6 @@ class Reports:
         return kept.told
 
     async def _told_anew(self, kept: Kept, bounds: Bounds) -> dict[str, Any] | None:
-        session = self._session
         if kept is not self.current:
             return await self._told(kept, bounds) if kept.server.has_probe else kept.told
         try:
@@ -307,15 +328,14 @@ class Reports:
                 answer = await self._asked(kept, bounds)
                 return answer if "thread" in answer else await self._told(kept, bounds)
             before = self.kept[-2] if len(self.kept) > 1 else None
-            kept.told = await telling.by_dap(session, kept, before, bounds)
+            kept.told = await self._builder.by_dap(kept, before, bounds)
         except RelayError as error:
             kept.note = f"Not all could be read: {error.message}"
         return kept.told
 
     def _composed(self, kept: Kept, told: dict[str, Any] | None, bounds: Bounds) -> Told:
-        session = self._session
-        report = telling.composed(session, kept, told or {}, bounds, self._stands(kept))
-        calls = calls_for(session.id, bounds.max_bytes, kept.printed_from)
+        report = self._builder.composed(kept, told or {}, bounds, self._stands(kept))
+        calls = calls_for(self._settings.id, bounds.max_bytes, kept.printed_from)
         for part, shown, total in (
             ("frames", len(report.frames), report.total_frames),
             ("locals", len(report.locals), report.total_locals),

@@ -13,13 +13,17 @@ from debug_relay.protocol.models.stop_report import ReturnValue
 from debug_relay.protocol.refusals import runs_code
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
+from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.source_changes import OUTDATED
-from debug_relay.worker.debugger import run_control as run
 from debug_relay.worker.debugger import thread_positions as whereabouts
-from debug_relay.worker.debugger.hub import KnownThread
+from debug_relay.worker.debugger.hub import Hub, KnownThread
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.run_control import RunControl
+from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.thread_positions import Whereabouts
 from debug_relay.worker.inspection.variables import as_variable, of_dap
-from debug_relay.worker.session.session import Session
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.settings import Settings
 
 # pydevd adds these to what it lists: what functions returned, and the length as a child.
 _RETURNED: Final = "(return) "
@@ -29,175 +33,256 @@ _METHODS: Final = frozenset(
 )
 
 
-def thread_of(session: Session, thread_id: int | None) -> int:
-    """The thread that was named, or the one that stopped; while others stand, it must stand."""
-    if thread_id is not None and session.stop is not None:
-        return run.thread_to_move(session, thread_id).id
-    return any_thread_of(session, thread_id)
+class Views:
+    """What callers see of the program that is debugged."""
 
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        hub: Hub,
+        probes: Asking,
+        stops: Stops,
+        breakpoints: Breakpoints,
+        run: RunControl,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._hub = hub
+        self._probes = probes
+        self._stops = stops
+        self._breakpoints = breakpoints
+        self._run = run
 
-def any_thread_of(session: Session, thread_id: int | None) -> int:
-    """It may run."""
-    if thread_id is not None:
-        return session.hub.thread(thread_id).id
-    if session.stop is not None:
-        return session.stop.thread_id
-    known = session.hub.thread_ids()
-    if not known:
-        session.hub.main_server()
-        raise RelayError(
-            Code.THREAD_NOT_FOUND,
-            "The program has told of no thread yet",
-            f"{call_of('threads')} asks for them.",
-        )
-    return known[0]
+    def thread_of(self, thread_id: int | None) -> int:
+        """The thread that was named, or the one that stopped; while others stand, it must stand."""
+        if thread_id is not None and self._stops.current is not None:
+            return self._run.thread_to_move(thread_id).id
+        return self.any_thread_of(thread_id)
 
-
-def thread(session: Session, known: KnownThread, now: Whereabouts | None) -> i.Thread:
-    paused = known.id in session.standing and (now is None or now.held)
-    return i.Thread(
-        id=known.id,
-        name=known.name,
-        status="paused" if paused else "running",
-        is_current=session.stop is not None and session.stop.thread_id == known.id,
-        current_location=now.place if now is not None else None,
-        pause_pending=now is not None and now.held and not now.stands,
-        pid=known.server.pid or None,
-        is_child=known.server.is_child,
-    )
-
-
-async def stack(session: Session, thread_id: int | None, start: int, levels: int) -> i.Stack:
-    chosen = any_thread_of(session, thread_id)
-    found = await live_stack(session, chosen, start, levels)
-    if found is None:
-        found = await _stack_by_dap(session, chosen, start, levels)
-    server = session.hub.process_of(chosen)
-    if server is not None and server.is_child:
-        found.child_pid = server.pid
-    outdated = await session.breakpoints.outdated({frame.source.path for frame in found.frames})
-    for shown in found.frames:
-        if server is not None and server.pid in outdated.get(shown.source.path, ()):
-            shown.warning = OUTDATED
-    return found
-
-
-async def live_stack(
-    session: Session, thread_id: int, start: int, levels: int, timeout: float | None = None
-) -> i.Stack | None:
-    """Of a thread that runs, or is in C while the others stand; a moment's picture."""
-    known = session.hub.thread(thread_id)
-    if session.standing.of(thread_id) is not None or not known.server.has_probe:
-        return None
-    told = await whereabouts.live_stack(session.asking, known, start, levels, timeout)
-    if told is None:
-        return None
-    return i.Stack(
-        thread_id=thread_id,
-        frames=[
-            i.Frame(
-                id=start + index,
-                name=name,
-                source=i.SourceRef(path=path, name=os.path.basename(path)),
-                line=line,
-                column=1,
-                module_name=module,
+    def any_thread_of(self, thread_id: int | None) -> int:
+        """It may run."""
+        if thread_id is not None:
+            return self._hub.thread(thread_id).id
+        if self._stops.current is not None:
+            return self._stops.current.thread_id
+        known = self._hub.thread_ids()
+        if not known:
+            self._hub.main_server()
+            raise RelayError(
+                Code.THREAD_NOT_FOUND,
+                "The program has told of no thread yet",
+                f"{call_of('threads')} asks for them.",
             )
-            for index, (name, path, line, module) in enumerate(told.rows)
-        ],
-        total_frames=told.total,
-        has_more=start + len(told.rows) < told.total,
-        live=True,
-    )
+        return known[0]
 
-
-async def _stack_by_dap(session: Session, chosen: int, start: int, levels: int) -> i.Stack:
-    live = session.state is not State.PAUSED
-    if live:
-        # A running thread's stack is of a moment: nothing of it is kept.
-        session.hub.forget_stop(chosen)
-    window = await session.hub.stack(chosen, start, levels)
-    frames = [_frame(session, start + index, frame) for index, frame in enumerate(window.frames)]
-    return i.Stack(
-        thread_id=chosen,
-        frames=frames,
-        total_frames=window.total,
-        has_more=start + len(frames) < window.total,
-        live=live,
-    )
-
-
-def _frame(session: Session, index: int, frame: dap.StackFrame) -> i.Frame:
-    path = frame.source.path if frame.source and frame.source.path else "<unknown>"
-    return i.Frame(
-        id=index,
-        name=frame.name,
-        source=i.SourceRef(path=path, name=os.path.basename(path)),
-        line=frame.line,
-        column=frame.column,
-        module_name=session.hub.module_of(path),
-        presentation_hint=frame.presentation_hint or "normal",
-    )
-
-
-async def variables(
-    session: Session,
-    reference: int,
-    start: int,
-    count: int,
-    kind: Literal["indexed", "named"] | None = None,
-    summary: bool = False,
-    safe: bool = False,
-) -> i.VariableList:
-    """With `safe` none of the program's code is run to show them."""
-    hub = session.hub
-    entry = hub.resolve(reference)
-    if safe and not entry.server.has_probe:
-        raise runs_code()
-    told = await session.asking.page(
-        reference,
-        session.params.evaluate_timeout,
-        start=start,
-        count=count,
-        filter=kind,
-        bounds="outline" if summary else "row",
-        safe=safe,
-    )
-    if told is None:
-        told = await _by_dap(session, reference, start, count, kind)
-        for row in told["rows"] if summary else ():
-            row["value"] = ""
-    require_answer(session, told)
-    if raised := told.get("raised"):
-        raise RelayError(
-            Code.DEBUGPY_ERROR,
-            f"What is inside could not be listed: {raised['type']}: {raised['message']}",
-            f"{call_of('evaluate')} with an expression for the part that matters.",
-            debugger_message=raised["traceback"],
+    def thread(self, known: KnownThread, now: Whereabouts | None) -> i.Thread:
+        paused = known.id in self._stops.threads and (now is None or now.held)
+        return i.Thread(
+            id=known.id,
+            name=known.name,
+            status="paused" if paused else "running",
+            is_current=self._stops.current is not None
+            and self._stops.current.thread_id == known.id,
+            current_location=now.place if now is not None else None,
+            pause_pending=now is not None and now.held and not now.stands,
+            pid=known.server.pid or None,
+            is_child=known.server.is_child,
         )
-    rows = told["rows"]
-    return i.VariableList(
-        variables_reference=reference,
-        variables=[as_variable(hub, entry.server, entry.thread_id, row) for row in rows],
-        start=start,
-        total=told["total"],
-        has_more=start + len(rows) < told["total"],
-        evaluating=True if told.get("aside") else UNSET,
-        repr="safe" if safe else UNSET,
-    )
 
+    async def stack(self, thread_id: int | None, start: int, levels: int) -> i.Stack:
+        chosen = self.any_thread_of(thread_id)
+        found = await self.live_stack(chosen, start, levels)
+        if found is None:
+            found = await self._stack_by_dap(chosen, start, levels)
+        server = self._hub.process_of(chosen)
+        if server is not None and server.is_child:
+            found.child_pid = server.pid
+        outdated = await self._breakpoints.outdated({frame.source.path for frame in found.frames})
+        for shown in found.frames:
+            if server is not None and server.pid in outdated.get(shown.source.path, ()):
+                shown.warning = OUTDATED
+        return found
 
-async def _by_dap(
-    session: Session, reference: int, start: int, count: int, kind: str | None
-) -> dict[str, Any]:
-    entry = session.hub.resolve(reference)
-    listed = [
-        of_dap(variable)
-        for variable in await session.hub.variables(reference)
-        if _is_of_the_program(variable, is_scope=entry.scope is not None)
-        and (kind is None or _is_index(variable.name) == (kind == "indexed"))
-    ]
-    return {"rows": listed[start : start + count], "total": len(listed)}
+    async def live_stack(
+        self, thread_id: int, start: int, levels: int, timeout: float | None = None
+    ) -> i.Stack | None:
+        """Of a thread that runs, or is in C while the others stand; a moment's picture."""
+        known = self._hub.thread(thread_id)
+        if self._stops.threads.of(thread_id) is not None or not known.server.has_probe:
+            return None
+        told = await whereabouts.live_stack(self._probes, known, start, levels, timeout)
+        if told is None:
+            return None
+        return i.Stack(
+            thread_id=thread_id,
+            frames=[
+                i.Frame(
+                    id=start + index,
+                    name=name,
+                    source=i.SourceRef(path=path, name=os.path.basename(path)),
+                    line=line,
+                    column=1,
+                    module_name=module,
+                )
+                for index, (name, path, line, module) in enumerate(told.rows)
+            ],
+            total_frames=told.total,
+            has_more=start + len(told.rows) < told.total,
+            live=True,
+        )
+
+    async def _stack_by_dap(self, chosen: int, start: int, levels: int) -> i.Stack:
+        live = self._lifecycle.state is not State.PAUSED
+        if live:
+            # A running thread's stack is of a moment: nothing of it is kept.
+            self._hub.forget_stop(chosen)
+        window = await self._hub.stack(chosen, start, levels)
+        frames = [self._frame(start + index, frame) for index, frame in enumerate(window.frames)]
+        return i.Stack(
+            thread_id=chosen,
+            frames=frames,
+            total_frames=window.total,
+            has_more=start + len(frames) < window.total,
+            live=live,
+        )
+
+    def _frame(self, index: int, frame: dap.StackFrame) -> i.Frame:
+        path = frame.source.path if frame.source and frame.source.path else "<unknown>"
+        return i.Frame(
+            id=index,
+            name=frame.name,
+            source=i.SourceRef(path=path, name=os.path.basename(path)),
+            line=frame.line,
+            column=frame.column,
+            module_name=self._hub.module_of(path),
+            presentation_hint=frame.presentation_hint or "normal",
+        )
+
+    async def variables(
+        self,
+        reference: int,
+        start: int,
+        count: int,
+        kind: Literal["indexed", "named"] | None = None,
+        summary: bool = False,
+        safe: bool = False,
+    ) -> i.VariableList:
+        """With `safe` none of the program's code is run to show them."""
+        hub = self._hub
+        entry = hub.resolve(reference)
+        if safe and not entry.server.has_probe:
+            raise runs_code()
+        told = await self._probes.page(
+            reference,
+            self._settings.evaluate_timeout,
+            start=start,
+            count=count,
+            filter=kind,
+            bounds="outline" if summary else "row",
+            safe=safe,
+        )
+        if told is None:
+            told = await self._by_dap(reference, start, count, kind)
+            for row in told["rows"] if summary else ():
+                row["value"] = ""
+        self.require_answer(told)
+        if raised := told.get("raised"):
+            raise RelayError(
+                Code.DEBUGPY_ERROR,
+                f"What is inside could not be listed: {raised['type']}: {raised['message']}",
+                f"{call_of('evaluate')} with an expression for the part that matters.",
+                debugger_message=raised["traceback"],
+            )
+        rows = told["rows"]
+        return i.VariableList(
+            variables_reference=reference,
+            variables=[as_variable(hub, entry.server, entry.thread_id, row) for row in rows],
+            start=start,
+            total=told["total"],
+            has_more=start + len(rows) < told["total"],
+            evaluating=True if told.get("aside") else UNSET,
+            repr="safe" if safe else UNSET,
+        )
+
+    async def _by_dap(
+        self, reference: int, start: int, count: int, kind: str | None
+    ) -> dict[str, Any]:
+        entry = self._hub.resolve(reference)
+        listed = [
+            of_dap(variable)
+            for variable in await self._hub.variables(reference)
+            if _is_of_the_program(variable, is_scope=entry.scope is not None)
+            and (kind is None or _is_index(variable.name) == (kind == "indexed"))
+        ]
+        return {"rows": listed[start : start + count], "total": len(listed)}
+
+    async def return_value(self, thread_id: int) -> ReturnValue | None:
+        """What the function returned that a thread has just stepped out of."""
+        stop = self._stops.threads.of(thread_id)
+        if stop is None or stop.reason != "step":
+            return None
+        thread = self._hub.thread(thread_id)
+        frame = await self._hub.frame(thread.id, 0)
+        found = await self._probes.returned(thread.server, frame, self._settings.evaluate_timeout)
+        return ReturnValue(type=found["type"], value=found["value"]) if found else None
+
+    async def evaluate(self, params: i.Evaluate) -> i.Evaluated:
+        thread_id = self.thread_of(params.thread_id)
+        frame = await self._hub.frame(thread_id, params.frame_id)
+        answer = await self._probes.evaluate(
+            thread_id,
+            frame,
+            params.expression,
+            context=params.context,
+            timeout=params.timeout or self._settings.evaluate_timeout,
+        )
+        self.require_answer(answer)
+        if refused := answer.get("refused"):
+            raise _refused(params, refused)
+        if raised := answer.get("raised"):
+            short = raised["type"].rpartition(".")[2]
+            return i.Evaluated(
+                result=None,
+                type=None,
+                error=f"{short}: {raised['message']}" if raised["message"] else short,
+                error_details=i.ErrorDetails(**raised),
+            )
+        if answer.get("statement"):
+            return i.Evaluated(result=None, type=None)
+        server = self._hub.thread(thread_id).server
+        variable = as_variable(self._hub, server, thread_id, {**answer, "name": params.expression})
+        return i.Evaluated(
+            result=variable.value,
+            type=answer["type"],
+            variables_reference=variable.variables_reference,
+            named_variables=variable.named_variables,
+            indexed_variables=variable.indexed_variables,
+            presentation_hint=variable.presentation_hint,
+            truncated=variable.truncated,
+            length=UNSET if variable.length is None else variable.length,
+            base64=variable.base64,
+            circular=variable.circular,
+        )
+
+    def require_answer(self, answer: dict[str, Any]) -> None:
+        """Refuse what the thread did not come to, or did not bring to its end."""
+        if answer.get("gone"):
+            raise RelayError(
+                Code.INVALID_SESSION_STATE,
+                "The thread has run on before it could evaluate",
+                f"{call_of('session-status')} tells where it is; evaluate at the next stop.",
+                current_state=self._lifecycle.state.value,
+                required_state="paused",
+            )
+        if answer.get("interrupted"):
+            raise RelayError(
+                Code.DEBUGPY_TIMEOUT,
+                "The evaluation was interrupted",
+                "The session is as before; give a larger timeout.",
+                operation="evaluate",
+                evaluating=False,
+            )
 
 
 def _is_of_the_program(variable: dap.Variable, is_scope: bool) -> bool:
@@ -209,76 +294,6 @@ def _is_of_the_program(variable: dap.Variable, is_scope: bool) -> bool:
 
 def _is_index(name: str) -> bool:
     return name.isdigit()
-
-
-async def return_value(session: Session, thread_id: int) -> ReturnValue | None:
-    """What the function returned that a thread has just stepped out of."""
-    stop = session.standing.of(thread_id)
-    if stop is None or stop.reason != "step":
-        return None
-    thread = session.hub.thread(thread_id)
-    frame = await session.hub.frame(thread.id, 0)
-    found = await session.asking.returned(thread.server, frame, session.params.evaluate_timeout)
-    return ReturnValue(type=found["type"], value=found["value"]) if found else None
-
-
-async def evaluate(session: Session, params: i.Evaluate) -> i.Evaluated:
-    thread_id = thread_of(session, params.thread_id)
-    frame = await session.hub.frame(thread_id, params.frame_id)
-    answer = await session.asking.evaluate(
-        thread_id,
-        frame,
-        params.expression,
-        context=params.context,
-        timeout=params.timeout or session.params.evaluate_timeout,
-    )
-    require_answer(session, answer)
-    if refused := answer.get("refused"):
-        raise _refused(params, refused)
-    if raised := answer.get("raised"):
-        short = raised["type"].rpartition(".")[2]
-        return i.Evaluated(
-            result=None,
-            type=None,
-            error=f"{short}: {raised['message']}" if raised["message"] else short,
-            error_details=i.ErrorDetails(**raised),
-        )
-    if answer.get("statement"):
-        return i.Evaluated(result=None, type=None)
-    server = session.hub.thread(thread_id).server
-    variable = as_variable(session.hub, server, thread_id, {**answer, "name": params.expression})
-    return i.Evaluated(
-        result=variable.value,
-        type=answer["type"],
-        variables_reference=variable.variables_reference,
-        named_variables=variable.named_variables,
-        indexed_variables=variable.indexed_variables,
-        presentation_hint=variable.presentation_hint,
-        truncated=variable.truncated,
-        length=UNSET if variable.length is None else variable.length,
-        base64=variable.base64,
-        circular=variable.circular,
-    )
-
-
-def require_answer(session: Session, answer: dict[str, Any]) -> None:
-    """Refuse what the thread did not come to, or did not bring to its end."""
-    if answer.get("gone"):
-        raise RelayError(
-            Code.INVALID_SESSION_STATE,
-            "The thread has run on before it could evaluate",
-            f"{call_of('session-status')} tells where it is; evaluate at the next stop.",
-            current_state=session.state.value,
-            required_state="paused",
-        )
-    if answer.get("interrupted"):
-        raise RelayError(
-            Code.DEBUGPY_TIMEOUT,
-            "The evaluation was interrupted",
-            "The session is as before; give a larger timeout.",
-            operation="evaluate",
-            evaluating=False,
-        )
 
 
 def _refused(params: i.Evaluate, problem: dict[str, Any]) -> RelayError:

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.inspection import Watch
 from debug_relay.worker.debugger.connection import DebugServer
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.settings import Settings
 
 MOST: Final = 100
 
 
 class Watches:
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        settings: Settings,
+        log: SessionLog,
+        hub: Hub,
+        probes: Asking,
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self._hub = hub
+        self._probes = probes
         self._watches: dict[str, Watch] = {}
         self._next = 1
 
@@ -64,7 +74,7 @@ class Watches:
                 Code.WATCH_NOT_FOUND,
                 f"The session has no {watch_id}",
                 f"Its watches are: {known}. "
-                f"GET /api/v1/sessions/{self._session.id}/watch lists them.",
+                f"GET /api/v1/sessions/{self._settings.id}/watch lists them.",
                 watch_id=watch_id,
                 watches=list(self._watches),
             )
@@ -72,11 +82,11 @@ class Watches:
 
     async def send(self) -> None:
         """To all probes: at the next stop they evaluate these."""
-        await self._session.hub.each(self._session.asking.probed(), self.begin)
+        await self._hub.each(self._probes.probed(), self.begin)
 
     async def begin(self, server: DebugServer) -> None:
         rows = list(self.texts().items())
-        await self._session.asking.ask(server, "watches", watches=rows)
+        await self._probes.ask(server, "watches", watches=rows)
 
     def seen(self, stop_id: int, rows: Iterable[dict[str, Any]]) -> None:
         """What they were at a stop; a change is an event."""
@@ -91,7 +101,7 @@ class Watches:
             after = watch.value if watch.error is None else watch.error
             if not known or before == after:
                 continue
-            self._session.journal(
+            self._log.journal(
                 "watch",
                 {
                     "watch_id": watch.id,

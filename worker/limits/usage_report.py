@@ -6,16 +6,17 @@ import asyncio
 import os
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from debug_relay.protocol.models.limits import LIMITS, Use
 from debug_relay.protocol.models.sessions import LimitUse, ProcessUse, Resources
 from debug_relay.protocol.state import LIVE
+from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.limits.watch import LimitWatch
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.system import process_tree
 from debug_relay.worker.system.process_tree import Row
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
 
 _LOOKS: Final = 50
 _PAUSE: Final = 0.02
@@ -26,50 +27,82 @@ _STATES: Final = {
 }  # fmt: skip
 
 
-async def report(session: Session) -> Resources:
-    rows = await _rows(session)
-    named = _as_launched(session)
-    processes = await asyncio.to_thread(lambda: [_shown(row, named) for row in rows])
-    meter = session.limits.meter
-    use = Use()
-    if meter is not None:
-        lasts = session.state in LIVE
-        use = Use(
-            memory_bytes=sum(process.memory_bytes for process in processes),
-            cpu_seconds=round(meter.cpu_seconds(rows), 3),
-            processes=sum(row.lives for row in rows),
-            wall_seconds=round(meter.wall_seconds() if lasts else session.runtime_seconds, 3),
-            output_bytes_per_second=meter.output_rate(),
+class UsageReport:
+    """What the processes of the session use."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        debuggee: Debuggee,
+        limits: LimitWatch,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._debuggee = debuggee
+        self._limits = limits
+
+    async def report(self) -> Resources:
+        rows = await self._rows()
+        named = self._as_launched()
+        processes = await asyncio.to_thread(lambda: [_shown(row, named) for row in rows])
+        meter = self._limits.meter
+        use = Use()
+        if meter is not None:
+            lasts = self._lifecycle.state in LIVE
+            use = Use(
+                memory_bytes=sum(process.memory_bytes for process in processes),
+                cpu_seconds=round(meter.cpu_seconds(rows), 3),
+                processes=sum(row.lives for row in rows),
+                wall_seconds=round(
+                    meter.wall_seconds() if lasts else self._lifecycle.runtime_seconds, 3
+                ),
+                output_bytes_per_second=meter.output_rate(),
+            )
+        return Resources(
+            session_id=self._settings.id,
+            status=self._lifecycle.state,
+            cpu_seconds=use.cpu_seconds,
+            memory_bytes=use.memory_bytes,
+            processes=processes,
+            limits={name: self._limit(use, name) for name in LIMITS},
+            passed_limit=self._limits.passed,
+            note=self._note(),
         )
-    return Resources(
-        session_id=session.id,
-        status=session.state,
-        cpu_seconds=use.cpu_seconds,
-        memory_bytes=use.memory_bytes,
-        processes=processes,
-        limits={name: _limit(session, use, name) for name in LIMITS},
-        passed_limit=session.limits.passed,
-        note=_note(session),
-    )
 
+    async def _rows(self) -> list[Row]:
+        """None can be told apart while a process of the worker's own starts: milliseconds."""
+        for _ in range(_LOOKS):
+            rows = self._debuggee.target.processes() if self._debuggee.target is not None else []
+            if rows is not None:
+                return rows
+            await asyncio.sleep(_PAUSE)
+        return []
 
-async def _rows(session: Session) -> list[Row]:
-    """They cannot be told while something of the worker's own starts, which takes milliseconds."""
-    for _ in range(_LOOKS):
-        rows = session.target.processes() if session.target is not None else []
-        if rows is not None:
-            return rows
-        await asyncio.sleep(_PAUSE)
-    return []
+    def _as_launched(self) -> dict[int, str]:
+        """The program by what was launched: its command line names our bootstrap."""
+        program = self._debuggee.program
+        if program is None or program.pid is None or program.attached:
+            return {}
+        what = ["-m", program.module] if program.module else [program.script or "-c …"]
+        return {program.pid: " ".join([program.python_path or "python", *what, *program.args])}
 
+    def _limit(self, use: Use, name: str) -> LimitUse:
+        allowed, used = getattr(self._limits.of_run, name), getattr(use, name)
+        return LimitUse(
+            allowed=allowed, used=used, share=round(used / allowed, 6) if allowed else None
+        )
 
-def _as_launched(session: Session) -> dict[int, str]:
-    """The program by what was launched: its command line names our bootstrap."""
-    program = session.program
-    if program is None or program.pid is None or program.attached:
-        return {}
-    what = ["-m", program.module] if program.module else [program.script or "-c …"]
-    return {program.pid: " ".join([program.python_path or "python", *what, *program.args])}
+    def _note(self) -> str | None:
+        target = self._debuggee.target
+        if target is None or not target.attached:
+            return None
+        if self._debuggee.program is not None and self._debuggee.program.port is not None:
+            return (
+                "The program was joined by port: its processes cannot be seen from here; of the "
+                "limits only wall_seconds is watched, from the attach on."
+            )
+        return "cpu_seconds and wall_seconds count from the attach on."
 
 
 def _shown(row: Row, named: Mapping[int, str]) -> ProcessUse:
@@ -99,20 +132,3 @@ def _descriptors(pid: int) -> int | None:
 def _boot_time() -> int:
     with open("/proc/stat", "rb") as file:
         return next((int(line.split()[1]) for line in file if line.startswith(b"btime ")), 0)
-
-
-def _limit(session: Session, use: Use, name: str) -> LimitUse:
-    allowed, used = getattr(session.limits.of_run, name), getattr(use, name)
-    return LimitUse(allowed=allowed, used=used, share=round(used / allowed, 6) if allowed else None)
-
-
-def _note(session: Session) -> str | None:
-    target = session.target
-    if target is None or not target.attached:
-        return None
-    if session.program is not None and session.program.port is not None:
-        return (
-            "The program was joined by port: its processes cannot be seen from here; of the "
-            "limits only wall_seconds is watched, from the attach on."
-        )
-    return "cpu_seconds and wall_seconds count from the attach on."

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from debug_relay.protocol.models.limits import (
     LIMITS,
@@ -23,12 +23,13 @@ from debug_relay.protocol.models.limits import (
     changed,
 )
 from debug_relay.protocol.state import LIVE, Event, State
-from debug_relay.worker.debuggee.target import Target
-from debug_relay.worker.debugger import run_control as run
+from debug_relay.worker.debugger.run_control import RunControl
+from debug_relay.worker.debugger.target import Debuggee, Target
 from debug_relay.worker.limits.meter import NEAR, Meter
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
 
 log = logging.getLogger("debug_relay.worker")
 _LONGEST: Final = 1.0  # between two looks
@@ -44,9 +45,22 @@ _AT_ONCE: Final = frozenset({"memory_bytes", "processes"})
 class LimitWatch:
     """Of one session, over one run of a program after the other."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.of_run = session.params.config.limits
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        publication: Publication,
+        debuggee: Debuggee,
+        run: RunControl,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._log = log
+        self._publication = publication
+        self._debuggee = debuggee
+        self._run = run
+        self.of_run = settings.config.limits
         self.passed: PassedLimit | None = None
         self.meter: Meter | None = None
         self._lasts = False  # whether that run does
@@ -63,11 +77,11 @@ class LimitWatch:
 
     def launch_with(self, changes: LimitChanges | None) -> None:
         """The session's, and over them what this launch has of its own."""
-        self.of_run = changed(self._session.params.config.limits, changes)
+        self.of_run = changed(self._settings.config.limits, changes)
 
     def change(self, changes: LimitChanges) -> None:
         """From now on, also for what runs."""
-        config = self._session.params.config
+        config = self._settings.config
         config.limits = changed(config.limits, changes)
         self.of_run = changed(self.of_run, changes)
         self._warned.clear()
@@ -77,7 +91,7 @@ class LimitWatch:
 
     def follow(self, event: Event) -> None:
         """The session's state has changed by this."""
-        lives = self._session.state in LIVE
+        lives = self._lifecycle.state in LIVE
         if event is Event.STARTING:
             self.passed, self.meter, self._lasts = None, None, False
         elif lives and not self._lasts:
@@ -86,18 +100,18 @@ class LimitWatch:
             # Its watch is not cancelled: it may be what has just ended the program. What a program
             # of ours leaves running is watched on.
             self._warned = {}
-            self._lasts = self._lasts and self._session.state is State.TERMINATED
+            self._lasts = self._lasts and self._lifecycle.state is State.TERMINATED
             self._news.set()
 
     def _begin(self) -> None:
         """The program itself runs; how long it took to come under the debugger is not its time."""
-        target = self._session.target
+        target = self._debuggee.target
         assert target is not None
         self._warned, self._seen, self._lasts = {}, ({}, 0.0), True
         if target.attached:
-            self.of_run = self._session.params.config.limits
+            self.of_run = self._settings.config.limits
         self.meter = Meter(
-            target.processes, lambda: self._session.printed_bytes, newborn=not target.attached
+            target.processes, lambda: self._log.printed_bytes, newborn=not target.attached
         )
         task = asyncio.create_task(self._watch(self.meter), name="limits")
         self._tasks.add(task)
@@ -126,13 +140,13 @@ class LimitWatch:
 
     async def _look(self, meter: Meter) -> float:
         """Seconds until the next one."""
-        state = self._session.state
+        state = self._lifecycle.state
         if state is State.TERMINATED and self._nobody_is_left():
             self._lasts = False
         if state not in _LOOKED_AT or not self._lasts:
             return _LONGEST
         use = await meter.use(self.of_run)
-        if use is None or self._session.state is not state or meter is not self.meter:
+        if use is None or self._lifecycle.state is not state or meter is not self.meter:
             return _SHORTEST  # of another state, or run, by now
         uses = list(self._uses(use))
         for name, allowed, used in uses:
@@ -143,7 +157,7 @@ class LimitWatch:
         return self._pause(uses, use.wall_seconds)
 
     def _nobody_is_left(self) -> bool:
-        target = self._session.target
+        target = self._debuggee.target
         return target is None or target.attached or target.processes() == []
 
     def _pause(self, uses: list[_Used], now: float) -> float:
@@ -179,7 +193,7 @@ class LimitWatch:
                 self._warned[name] = words
                 self._tell("warning", name, allowed, used, words)
         if before != self._warned:
-            self._session.changed()
+            self._publication.changed()
 
     def _tell(self, reason: str, name: str, allowed: float, used: float, words: str) -> None:
         body = {
@@ -191,41 +205,40 @@ class LimitWatch:
             "message": words,
         }
         log.info(f"limits.{reason}", extra={"fields": body})
-        self._session.journal("process", body)
+        self._log.journal("process", body)
 
     async def _end(self, passed: PassedLimit) -> None:
-        session, target = self._session, self._session.target
+        target = self._debuggee.target
         assert target is not None
-        lives = session.state in LIVE
+        lives = self._lifecycle.state in LIVE
         if self.passed is None:
             follows = "let go and runs on" if target.attached else "ended"
             who = "The program" if lives else "What the program has left running"
             words = f"{who} passed {passed.words()}; it is {follows}"
             self.passed = passed
             self._tell("limit", passed.limit, passed.allowed, passed.used, words)
-            session.say(words + ".")
-            session.changed()
+            self._log.say(words + ".")
+            self._publication.changed()
         # A bound that leaves what has passed it is none.
         target.keeps_children = target.attached
         if target.attached:
             await self._let_go(target)
         elif lives:
-            session.end_reason = "limit"
+            self._lifecycle.end_for("limit")
             await target.end(0 if passed.limit in _AT_ONCE else _GRACE)
         else:
             await self._end_what_is_left(target)
 
     async def _end_what_is_left(self, target: Target) -> None:
         """Not what the next run has started."""
-        session = self._session
-        async with session.driving:
-            if session.target is target and session.state is State.TERMINATED:
-                await session.end_children()
+        async with self._run.lock:
+            if self._debuggee.target is target and self._lifecycle.state is State.TERMINATED:
+                await self._debuggee.end_children()
 
     async def _let_go(self, target: Target) -> None:
-        async with self._session.driving:
-            if self._session.target is target and self._session.state in LIVE:
-                await run.let_go(self._session, target)
+        async with self._run.lock:
+            if self._debuggee.target is target and self._lifecycle.state in LIVE:
+                await self._run.detach()
 
 
 def any_of(limits: Limits) -> bool:

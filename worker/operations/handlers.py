@@ -19,68 +19,40 @@ from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models import output_events as o
 from debug_relay.protocol.models import program as p
 from debug_relay.protocol.models import sessions as s
-from debug_relay.protocol.models.blueprint import given_fields
 from debug_relay.protocol.models.fields import SessionParams, SnapshotBounds
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.protocol.refusals import deleted_meanwhile
-from debug_relay.protocol.state import Event, State
-from debug_relay.worker.attach import attached as attached_program
-from debug_relay.worker.attach import by_port as joined
-from debug_relay.worker.debuggee import launch_plan
-from debug_relay.worker.debuggee import launched as launch
-from debug_relay.worker.debuggee import restart as restarting
-from debug_relay.worker.debuggee.target import Target
-from debug_relay.worker.debugger import run_control as run
 from debug_relay.worker.debugger import thread_positions as whereabouts
-from debug_relay.worker.inspection import exceptions as exception_report
-from debug_relay.worker.inspection import views as viewing
-from debug_relay.worker.limits import usage_report as resources
 from debug_relay.worker.operations import execution as execution_handlers
 from debug_relay.worker.operations import inspection as looking_handlers
 from debug_relay.worker.operations import leases as lease_handlers
 from debug_relay.worker.operations import stops as stop_handlers
 from debug_relay.worker.operations import traces as trace_handlers
 from debug_relay.worker.operations.call import Call, Handler
-from debug_relay.worker.session import settings_changes as changes
 from debug_relay.worker.session.session import Session
 
 
 async def launch_program(call: Call, params: p.Launch) -> Struct:
     session = call.session
-    async with session.driving:
-        session.require("launch", OPERATIONS["launch"].states)
-        planned = await launch_plan.plan(session, params)
-        if params.stop_on_exception is not None:
-            session.exceptions.use(run.filters_of(params.stop_on_exception))
-        before = session.stop_id, session.questions
-        await _start_launched(session, params, planned)
+    async with session.run.lock:
+        session.access.require("launch")
+        plan = await session.starting.planner.plan(params)
+        before = session.stops.stop_id, session.input.count
+        await session.starting.launch(params, plan)
     return await _launched(call, before, params.wait, params.snapshot)
 
 
 async def restart_program(call: Call, params: p.Restart) -> Struct:
     session = call.session
-    async with session.driving:
-        session.require("restart", OPERATIONS["restart"].states)
-        again = restarting.launch_of(session, params)
+    starting = session.starting
+    async with session.run.lock:
+        session.access.require("restart")
+        again = starting.restarting.launch_of(params)
         # Before the old run is ended: what cannot be launched leaves it as it is.
-        planned = await launch_plan.plan(session, again)
-        await restarting.make_room(session)
-        before = session.stop_id, session.questions
-        await _start_launched(session, again, planned)
+        plan = await starting.planner.plan(again)
+        await starting.restarting.make_room()
+        before = session.stops.stop_id, session.input.count
+        await starting.launch(again, plan)
     return await _launched(call, before, params.wait, params.snapshot)
-
-
-async def _start_launched(session: Session, params: p.Launch, planned: launch_plan.Plan) -> None:
-    session.arguments = given_fields(params)
-    session.limits.launch_with(params.limits)
-    target = launch.LaunchedProgram(session, planned)
-    await _start(session, target)
-    if session.missing_env or session.missing_fields:
-        session.missing_env, session.missing_fields = [], []
-        session.changed()
-    for text in params.stdin_inputs:
-        # One answer each, as a person would type it.
-        await target.write_input((text.rstrip("\n") + "\n").encode(), eof=False)
 
 
 async def _launched(
@@ -89,13 +61,14 @@ async def _launched(
     """Where the program is that has just been started; `before` counts stops and questions."""
     session = call.session
     stop, questions = before
-    completed = await session.until_stopped(stop, wait, call.abandoned, questions)
-    assert session.program is not None
-    result = run.result(session, completed)
+    completed = await session.run.until_started(stop, wait, call.abandoned, questions)
+    program = session.debuggee.program
+    assert program is not None
+    result = session.run.result(completed)
     launched = p.Launched(
         **{name: getattr(result, name) for name in result.__struct_fields__},
-        pid=session.program.pid,
-        program=session.program,
+        pid=program.pid,
+        program=program,
     )
     await stop_handlers.add_report(call, launched, snapshot)
     return launched
@@ -103,23 +76,16 @@ async def _launched(
 
 async def attach(call: Call, params: p.Attach) -> Struct:
     session = call.session
-    async with session.driving:
-        session.require("attach", OPERATIONS["attach"].states)
-        joined.check(params)
-        if params.port is not None and not session.params.config.stop_all:
-            raise changes.stop_all_needs_probe()
-        if params.stop_on_exception is not None:
-            session.exceptions.use(run.filters_of(params.stop_on_exception))
-        by_pid = params.pid is not None
-        kind = attached_program.AttachedProgram if by_pid else joined.JoinedProgram
-        before = session.stop_id  # a breakpoint may be hit before the start is over
-        await _start(session, kind(session, params))
-    completed = await session.until_stopped(before, params.wait, call.abandoned)
-    result = run.result(session, completed)
-    program = session.program
+    async with session.run.lock:
+        session.access.require("attach")
+        before = session.stops.stop_id  # a breakpoint may be hit before the start is over
+        await session.starting.attach(params)
+    completed = await session.run.until_started(before, params.wait, call.abandoned)
+    result = session.run.result(completed)
+    program = session.debuggee.program
     attached = p.Attached(
         **{name: getattr(result, name) for name in result.__struct_fields__},
-        attached=session.target is not None,
+        attached=session.debuggee.target is not None,
         pid=program.pid if program else None,
         host=program.host if program else params.host,
         port=program.port if program else params.port,
@@ -128,38 +94,16 @@ async def attach(call: Call, params: p.Attach) -> Struct:
     return attached
 
 
-async def _start(session: Session, target: Target) -> None:
-    """Until the program runs under the debugger; refused, the session is as before."""
-    session.target = target
-    session.advance(Event.STARTING)
-    try:
-        await target.start()
-    except BaseException:
-        if session.state is State.LAUNCHING:
-            session.target = session.program = None
-            session.advance(Event.REFUSED)
-            raise
-        if session.target is target and session.program is not None and session.program.attached:
-            session.let_go()  # it had come to a stop before the start failed
-            raise
-        # It was ended meanwhile: that is what happened, not a launch that failed.
-        raise deleted_meanwhile(session.id) from None
-    # A stop on the first line may have come before us.
-    if session.state is State.LAUNCHING:
-        session.advance(Event.READY)
-    session.record.save()
-
-
 async def detach(call: Call, params: p.Detach) -> Struct:
     session = call.session
-    async with session.driving:
-        session.require("detach", OPERATIONS["detach"].states)
-        assert session.target is not None
-        target = session.target
-        await run.let_go(session, target)
+    async with session.run.lock:
+        session.access.require("detach")
+        target = session.debuggee.target
+        assert target is not None
+        await session.run.detach()
     return p.Detached(
-        session_id=session.id,
-        status=session.state,
+        session_id=session.settings.id,
+        status=session.lifecycle.state,
         detached=True,
         pid=target.pid,
         residue=target.residue,
@@ -168,37 +112,37 @@ async def detach(call: Call, params: p.Detach) -> Struct:
 
 async def terminate(call: Call, params: p.Terminate) -> Struct:
     session = call.session
-    async with session.driving:
-        session.require("terminate", OPERATIONS["terminate"].states)
-        session.end_reason = "terminated"
-        await run.end_program(session, params.grace, for_all=True)
+    async with session.run.lock:
+        session.access.require("terminate")
+        session.lifecycle.end_for("terminated")
+        await session.run.end_program(params.grace, for_all=True)
     return p.Terminated(
-        session_id=session.id,
-        status=session.state,
-        exit_code=session.exit_code,
-        signal=session.signal,
+        session_id=session.settings.id,
+        status=session.lifecycle.state,
+        exit_code=session.lifecycle.exit_code,
+        signal=session.lifecycle.signal,
     )
 
 
 async def write_input(call: Call, params: p.Input) -> Struct:
     session = call.session
-    session.require("input", OPERATIONS["input"].states)
+    session.access.require("input")
     data = (params.input or "").encode()
     if params.base64 is not None:
         data += base64.b64decode(params.base64, validate=True)
-    assert session.target is not None
-    await session.target.write_input(data, params.eof)
-    return p.Written(session_id=session.id, bytes_written=len(data), eof=params.eof)
+    assert session.debuggee.target is not None
+    await session.debuggee.target.write_input(data, params.eof)
+    return p.Written(session_id=session.settings.id, bytes_written=len(data), eof=params.eof)
 
 
 async def clear_output(call: Call, params: o.ClearOutput) -> Struct:
     session = call.session
-    if session.target is not None:
+    if session.debuggee.target is not None:
         # What is on its way was printed before this.
-        session.target.flush_output()
-    session.output.clear()
-    session.changed()
-    return o.OutputCleared(session_id=session.id, next_cursor=session.output.cursor)
+        session.debuggee.target.flush_output()
+    session.log.output.clear()
+    session.publication.changed()
+    return o.OutputCleared(session_id=session.settings.id, next_cursor=session.log.output.cursor)
 
 
 async def set_breakpoints(call: Call, params: b.SetBreakpoints) -> Struct:
@@ -251,19 +195,19 @@ async def clear_exception_breakpoints(call: Call, params: SessionParams) -> Stru
 
 async def exception(call: Call, params: i.GetException) -> Struct:
     session = call.session
-    session.require("exception", OPERATIONS["exception"].states)
-    thread_id = viewing.thread_of(session, params.thread_id)
-    return await exception_report.report(session, thread_id, call.is_safe)
+    session.access.require("exception")
+    thread_id = session.views.thread_of(params.thread_id)
+    return await session.exception_reports.report(thread_id, call.is_safe)
 
 
 async def threads(call: Call, params: i.Threads) -> Struct:
     session = call.session
-    session.require("threads", OPERATIONS["threads"].states)
-    current = session.stop.thread_id if session.stop else None
+    session.access.require("threads")
+    current = session.stops.current.thread_id if session.stops.current else None
     listed = await session.hub.refresh_threads()
-    known = await whereabouts.of_threads(session.asking)
+    known = await whereabouts.of_threads(session.probes)
     return i.ThreadList(
-        threads=[viewing.thread(session, thread, known.get(thread.id)) for thread in listed],
+        threads=[session.views.thread(thread, known.get(thread.id)) for thread in listed],
         stopped_thread_id=current,
     )
 
@@ -272,17 +216,17 @@ async def stacktrace(call: Call, params: i.Stacktrace) -> Struct:
     session = call.session
     # A thread that is named may run: its stack is a moment's. By default it is the stopped one.
     states = OPERATIONS["stacktrace" if params.thread_id is not None else "scopes"].states
-    session.require("stacktrace", states)
-    return await viewing.stack(session, params.thread_id, params.start_frame, params.levels)
+    session.access.require("stacktrace", states)
+    return await session.views.stack(params.thread_id, params.start_frame, params.levels)
 
 
 async def scopes(call: Call, params: i.Scopes) -> Struct:
     session = call.session
-    session.require("scopes", OPERATIONS["scopes"].states)
-    thread_id = viewing.thread_of(session, params.thread_id)
+    session.access.require("scopes")
+    thread_id = session.views.thread_of(params.thread_id)
     found = await session.hub.scopes(thread_id, params.frame_id)
-    sizes = await session.asking.scope_sizes(
-        thread_id, params.frame_id, session.params.evaluate_timeout
+    sizes = await session.probes.scope_sizes(
+        thread_id, params.frame_id, session.settings.evaluate_timeout
     )
     return i.ScopeList(
         frame_id=params.frame_id,
@@ -302,9 +246,8 @@ async def scopes(call: Call, params: i.Scopes) -> Struct:
 
 
 async def variables(call: Call, params: i.Variables) -> Struct:
-    call.session.require("variables", OPERATIONS["variables"].states)
-    return await viewing.variables(
-        call.session,
+    call.session.access.require("variables")
+    return await call.session.views.variables(
         params.variables_reference,
         params.start if params.offset is None else params.offset,
         params.count if params.limit is None else params.limit,
@@ -316,12 +259,11 @@ async def variables(call: Call, params: i.Variables) -> Struct:
 
 async def frame_variables(call: Call, params: i.FrameVariables) -> Struct:
     session = call.session
-    session.require("frame-variables", OPERATIONS["frame-variables"].states)
-    thread_id = viewing.thread_of(session, params.thread_id)
+    session.access.require("frame-variables")
+    thread_id = session.views.thread_of(params.thread_id)
     for scope, reference in await session.hub.scopes(thread_id, params.frame_id):
         if scope.name.lower() == params.scope:
-            return await viewing.variables(
-                session,
+            return await session.views.variables(
                 reference,
                 params.start,
                 params.count,
@@ -333,24 +275,18 @@ async def frame_variables(call: Call, params: i.FrameVariables) -> Struct:
 
 async def evaluate(call: Call, params: i.Evaluate) -> Struct:
     session = call.session
-    session.require("evaluate", OPERATIONS["evaluate"].states)
-    return await viewing.evaluate(session, params)
+    session.access.require("evaluate")
+    return await session.views.evaluate(params)
 
 
 async def patch_session(call: Call, params: s.PatchSession) -> Struct:
-    changes.apply(call.session, params)
-    if params.stop_all is not msgspec.UNSET:
-        session = call.session
-        await session.hub.each(
-            session.hub.hearing(), lambda server: changes.send_stop_all(session, server)
-        )
-    await changes.bring_breakpoints(call.session, params)
-    await call.session.find_interpreter()
-    return call.session.shown.state()
+    call.session.changes.apply(params)
+    await call.session.changes.carry_out(params)
+    return call.session.public_state.state()
 
 
 async def show_resources(call: Call, params: SessionParams) -> Struct:
-    return await resources.report(call.session)
+    return await call.session.usage.report()
 
 
 HANDLERS: Final[Mapping[str, Handler]] = {

@@ -14,7 +14,6 @@ from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.inspection import views as viewing
 from debug_relay.worker.operations.call import Call
 from debug_relay.worker.session.session import Session
 
@@ -23,10 +22,10 @@ _LIBRARY = ("site-packages", "dist-packages", "/lib/python")
 
 async def set_variable(call: Call, params: i.SetVariable) -> Struct:
     session = call.session
-    session.require("set-variable", OPERATIONS["set-variable"].states)
+    session.access.require("set-variable")
     entry = session.hub.resolve(params.variables_reference)
-    timeout = session.params.evaluate_timeout
-    answer = await session.asking.assign(
+    timeout = session.settings.evaluate_timeout
+    answer = await session.probes.assign(
         params.variables_reference, params.name, params.value, timeout
     )
     if answer is None:
@@ -35,12 +34,12 @@ async def set_variable(call: Call, params: i.SetVariable) -> Struct:
         raise RelayError(
             Code.VARIABLE_NOT_FOUND,
             f"There is no {params.name!r} in {params.variables_reference}",
-            f"GET /api/v1/sessions/{session.id}/variables/{params.variables_reference} "
+            f"GET /api/v1/sessions/{session.settings.id}/variables/{params.variables_reference} "
             "lists what there is.",
             name=params.name,
             variables_reference=params.variables_reference,
         )
-    viewing.require_answer(session, answer)
+    session.views.require_answer(answer)
     _require_set(session, params, answer)
     return i.VariableSet(
         name=params.name,
@@ -67,13 +66,13 @@ def _require_set(session: Session, params: i.SetVariable, answer: dict[str, Any]
             params,
             _said(kept),
             "What it is in refuses that. Set the variable that holds it to another object, "
-            f"or run a statement: {call_of('evaluate', session.id)} with context repl.",
+            f"or run a statement: {call_of('evaluate', session.settings.id)} with context repl.",
         )
     if unread := answer.get("unread"):
         raise RelayError(
             Code.EVALUATE_ERROR,
             f"{params.name} was set, but to read it again raised {_said(unread)}",
-            f"GET /api/v1/sessions/{session.id}/variables/{params.variables_reference} "
+            f"GET /api/v1/sessions/{session.settings.id}/variables/{params.variables_reference} "
             "shows what can be shown.",
             expression=params.value[:200],
             error_message=_said(unread),
@@ -92,7 +91,7 @@ async def _set_plainly(session: Session, entry: Any, params: i.SetVariable) -> d
     }
     try:
         done = await entry.server.request(
-            "setVariable", arguments, dap.VariableSet, session.params.evaluate_timeout
+            "setVariable", arguments, dap.VariableSet, session.settings.evaluate_timeout
         )
     except RelayError as error:
         said = error.details.get("debugger_message")
@@ -122,9 +121,8 @@ def _no_value(
 
 async def hover(call: Call, params: i.Hover) -> Struct:
     session = call.session
-    session.require("hover", OPERATIONS["hover"].states)
-    return await viewing.evaluate(
-        session,
+    session.access.require("hover")
+    return await session.views.evaluate(
         i.Evaluate(
             session_id=params.session_id,
             expression=params.expression,
@@ -138,15 +136,15 @@ async def hover(call: Call, params: i.Hover) -> Struct:
 
 async def completions(call: Call, params: i.Completions) -> Struct:
     session = call.session
-    session.require("completions", OPERATIONS["completions"].states)
-    thread_id = viewing.thread_of(session, params.thread_id)
+    session.access.require("completions")
+    thread_id = session.views.thread_of(params.thread_id)
     frame = await session.hub.frame(thread_id, params.frame_id)
     column = params.column or len(params.text) + 1
-    text, timeout = params.text[: column - 1], session.params.evaluate_timeout
+    text, timeout = params.text[: column - 1], session.settings.evaluate_timeout
     server = session.hub.thread(thread_id).server
     if server.has_probe:
-        told = await session.asking.complete(thread_id, frame, text, timeout)
-        viewing.require_answer(session, told)
+        told = await session.probes.complete(thread_id, frame, text, timeout)
+        session.views.require_answer(told)
         start = told["start"]
         return i.CompletionList(
             items=[
@@ -171,10 +169,10 @@ async def completions(call: Call, params: i.Completions) -> Struct:
 
 async def modules(call: Call, params: i.Modules) -> Struct:
     session = call.session
-    session.require("modules", OPERATIONS["modules"].states)
+    session.access.require("modules")
     server = _process(session, params.thread_id)
     if server.has_probe:
-        told = await session.asking.ask(server, "modules", start=params.offset, count=params.limit)
+        told = await session.probes.ask(server, "modules", start=params.offset, count=params.limit)
         rows, total = told["rows"], told["total"]
     else:
         rows = await _met_modules(session, server)
@@ -198,8 +196,8 @@ async def modules(call: Call, params: i.Modules) -> Struct:
 
 def _process(session: Session, thread_id: int | None) -> DebugServer:
     """Of the thread that was named, or is looked at; otherwise the program itself."""
-    if thread_id is None and session.stop is not None:
-        thread_id = session.stop.thread_id
+    if thread_id is None and session.stops.current is not None:
+        thread_id = session.stops.current.thread_id
     if thread_id is None:
         return session.hub.main_server()
     return session.hub.thread(thread_id).server
@@ -207,22 +205,22 @@ def _process(session: Session, thread_id: int | None) -> DebugServer:
 
 async def _met_modules(session: Session, server: DebugServer) -> list[tuple[str, str | None]]:
     """Without the probe: those that the debugger has met."""
-    answer = await server.request("modules", {}, dap.Modules, session.params.request_timeout)
+    answer = await server.request("modules", {}, dap.Modules, session.settings.request_timeout)
     return [(module.name, module.path) for module in answer.modules]
 
 
 async def tasks(call: Call, params: i.Tasks) -> Struct:
     session = call.session
-    session.require("tasks", OPERATIONS["tasks"].states)
+    session.access.require("tasks")
     server = _process(session, params.thread_id)
     if not server.has_probe:
-        joined = session.target is not None and session.target.attached
+        joined = session.debuggee.target is not None and session.debuggee.target.attached
         raise RelayError(
             Code.ATTACH_UNSUPPORTED if joined else Code.DEBUGPY_ERROR,
             "The tasks of this program cannot be read: it runs without the relay's own part",
             "Evaluate asyncio.all_tasks() in a frame of the event loop's thread.",
         )
-    told = await session.asking.ask(server, "tasks")
+    told = await session.probes.ask(server, "tasks")
     return i.TaskList(
         tasks=[
             i.Task(
@@ -247,11 +245,11 @@ async def source(call: Call, params: i.GetSource) -> Struct:
     session = call.session
     if params.path is not None:
         path, decompiled = await _readable(session, params.path), False
-        lines = await session.reports.sources.lines(path)
+        lines = await session.sources.lines(path)
         if lines is None:
             raise _bad_path("path", f"{path} cannot be read as source", path)
     else:
-        session.require("source", OPERATIONS["snapshot"].states)
+        session.access.require("source", OPERATIONS["snapshot"].states)
         path, lines, decompiled = await _of_frame(session, params)
     start, end = params.start or 1, min(params.end or len(lines), len(lines))
     if start > max(end, 1):
@@ -273,22 +271,22 @@ async def source(call: Call, params: i.GetSource) -> Struct:
 
 async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[str], bool]:
     """A frame's own file, or what was generated, as far as it can be had; whether it is a guess."""
-    thread_id = viewing.thread_of(session, params.thread_id)
+    thread_id = session.views.thread_of(params.thread_id)
     frame = await session.hub.frame(thread_id, params.frame_id or 0)
     path = frame.source.path if frame.source and frame.source.path else "<unknown>"
-    lines = await session.reports.sources.lines(path)
+    lines = await session.sources.lines(path)
     server = session.hub.thread(thread_id).server
     if lines is None and server.has_probe:
-        lines = await session.asking.ask(server, "text", frame=frame.id)
+        lines = await session.probes.ask(server, "text", frame=frame.id)
     if lines is not None:
         return path, lines, False
     number = frame.source.source_reference if frame.source else None
     if not number:
         raise _no_text(params.frame_id or 0, path)
     answer = await server.request(
-        "source", {"sourceReference": number}, dap.SourceText, session.params.request_timeout
+        "source", {"sourceReference": number}, dap.SourceText, session.settings.request_timeout
     )
-    guessed = server.has_probe and await session.asking.ask(server, "decompiled", number=number)
+    guessed = server.has_probe and await session.probes.ask(server, "decompiled", number=number)
     return path, answer.content.removesuffix("\n").split("\n"), bool(guessed)
 
 
@@ -307,20 +305,20 @@ def _no_text(frame_id: int, path: str) -> RelayError:
 async def _readable(session: Session, path: str) -> str:
     """Below the project root, or loaded by the program; links are followed before it is judged."""
     if not os.path.isabs(path):
-        root = session.params.config.project_root
+        root = session.settings.config.project_root
         if root is None:
             raise _bad_path("path", f"{path} is relative and the session has no project_root", path)
         path = os.path.join(root, path)
-    program = session.program
+    program = session.debuggee.program
     script = program.script if program is not None else None
     real, is_ours = await asyncio.to_thread(
-        _judged, path, session.params.config.project_root, script
+        _judged, path, session.settings.config.project_root, script
     )
     if is_ours:
         return real
-    for server in session.asking.probed():
+    for server in session.probes.probed():
         for spelling in (path, real):
-            if await session.asking.ask(server, "loaded", path=spelling):
+            if await session.probes.ask(server, "loaded", path=spelling):
                 return real
     raise _bad_path(
         "path",

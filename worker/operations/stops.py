@@ -10,7 +10,6 @@ from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models import stop_report as st
 from debug_relay.protocol.models.execution import Execution
 from debug_relay.protocol.models.fields import Bounds, Count
-from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.rendering.size_limit import ENVELOPE, fit, leave_out_output
 from debug_relay.protocol.rendering.text import CONTENT_TYPES
 from debug_relay.protocol.state import State
@@ -60,7 +59,7 @@ def _sound(text: str) -> str:
 
 async def snapshot(call: Call, params: st.Snapshot) -> Struct:
     session = call.session
-    session.require("snapshot", OPERATIONS["snapshot"].states)
+    session.access.require("snapshot")
     bounds = Bounds(
         **{name: getattr(params, name) for name in Bounds.__struct_fields__},
     )
@@ -105,5 +104,5 @@ async def delete_watches(call: Call, params: i.DeleteWatches) -> Struct:
 async def _look(call: Call) -> None:
     """At a stop the watches have values at once."""
     session = call.session
-    if session.state is State.PAUSED and session.reports.current is not None:
+    if session.lifecycle.state is State.PAUSED and session.reports.current is not None:
         await session.reports.now(_NO_LOCALS)

@@ -9,7 +9,6 @@ import msgspec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.execution import GetTrace, Trace, TraceRows
 from debug_relay.protocol.models.fields import Bounds
-from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.ring_format import Place, unpack_cursor
 from debug_relay.worker.operations import stops as stop_handlers
@@ -23,8 +22,8 @@ _REPORT_BYTES: Final = 16_384
 
 async def trace(call: Call, params: Trace) -> TraceRows:
     session = call.session
-    async with session.driving, session.asking.nobody_evaluates():
-        session.require("trace", OPERATIONS["trace"].states)
+    async with session.run.lock, session.probes.nobody_evaluates():
+        session.access.require("trace")
         tracing = await session.traces.begin(params)
     await tracing.done(call.abandoned)
     rows = await tracing.page(None, params.max_rows, params.budget, params.budget * 2)

@@ -36,6 +36,6 @@ def refused(format: str, error: RelayError) -> tuple[bytes, str]:
 
 async def _top(session: Session, frame: inspection.Frame) -> Iterator[text.Line]:
     """A stack in words shows the line it stands on."""
-    lines = await session.reports.sources.lines(frame.source.path)
+    lines = await session.sources.lines(frame.source.path)
     shown = excerpt(frame.source.path, lines, frame.line, _AROUND) if lines else None
     return excerpt_lines(shown.lines) if shown is not None else iter(())

@@ -34,7 +34,6 @@ from debug_relay.protocol.wire.frames import Frame, Hello, Kind, NewsHead, Reply
 from debug_relay.worker.operations.call import Call
 from debug_relay.worker.operations.handlers import HANDLERS
 from debug_relay.worker.rpc import reply_encoding as wording
-from debug_relay.worker.session import blueprint as blueprints
 from debug_relay.worker.session.session import Session
 from debug_relay.worker.system.identity import start_ticks
 
@@ -55,7 +54,7 @@ class Link(asyncio.Protocol):
         self._worker = worker
         self._decoder = frames.Decoder()
         self._transport: asyncio.Transport | None = None
-        self._told = 0  # the version of the public state that this supervisor has
+        self._sent = 0  # the version of the public state that this supervisor has
         self._greeted = False
         self._running: dict[int, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
@@ -119,7 +118,7 @@ class Link(asyncio.Protocol):
     def _greet(self, hello: Any) -> None:
         worker = self._worker
         session = worker.session
-        answer = Hello(WIRE, VERSION, os.getpid(), session.id, start_ticks())
+        answer = Hello(WIRE, VERSION, os.getpid(), session.settings.id, start_ticks())
         self._send(frames.encode(Kind.HELLO, 0, answer))
         if not isinstance(hello, Hello) or hello.wire not in WIRE_ACCEPTED:
             self.close()
@@ -132,10 +131,10 @@ class Link(asyncio.Protocol):
 
     def _position(self) -> NewsHead:
         session = self._worker.session
-        news = NewsHead(session.events.end, session.output.end)
-        if self._told != session.version:
-            self._told = session.version
-            news.state = session.shown.encoded()
+        news = NewsHead(session.log.events.end, session.log.output.end)
+        if self._sent != session.publication.version:
+            self._sent = session.publication.version
+            news.state = session.public_state.encoded()
         return news
 
     def push(self) -> None:
@@ -161,7 +160,9 @@ class Link(asyncio.Protocol):
                 body, content_type = await wording.written(session, head.format, answer)
             reply = ReplyHead(self._position(), self._status(head.operation), content_type)
         except RelayError as error:
-            body, content_type = wording.refused(head.format, error.about(self._worker.session.id))
+            body, content_type = wording.refused(
+                head.format, error.about(self._worker.session.settings.id)
+            )
             reply = ReplyHead(self._position(), error.status, content_type, ok=False)
         except TimeoutError:
             late = RelayError(
@@ -191,7 +192,7 @@ class Link(asyncio.Protocol):
         if head.operation == RETIRE:
             return await self._worker.retire()
         if head.operation == DRAW_BLUEPRINT:
-            return blueprints.draw(self._worker.session)
+            return self._worker.session.blueprints.draw()
         if head.operation == JUDGE_BREAKPOINTS:
             batch = msgspec.json.decode(payload, type=SetBreakpoints)
             return Problems(await self._worker.session.breakpoints.problems(batch))
@@ -202,26 +203,22 @@ class Link(asyncio.Protocol):
             )
         params = _DECODERS[head.operation](payload)
         session = self._worker.session
-        before = session.state, session.stop_id
+        before = session.lifecycle.state, session.stops.stop_id
         try:
             name = head.caller.name
-            with (
-                session.actors.acting(name, head.if_stop),
-                session.lease.kept(head.operation, name),
-            ):
-                session.heed_stop(OPERATIONS[head.operation].states)
+            with session.access.calling(head.operation, name, head.if_stop):
                 result = await handler(Call(session, head, abandoned), params)
             # What the caller is told has happened is on disk, if the disk takes it.
             await session.record.settled()
             return result
         except RelayError as error:
-            moved = before != (session.state, session.stop_id)
+            moved = before != (session.lifecycle.state, session.stops.stop_id)
             looking = before[0] is State.PAUSED and not OPERATIONS[head.operation].drives
             if error.code is Code.DEBUGPY_ERROR and looking and moved:
                 # The connection is lost a moment before the kernel tells of the end.
                 if not session.hub.servers:
-                    await session.news.until(
-                        lambda: session.state in ENDED, _END_IS_NEAR, abandoned
+                    await session.publication.until(
+                        lambda: session.lifecycle.state in ENDED, _END_IS_NEAR, abandoned
                     )
                 raise _moved_on(head.operation, session) from error
             raise
@@ -251,22 +248,26 @@ class Link(asyncio.Protocol):
 
 def _moved_on(operation: str, session: Session) -> RelayError:
     """The program ended, or another caller let it run, while this one looked at it."""
-    if session.state in ENDED:
-        how = f"by {session.signal}" if session.signal else f"with exit code {session.exit_code}"
+    if session.lifecycle.state in ENDED:
+        how = (
+            f"by {session.lifecycle.signal}"
+            if session.lifecycle.signal
+            else f"with exit code {session.lifecycle.exit_code}"
+        )
         return RelayError(
             Code.INVALID_SESSION_STATE,
             f"The program has ended during {operation}, {how}",
             f"{call_of('output')} shows what it has printed; {call_of('restart')} runs it again.",
-            current_state=session.state.value,
+            current_state=session.lifecycle.state.value,
             required_state="paused",
-            exit_code=session.exit_code,
-            signal=session.signal,
+            exit_code=session.lifecycle.exit_code,
+            signal=session.lifecycle.signal,
         )
     return RelayError(
         Code.INVALID_SESSION_STATE,
         f"The program has run on during {operation}",
         f"{call_of('session-status')} tells where it is; ask again at the present stop.",
-        current_state=session.state.value,
+        current_state=session.lifecycle.state.value,
         required_state="paused",
-        stop_id=session.stop_id,
+        stop_id=session.stops.stop_id,
     )

@@ -6,62 +6,93 @@ ask for it; breakpoints are judged anew, and none is refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from debug_relay.protocol.models.blueprint import given_fields
 from debug_relay.protocol.models.sessions import Blueprint, Program
 from debug_relay.protocol.secrets import shown_arguments, shown_environment
-from debug_relay.worker.session import retirement as retiring
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
-
-
-def draw(session: Session) -> Blueprint:
-    """All of it, with the values of the environment as they are."""
-    return Blueprint(
-        name=session.name,
-        config=session.params.config,
-        program=session.arguments,
-        missing_env=session.missing_env,
-        missing_fields=session.missing_fields,
-        breakpoints=[_given(kept) for kept in session.breakpoints.specs()],
-        next_breakpoint=session.breakpoints.next_number,
-        exception_breakpoints=session.exceptions.spec(),
-        watches=[{"expression": watch.expression} for watch in session.watches.listed()],
-    )
+from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
+from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.project_breakpoints import SavedBreakpoints
+from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.inspection.watches import Watches
+from debug_relay.worker.session.retirement import Retirement
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.settings import Settings
 
 
-async def take_over(session: Session) -> None:
-    """What the session was born with: a blueprint, or the breakpoints saved for its project."""
-    params, blueprint = session.params, session.params.blueprint
-    if blueprint is not None:
-        session.arguments = blueprint.program
-        session.missing_env = blueprint.missing_env
-        session.missing_fields = blueprint.missing_fields
-        session.program = _program(blueprint.program)
-        session.exceptions.take_over(blueprint.exception_breakpoints or {})
-        for watch in blueprint.watches:
-            session.watches.add(watch["expression"])
-        await session.breakpoints.inherit(blueprint.breakpoints, blueprint.next_breakpoint)
-    if params.ended is not None:
-        retiring.take_over(session, params.ended)
-        session.saved.note()
-    elif params.restored:
-        session.saved.note()
-        body = {"status": session.state, "previous_status": session.previous_status}
-        session.journal("session", {**body, "restored": True})
-    elif blueprint is not None:
-        await session.saved.save()
-    if params.restore_breakpoints:
-        await restore_breakpoints(session)
+class Blueprints:
+    """Draws the session's blueprint, and takes over the one it was created with."""
 
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        debuggee: Debuggee,
+        breakpoints: Breakpoints,
+        exceptions: ExceptionPoints,
+        watches: Watches,
+        saved: SavedBreakpoints,
+        retirement: Retirement,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._log = log
+        self._debuggee = debuggee
+        self._breakpoints = breakpoints
+        self._exceptions = exceptions
+        self._watches = watches
+        self._saved = saved
+        self._retirement = retirement
 
-async def restore_breakpoints(session: Session) -> None:
-    """Those saved for the project root, whoever has set them."""
-    saved = await session.saved.load()
-    await session.breakpoints.inherit([given_fields(spec) for spec in saved])
-    session.saved.note()
+    def draw(self) -> Blueprint:
+        """All of it, with the values of the environment as they are."""
+        return Blueprint(
+            name=self._settings.name,
+            config=self._settings.config,
+            program=self._debuggee.arguments,
+            missing_env=self._debuggee.missing_env,
+            missing_fields=self._debuggee.missing_fields,
+            breakpoints=[_given(kept) for kept in self._breakpoints.specs()],
+            next_breakpoint=self._breakpoints.next_number,
+            exception_breakpoints=self._exceptions.spec(),
+            watches=[{"expression": watch.expression} for watch in self._watches.listed()],
+        )
+
+    async def take_over(self) -> None:
+        """What the session was born with: a blueprint, or the breakpoints saved for its project."""
+        params, blueprint = self._settings.params, self._settings.params.blueprint
+        if blueprint is not None:
+            self._debuggee.arguments = blueprint.program
+            self._debuggee.missing_env = blueprint.missing_env
+            self._debuggee.missing_fields = blueprint.missing_fields
+            self._debuggee.program = _program(blueprint.program)
+            self._exceptions.take_over(blueprint.exception_breakpoints or {})
+            for watch in blueprint.watches:
+                self._watches.add(watch["expression"])
+            await self._breakpoints.inherit(blueprint.breakpoints, blueprint.next_breakpoint)
+        if params.ended is not None:
+            self._retirement.take_over(params.ended)
+            self._saved.note()
+        elif params.restored:
+            self._saved.note()
+            body = {
+                "status": self._lifecycle.state,
+                "previous_status": self._lifecycle.previous_status,
+            }
+            self._log.journal("session", {**body, "restored": True})
+        elif blueprint is not None:
+            await self._saved.save()
+        if params.restore_breakpoints:
+            await self.restore_breakpoints()
+
+    async def restore_breakpoints(self) -> None:
+        """Those saved for the project root, whoever has set them."""
+        saved = await self._saved.load()
+        await self._breakpoints.inherit([given_fields(spec) for spec in saved])
+        self._saved.note()
 
 
 def _given(kept: dict[str, Any]) -> dict[str, Any]:

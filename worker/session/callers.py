@@ -1,6 +1,6 @@
-"""Whose doing an event is: of the call in which it happens, or of the one that moved the program.
+"""Who caused an event: the caller in whose call it happens, or who resumed the program last.
 
-Told by tasks and not by context: what a call has started and left to itself is nobody's doing.
+Known by task and not by context: tasks that a call has started and left behind are nobody's.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any, Final
 from debug_relay.protocol.models.output_events import EventType
 from debug_relay.protocol.operations import OPERATIONS
 
-_MOVING: Final = frozenset(
+_RESUMING: Final = frozenset(
     name for name, row in OPERATIONS.items() if row.drives and name != "input"
 )
-# What a program comes to because somebody has moved it; at the others it comes to by itself.
-_BROUGHT: Final = frozenset({"step", "pause", "entry", "run-to"})
+# Stops that a caller has caused; at the others the program stops by itself.
+_CAUSED: Final = frozenset({"step", "pause", "entry", "run-to"})
 
 
-class Actors:
+class Callers:
     def __init__(self) -> None:
         self._calling: dict[asyncio.Task[Any], tuple[str, int | None]] = {}
-        self._moved_by: str | None = None
+        self._resumed_by: str | None = None
 
     @contextmanager
     def acting(self, name: str, if_stop: int | None) -> Iterator[None]:
-        """What the present task does is this caller's doing, who has seen that stop."""
+        """The present task acts for this caller, who knows the stop `if_stop`."""
         task = asyncio.current_task()
         assert task is not None
         self._calling[task] = name, if_stop
@@ -38,17 +38,17 @@ class Actors:
 
     def allowed(self, operation: str) -> None:
         """The present call may do what it asks for."""
-        if operation in _MOVING:
-            self._moved_by = self.present()
+        if operation in _RESUMING:
+            self._resumed_by = self.present()
 
     def of(self, type: EventType, body: Mapping[str, Any]) -> str | None:
         if type == "stopped":
-            return self._moved_by if body["reason"] in _BROUGHT else None
+            return self._resumed_by if body["reason"] in _CAUSED else None
         if type == "terminated":
-            return self._moved_by if body["end_reason"] == "terminated" else None
+            return self._resumed_by if body["end_reason"] == "terminated" else None
         if type == "session" and body["status"] == "running":
             # A stop may come before the launch's own next line.
-            return self.present() or self._moved_by
+            return self.present() or self._resumed_by
         return self.present()
 
     def present(self) -> str | None:

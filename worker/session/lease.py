@@ -11,20 +11,30 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import sessions as s
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.wire.envelope import timestamp_of
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
 
 
 class Lease:
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        publication: Publication,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._log = log
+        self._publication = publication
         self._holder: str | None = None
         self._ttl = 0.0
         self._until = 0.0
@@ -88,7 +98,7 @@ class Lease:
         if self._holder in (None, caller):
             return
         left = round(self._left(), 3)
-        path = f"/api/v1/sessions/{self._session.id}/lease"
+        path = f"/api/v1/sessions/{self._settings.id}/lease"
         raise RelayError(
             Code.SESSION_LEASED,
             f"{self._holder} drives this session, and {operation} came from {caller}",
@@ -102,7 +112,7 @@ class Lease:
     def _renew(self) -> None:
         self._until = time.monotonic() + self._ttl
         self._start_timer(self._ttl)
-        self._session.changed()
+        self._publication.changed()
 
     def _start_timer(self, seconds: float) -> None:
         self._stop_timer()
@@ -124,13 +134,13 @@ class Lease:
         before, self._holder = self._holder, None
         if before is not None:
             self._tell(before, how)
-            self._session.changed()
+            self._publication.changed()
 
     def _tell(self, before: str | None, how: str) -> None:
         body: dict[str, Any] = {
-            "status": self._session.state,
+            "status": self._lifecycle.state,
             "lease": self.shown(),
             "previous_holder": before,
             "message": f"The lease was {how}" if how != "lapsed" else "The lease has lapsed",
         }
-        self._session.journal("session", body)
+        self._log.journal("session", body)

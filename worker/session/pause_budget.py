@@ -7,17 +7,20 @@ and it runs on. The next breakpoint that is set or changed arms them again.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from debug_relay.protocol.state import State
-from debug_relay.worker.debugger import run_control as run
+from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.run_control import RunControl
+from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.session.idle_clock import IdleClock
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.settings import Settings
 
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
 
-
-class Held:
-    """For how long in all the session's programs have stood still."""
+class HeldTime:
+    """For how long in total the session's programs have been paused."""
 
     def __init__(self, before: float = 0.0) -> None:
         self._before = before
@@ -35,30 +38,51 @@ class Held:
         return round(self._before + present, 3)
 
 
-def is_too_long(session: Session) -> bool:
-    budget = session.params.config.pause_budget
-    return (
-        session.state is State.PAUSED
-        and session.target is not None
-        and session.target.attached
-        and bool(budget)
-        and session.idle.idle_for() > budget
-    )
+class PauseBudget:
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        probes: Asking,
+        debuggee: Debuggee,
+        run: RunControl,
+        breakpoints: Breakpoints,
+        idle: IdleClock,
+        held: HeldTime,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._log = log
+        self._probes = probes
+        self._debuggee = debuggee
+        self._run = run
+        self._breakpoints = breakpoints
+        self._idle = idle
+        self._held = held
 
+    def is_spent(self) -> bool:
+        budget = self._settings.config.pause_budget
+        return (
+            self._lifecycle.state is State.PAUSED
+            and self._debuggee.attached
+            and bool(budget)
+            and self._idle.idle_for() > budget
+        )
 
-async def run_on(session: Session) -> None:
-    """Nobody looks at it any more: its owner waits for it."""
-    async with session.driving, session.asking.nobody_evaluates():
-        if not is_too_long(session) or session.stop is None:
-            return
-        await session.breakpoints.suspend(True)
-        body = {
-            "status": session.state,
-            "breakpoints_suspended": True,
-            "held_seconds": session.held.seconds(),
-            "warning": "Nobody called for "
-            f"{session.params.config.pause_budget:g} s: the attached program runs on, and its "
-            "breakpoints are suspended until one is set or changed",
-        }
-        session.journal("session", body)
-        run.go_on(session)
+    async def run_on(self) -> None:
+        """Nobody looks at the program any more, and its owner waits for it."""
+        async with self._run.lock, self._probes.nobody_evaluates():
+            if not self.is_spent():
+                return
+            await self._breakpoints.suspend(True)
+            body = {
+                "status": self._lifecycle.state,
+                "breakpoints_suspended": True,
+                "held_seconds": self._held.seconds(),
+                "warning": "Nobody called for "
+                f"{self._settings.config.pause_budget:g} s: the attached program runs on, and its "
+                "breakpoints are suspended until one is set or changed",
+            }
+            self._log.journal("session", body)
+            self._run.resume_all()

@@ -2,68 +2,112 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from debug_relay.protocol.models.sessions import SessionState
 from debug_relay.protocol.secrets import shown_environment
 from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.input_requests import InputRequests
+from debug_relay.worker.debugger.stops import Stops
+from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.limits.watch import LimitWatch
+from debug_relay.worker.session.idle_clock import IdleClock
+from debug_relay.worker.session.lease import Lease
+from debug_relay.worker.session.pause_budget import HeldTime
+from debug_relay.worker.session.record import Record
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
 
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
 
-
-class Shown:
-    def __init__(self, session: Session) -> None:
-        self._session = session
+class PublicState:
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        publication: Publication,
+        hub: Hub,
+        stops: Stops,
+        debuggee: Debuggee,
+        input_requests: InputRequests,
+        breakpoints: Breakpoints,
+        limits: LimitWatch,
+        lease: Lease,
+        idle: IdleClock,
+        held: HeldTime,
+        record: Record,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._log = log
+        self._publication = publication
+        self._hub = hub
+        self._stops = stops
+        self._debuggee = debuggee
+        self._input = input_requests
+        self._breakpoints = breakpoints
+        self._limits = limits
+        self._lease = lease
+        self._idle = idle
+        self._held = held
+        self._record = record
         self._encoded: tuple[int, bytes] = (0, b"")
 
     def encoded(self) -> bytes:
-        """The public state as JSON, encoded once a version."""
-        version = self._session.version
+        """As JSON, encoded once a version."""
+        version = self._publication.version
         if self._encoded[0] != version:
             self._encoded = (version, encode_json(self.state()))
         return self._encoded[1]
 
     def state(self) -> SessionState:
-        session = self._session
-        stop = session.stop
-        config = session.params.config
+        settings, lifecycle, debuggee = self._settings, self._lifecycle, self._debuggee
+        config, stop, waiting = settings.config, self._stops.current, self._input.waiting
         return SessionState(
-            session_id=session.id,
-            name=session.name,
-            status=session.state,
+            session_id=settings.id,
+            name=settings.name,
+            status=lifecycle.state,
             stop_reason=stop.reason if stop else None,
-            stop_id=session.stop_id,
-            created_at=session.params.created_at,
-            expires_at=session.idle.expires_at(session.state),
+            stop_id=self._stops.stop_id,
+            created_at=settings.params.created_at,
+            expires_at=self._idle.expires_at(lifecycle.state),
             config=msgspec.structs.replace(
                 config,
-                python_path=session.interpreter,
+                python_path=settings.interpreter,
                 labels=shown_environment(config.labels),
             ),
-            program=session.program,
-            child_pids=[server.pid for server in session.hub.servers if server.is_child],
+            program=debuggee.program,
+            child_pids=[server.pid for server in self._hub.servers if server.is_child],
             current_location=stop.location if stop else None,
             stopped_thread_id=stop.thread_id if stop else None,
-            stopped_threads=session.standing_threads() if stop else [],
-            breakpoint_count=len(session.breakpoints),
+            stopped_threads=self._stops.stopped_threads() if stop else [],
+            breakpoint_count=len(self._breakpoints),
             exception=stop.exception if stop else None,
-            exit_code=session.exit_code,
-            signal=session.signal,
-            end_reason=session.end_reason,
-            passed_limit=session.limits.passed,
-            held_seconds=session.held.seconds(),
-            breakpoints_suspended=session.breakpoints.suspended,
-            created_by=session.params.created_by,
-            restored=session.params.restored,
-            previous_status=session.previous_status,
-            missing_env=session.missing_env,
-            missing_fields=session.missing_fields,
-            waiting_for_input=session.waiting is not None,
-            prompt=session.waiting.prompt if session.waiting else None,
-            warning=(session.waiting and session.waiting.warning) or session.limits.warning,
-            disk_trouble=session.disk_trouble(),
-            lease=session.lease.shown(),
+            exit_code=lifecycle.exit_code,
+            signal=lifecycle.signal,
+            end_reason=lifecycle.end_reason,
+            passed_limit=self._limits.passed,
+            held_seconds=self._held.seconds(),
+            breakpoints_suspended=self._breakpoints.suspended,
+            created_by=settings.params.created_by,
+            restored=settings.params.restored,
+            previous_status=lifecycle.previous_status,
+            missing_env=debuggee.missing_env,
+            missing_fields=debuggee.missing_fields,
+            waiting_for_input=waiting is not None,
+            prompt=waiting.prompt if waiting else None,
+            warning=(waiting and waiting.warning) or self._limits.warning,
+            disk_trouble=self._disk_trouble(),
+            lease=self._lease.shown(),
         )
+
+    def _disk_trouble(self) -> str | None:
+        """What the disk did not take; the session goes on without."""
+        lost = self._log.lost
+        parts = [f"{lost} entries of output and events"] if lost else []
+        parts += [] if self._record.is_kept else ["the record that outlives the worker"]
+        return f"the disk did not take {' and '.join(parts)}" if parts else None

@@ -7,27 +7,23 @@ secret are not in it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from debug_relay.protocol.models.blueprint import SessionRecord, without_secrets
-from debug_relay.protocol.version import VERSION, WIRE
+from debug_relay.protocol.models.blueprint import SessionRecord
 from debug_relay.protocol.wire.envelope import encode_json
-from debug_relay.worker.session import blueprint as blueprints
 from debug_relay.worker.storage.disk import Disk, Job, Keeper, write_atomically
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
-
 
 _LATER: Final = 0.3
 
 
 class Record:
-    def __init__(self, session: Session, disk: Disk) -> None:
-        self._session = session
-        self._path = Path(session.params.record_dir) / "session.json"
+    def __init__(self, folder: str, disk: Disk, content: Callable[[], SessionRecord]) -> None:
+        """`content` is asked for what the record says now."""
+        self._content = content
+        self._path = Path(folder) / "session.json"
         self._keeper = Keeper(disk, str(self._path), self._next_job)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -60,13 +56,4 @@ class Record:
         return not self._keeper.is_failing
 
     def _next_job(self) -> Job:
-        session = self._session
-        record = SessionRecord(
-            version=VERSION,
-            wire=WIRE,
-            state=session.shown.state(),
-            blueprint=without_secrets(blueprints.draw(session)),
-            events_end=session.events.end,
-            runtime_seconds=session.runtime_seconds,
-        )
-        return partial(write_atomically, self._path, encode_json(record))
+        return partial(write_atomically, self._path, encode_json(self._content()))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,49 +14,82 @@ from debug_relay.protocol.models.retired_session import FILE, Aftermath
 from debug_relay.protocol.models.sessions import SessionState
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.envelope import encode_json
-from debug_relay.worker.limits import usage_report as resources
-from debug_relay.worker.storage.disk import write_atomically
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
-
-
-def may_retire(session: Session) -> bool:
-    """Nothing is left that only this process can look after or tell."""
-    target = session.target
-    return (
-        session.state is State.TERMINATED
-        and not session.driving.locked()
-        and session.lease.shown() is None
-        and not session.traces.has_rows
-        and (target is None or target.attached or target.processes() == [])
-    )
+from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
+from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.debugger.run_control import RunControl
+from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.inspection.watches import Watches
+from debug_relay.worker.limits.usage_report import UsageReport
+from debug_relay.worker.limits.watch import LimitWatch
+from debug_relay.worker.session.lease import Lease
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.storage.disk import Disk, write_atomically
+from debug_relay.worker.tracing.trace import Traces
 
 
-async def leave(session: Session) -> None:
-    """Raises OSError where the disk does not take it."""
-    aftermath = Aftermath(
-        breakpoints=await session.breakpoints.listed(None, None),
-        exception_breakpoints=await session.exceptions.shown(),
-        watches=session.watches.listed(),
-        resources=await resources.report(session),
-    )
-    await session.disk.run(partial(write_atomically, _path(session), encode_json(aftermath)))
+class Retirement:
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        debuggee: Debuggee,
+        run: RunControl,
+        breakpoints: Breakpoints,
+        exceptions: ExceptionPoints,
+        watches: Watches,
+        traces: Traces,
+        limits: LimitWatch,
+        usage: UsageReport,
+        lease: Lease,
+        disk: Disk,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._debuggee = debuggee
+        self._run = run
+        self._breakpoints = breakpoints
+        self._exceptions = exceptions
+        self._watches = watches
+        self._traces = traces
+        self._limits = limits
+        self._usage = usage
+        self._lease = lease
+        self._disk = disk
 
+    def may_retire(self) -> bool:
+        """Nothing is left that only this process can look after or tell."""
+        target = self._debuggee.target
+        return (
+            self._lifecycle.state is State.TERMINATED
+            and not self._run.lock.locked()
+            and self._lease.shown() is None
+            and not self._traces.has_rows
+            and (target is None or target.attached or target.processes() == [])
+        )
 
-def take_over(session: Session, ended: SessionState) -> None:
-    """The session is as its last worker has left it; its blueprint was taken over before."""
-    session.program = ended.program
-    session.limits.passed = ended.passed_limit
-    path = _path(session)
-    try:
-        left = msgspec.json.decode(path.read_bytes(), type=Aftermath)
-        path.unlink()  # from now on this worker is asked
-    except (OSError, msgspec.MsgspecError):
-        return  # damaged or never written: counts begin anew
-    session.breakpoints.count_on({one.id: one.hit_count for one in left.breakpoints})
-    session.watches.take_over(left.watches)
+    async def leave(self) -> None:
+        """Raises OSError where the disk does not take it."""
+        aftermath = Aftermath(
+            breakpoints=await self._breakpoints.listed(None, None),
+            exception_breakpoints=await self._exceptions.shown(),
+            watches=self._watches.listed(),
+            resources=await self._usage.report(),
+        )
+        await self._disk.run(partial(write_atomically, self._path(), encode_json(aftermath)))
 
+    def take_over(self, ended: SessionState) -> None:
+        """The session is as its last worker has left it; its blueprint was taken over before."""
+        self._debuggee.program = ended.program
+        self._limits.passed = ended.passed_limit
+        path = self._path()
+        try:
+            left = msgspec.json.decode(path.read_bytes(), type=Aftermath)
+            path.unlink()  # from now on this worker is asked
+        except (OSError, msgspec.MsgspecError):
+            return  # damaged or never written: counts begin anew
+        self._breakpoints.count_on({one.id: one.hit_count for one in left.breakpoints})
+        self._watches.take_over(left.watches)
 
-def _path(session: Session) -> Path:
-    return Path(session.params.session_dir) / FILE
+    def _path(self) -> Path:
+        return self._settings.folder / FILE

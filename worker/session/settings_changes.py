@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Final
 
@@ -11,9 +12,15 @@ from msgspec import UNSET
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.sessions import PatchSession
 from debug_relay.protocol.refusals import require_project
-from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.session import blueprint as blueprints
-from debug_relay.worker.session.session import Session
+from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.project_breakpoints import SavedBreakpoints
+from debug_relay.worker.debuggee.handshake import Handshake
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.interpreter.resolve import choose
+from debug_relay.worker.limits.watch import LimitWatch
+from debug_relay.worker.session.blueprint import Blueprints
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
 
 # What holds from the next launch or stop on, as it is sent.
 _PLAIN: Final = (
@@ -22,59 +29,102 @@ _PLAIN: Final = (
 )  # fmt: skip
 
 
-def apply(session: Session, params: PatchSession) -> None:
-    """All of it or, when a field is refused, nothing."""
-    if params.stop_all is False:
-        require_own_part(session)
-    if params.restore_breakpoints is True and params.project_root is UNSET:
-        require_project(session.params.config.project_root)
-    changed = {name: getattr(params, name) for name in _PLAIN if getattr(params, name) is not UNSET}
-    if params.project_root is not UNSET:
-        changed["project_root"] = os.path.normpath(os.path.expanduser(params.project_root))
-    if params.python_path is not UNSET:
-        changed["venv"] = None
-    elif params.venv is not UNSET:
-        changed["python_path"] = os.path.join(os.path.expanduser(params.venv), "bin", "python")
-        changed["venv"] = params.venv
-    if params.idle_timeout is not UNSET:
-        changed["timeout_minutes"] = params.idle_timeout / 60
-    session.params.config = msgspec.structs.replace(session.params.config, **changed)
-    if params.limits is not UNSET:
-        session.limits.change(params.limits)
-    if params.name is not UNSET:
-        session.name = params.name
-    session.breakpoints.forget_interpreter()
-    session.changed()
-    session.record.save()
+class SettingsChanges:
+    """Applies what a call changes of the session's settings."""
 
+    def __init__(
+        self,
+        settings: Settings,
+        publication: Publication,
+        hub: Hub,
+        breakpoints: Breakpoints,
+        saved: SavedBreakpoints,
+        blueprints: Blueprints,
+        limits: LimitWatch,
+        handshake: Handshake,
+    ) -> None:
+        self._settings = settings
+        self._publication = publication
+        self._hub = hub
+        self._breakpoints = breakpoints
+        self._saved = saved
+        self._blueprints = blueprints
+        self._limits = limits
+        self._handshake = handshake
 
-def require_own_part(session: Session) -> None:
-    """A stock adapter before the program could not do it."""
-    if any(not server.has_probe for server in session.hub.servers):
-        raise stop_all_needs_probe()
+    def apply(self, params: PatchSession) -> None:
+        """All of it or, when a field is refused, nothing."""
+        if params.stop_all is False:
+            self._require_probe()
+        if params.restore_breakpoints is True and params.project_root is UNSET:
+            require_project(self._settings.config.project_root)
+        changed = {
+            name: getattr(params, name) for name in _PLAIN if getattr(params, name) is not UNSET
+        }
+        if params.project_root is not UNSET:
+            changed["project_root"] = os.path.normpath(os.path.expanduser(params.project_root))
+        if params.python_path is not UNSET:
+            changed["venv"] = None
+        elif params.venv is not UNSET:
+            changed["python_path"] = os.path.join(os.path.expanduser(params.venv), "bin", "python")
+            changed["venv"] = params.venv
+        if params.idle_timeout is not UNSET:
+            changed["timeout_minutes"] = params.idle_timeout / 60
+        self._settings.config = msgspec.structs.replace(self._settings.config, **changed)
+        if params.limits is not UNSET:
+            self._limits.change(params.limits)
+        if params.name is not UNSET:
+            self._settings.name = params.name
+        self._breakpoints.forget_interpreter()
+        self._publication.changed()
+        self._publication.save()
+
+    def _require_probe(self) -> None:
+        """A stock adapter cannot stop one thread alone."""
+        if any(not server.has_probe for server in self._hub.servers):
+            raise stop_all_needs_probe()
+
+    async def carry_out(self, params: PatchSession) -> None:
+        """What follows from a change that was applied."""
+        if params.stop_all is not UNSET:
+            await self._hub.each(self._hub.hearing(), self._handshake.send_stop_all)
+        await self._bring_breakpoints(params)
+        await self.find_interpreter()
+
+    async def find_interpreter(self) -> None:
+        """Which one the configuration means now: callers are shown that one."""
+        config = self._settings.config
+        found: str | None
+        try:
+            choice = await asyncio.to_thread(
+                choose,
+                None if config.venv else config.python_path,
+                config.venv,
+                config.project_root,
+                self._settings.params.python_default,
+            )
+            found = choice.path
+        except RelayError:
+            found = config.python_path  # the launch will say what is wrong with it
+        if config is self._settings.config:  # else who has changed it looks as well
+            self._settings.interpreter = found
+            self._publication.changed()
+
+    async def _bring_breakpoints(self, params: PatchSession) -> None:
+        """To another project, or those that are saved for it; suspended ones, or not any more."""
+        if params.breakpoints_suspended is not UNSET:
+            await self._breakpoints.suspend(params.breakpoints_suspended)
+        if params.restore_breakpoints is True:
+            await self._blueprints.restore_breakpoints()
+        elif params.project_root is not UNSET:
+            await self._saved.save()
 
 
 def stop_all_needs_probe() -> RelayError:
     return RelayError(
         Code.ATTACH_UNSUPPORTED,
-        "The program runs without the relay's own part: a stop is one of all its threads",
+        "This session has no probe (attached by port): a stop always stops all threads",
         "PATCH the session with stop_all true; programs that the relay launches, or attaches to "
         "by pid, can stop one thread alone.",
         field="stop_all",
     )
-
-
-async def send_stop_all(session: Session, server: DebugServer) -> None:
-    """Whether the stop of one thread halts the others; from the next stop on."""
-    if server.has_probe:
-        await session.asking.ask(server, "stop_all", on=session.params.config.stop_all)
-
-
-async def bring_breakpoints(session: Session, params: PatchSession) -> None:
-    """To another project, or those that are saved for it; suspended ones, or not any more."""
-    if params.breakpoints_suspended is not UNSET:
-        await session.breakpoints.suspend(params.breakpoints_suspended)
-    if params.restore_breakpoints is True:
-        await blueprints.restore_breakpoints(session)
-    elif params.project_root is not UNSET:
-        await session.saved.save()

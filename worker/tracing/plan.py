@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -14,10 +14,14 @@ from debug_relay.protocol.models.breakpoints import BreakpointSpec
 from debug_relay.protocol.models.execution import StepFiles, Trace, TraceAt
 from debug_relay.protocol.refusals import wrong_state
 from debug_relay.protocol.state import State
+from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.stops import Stops
+from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.settings import Settings
 
 LAUNCHED: Final = "<string>"  # text that was launched, or that the program has compiled
 # Real path → line → which of the spots are there.
@@ -32,97 +36,135 @@ class Plan(Struct):
     returns: bool = False  # whether the end of that function is the trace's
 
 
-async def plan_of(session: Session, params: Trace) -> Plan:
-    server = _server(session)
-    await _check_expressions(session, params)
-    if params.at:
-        return await _places(session, server, params)
-    spots = [{"capture": params.capture, "changes": True}]
-    if isinstance(params.step, StepFiles):
-        return Plan(server, spots, await _files(session, params.step.files))
-    return await _function(session, spots)
+class Planner:
+    """Finds out what a trace is to look at."""
 
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        hub: Hub,
+        probes: Asking,
+        stops: Stops,
+        debuggee: Debuggee,
+        breakpoints: Breakpoints,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._hub = hub
+        self._probes = probes
+        self._stops = stops
+        self._debuggee = debuggee
+        self._breakpoints = breakpoints
 
-def _server(session: Session) -> DebugServer:
-    stop = session.stop
-    server = session.hub.thread(stop.thread_id).server if stop else session.hub.main_server()
-    if server.has_probe:
-        return server
-    joined = session.target is not None and session.target.attached
-    raise RelayError(
-        Code.ATTACH_UNSUPPORTED if joined else Code.DEBUGPY_ERROR,
-        "The program runs without the relay's own part, which records the rows",
-        "Step, or set breakpoints with log_message; a program that the relay launches can be "
-        "traced.",
-    )
+    async def plan_of(self, params: Trace) -> Plan:
+        server = self._server()
+        await self._check_expressions(params)
+        if params.at:
+            return await self._places(server, params)
+        spots = [{"capture": params.capture, "changes": True}]
+        if isinstance(params.step, StepFiles):
+            return Plan(server, spots, await self._files(params.step.files))
+        return await self._function(spots)
+
+    def _server(self) -> DebugServer:
+        stop = self._stops.current
+        server = self._hub.thread(stop.thread_id).server if stop else self._hub.main_server()
+        if server.has_probe:
+            return server
+        raise RelayError(
+            Code.ATTACH_UNSUPPORTED if self._debuggee.attached else Code.DEBUGPY_ERROR,
+            "This session has no probe (attached by port), which would record the rows",
+            "Step, or set breakpoints with log_message; a program that the relay launches can be "
+            "traced.",
+        )
+
+    async def _places(self, server: DebugServer, params: Trace) -> Plan:
+        lines: Lines = {}
+        spots: list[dict[str, Any]] = []
+        for index, at in enumerate(params.at):
+            path = await self._judged(at, f"at[{index}]")
+            capture = list(dict.fromkeys([*at.capture, *params.capture]))
+            lines.setdefault(path, {}).setdefault(at.line, []).append(len(spots))
+            spots.append({"condition": at.condition, "capture": capture, "changes": not capture})
+        return Plan(server, spots, lines)
+
+    async def _judged(self, at: TraceAt, field: str) -> str:
+        """The real path, if a program can come to that line."""
+        spec = BreakpointSpec(file=at.file, line=at.line, condition=at.condition, must_exist=True)
+        try:
+            entry = await self._breakpoints.judged(spec)
+        except RelayError as error:
+            raise RelayError(error.code, f"{field}: {error.message}", **error.details) from None
+        if not entry.verified:
+            raise RelayError(
+                Code.BREAKPOINT_INVALID_LINE,
+                f"{field}: line {at.line} of {entry.path}: {entry.message}",
+                entry.suggestion,
+                file=entry.path,
+                line=at.line,
+            )
+        return entry.real_path
+
+    async def _files(self, files: Iterable[str]) -> Lines:
+        book = await self._breakpoints.book()
+        lines: Lines = {}
+        for file in files:
+            path = self._breakpoints.absolute(file)
+            facts = await book.facts(path)
+            if facts.syntax_error is not None or not facts.lines:
+                reason = facts.syntax_error.message if facts.syntax_error else "it is empty"
+                raise RelayError(
+                    Code.BREAKPOINT_INVALID_LINE,
+                    f"{path} has no line with code: {reason}",
+                    "Name files that the program runs.",
+                    file=path,
+                )
+            lines[_real(path)] = {line: [0] for line in facts.lines}
+        return lines
+
+    async def _function(self, spots: list[dict[str, Any]]) -> Plan:
+        stop = self._stops.current
+        if stop is None:
+            raise wrong_state(
+                "trace", self._lifecycle.state, frozenset({State.PAUSED}), self._settings.id
+            )
+        frame = await self._hub.frame(stop.thread_id, 0)
+        server = self._hub.thread(stop.thread_id).server
+        found = await self._probes.ask(server, "function", frame=frame.id)
+        if found is None or not _is_file(found["path"]):
+            raise RelayError(
+                Code.BREAKPOINT_FILE_NOT_FOUND,
+                f"The function {frame.name} has no file whose lines could be traced",
+                "Step out of it first, or trace files by their paths.",
+                function=frame.name,
+            )
+        lines: Lines = {found["path"]: {line: [0] for line in found["lines"]}}
+        return Plan(server, spots, lines, frame=frame.id, returns=not found["resumes"])
+
+    async def _check_expressions(self, params: Trace) -> None:
+        asked = [(f"capture[{index}]", text) for index, text in enumerate(params.capture)]
+        for place, at in enumerate(params.at):
+            asked += [(f"at[{place}].capture[{i}]", text) for i, text in enumerate(at.capture)]
+        if params.until is not None:
+            asked.append(("until", params.until))
+        book = await self._breakpoints.book()
+        for field, text in asked:
+            problem = await book.check_expression(text, "condition")
+            if problem is not None:
+                raise RelayError(
+                    Code.EVALUATE_ERROR,
+                    f"{field}: {text[:200]!r} does not compile: {problem.message}",
+                    f"Correct it at column {problem.offset}; it is an expression, "
+                    "such as len(items).",
+                    errors=[msgspec.to_builtins(_Wrong(field, problem.message, text[:200]))],
+                    expression=text[:200],
+                    error_message=problem.message,
+                    offset=problem.offset,
+                )
 
 
 # -- lines
-
-
-async def _places(session: Session, server: DebugServer, params: Trace) -> Plan:
-    lines: Lines = {}
-    spots: list[dict[str, Any]] = []
-    for index, at in enumerate(params.at):
-        path = await _judged(session, at, f"at[{index}]")
-        capture = list(dict.fromkeys([*at.capture, *params.capture]))
-        lines.setdefault(path, {}).setdefault(at.line, []).append(len(spots))
-        spots.append({"condition": at.condition, "capture": capture, "changes": not capture})
-    return Plan(server, spots, lines)
-
-
-async def _judged(session: Session, at: TraceAt, field: str) -> str:
-    """The real path, if a program can come to that line."""
-    spec = BreakpointSpec(file=at.file, line=at.line, condition=at.condition, must_exist=True)
-    try:
-        entry = await session.breakpoints.judged(spec)
-    except RelayError as error:
-        raise RelayError(error.code, f"{field}: {error.message}", **error.details) from None
-    if not entry.verified:
-        raise RelayError(
-            Code.BREAKPOINT_INVALID_LINE,
-            f"{field}: line {at.line} of {entry.path}: {entry.message}",
-            entry.suggestion,
-            file=entry.path,
-            line=at.line,
-        )
-    return entry.real_path
-
-
-async def _files(session: Session, files: Iterable[str]) -> Lines:
-    book = await session.breakpoints.book()
-    lines: Lines = {}
-    for file in files:
-        path = session.breakpoints.absolute(file)
-        facts = await book.facts(path)
-        if facts.syntax_error is not None or not facts.lines:
-            reason = facts.syntax_error.message if facts.syntax_error else "it is empty"
-            raise RelayError(
-                Code.BREAKPOINT_INVALID_LINE,
-                f"{path} has no line with code: {reason}",
-                "Name files that the program runs.",
-                file=path,
-            )
-        lines[_real(path)] = {line: [0] for line in facts.lines}
-    return lines
-
-
-async def _function(session: Session, spots: list[dict[str, Any]]) -> Plan:
-    stop = session.stop
-    if stop is None:
-        raise wrong_state("trace", session.state, frozenset({State.PAUSED}), session.id)
-    frame = await session.hub.frame(stop.thread_id, 0)
-    server = session.hub.thread(stop.thread_id).server
-    found = await session.asking.ask(server, "function", frame=frame.id)
-    if found is None or not _is_file(found["path"]):
-        raise RelayError(
-            Code.BREAKPOINT_FILE_NOT_FOUND,
-            f"The function {frame.name} has no file whose lines could be traced",
-            "Step out of it first, or trace files by their paths.",
-            function=frame.name,
-        )
-    lines: Lines = {found["path"]: {line: [0] for line in found["lines"]}}
-    return Plan(server, spots, lines, frame=frame.id, returns=not found["resumes"])
 
 
 def _real(path: str) -> str:
@@ -135,27 +177,6 @@ def _is_file(path: str) -> bool:
 
 
 # -- expressions
-
-
-async def _check_expressions(session: Session, params: Trace) -> None:
-    asked = [(f"capture[{index}]", text) for index, text in enumerate(params.capture)]
-    for place, at in enumerate(params.at):
-        asked += [(f"at[{place}].capture[{i}]", text) for i, text in enumerate(at.capture)]
-    if params.until is not None:
-        asked.append(("until", params.until))
-    book = await session.breakpoints.book()
-    for field, text in asked:
-        problem = await book.check_expression(text, "condition")
-        if problem is not None:
-            raise RelayError(
-                Code.EVALUATE_ERROR,
-                f"{field}: {text[:200]!r} does not compile: {problem.message}",
-                f"Correct it at column {problem.offset}; it is an expression, such as len(items).",
-                errors=[msgspec.to_builtins(_Wrong(field, problem.message, text[:200]))],
-                expression=text[:200],
-                error_message=problem.message,
-                offset=problem.offset,
-            )
 
 
 class _Wrong(Struct):

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -21,14 +21,16 @@ from debug_relay.protocol.models.execution import Trace, TraceEnd, TraceRow, Tra
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.ring_format import Place, pack_cursor
-from debug_relay.worker.debugger import run_control as run
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.probe_client import PATIENCE
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.probe_client import PATIENCE, Asking
+from debug_relay.worker.debugger.run_control import RunControl
+from debug_relay.worker.debugger.stops import Stops
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.tracing import rows as trace_rows
-from debug_relay.worker.tracing.plan import Plan, plan_of
-
-if TYPE_CHECKING:
-    from debug_relay.worker.session.session import Session
+from debug_relay.worker.tracing.plan import Plan, Planner
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -39,8 +41,26 @@ _INTERRUPTS: Final = 2  # the first may be lost in code that catches everything
 class Tracing:
     """One trace."""
 
-    def __init__(self, session: Session, plan: Plan, params: Trace, file: Path) -> None:
-        self._session = session
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        publication: Publication,
+        hub: Hub,
+        probes: Asking,
+        stops: Stops,
+        run: RunControl,
+        plan: Plan,
+        params: Trace,
+        file: Path,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._publication = publication
+        self._hub = hub
+        self._probes = probes
+        self._stops = stops
+        self._run = run
         self._plan = plan
         self._params = params
         self.file = file
@@ -50,14 +70,14 @@ class Tracing:
         self._stops_by_itself = False  # at its last row
         self._steps_out = plan.returns and params.then == "pause"
         self._threads: dict[int, int] = {}
-        self._before = session.stop_id
+        self._before = self._stops.stop_id
         self._conducting: asyncio.Task[None] | None = None
         self._left_alone = asyncio.Event()  # never set: it waits for no caller
 
     async def begin(self) -> None:
         """From here on rows are recorded; the program may still stand."""
-        params, session = self._params, self._session
-        stop = session.stop
+        params = self._params
+        stop = self._stops.current
         try:
             await asyncio.to_thread(trace_rows.make_file, self.file, params.max_rows)
         except OSError as error:
@@ -66,7 +86,7 @@ class Tracing:
                 f"There is no room for rows in {self.file.parent}: {error.strerror}",
                 "Make room on that disk, or ask for a smaller max_rows.",
             ) from None
-        await session.asking.ask(
+        await self._probes.ask(
             self._plan.server,
             "trace",
             ring=str(self.file),
@@ -79,16 +99,16 @@ class Tracing:
             entry=stop is not None and stop.reason == "entry",
         )
         if stop is not None:
-            thread = run.thread_to_move(session, stop.thread_id)
+            thread = self._run.thread_to_move(stop.thread_id)
             if self._steps_out:
-                run.move(session, thread, "stepOut")
+                self._run.resume_process(thread, "stepOut")
             else:
-                run.go_on(session)
+                self._run.resume_all()
         self._conducting = asyncio.create_task(self._conduct(), name="trace")
 
     async def done(self, abandoned: asyncio.Event) -> None:
         """Until its end; or until the caller has left."""
-        await self._session.news.until(
+        await self._publication.until(
             lambda: self.ended is not None, self._params.timeout + 30, abandoned
         )
 
@@ -103,19 +123,19 @@ class Tracing:
         if server is not self._plan.server or self.ended is not None:
             return
         if "thread" in body:
-            self._threads[body["thread"]] = self._session.hub.thread_id(server, body["thread"])
+            self._threads[body["thread"]] = self._hub.thread_id(server, body["thread"])
         if "problem" in body:
             where = body["where"]
             self.warnings.append(f"{where['path']}:{where['line']}: {body['problem']}")
         if "over" in body:
             self._over = body["over"]
             self._stops_by_itself = self._params.then == "pause" and not body["breakpoint"]
-            self._session.changed()
+            self._publication.changed()
 
     @property
     def owner(self) -> str:
         """What its cursors are good for."""
-        return f"trace of {self._session.id}"
+        return f"trace of {self._settings.id}"
 
     @property
     def stops_by_itself(self) -> bool:
@@ -125,7 +145,6 @@ class Tracing:
     # -- its end
 
     async def _conduct(self) -> None:
-        session = self._session
         reason: TraceEnd = "ended"
         try:
             reason = self._reason() if await self._in_time() else "timeout"
@@ -137,57 +156,55 @@ class Tracing:
             log.warning("trace.end", extra={"fields": {"error": error.message}})
         finally:
             self.ended = reason
-            session.changed()
+            self._publication.changed()
 
     async def _in_time(self) -> bool:
         """Until its end; what is captured has a moment each time, as values have elsewhere."""
-        session, server = self._session, self._plan.server
+        server = self._plan.server
         deadline = time.monotonic() + self._params.timeout
         while (left := deadline - time.monotonic()) > 0:
-            if await session.news.until(self._at_end, min(PATIENCE, left), self._left_alone):
+            if await self._publication.until(self._at_end, min(PATIENCE, left), self._left_alone):
                 return True
             if not server.lost:
-                session.asking.tell(server, "interrupt", after=PATIENCE, only="trace")
+                self._probes.tell(server, "interrupt", after=PATIENCE, only="trace")
         return self._at_end()
 
     def _at_end(self) -> bool:
-        session = self._session
-        if session.state is not State.RUNNING or session.stop_id > self._before:
+        if self._lifecycle.state is not State.RUNNING or self._stops.stop_id > self._before:
             return True
         return self._over is not None and self._params.then == "continue"
 
     def _reason(self) -> TraceEnd:
-        session = self._session
         if self._over is not None:
             return self._over
-        if session.state is State.CREATED:
+        if self._lifecycle.state is State.CREATED:
             return "detached"
-        if session.stop is None or session.state is not State.PAUSED:
+        if self._stops.current is None or self._lifecycle.state is not State.PAUSED:
             return "ended"
-        if self._steps_out and session.stop.reason == "step":
+        if self._steps_out and self._stops.current.reason == "step":
             return "returned"
-        return session.stop.reason
+        return self._stops.current.reason
 
     async def _disarm(self) -> None:
         """Nothing of it stays in the program."""
         server = self._plan.server
-        if server.lost or server not in self._session.hub.servers:
+        if server.lost or server not in self._hub.servers:
             return
-        await self._session.asking.ask(server, "untrace")
+        await self._probes.ask(server, "untrace")
         for _ in range(_INTERRUPTS):
             # A captured expression that does not come to its end would hold its thread for ever.
-            if self._session.state is not State.RUNNING or not await self._is_evaluating(server):
+            if self._lifecycle.state is not State.RUNNING or not await self._is_evaluating(server):
                 return
-            await self._session.asking.ask(server, "interrupt")
-            await self._session.news.until(lambda: False, 0.1, self._left_alone)
+            await self._probes.ask(server, "interrupt")
+            await self._publication.until(lambda: False, 0.1, self._left_alone)
 
     async def _is_evaluating(self, server: DebugServer) -> bool:
-        return bool(await self._session.asking.ask(server, "running"))
+        return bool(await self._probes.ask(server, "running"))
 
     async def _pause(self) -> None:
-        if self._session.state is State.RUNNING:
-            await run.request_pause(self._session)
-            await run.until_paused(self._session, self._before, _PAUSE_SECONDS, self._left_alone)
+        if self._lifecycle.state is State.RUNNING:
+            self._run.request_pause()
+            await self._run.until_paused(self._before, _PAUSE_SECONDS, self._left_alone)
 
     # -- its rows
 
@@ -203,7 +220,7 @@ class Tracing:
             rows.append(row)
         last = page.places[len(rows)]
         left = page.total - last.entry
-        state = run.result(self._session, completed=self.ended is not None)
+        state = self._run.result(completed=self.ended is not None)
         return TraceRows(
             **{name: getattr(state, name) for name in state.__struct_fields__},
             rows=rows,
@@ -225,10 +242,27 @@ class Tracing:
 class Traces:
     """The session's last trace; one at a time."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        publication: Publication,
+        hub: Hub,
+        probes: Asking,
+        stops: Stops,
+        run: RunControl,
+        planner: Planner,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._publication = publication
+        self._hub = hub
+        self._probes = probes
+        self._stops = stops
+        self._run = run
+        self._planner = planner
         self._last: Tracing | None = None
-        self._file = Path(session.params.session_dir) / "trace.ring"
+        self._file = settings.folder / "trace.ring"
 
     def told(self, server: DebugServer, body: dict[str, Any]) -> None:
         if self._last is not None:
@@ -249,11 +283,22 @@ class Traces:
                 Code.INVALID_SESSION_STATE,
                 "A trace goes on in this session already",
                 f"{call_of('get-trace')} reads its rows; {call_of('pause')} ends it.",
-                current_state=self._session.state.value,
+                current_state=self._lifecycle.state.value,
                 required_state="paused",
             )
-        plan = await plan_of(self._session, params)
-        tracing = Tracing(self._session, plan, params, self._file)
+        plan = await self._planner.plan_of(params)
+        tracing = Tracing(
+            self._settings,
+            self._lifecycle,
+            self._publication,
+            self._hub,
+            self._probes,
+            self._stops,
+            self._run,
+            plan,
+            params,
+            self._file,
+        )
         before, self._last = self._last, tracing
         try:
             await tracing.begin()
@@ -268,7 +313,7 @@ class Traces:
                 Code.INVALID_SESSION_STATE,
                 "Nothing was traced in this session",
                 f"{call_of('trace')} first.",
-                current_state=self._session.state.value,
+                current_state=self._lifecycle.state.value,
             )
         return self._last
 

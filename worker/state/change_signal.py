@@ -1,4 +1,4 @@
-"""Who waits for the session's state to be another."""
+"""Waiting until a condition on the session's state is true."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 
 
-class News:
+class ChangeSignal:
     def __init__(self) -> None:
         self._waiters: set[asyncio.Future[None]] = set()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
+        """Something changed: every waiter checks its condition again."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -19,7 +20,7 @@ class News:
     async def until(
         self, condition: Callable[[], bool], timeout: float, abandoned: asyncio.Event
     ) -> bool:
-        """Whether the condition came true in time; gives up at once when nobody waits any more."""
+        """Whether the condition came true in time; returns at once when `abandoned` is set."""
         deadline = time.monotonic() + timeout
         given_up = asyncio.ensure_future(abandoned.wait())
         try:
@@ -27,14 +28,14 @@ class News:
                 left = deadline - time.monotonic()
                 if left <= 0 or abandoned.is_set():
                     return False
-                news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._waiters.add(news)
+                changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._waiters.add(changed)
                 try:
                     await asyncio.wait(
-                        (news, given_up), timeout=left, return_when=asyncio.FIRST_COMPLETED
+                        (changed, given_up), timeout=left, return_when=asyncio.FIRST_COMPLETED
                     )
                 finally:
-                    self._waiters.discard(news)
+                    self._waiters.discard(changed)
             return True
         finally:
             given_up.cancel()

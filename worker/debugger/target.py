@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+import msgspec
+
+from debug_relay.protocol.models.sessions import Program
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.system.descendants import Ended
 from debug_relay.worker.system.process_tree import Row
 
@@ -60,3 +64,39 @@ class Target(Protocol):
 
     async def release(self) -> None:
         """Give back what is ours; a launched program must have ended before."""
+
+
+class ServerListener(Protocol):
+    """Who is told what debug servers report, and of their end."""
+
+    def take(self, server: DebugServer, message: dap.Message) -> None: ...
+
+    def server_lost(self, server: DebugServer, why: str) -> None: ...
+
+
+class Debuggee:
+    """The program of the session, and what it takes to launch it again."""
+
+    def __init__(self, log: SessionLog) -> None:
+        self._log = log
+        self.target: Target | None = None
+        self.program: Program | None = None  # as it is shown
+        # The fields of the last launch, for the next one, and which of their values were not kept.
+        self.arguments: dict[str, Any] | None = None
+        self.missing_env: list[str] = []
+        self.missing_fields: list[str] = []
+
+    @property
+    def attached(self) -> bool:
+        """Whether the session has attached to a program that outlives it."""
+        return self.target is not None and self.target.attached
+
+    def clear(self) -> None:
+        """No program belongs to the session any more."""
+        self.target = self.program = None
+
+    async def end_children(self) -> None:
+        """End what an ended program has left running."""
+        swept = await self.target.end_children() if self.target is not None else []
+        if swept:
+            self._log.journal("process", {"reason": "swept", "swept": msgspec.to_builtins(swept)})

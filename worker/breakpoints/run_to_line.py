@@ -1,0 +1,125 @@
+"""Running to a line, once: a goal in the program that is in no list of breakpoints.
+
+It ends when a thread reaches it, or when the program stops elsewhere before; the caller that waits
+for it is told which of the two.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from msgspec import Struct
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.breakpoints import BreakpointSpec
+from debug_relay.protocol.models.execution import RunTo
+from debug_relay.protocol.wire import dap
+from debug_relay.worker.breakpoints.functions import LEFT_OUT
+from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.table import Entry
+from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.hub import Hub, KnownThread
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.target import Debuggee
+
+log = logging.getLogger("debug_relay.worker")
+
+# pydevd's number for it in the program; those of breakpoints are lower.
+_NUMBER: Final = 1 << 29
+
+
+class Goal(Struct):
+    server: DebugServer
+    thread_id: int | None  # the only one that may reach it
+    reached: bool = False
+
+
+class RunToLine:
+    def __init__(
+        self, hub: Hub, probes: Asking, debuggee: Debuggee, breakpoints: Breakpoints
+    ) -> None:
+        self._hub = hub
+        self._probes = probes
+        self._debuggee = debuggee
+        self._breakpoints = breakpoints
+        self._goal: Goal | None = None
+
+    async def begin(self, params: RunTo, thread: KnownThread) -> Goal:
+        """The program is still paused; a line at which it could never stop is refused."""
+        server = thread.server
+        if not server.has_probe:
+            raise RelayError(
+                Code.ATTACH_UNSUPPORTED if self._debuggee.attached else Code.DEBUGPY_ERROR,
+                "This session has no probe (attached by port), which would stop at the line",
+                "Set a breakpoint there, continue, and delete it.",
+            )
+        entry = await self._judged(params, thread.id)
+        only = params.thread_id
+        # Before it is sent: a thread that runs may reach it before the answer is here.
+        goal = self._goal = Goal(server, only)
+        try:
+            left_out = await self._probes.ask(
+                server,
+                "goal",
+                path=entry.real_path,
+                line=entry.line,
+                thread=None if only is None else thread.dap_id,
+            )
+        except BaseException:
+            self._goal = None
+            raise
+        if left_out is not None:
+            self._goal = None
+            raise _no_line(entry, *LEFT_OUT[left_out])
+        return goal
+
+    async def _judged(self, params: RunTo, thread_id: int) -> Entry:
+        """The line, if the program can come to it; by default one of the file it is paused in."""
+        file = params.file
+        if file is None:
+            frame = await self._hub.frame(thread_id, 0)
+            file = frame.source.path if frame.source and frame.source.path else "<unknown>"
+            if file.startswith("<"):
+                raise RelayError(
+                    Code.BREAKPOINT_FILE_NOT_FOUND,
+                    f"Thread {thread_id} is paused in {file}, which is no file",
+                    "Name the file that is meant.",
+                    file=file,
+                )
+        entry = await self._breakpoints.judged(
+            BreakpointSpec(file=file, line=params.line, must_exist=True)
+        )
+        if not entry.verified:
+            raise _no_line(entry, entry.message, entry.suggestion)
+        return entry
+
+    async def at_stop(self, server: DebugServer, event: dap.StoppedBody, id: int) -> bool:
+        """Whether this stop of thread `id` is the goal; whichever stop comes first ends it."""
+        reached = _NUMBER in (event.hit_breakpoint_ids or ())
+        goal = self._goal
+        if goal is None or goal.server is not server:
+            return reached
+        if goal.thread_id not in (None, id) and not event.all_threads_stopped:
+            return reached  # another thread, which has stopped by itself
+        self._goal = None
+        goal.reached = reached
+        try:
+            await self._probes.ask(server, "no_goal")
+        except RelayError as error:
+            log.warning("goal.end", extra={"fields": {"error": error.message}})  # program ended
+        return reached
+
+    def forget(self) -> None:
+        """The program has ended, or runs on without us."""
+        self._goal = None
+
+
+def _no_line(entry: Entry, message: str | None, suggestion: str | None) -> RelayError:
+    return RelayError(
+        Code.BREAKPOINT_INVALID_LINE,
+        f"Line {entry.line} of {entry.path}: {message}",
+        suggestion,
+        file=entry.path,
+        line=entry.line,
+    )

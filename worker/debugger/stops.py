@@ -1,0 +1,131 @@
+"""The stops of the session: the present one, and who is told of what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.stopped_threads import Stop, StoppedThreads
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
+
+
+class StopListener(Protocol):
+    """Who keeps something about the present stop."""
+
+    def over(self) -> None:
+        """All threads run again, or the program has ended."""
+
+    def turn_to(self, stop: Stop, server: DebugServer) -> None:
+        """Another stopped thread is the selected one now."""
+
+    def located(self, stop: Stop, lines: list[str] | None) -> None:
+        """Where the selected thread is was found out later, with the lines of that file."""
+
+
+class Stops:
+    def __init__(
+        self,
+        hub: Hub,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        publication: Publication,
+        stop_id: int,
+    ) -> None:
+        self._hub = hub
+        self._lifecycle = lifecycle
+        self._log = log
+        self._publication = publication
+        self._listeners: Sequence[StopListener] = ()
+        self.current: Stop | None = None  # of the selected thread
+        self.stop_id = stop_id  # of the last stop
+        self.threads = StoppedThreads(hub.process_of)
+
+    def listen(self, *listeners: StopListener) -> None:
+        self._listeners = listeners
+
+    def stopped_threads(self) -> list[int]:
+        return [thread_id for thread_id in self._hub.thread_ids() if thread_id in self.threads]
+
+    def begin(self, stop: Stop, everyone: bool) -> None:
+        """A thread has stopped, and with `everyone` all others of its process."""
+        self.stop_id = stop.stop_id
+        self.current = stop
+        self.threads.stopped(stop, everyone)
+
+    def resumed(self, server: DebugServer, thread_id: int | None = None) -> None:
+        """All threads of a process run again, or this one: what was read there is out of date."""
+        if self.current is None:
+            return
+        if thread_id is None:
+            self._hub.forget_stop(server)
+            self.threads.resume_process(server)
+        else:
+            self._hub.forget_stop(thread_id)
+            self.threads.resume(thread_id)
+        self._select()
+        self._journal_resumed(server, thread_id)
+
+    def thread_ended(self, server: DebugServer, dap_id: int) -> int | None:
+        """It was perhaps the last stopped one."""
+        thread_id = self._hub.thread_ended(server, dap_id)
+        if thread_id is not None and self.current is not None:
+            self.threads.ended(thread_id)
+            self._select()
+        return thread_id
+
+    def server_lost(self, server: DebugServer, had_stopped: bool) -> None:
+        """`had_stopped`: one of its threads was stopped, before the hub forgot them."""
+        self.threads.resume_process(server)
+        if had_stopped and self.current is not None:
+            self._select()
+            self._journal_resumed(server, None)
+
+    def has_stopped_threads(self, server: DebugServer) -> bool:
+        return any(self._hub.process_of(id) is server for id in self.stopped_threads())
+
+    def clear(self) -> None:
+        """The program has ended, or runs on without us."""
+        for listener in self._listeners:
+            listener.over()
+        self.threads.clear()
+        self.current = None
+
+    def located(self, stop: Stop, lines: list[str] | None) -> None:
+        for listener in self._listeners:
+            listener.located(stop, lines)
+
+    def _select(self) -> None:
+        """Keep the selected thread while it is stopped; else select another stopped one."""
+        assert self.current is not None
+        left = self.stopped_threads()
+        if not left:
+            self.clear()
+            self._lifecycle.resumed()
+            return
+        if self.current.thread_id not in self.threads:
+            self.current = self.threads.latest() or self._halted(left[0])
+            server = self._hub.thread(self.current.thread_id).server
+            for listener in self._listeners:
+                listener.turn_to(self.current, server)
+        self._publication.changed()
+
+    def _halted(self, thread_id: int) -> Stop:
+        """For a thread that only another's stop has halted; `RunControl` finds out where it is."""
+        server = self._hub.thread(thread_id).server
+        return Stop(
+            thread_id, "pause", None, None, [], self.stop_id, server.pid or None, server.is_child
+        )
+
+    def _journal_resumed(self, server: DebugServer, thread_id: int | None) -> None:
+        self._log.journal(
+            "continued",
+            {
+                "thread_id": thread_id,
+                "all_threads_continued": thread_id is None,
+                "pid": server.pid or None,
+            },
+        )

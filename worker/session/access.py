@@ -1,0 +1,63 @@
+"""Whether a call may do what it asks for, at this moment: by state, stop, lease and caller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.refusals import has_moved_on, stop_changed, wrong_state
+from debug_relay.protocol.state import State
+from debug_relay.worker.debugger.stops import Stops
+from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.session.callers import Callers
+from debug_relay.worker.session.lease import Lease
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.settings import Settings
+
+
+class Access:
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        stops: Stops,
+        debuggee: Debuggee,
+        callers: Callers,
+        lease: Lease,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._stops = stops
+        self._debuggee = debuggee
+        self._callers = callers
+        self.lease = lease
+
+    @contextmanager
+    def calling(self, operation: str, caller: str, if_stop: int | None) -> Iterator[None]:
+        """The present task serves this call; refused at once where it comes too late."""
+        with self._callers.acting(caller, if_stop), self.lease.kept(operation, caller):
+            self._heed_stop(OPERATIONS[operation].states)
+            yield
+
+    def require(self, operation: str, states: frozenset[State] | None = None) -> None:
+        """409 unless the session is in one of these states, by default those of the operation; the
+        worker owns the truth."""
+        if states is None:
+            states = OPERATIONS[operation].states
+        self._heed_stop(states)
+        state = self._lifecycle.state
+        if state not in states:
+            raise wrong_state(operation, state, states, self._settings.id, self._debuggee.program)
+        # Here, where it is this call's turn: the lease may have gone to another meanwhile.
+        self.lease.admit(operation, self._callers.present())
+        self._callers.allowed(operation)
+
+    def _heed_stop(self, states: frozenset[State]) -> None:
+        """409 if the present call knows another stop than the present one."""
+        seen, state, stop_id = self._callers.seen(), self._lifecycle.state, self._stops.stop_id
+        if seen is None or not (state in states or state is State.RUNNING):
+            return
+        if has_moved_on(seen, state, stop_id, states):
+            place = self._stops.current.location if self._stops.current else None
+            raise stop_changed(seen, state, stop_id, place, self._settings.id)

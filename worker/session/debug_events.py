@@ -1,0 +1,391 @@
+"""What the events of debug servers mean for the session.
+
+Worked off one after the other, in the order in which they came. What must not wait in that queue
+(answers of the probe, the target's own starting) never gets here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import RelayError
+from debug_relay.protocol.models.fields import Location
+from debug_relay.protocol.models.sessions import StopReason
+from debug_relay.protocol.secrets import shown_command
+from debug_relay.protocol.state import State
+from debug_relay.protocol.wire import dap
+from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
+from debug_relay.worker.breakpoints.functions import FoundFunction
+from debug_relay.worker.breakpoints.log_points import LogPoints
+from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.breakpoints.run_to_line import RunToLine
+from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.stopped_threads import Stop
+from debug_relay.worker.debugger.stops import Stops
+from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.inspection.exceptions import ExceptionReports
+from debug_relay.worker.inspection.stop_reports import Reports
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.tracing.trace import Traces
+
+log = logging.getLogger("debug_relay.worker")
+
+_REASONS: Final[Mapping[str, StopReason]] = {
+    "breakpoint": "breakpoint",
+    "function breakpoint": "breakpoint",
+    "data breakpoint": "breakpoint",
+    "exception": "exception",
+    "pause": "pause",
+    "entry": "entry",
+}
+
+# Said by pydevd, up to 3.11. The probe traces the thread again (`rearming`), and tells that itself.
+_UNTRUE: Final = "Debugging will be disabled for this thread ("
+# Events that a process has sent before its end count after it, too.
+_LASTING: Final = frozenset({"relaySubprocess", "relayError", "relayLog"})
+Handler = Callable[[DebugServer, bytes], Awaitable[None]]
+_ALIVE: Final = frozenset({State.RUNNING, State.PAUSED, State.LAUNCHING})
+
+
+class DebugEvents:
+    """The events of all debug servers, in the order in which they came."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        publication: Publication,
+        hub: Hub,
+        probes: Asking,
+        stops: Stops,
+        debuggee: Debuggee,
+        breakpoints: Breakpoints,
+        exceptions: ExceptionPoints,
+        log_points: LogPoints,
+        goal: RunToLine,
+        reports: Reports,
+        exception_reports: ExceptionReports,
+        traces: Traces,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._log = log
+        self._publication = publication
+        self._hub = hub
+        self._probes = probes
+        self._stops = stops
+        self._debuggee = debuggee
+        self._breakpoints = breakpoints
+        self._exceptions = exceptions
+        self._log_points = log_points
+        self._goal = goal
+        self._reports = reports
+        self._exception_reports = exception_reports
+        self._traces = traces
+        self._handlers: Mapping[str, Handler] = {
+            "stopped": self._stopped,
+            "continued": self._continued,
+            "thread": self._thread,
+            "module": self._module,
+            "output": self._debugger_output,
+            "relayStop": self._stop_report,
+            "relaySubprocess": self._subprocess,
+            "relayError": self._breakpoint_error,
+            "relayFunction": self._function_found,
+            "relayGreenlets": self._greenlets,
+            "relayHot": self._hot_breakpoint,
+            "relayLog": self._log_point,
+        }
+        self._queue: asyncio.Queue[tuple[DebugServer, dap.Message]] = asyncio.Queue()
+        self._working = asyncio.create_task(self._work(), name="debug events")
+
+    # -- what debug servers report
+
+    def take(self, server: DebugServer, message: dap.Message) -> None:
+        """An event. Three kinds do not wait in the queue."""
+        target = self._debuggee.target
+        if message.event == "relayAnswer":
+            # The handler that the queue is at may be waiting for just this.
+            self._probes.answered(server, msgspec.json.decode(bytes(message.body)))
+        elif message.event == "relayTrace":
+            # Before the stop that it explains; the last come with the program's end.
+            self._traces.told(server, msgspec.json.decode(bytes(message.body)))
+        elif target is not None and target.on_event(server, message):
+            return  # it was about the program's start
+        else:
+            self._queue.put_nowait((server, message))
+
+    def server_lost(self, server: DebugServer, why: str) -> None:
+        """The debugger's connection is gone; whether the program is, the kernel tells."""
+        had_stopped = self._stops.has_stopped_threads(server)
+        self._hub.forget(server)
+        self._probes.server_gone(server)
+        self._log_points.over(server)
+        self._breakpoints.server_gone(server)
+        self._stops.server_lost(server, had_stopped)
+        self._publication.changed()
+
+    async def _work(self) -> None:
+        while True:
+            server, message = await self._queue.get()
+            handle = self._handlers.get(message.event)
+            if handle is None or (server.lost and message.event not in _LASTING):
+                continue
+            try:
+                await handle(server, bytes(message.body))
+            except RelayError as error:
+                # The program ended meanwhile, or the debugger did: its own event follows.
+                log.warning(
+                    "debug.event_failed",
+                    extra={"fields": {"event": message.event, "error": error.message}},
+                )
+            except Exception:
+                # A mistake of ours or of the debugger's; the events that follow are handled.
+                log.exception("debug.event_mistaken", extra={"fields": {"event": message.event}})
+
+    async def close(self) -> None:
+        self._working.cancel()
+        await asyncio.gather(self._working, return_exceptions=True)
+
+    # -- what the events mean
+
+    async def _stopped(self, server: DebugServer, body: bytes) -> None:
+        event = msgspec.json.decode(body, type=dap.StoppedBody)
+        if self._lifecycle.state not in _ALIVE:
+            return
+        if event.thread_id is None:
+            return
+        sent_on = server.sent_on
+        thread_id = self._hub.thread_id(server, event.thread_id)
+        self._hub.forget_stop(thread_id)
+        location = self._told_place(event)
+        if location is None:
+            location = await self._place_of(thread_id)
+        reason = _REASONS.get(event.reason, "step")
+        if reason == "breakpoint" and self._traces.stops_the_program:
+            reason = "step"
+        at_goal = await self._goal.at_stop(server, event, thread_id)
+        exception = None
+        if reason == "exception":
+            exception = await self._exception_reports.at_stop(server, event)
+            if exception.type == "SystemExit" and not server.has_probe:
+                # Debugpy alone takes an exit with a code for a crash.
+                server.post("continue", {"threadId": event.thread_id})
+                return
+        if self._debuggee.target is not None:
+            self._debuggee.target.flush_output()
+        hits = []
+        if location and reason == "breakpoint":
+            hits = await self._breakpoints.hit(location, _told_hits(server, event))
+            if not server.has_probe:
+                self._breakpoints.count(hits)
+            if at_goal and not hits:
+                reason = "step"
+        lines = await self._reports.sources.lines(location.path) if location else None
+        if self._lifecycle.state not in _ALIVE or server.lost:
+            return  # it ended, or this process of it, while it was asked where it stands
+        if server.sent_on != sent_on:
+            return  # its thread was sent on with all the others, before anybody knew that it stands
+        self._lifecycle.running()  # if the stop is quicker than the end of the start
+        stop = Stop(
+            thread_id,
+            reason,
+            location,
+            exception,
+            hits,
+            self._stops.stop_id + 1,
+            server.pid or None,
+            server.is_child,
+        )
+        self._stops.begin(stop, event.all_threads_stopped)
+        self._reports.begin(stop, stop.stop_id, server, lines)
+        self._lifecycle.stopped()
+        if at_goal and not hits:
+            event.reason = "run-to"
+        self._log.journal("stopped", _stopped_event(event, stop))
+
+    def _told_place(self, event: dap.StoppedBody) -> Location | None:
+        if event.relay_place is None:
+            return None
+        name, path, line, module = event.relay_place
+        if module is not None and self._hub.module_of(path) is None:
+            self._tell_module(dap.Module(id=0, name=module, path=path))
+        return Location(path=path, line=line, column=1, function=name)
+
+    async def _place_of(self, thread_id: int) -> Location | None:
+        """Where it stands; a stop is told even if the debugger cannot say where."""
+        try:
+            window = await self._hub.stack(thread_id, 0, 1)
+        except RelayError as error:
+            if self._hub.process_of(thread_id) is None:
+                raise
+            log.warning("stop.without_place", extra={"fields": {"error": error.message}})
+            return None
+        return _location(window.frames[0]) if window.frames else None
+
+    async def _continued(self, server: DebugServer, body: bytes) -> None:
+        # Ours were told when they were sent; this is somebody else's.
+        if (
+            self._lifecycle.state is State.PAUSED
+            and self._stops.current is not None
+            and self._foreign(server, body)
+        ):
+            self._stops.resumed(server, self._gone_on(server, body))
+
+    def _foreign(self, server: DebugServer, body: bytes) -> bool:
+        """Whether the thread that stopped was sent on."""
+        event = msgspec.json.decode(body, type=dap.ContinuedBody)
+        if self._stops.current is None or event.thread_id is None:
+            return True
+        thread_id = self._hub.thread_id(server, event.thread_id)
+        if not event.all_threads_continued:
+            return self._stops.threads.of(thread_id) is not None
+        return (
+            thread_id == self._stops.current.thread_id
+            or self._stops.threads.of(thread_id) is not None
+        )
+
+    def _gone_on(self, server: DebugServer, body: bytes) -> int | None:
+        """Which thread was sent on alone; None for all of them."""
+        event = msgspec.json.decode(body, type=dap.ContinuedBody)
+        if event.all_threads_continued or event.thread_id is None:
+            return None
+        return self._hub.thread_id(server, event.thread_id)
+
+    async def _thread(self, server: DebugServer, body: bytes) -> None:
+        event = msgspec.json.decode(body, type=dap.ThreadBody)
+        if event.reason == "exited":
+            known = self._hub.thread_id(server, event.thread_id)
+            if self._stops.threads.of(known) is not None:
+                # pydevd looks for dead threads while one is just beginning (3.8): it stands there.
+                return
+            thread_id = self._stops.thread_ended(server, event.thread_id)
+        else:
+            thread_id = self._hub.thread_id(server, event.thread_id)
+            self._stops.threads.born(thread_id)
+        if thread_id is not None:
+            self._log.journal(
+                "thread",
+                {"reason": event.reason, "thread_id": thread_id, "pid": server.pid or None},
+            )
+
+    async def _module(self, server: DebugServer, body: bytes) -> None:
+        event = msgspec.json.decode(body, type=dap.ModuleBody)
+        if self._hub.module_of(event.module.path) is None:
+            self._tell_module(event.module)
+
+    def _tell_module(self, module: dap.Module) -> None:
+        """When it is first met; whoever met it, the numbers are the session's own."""
+        self._log.journal(
+            "module",
+            {
+                "reason": "new",
+                "module": {
+                    "id": self._hub.module_loaded(module),
+                    "name": module.name,
+                    "path": module.path,
+                    "is_optimized": False,
+                    "is_user_code": "site-packages" not in (module.path or ""),
+                    "version": None,
+                },
+            },
+        )
+
+    async def _debugger_output(self, server: DebugServer, body: bytes) -> None:
+        event = msgspec.json.decode(body, type=dap.OutputBody)
+        if server.has_probe and _UNTRUE in event.output:
+            return
+        if event.output and event.category != "telemetry":
+            self._log.take_output("console", event.output.encode("utf-8", "backslashreplace"))
+
+    async def _stop_report(self, server: DebugServer, body: bytes) -> None:
+        self._reports.arrived(server, msgspec.json.decode(body))
+
+    async def _subprocess(self, server: DebugServer, body: bytes) -> None:
+        child = msgspec.json.decode(body)
+        if "command" in child:
+            child["command"] = shown_command(child["command"])
+        self._log.journal("subprocess", {"reason": "started", "parent_pid": server.pid, **child})
+
+    async def _log_point(self, server: DebugServer, body: bytes) -> None:
+        self._log_points.arrived(server, body)
+
+    async def _breakpoint_error(self, server: DebugServer, body: bytes) -> None:
+        event = msgspec.json.decode(body)
+        if event["id"] == "exceptions":
+            self._exceptions.failed(event["error"])
+        else:
+            self._breakpoints.failed(event["id"], event["error"])
+
+    async def _hot_breakpoint(self, server: DebugServer, body: bytes) -> None:
+        self._breakpoints.slows(msgspec.json.decode(body)["id"])
+
+    async def _function_found(self, server: DebugServer, body: bytes) -> None:
+        event = msgspec.json.decode(body, type=_Function)
+        self._breakpoints.appeared(event.id, event)
+
+    async def _greenlets(self, server: DebugServer, body: bytes) -> None:
+        self._log.say(
+            "gevent has replaced this program's threads, and the debugger did not expect it: steps "
+            f"and pauses may hang. {call_of('restart', self._settings.id)} "
+            '{"env": {"GEVENT_SUPPORT": "True"}}, or launch it so.'
+        )
+
+
+def _told_hits(server: DebugServer, event: dap.StoppedBody) -> list[str] | None:
+    """With the probe, pydevd's numbers of breakpoints are those of our ids."""
+    if not server.has_probe or event.hit_breakpoint_ids is None:
+        return None
+    return [f"bp_{number}" for number in event.hit_breakpoint_ids]
+
+
+class _Function(FoundFunction):
+    id: str
+
+
+def _location(frame: dap.StackFrame) -> Location:
+    path = frame.source.path if frame.source and frame.source.path else "<unknown>"
+    return Location(path=path, line=frame.line, column=frame.column, function=frame.name)
+
+
+def _stopped_event(event: dap.StoppedBody, stop: Stop) -> dict[str, Any]:
+    description = f"Paused on {stop.reason}"
+    body: dict[str, Any] = {
+        "reason": event.reason,
+        "description": description,
+        "thread_id": stop.thread_id,
+        "pid": stop.pid,
+        "preserve_focus_hint": event.preserve_focus_hint,
+        "text": None,
+        "all_threads_stopped": event.all_threads_stopped,
+        "hit_breakpoint_ids": stop.hit_breakpoints,
+        "stop_id": stop.stop_id,
+        "current_location": stop.location,
+    }
+    if stop.exception is not None:
+        short, message = stop.exception.type.rpartition(".")[2], stop.exception.message
+        body["text"] = f"{short}: {message}" if message else short
+        body["exception_info"] = {
+            "exception_id": short,
+            "description": message,
+            "break_mode": stop.exception.break_mode,
+            "details": {
+                "type_name": short,
+                "full_type_name": stop.exception.full_type_name,
+                "message": message,
+                "stack_trace": stop.exception.traceback,
+            },
+        }
+    return body

@@ -1,0 +1,159 @@
+"""Starting the session's program: a launch, a restart, an attach."""
+
+from __future__ import annotations
+
+from debug_relay.protocol.models.blueprint import given_fields
+from debug_relay.protocol.models.fields import ExceptionStop
+from debug_relay.protocol.models.program import Attach, Launch
+from debug_relay.protocol.refusals import deleted_meanwhile
+from debug_relay.protocol.state import State
+from debug_relay.worker.attach import by_port
+from debug_relay.worker.attach.attached import AttachedProgram
+from debug_relay.worker.attach.by_port import JoinedProgram
+from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
+from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.debuggee.handshake import Handshake
+from debug_relay.worker.debuggee.launch_plan import LaunchPlanner, Plan
+from debug_relay.worker.debuggee.launched import LaunchedProgram
+from debug_relay.worker.debuggee.restart import Restarting
+from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.input_requests import InputRequests
+from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.run_control import RunControl
+from debug_relay.worker.debugger.target import Debuggee, ServerListener, Target
+from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.limits.watch import LimitWatch
+from debug_relay.worker.session.settings_changes import stop_all_needs_probe
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
+
+
+class Starting:
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        publication: Publication,
+        hub: Hub,
+        probes: Asking,
+        debuggee: Debuggee,
+        input_requests: InputRequests,
+        run: RunControl,
+        breakpoints: Breakpoints,
+        exceptions: ExceptionPoints,
+        limits: LimitWatch,
+        interpreters: InterpreterBook,
+        handshake: Handshake,
+        servers: ServerListener,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._log = log
+        self._publication = publication
+        self._hub = hub
+        self._probes = probes
+        self._debuggee = debuggee
+        self._input_requests = input_requests
+        self._run = run
+        self._breakpoints = breakpoints
+        self._exceptions = exceptions
+        self._limits = limits
+        self._interpreters = interpreters
+        self._handshake = handshake
+        self._servers = servers
+        self.planner = LaunchPlanner(settings, interpreters, breakpoints)
+        self.restarting = Restarting(settings, lifecycle, log, debuggee, run)
+
+    async def launch(self, params: Launch, plan: Plan) -> None:
+        """`plan` was made before: a launch that is refused changes nothing."""
+        self._breakpoints.use(plan.book)
+        self._stop_on_exception(params.stop_on_exception)
+        debuggee = self._debuggee
+        debuggee.arguments = given_fields(params)
+        self._limits.launch_with(params.limits)
+        target = LaunchedProgram(
+            plan,
+            self._settings,
+            self._lifecycle,
+            self._log,
+            self._publication,
+            self._hub,
+            self._probes,
+            debuggee,
+            self._input_requests,
+            self._handshake,
+            self._servers,
+        )
+        await self._start(target)
+        if debuggee.missing_env or debuggee.missing_fields:
+            debuggee.missing_env, debuggee.missing_fields = [], []
+            self._publication.changed()
+        for text in params.stdin_inputs:
+            # One answer each, as a person would type it.
+            await target.write_input((text.rstrip("\n") + "\n").encode(), eof=False)
+
+    async def attach(self, params: Attach) -> None:
+        by_port.check(params)
+        if params.port is not None and not self._settings.config.stop_all:
+            raise stop_all_needs_probe()
+        self._stop_on_exception(params.stop_on_exception)
+        await self._start(self._attached(params))
+
+    def _attached(self, params: Attach) -> Target:
+        if params.pid is None:
+            return JoinedProgram(
+                params,
+                self._settings,
+                self._lifecycle,
+                self._log,
+                self._hub,
+                self._debuggee,
+                self._handshake,
+                self._servers,
+            )
+        return AttachedProgram(
+            params,
+            self._settings,
+            self._lifecycle,
+            self._log,
+            self._publication,
+            self._hub,
+            self._probes,
+            self._debuggee,
+            self._run,
+            self._breakpoints,
+            self._interpreters,
+            self._handshake,
+            self._servers,
+        )
+
+    def _stop_on_exception(self, choice: ExceptionStop | None) -> None:
+        """`stop_on_exception` of a launch or an attach as exception filters."""
+        if choice is None:
+            return
+        if choice is True:
+            self._exceptions.use(["raised", "uncaught"])
+        else:
+            self._exceptions.use([choice] if choice else [])
+
+    async def _start(self, target: Target) -> None:
+        """Until the program runs under the debugger; refused, the session is as before."""
+        self._debuggee.target = target
+        self._lifecycle.starting()
+        try:
+            await target.start()
+        except BaseException:
+            if self._lifecycle.state is State.LAUNCHING:
+                self._lifecycle.refused()
+                raise
+            program = self._debuggee.program
+            if self._debuggee.target is target and program is not None and program.attached:
+                self._lifecycle.detached()  # it had come to a stop before the start failed
+                raise
+            # It was ended meanwhile: that is what happened, not a launch that failed.
+            raise deleted_meanwhile(self._settings.id) from None
+        self._lifecycle.running()
+        self._publication.save()

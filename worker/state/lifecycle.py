@@ -1,0 +1,126 @@
+"""The life of the session: its state, and how its program ended.
+
+The only writer of both. The state machine itself is `protocol.state`; what follows a transition is
+one ordered list of effects (`session.effects`), which gets every transition after it is made.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from msgspec import Struct
+
+from debug_relay.protocol import state
+from debug_relay.protocol.models.sessions import EndReason, WorkerParams
+from debug_relay.protocol.state import Event, State
+from debug_relay.worker.system.descendants import Ended
+
+log = logging.getLogger("debug_relay.worker")
+
+
+class Transition(Struct, frozen=True):
+    before: State
+    event: Event
+    after: State
+    swept: Sequence[Ended] = ()  # the processes that were ended together with the program
+
+
+Effect = Callable[[Transition], None]
+
+
+class Lifecycle:
+    def __init__(self, params: WorkerParams) -> None:
+        ended = params.ended
+        self.state = State.CREATED if ended is None else ended.status
+        self.exit_code = None if ended is None else ended.exit_code
+        self.signal = None if ended is None else ended.signal
+        self.end_reason: EndReason | None = None if ended is None else ended.end_reason
+        # Before the relay's stop or a reboot ended it.
+        self.previous_status = params.previous_status
+        self.restarting = False  # the program ends because another run of it is to follow
+        self.runtime_seconds = params.runtime_seconds
+        self._started_at: float | None = None
+        self._effects: Sequence[Effect] = ()
+
+    def followed_by(self, effects: Sequence[Effect]) -> None:
+        """What follows each transition, in this order; the effects need all other parts first."""
+        self._effects = effects
+
+    # -- transitions
+
+    def starting(self) -> None:
+        self._started_at = time.monotonic()
+        self._apply(Event.STARTING)
+
+    def refused(self) -> None:
+        """The start came to nothing."""
+        self._apply(Event.REFUSED)
+
+    def running(self) -> None:
+        """The program runs. The end of its start and its first stop may both say so first."""
+        if self.state is State.LAUNCHING:
+            self._apply(Event.READY)
+
+    def stopped(self) -> None:
+        self._apply(Event.STOPPED)
+
+    def resumed(self) -> None:
+        self._apply(Event.RESUMED)
+
+    def detached(self) -> None:
+        """The attached program runs on without us; the session is as it was before."""
+        if self.state in state.LIVE:  # else the session was ended while we detached
+            self._apply(Event.DETACHED)
+
+    def ended(
+        self,
+        code: int | None,
+        signal: str | None,
+        reason: EndReason,
+        swept: Sequence[Ended] = (),
+    ) -> None:
+        """The kernel has reported the program's end, or the target is gone."""
+        if self.state in state.ENDED:
+            return
+        self.exit_code, self.signal = code, signal
+        self.end_reason = self.end_reason or reason
+        if self._started_at is not None:
+            self.runtime_seconds = time.monotonic() - self._started_at
+        self._apply(Event.EXITED, swept)
+
+    def _apply(self, event: Event, swept: Sequence[Ended] = ()) -> None:
+        """The only place where the state changes."""
+        before, self.state = self.state, state.step(self.state, event)
+        log.debug(
+            "session.state",
+            extra={"fields": {"before": before.value, "event": event.value, "after": self.state}},
+        )
+        transition = Transition(before, event, self.state, swept)
+        for effect in self._effects:
+            effect(transition)
+
+    # -- the end that is to come
+
+    def end_for(self, reason: EndReason) -> None:
+        """The program is about to be ended for this reason."""
+        self.end_reason = reason
+
+    def comes_back(self) -> None:
+        """The relay stops; with the next one the session comes back, as it is now."""
+        self.previous_status = self.state
+
+    @contextmanager
+    def restart(self) -> Iterator[None]:
+        """While the program ends to make room for another run of it."""
+        self.restarting = True
+        try:
+            yield
+        finally:
+            self.restarting = False
+
+    def forget_end(self) -> None:
+        """Another run follows."""
+        self.exit_code = self.signal = self.end_reason = None
