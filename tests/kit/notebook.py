@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jupyter_client import BlockingKernelClient
-
 from tests.kit.relay import eventually
 
 WITHIN = 30.0
@@ -41,6 +39,8 @@ class Kernel:
                 start_new_session=True,
             )
         self.pid = self.process.pid
+        from jupyter_client import BlockingKernelClient  # takes long, and each process collects
+
         self._client: Any = BlockingKernelClient(connection_file=str(connection))
         self._connect(connection)
 

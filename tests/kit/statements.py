@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ OURS = "{}.{}".format(*sys.version_info[:2])
 FOREIGN = "3.8" if OURS != "3.8" else "3.12"
 
 
+@cache
 def python_path(version: str) -> str:
     versions = Path("~/.pyenv/versions").expanduser()
     found = [str(path) for path in versions.glob(f"{version}.*/bin/python")]

@@ -94,18 +94,17 @@ class _Filled(dict[str, str]):
         return "1"
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/sessions/x/nothing", "/%zz"])
-def test_paths_that_are_not_there_are_not_told(own_relay: Callable[..., Relay], path: str) -> None:
-    relay = own_relay()
-    client = with_token(relay, "--scope", "sessions:read")
-    relay.client.get(path).refused("UNAUTHENTICATED", 401)
-    relay.client.delete("/health").refused("UNAUTHENTICATED", 401)
-    assert client.get(path).status in (400, 404)
-
-
-def test_a_token_in_the_query_is_refused_and_not_repeated(own_relay: Callable[..., Relay]) -> None:
+def test_neither_a_wrong_path_nor_a_token_in_the_query_is_told(
+    own_relay: Callable[..., Relay],
+) -> None:
     relay = own_relay()
     text = new_token(relay, "--scope", "admin")
+    client = with_token(relay, "--scope", "sessions:read")
+    for path in ("/nothing", "/sessions/x/nothing", "/%zz"):
+        relay.client.get(path).refused("UNAUTHENTICATED", 401)
+        assert client.get(path).status in (400, 404), path
+    relay.client.delete("/health").refused("UNAUTHENTICATED", 401)
+    # A token in the query is refused, and not repeated.
     client = relay.client.called(Authorization=f"Bearer {text}")
     for query in ({"token": text}, {"access_token": text}, {"tokn": text}):
         for path in ("/sessions", "/nothing", "/health"):
@@ -117,11 +116,13 @@ def test_a_token_in_the_query_is_refused_and_not_repeated(own_relay: Callable[..
         assert text not in client.get(f"/sessions?{broken}").raw.decode()
 
 
-def test_a_token_with_admin_may_do_all(
+def test_a_token_with_admin_may_do_all_and_its_name_is_who_called(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
     relay = own_relay()
-    client = with_token(relay, "--scope", "admin")
+    client = with_token(relay, "--scope", "admin", "--name", "ann@ci")
+    with client.called(X_Agent="somebody").session() as session:
+        assert session.get().ok()["created_by"] == "ann@ci"
     with client.session() as session:
         assert session.launch(source("print('on')\n"))["exit_code"] == 0
         assert session.printed() == "on\n"
@@ -243,13 +244,6 @@ def test_who_only_reads_runs_no_code_and_reads_no_output(
     session.delete().ok()
 
 
-def test_its_name_is_who_called(own_relay: Callable[..., Relay]) -> None:
-    relay = own_relay()
-    client = with_token(relay, "--scope", "admin", "--name", "ann@ci")
-    with client.called(X_Agent="somebody").session() as session:
-        assert session.get().ok()["created_by"] == "ann@ci"
-
-
 def test_what_has_expired_is_refused_and_still_closes(own_relay: Callable[..., Relay]) -> None:
     relay = own_relay()
     client = with_token(relay, "--scope", "admin", "--expires", "1h", "--name", "hour")
@@ -266,29 +260,29 @@ def test_what_has_expired_is_refused_and_still_closes(own_relay: Callable[..., R
     assert "expired 2017-07-14T02:40:00.000Z" in token_command("list", *at(relay))
 
 
-@pytest.mark.parametrize("trouble", ["text", "scope", "mode", "folder"])
-def test_a_file_in_disorder_closes_the_relay(own_relay: Callable[..., Relay], trouble: str) -> None:
+def test_a_file_in_disorder_closes_the_relay(own_relay: Callable[..., Relay]) -> None:
     relay = own_relay()
     client = with_token(relay, "--scope", "admin")
-    client.get("/sessions").ok()
     path = relay.data_dir / "tokens.json"
     good = path.read_bytes()
-    if trouble == "mode":
-        path.chmod(0o666)
-    elif trouble == "folder":
-        path.unlink()
-        path.mkdir()
-    else:
-        path.write_bytes(b"{" if trouble == "text" else good.replace(b'"admin"', b'"root"'))
-    error = client.get("/sessions").refused("UNAUTHENTICATED", 401)
-    assert str(path) in error["message"]
-    relay.client.get("/sessions").refused("UNAUTHENTICATED", 401)
-    relay.client.get("/health").ok()
-    assert str(path) in token_command("create", "--scope", "admin", *at(relay), code=1)
-    if trouble == "folder":
-        path.rmdir()
-    path.write_bytes(good)
-    path.chmod(0o600)
+    for trouble in ("text", "scope", "mode", "folder"):
+        client.get("/sessions").ok()
+        if trouble == "mode":
+            path.chmod(0o666)
+        elif trouble == "folder":
+            path.unlink()
+            path.mkdir()
+        else:
+            path.write_bytes(b"{" if trouble == "text" else good.replace(b'"admin"', b'"root"'))
+        error = client.get("/sessions").refused("UNAUTHENTICATED", 401)
+        assert str(path) in error["message"], trouble
+        relay.client.get("/sessions").refused("UNAUTHENTICATED", 401)
+        relay.client.get("/health").ok()
+        assert str(path) in token_command("create", "--scope", "admin", *at(relay), code=1)
+        if trouble == "folder":
+            path.rmdir()
+        path.write_bytes(good)
+        path.chmod(0o600)
     client.get("/sessions").ok()
 
 

@@ -29,26 +29,26 @@ def named(name: bytes, count: int, last: bytes = b'"z":1') -> bytes:
     return b"{%b%b}" % (b"".join(b'"%d%b":1,' % (number, name) for number in range(count)), last)
 
 
-# Bodies of whatever call: what is wrong or slow about them as JSON.
+# Bodies of whatever call: what is wrong or slow about them as JSON. Each is made when it is sent.
 SHAPES = {
-    "empty lists": filled(b"[]"),
-    "empty objects": filled(b"{}", MOST_VALUES // 2 - 2),
-    "objects": filled(b'{"a":"b"}', MOST_VALUES // 2 - 2),
-    "numbers": filled(b"0", MOST_VALUES - 2),
-    "long numbers": filled(b"1" * 52, MOST_VALUES - 2),
-    "texts": filled(b'"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"', MOST_VALUES - 2),
-    "names": named(b"", MOST_VALUES - 3),
-    "long names": named(b"x" * 100_000, 100),
-    "similar names": named(b"_timeout_minutes_x", 100_000),
-    "one name twice": named(b"", MOST_VALUES - 3, b'"0":2'),
-    "one long name": b'{"%b":1}' % (b"x" * (LENGTH - 10)),
-    "a long text": b'{"name":"%b"}' % (b"x" * (LENGTH - 20)),
-    "a long wrong text": b'{"project_root":"%b\\u0000"}' % (b"/" * (LENGTH - 30)),
-    "escapes": b'{"name":"%b\\ud800"}' % (b"\\n" * (LENGTH // 2 - 20)),
-    "one number": b'{"wait":%b}' % (b"9" * (LENGTH - 20)),
-    "open brackets": b"[" * LENGTH,
-    "brackets": b"[" * (LENGTH // 2) + b"]" * (LENGTH // 2),
-    "spaces": b" " * (LENGTH - 2) + b"{]",
+    "empty lists": lambda: filled(b"[]"),
+    "empty objects": lambda: filled(b"{}", MOST_VALUES // 2 - 2),
+    "objects": lambda: filled(b'{"a":"b"}', MOST_VALUES // 2 - 2),
+    "numbers": lambda: filled(b"0", MOST_VALUES - 2),
+    "long numbers": lambda: filled(b"1" * 52, MOST_VALUES - 2),
+    "texts": lambda: filled(b'"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"', MOST_VALUES - 2),
+    "names": lambda: named(b"", MOST_VALUES - 3),
+    "long names": lambda: named(b"x" * 100_000, 100),
+    "similar names": lambda: named(b"_timeout_minutes_x", 100_000),
+    "one name twice": lambda: named(b"", MOST_VALUES - 3, b'"0":2'),
+    "one long name": lambda: b'{"%b":1}' % (b"x" * (LENGTH - 10)),
+    "a long text": lambda: b'{"name":"%b"}' % (b"x" * (LENGTH - 20)),
+    "a long wrong text": lambda: b'{"project_root":"%b\\u0000"}' % (b"/" * (LENGTH - 30)),
+    "escapes": lambda: b'{"name":"%b\\ud800"}' % (b"\\n" * (LENGTH // 2 - 20)),
+    "one number": lambda: b'{"wait":%b}' % (b"9" * (LENGTH - 20)),
+    "open brackets": lambda: b"[" * LENGTH,
+    "brackets": lambda: b"[" * (LENGTH // 2) + b"]" * (LENGTH // 2),
+    "spaces": lambda: b" " * (LENGTH - 2) + b"{]",
 }
 
 
@@ -61,7 +61,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
 
 def test_the_worst_json(watched: Relay) -> None:
     held = {}
-    for shape, body in SHAPES.items():
+    for shape, made in SHAPES.items():
+        body = made()
         with health_watched(watched) as longest:
             answer = watched.client.post("/sessions", body)
         answer.refused("INVALID_REQUEST", 400)

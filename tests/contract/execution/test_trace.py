@@ -458,25 +458,22 @@ def test_a_fork_writes_nothing_and_ends(relay: Client, source: Write, python: st
 # -- what is refused
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "status"),
-    [
-        ({}, "INVALID_REQUEST", 400),
-        ({"at": ["here"], "step": "function"}, "INVALID_REQUEST", 400),
-        ({"at": ["here"], "until": "1 +"}, "EVALUATE_ERROR", 400),
-        ({"at": ["blank"]}, "BREAKPOINT_INVALID_LINE", 400),
-        ({"at": ["beyond"]}, "BREAKPOINT_INVALID_LINE", 400),
-        ({"at": ["condition"]}, "BREAKPOINT_INVALID_CONDITION", 400),
-        ({"at": ["capture"]}, "EVALUATE_ERROR", 400),
-        ({"at": ["missing"]}, "BREAKPOINT_FILE_NOT_FOUND", 400),
-        ({"step": {"files": []}}, "INVALID_REQUEST", 400),
-        ({"step": {"files": ["/no/such.py"]}}, "BREAKPOINT_FILE_NOT_FOUND", 400),
-        ({"step": "all"}, "INVALID_REQUEST", 400),
-    ],
-)
-def test_what_cannot_be_traced_is_refused_and_nothing_moves(
-    relay: Client, source: Write, body: dict[str, Any], code: str, status: int
-) -> None:
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({}, "INVALID_REQUEST"),
+    ({"at": ["here"], "step": "function"}, "INVALID_REQUEST"),
+    ({"at": ["here"], "until": "1 +"}, "EVALUATE_ERROR"),
+    ({"at": ["blank"]}, "BREAKPOINT_INVALID_LINE"),
+    ({"at": ["beyond"]}, "BREAKPOINT_INVALID_LINE"),
+    ({"at": ["condition"]}, "BREAKPOINT_INVALID_CONDITION"),
+    ({"at": ["capture"]}, "EVALUATE_ERROR"),
+    ({"at": ["missing"]}, "BREAKPOINT_FILE_NOT_FOUND"),
+    ({"step": {"files": []}}, "INVALID_REQUEST"),
+    ({"step": {"files": ["/no/such.py"]}}, "BREAKPOINT_FILE_NOT_FOUND"),
+    ({"step": "all"}, "INVALID_REQUEST"),
+]
+
+
+def test_what_cannot_be_traced_is_refused_and_nothing_moves(relay: Client, source: Write) -> None:
     program = source(LOOP)
     spots = {
         "here": place(program, "body"),
@@ -486,12 +483,13 @@ def test_what_cannot_be_traced_is_refused_and_nothing_moves(
         "capture": place(program, "body", capture=["i", "i ="]),
         "missing": {"file": str(program) + "x", "line": 1},
     }
-    body = {**body, **({"at": [spots[name] for name in body["at"]]} if "at" in body else {})}
     with at(relay, program, "before") as session:
         session.get("/trace").refused("INVALID_SESSION_STATE", 409)
-        session.post("/trace", body).refused(code, status)
-        assert session.line() == program["before"]
-        session.get("/trace", cursor="abc").refused("INVALID_SESSION_STATE")
+        for body, code in REFUSED:
+            places = {"at": [spots[name] for name in body["at"]]} if "at" in body else {}
+            session.post("/trace", {**body, **places}).refused(code, 400)
+            assert session.line() == program["before"], body
+            session.get("/trace", cursor="abc").refused("INVALID_SESSION_STATE")
         assert session.resume()["exit_code"] == 0
 
 

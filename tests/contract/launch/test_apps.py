@@ -90,7 +90,8 @@ def test_a_child_that_serves_undebugged(relay: Client, tmp_path: Path, name: str
         session.try_launch(wait=0, **served.launch()).ok()
         served.until_up()
         assert served.ask(3) == "6"
-        child = session.events("subprocess")[-1]["body"]["pid"]
+        # Told by the parent, which may do so after its child serves.
+        child = session.events("subprocess", timeout=10)[-1]["body"]["pid"]
         other.post("/attach", {"pid": child, "connect_timeout": 30}).ok()
         break_at_handler(other, served)
         stops_at_handler(other, served, 4)

@@ -43,28 +43,30 @@ def venv(path: Path, prompt: str | None = None) -> Path:
 # -- venvs
 
 
-@pytest.mark.parametrize("way", ["launch", "session", "relative", "patched", "project"])
 def test_a_venv_is_active_however_it_was_chosen(
-    relay: Client, source: Write, tmp_path: Path, way: str
+    relay: Client, source: Write, tmp_path: Path
 ) -> None:
-    prefix = venv(tmp_path / (".venv" if way == "project" else "env"), "the prompt")
+    folder = tmp_path / "project"
+    prefix = venv(folder / ".venv", "the prompt")
     program = source(SEEN)
-    root = {"project_root": str(tmp_path)}
-    created, launched = {
+    root = {"project_root": str(folder)}
+    elsewhere = {"project_root": str(tmp_path)}
+    ways: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         "launch": ({}, {"venv": str(prefix)}),
         "session": ({"venv": str(prefix)}, {}),
-        "relative": (root, {"venv": "env"}),
+        "relative": (elsewhere, {"venv": "project/.venv"}),
         "patched": ({}, {}),
         "project": (root, {}),
-    }[way]
-    with relay.session(**created) as session:
-        if way == "patched":
-            session.patch("", {"venv": str(prefix)}).ok()
-        env, its_prefix, *_ = seen(session, program, **launched)
-    assert its_prefix == str(prefix)
-    assert env["VIRTUAL_ENV"] == str(prefix)
-    assert env["VIRTUAL_ENV_PROMPT"] == "the prompt"
-    assert env["PATH"].split(os.pathsep)[0] == str(prefix / "bin")
+    }
+    for way, (created, launched) in ways.items():
+        with relay.session(**created) as session:
+            if way == "patched":
+                session.patch("", {"venv": str(prefix)}).ok()
+            env, its_prefix, *_ = seen(session, program, **launched)
+        assert its_prefix == str(prefix), way
+        assert env["VIRTUAL_ENV"] == str(prefix), way
+        assert env["VIRTUAL_ENV_PROMPT"] == "the prompt", way
+        assert env["PATH"].split(os.pathsep)[0] == str(prefix / "bin"), way
 
 
 def test_an_interpreter_named_by_path_activates_nothing(
@@ -149,63 +151,64 @@ def test_a_file_of_variables(relay: Client, source: Write, tmp_path: Path) -> No
     assert shown == {"EXPORTED": "by env", "TWICE": None}
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("GOOD=1\n\nBAD\n", "line 3"),
-        ("GOOD=1\n1BAD=secret-word\n", "line 2"),
-        ('A=1\nB="never closed\nC=3\n', "line 2"),
-        ("A='x' y\n", "behind the closing"),
-        ("A=\x00\n", "NUL"),
-        (b"A=\xff\n", "UTF-8"),
-        (None, "No such file"),
-    ],
-)
-def test_a_file_that_is_none_is_refused(
-    relay: Client, source: Write, tmp_path: Path, text: Any, said: str
-) -> None:
-    path = tmp_path / "bad.env"
-    if text is not None:
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+NO_ENV_FILES: list[tuple[str | bytes | None, str]] = [
+    ("GOOD=1\n\nBAD\n", "line 3"),
+    ("GOOD=1\n1BAD=secret-word\n", "line 2"),
+    ('A=1\nB="never closed\nC=3\n', "line 2"),
+    ("A='x' y\n", "behind the closing"),
+    ("A=\x00\n", "NUL"),
+    (b"A=\xff\n", "UTF-8"),
+    (None, "No such file"),
+]
+
+
+def test_a_file_that_is_none_is_refused(relay: Client, source: Write, tmp_path: Path) -> None:
+    path, program = tmp_path / "bad.env", source("pass")
     with relay.session() as session:
-        error = session.try_launch(source("pass"), env_file=str(path)).refused("INVALID_REQUEST")
-        assert said in error["message"]
-        assert "secret-word" not in json.dumps(error)
-        assert error["details"]["errors"][0]["field"] == "env_file"
-        assert session.status()["status"] == "created"
+        for text, said in NO_ENV_FILES:
+            path.unlink(missing_ok=True)
+            if text is not None:
+                path.write_bytes(text if isinstance(text, bytes) else text.encode())
+            error = session.try_launch(program, env_file=str(path)).refused("INVALID_REQUEST")
+            assert said in error["message"], text
+            assert "secret-word" not in json.dumps(error)
+            assert error["details"]["errors"][0]["field"] == "env_file"
+            assert session.status()["status"] == "created"
 
 
-@pytest.mark.parametrize("kind", ["fifo", "endless", "huge"])
 def test_files_of_a_project_that_have_no_end_are_refused_at_once(
-    relay: Client, source: Write, tmp_path: Path, kind: str
+    relay: Client, source: Write, tmp_path: Path
 ) -> None:
     """As env_file, as what conda keeps in a prefix, and as a venv's pyvenv.cfg."""
-    words = "is larger than 1048576 bytes" if kind == "huge" else "is not a regular file"
     conda, plain = venv(tmp_path / "conda"), venv(tmp_path / "plain")
     (conda / "conda-meta").mkdir()
-    (plain / "pyvenv.cfg").unlink()
     bad = [tmp_path / "bad.env", conda / "conda-meta" / "state", plain / "pyvenv.cfg"]
-    for path in bad:
-        if kind == "fifo":
-            os.mkfifo(path)
-        elif kind == "endless":
-            path.symlink_to("/dev/zero")
-        else:
-            with path.open("wb") as file:
-                file.truncate(1 << 40)
     program = source("pass")
+
+    def huge(path: Path) -> None:
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+
     with relay.session() as session:
-        for fields, code, path in (
-            ({"env_file": str(bad[0])}, "INVALID_REQUEST", bad[0]),
-            ({"venv": str(conda)}, "LAUNCH_INTERPRETER_NOT_FOUND", bad[1]),
-            ({"venv": str(plain)}, "LAUNCH_INTERPRETER_NOT_FOUND", bad[2]),
+        for kind, make, words in (
+            ("fifo", os.mkfifo, "is not a regular file"),
+            ("endless", lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
+            ("huge", huge, "is larger than 1048576 bytes"),
         ):
-            began = time.monotonic()
-            error = session.try_launch(program, **fields).refused(code)
-            # A second of its own, and what asking an interpreter takes on a busy machine.
-            assert time.monotonic() - began < 5
-            assert str(path) in error["message"]
-            assert words in error["message"]
+            for path in bad:
+                path.unlink(missing_ok=True)
+                make(path)
+            for fields, code, path in (
+                ({"env_file": str(bad[0])}, "INVALID_REQUEST", bad[0]),
+                ({"venv": str(conda)}, "LAUNCH_INTERPRETER_NOT_FOUND", bad[1]),
+                ({"venv": str(plain)}, "LAUNCH_INTERPRETER_NOT_FOUND", bad[2]),
+            ):
+                began = time.monotonic()
+                error = session.try_launch(program, **fields).refused(code)
+                # A second of its own, and what asking an interpreter takes on a busy machine.
+                assert time.monotonic() - began < 5, kind
+                assert str(path) in error["message"], kind
+                assert words in error["message"], kind
         assert session.status()["status"] == "created"
 
 
@@ -242,25 +245,21 @@ def test_options_reach_the_interpreter(relay: Client, source: Write, python: str
         assert listed["verified"] is False
 
 
-@pytest.mark.parametrize(
-    ("args", "field"),
-    [
-        (["-c", "pass"], "python_args[0]"),
-        (["-Im", "this"], "python_args[0]"),
-        (["-O", "script.py"], "python_args[1]"),
-        (["-X"], "python_args[0]"),
-        (["-V"], "python_args[0]"),
-        (["--version"], "python_args[0]"),
-        (["-"], "python_args[0]"),
-    ],
-)
-def test_options_that_run_something_else(
-    relay: Client, source: Write, args: list[str], field: str
-) -> None:
+def test_options_that_run_something_else(relay: Client, source: Write) -> None:
+    program = source("pass")
     with relay.session() as session:
-        error = session.try_launch(source("pass"), python_args=args).refused("INVALID_REQUEST", 400)
-        assert error["details"]["errors"][0]["field"] == field
-        assert session.status()["status"] == "created"
+        for args, field in (
+            (["-c", "pass"], "python_args[0]"),
+            (["-Im", "this"], "python_args[0]"),
+            (["-O", "script.py"], "python_args[1]"),
+            (["-X"], "python_args[0]"),
+            (["-V"], "python_args[0]"),
+            (["--version"], "python_args[0]"),
+            (["-"], "python_args[0]"),
+        ):
+            error = session.try_launch(program, python_args=args).refused("INVALID_REQUEST", 400)
+            assert error["details"]["errors"][0]["field"] == field, args
+            assert session.status()["status"] == "created"
 
 
 @pytest.mark.parametrize("args", [["-I"], ["-S"], ["-E"], ["-s"], ["-B"], ["-u"], ["-b"]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 from collections.abc import Callable
 from datetime import datetime
 
@@ -60,15 +62,22 @@ def test_the_debugger_does_not_hold_an_ended_program(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:
     program = source(COUNTED)
-    held = []
-    for _ in range(3):
+    told = []
+    for _ in range(10):
         with relay.session(python_path=python) as session:
             assert session.launch(program)["status"] == "terminated"
             (ended,) = session.events("terminated")
             at = datetime.fromisoformat(ended["timestamp"].replace("Z", "+00:00"))
-            held.append(at.timestamp() - float(session.printed("stdout")))
-    # 0.02 s; 0.6 s before. The machine may be busy, but not three times in a row.
-    assert min(held) < 0.3
+            held = at.timestamp() - float(session.printed("stdout"))
+        if held < 0.3:  # 0.02 s; 0.6 s before
+            return
+        # So busy a machine holds a plain program as well, which has a fifth of the work to do.
+        printed = subprocess.check_output([python, str(program)], text=True)
+        plain = time.time() - float(printed)
+        told.append((held, plain))
+        if held < 8 * plain:
+            return
+    pytest.fail(f"held for (seconds; without debugger): {told}")
 
 
 @pytest.mark.parametrize("way", ENDS)
