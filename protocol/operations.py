@@ -591,6 +591,8 @@ def _table(*groups: tuple[Operation, ...]) -> dict[str, Operation]:
         asks_for = _SECONDS_FIELDS & set(row.params.__struct_fields__)
         if row.side == "worker" and asks_for != set(row.deadline.fields):
             raise ValueError(f"{row.name}: its deadline does not count {sorted(asks_for)}")
+        if row.follow_up and row.follow_up not in row.params.__struct_fields__:
+            raise ValueError(f"{row.name} names its next operation in no field")
         for path in row.paths:
             if (row.verb, path) in routes:
                 raise ValueError(f"two operations answer {row.verb} {path}")

@@ -34,7 +34,7 @@ from debug_relay.supervisor.http.router import Router
 from debug_relay.supervisor.log import Log, LogOutput
 from debug_relay.supervisor.operations.dispatch import Dispatch
 from debug_relay.supervisor.operations.handlers import Handlers, Relay
-from debug_relay.supervisor.operations.idempotency import Kept
+from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import KeptReplies
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.processes.listing import Processes
@@ -130,7 +130,7 @@ class _Relay:
             self._output.set_level(settings.log.level)
 
         config = RuntimeConfig(self._loaded, self._places, apply)
-        kept = Kept(KeptReplies(self._places.kept_replies), registry.background)
+        kept = Idempotency(KeptReplies(self._places.kept_replies), registry.background)
         audit = self._audit
         disk = DiskWatch(
             self._places,

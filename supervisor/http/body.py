@@ -1,6 +1,6 @@
 """Request bodies: read whole, within a size and a time, or refused.
 
-Knows how HTTP frames a body; what is in it is the handler's affair.
+Knows how HTTP frames a body, and nothing of what is in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def read_body(
     try:
         return await _bounded_body(request, share, max_bytes, deadline)
     except RelayError:
-        # What is still to come of this body must not be taken for the next request.
+        # The rest of this body must not be parsed as the next request.
         connection_of(request).last = True
         raise
 

@@ -60,8 +60,8 @@ class Counts:
     slow_head: int = 0
 
 
-class Door(web.Server):
-    """What all connections share: who may be there, how many, and how long for what."""
+class Acceptor(web.Server):
+    """Accepts connections: from which users, how many, and with which deadlines."""
 
     def __init__(
         self,
@@ -120,8 +120,8 @@ class Door(web.Server):
 
 class Connection(web.RequestHandler):
     __slots__ = (
+        "_acceptor",
         "_deaf",
-        "_door",
         "_half_closed",
         "_has_head_bytes",
         "_head_timer",
@@ -133,22 +133,22 @@ class Connection(web.RequestHandler):
         "wire",
     )  # fmt: skip
 
-    def __init__(self, door: Door, loop: asyncio.AbstractEventLoop) -> None:
-        limits = door.limits
+    def __init__(self, acceptor: Acceptor, loop: asyncio.AbstractEventLoop) -> None:
+        limits = acceptor.limits
         super().__init__(
-            door,
+            acceptor,
             loop=loop,
-            keepalive_timeout=door.deadlines.idle,
+            keepalive_timeout=acceptor.deadlines.idle,
             access_log=None,  # type: ignore[arg-type]  # None is "no access log" there
             logger=logging.getLogger(__name__),
             max_line_size=limits.line_bytes,
             max_field_size=limits.line_bytes,
             max_headers=limits.headers,
-            lingering_time=door.deadlines.linger,
+            lingering_time=acceptor.deadlines.linger,
             auto_decompress=False,
         )
-        self._door = door
-        self.deadlines = door.deadlines
+        self._acceptor = acceptor
+        self.deadlines = acceptor.deadlines
         self.uid = -1
         self.over_unix = False
         self.last = False  # close after the reply that is being made
@@ -168,7 +168,7 @@ class Connection(web.RequestHandler):
         return self._waiter is not None and not self._waiter.done()
 
     def wind_down(self) -> None:
-        """Ends an idle connection now and a busy one with the reply that is being made."""
+        """End an idle connection now, a busy one after its reply."""
         self.last = True
         if self._is_waiting or not self._request_count:
             self.force_close()
@@ -177,7 +177,7 @@ class Connection(web.RequestHandler):
         wire = cast("asyncio.Transport", transport)
         sock = wire.get_extra_info("socket")
         # Before the transport reads: a stranger's bytes never reach the parser.
-        if not self._door.admit(self, sock):
+        if not self._acceptor.admit(self, sock):
             wire.abort()
             return
         self.wire = wire
@@ -186,7 +186,7 @@ class Connection(web.RequestHandler):
         self._start_head_timer()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._door.leave(self)
+        self._acceptor.leave(self)
         self._stop_head_timer()
         if self._look_timer is not None:
             self._look_timer.cancel()
@@ -242,12 +242,12 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The last resort: HTTP that is none, and what the handler let through."""
+        """The last resort: malformed HTTP, and errors that the handler did not catch."""
         exc = exc or sys.exception()
         if request.writer.output_size > 0 or isinstance(exc, ConnectionError):
             raise ConnectionResetError("the reply cannot be completed") from exc
         if isinstance(exc, HttpProcessingError):
-            self._door.counts.malformed += 1
+            self._acceptor.counts.malformed += 1
             self._deaf = True
             reply = error_reply(self._not_http(message or exc.message), new_id())
         else:
@@ -265,9 +265,9 @@ class Connection(web.RequestHandler):
         return RelayError(
             Code.INVALID_REQUEST,
             "What arrived is no HTTP/1.1 request within the relay's limits.",
-            f"Send plain HTTP, for example: curl -s {self._door.guard.address}/api/v1/health; "
-            f"a line may have {self._door.limits.line_bytes} bytes, "
-            f"a request {self._door.limits.headers} headers.",
+            f"Send plain HTTP, for example: curl -s {self._acceptor.guard.address}/api/v1/health; "
+            f"a line may have {self._acceptor.limits.line_bytes} bytes, "
+            f"a request {self._acceptor.limits.headers} headers.",
             problem=problem[:200],
         )
 
@@ -295,7 +295,7 @@ class Connection(web.RequestHandler):
         self._head_timer = None
         if not self._is_waiting or self.wire is None:
             return
-        self._door.counts.slow_head += 1
+        self._acceptor.counts.slow_head += 1
         if not self._has_head_bytes:
             self.force_close()
         else:
@@ -312,7 +312,7 @@ class Connection(web.RequestHandler):
             self._head_timer = self._loop.call_later(self.deadlines.linger, self.force_close)
 
     def _end_body(self, request: web.BaseRequest | None) -> None:
-        """What is missing of the body can never come: whoever reads it is told, and answers."""
+        """The rest of the body can never come: its reader fails, and answers so."""
         self.last = True
         if request is not None and request.content.exception() is None:
             request.content.set_exception(

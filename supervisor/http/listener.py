@@ -1,6 +1,6 @@
-"""The doors: the TCP and Unix sockets that listen, and the end of all that came through them.
+"""The TCP and Unix sockets that listen, and the orderly end of all their connections.
 
-Owns the sockets and their paths; what a connection does is its own affair.
+Owns the sockets and their paths; `connection` does the rest.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final
 
 from debug_relay.supervisor.access.guard import Guard
 from debug_relay.supervisor.access.refusal_log import Refused
-from debug_relay.supervisor.http.connection import Counts, Deadlines, Door, Handler, Limits
+from debug_relay.supervisor.http.connection import Acceptor, Counts, Deadlines, Handler, Limits
 
 _UNWIND_SECONDS: Final = 1.0  # for a cancelled handler or a closed transport to be gone
 
 
 class Listener:
-    """Owns the listening sockets and every connection that came through them."""
+    """Owns the listening sockets and every connection that they have accepted."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Listener:
     ) -> None:
         self._guard = guard
         self._refused = refused or Refused()
-        self._door = Door(
+        self._acceptor = Acceptor(
             handler, guard, deadlines or Deadlines(), limits or Limits(), self._refused
         )
         self._servers: list[asyncio.Server] = []
@@ -43,11 +43,11 @@ class Listener:
 
     @property
     def counts(self) -> Counts:
-        return self._door.counts
+        return self._acceptor.counts
 
     @property
     def open_connections(self) -> int:
-        return len(self._door.present)
+        return len(self._acceptor.present)
 
     async def start_tcp(self, host: str, port: int) -> int:
         """Listens, and tells the guard which port it is. With port 0 the first address counts."""
@@ -56,7 +56,7 @@ class Listener:
             rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys(str(row[4][0]) for row in rows))
         server = await loop.create_server(
-            self._door, addresses if port else addresses[:1], port, start_serving=False
+            self._acceptor, addresses if port else addresses[:1], port, start_serving=False
         )
         self._servers.append(server)
         bound = int(server.sockets[0].getsockname()[1])
@@ -77,7 +77,7 @@ class Listener:
                 os.umask(mask)
             sock.setblocking(False)
             loop = asyncio.get_running_loop()
-            server = await loop.create_unix_server(self._door, sock=sock)
+            server = await loop.create_unix_server(self._acceptor, sock=sock)
         except BaseException:
             sock.close()
             raise
@@ -85,18 +85,18 @@ class Listener:
         self._servers.append(server)
 
     async def stop(self, grace: float) -> None:
-        """No new connections; idle ones end now, others with their reply, at most `grace` on."""
-        self._door.closing = True
+        """Accept no more. Idle connections end now, others with their reply or after `grace`."""
+        self._acceptor.closing = True
         for server in self._servers:
             server.close()
         self._remove_paths()
-        for connection in list(self._door.present):
+        for connection in list(self._acceptor.present):
             connection.wind_down()
         await self._end_handlers(grace)
-        for connection in list(self._door.present):
+        for connection in list(self._acceptor.present):
             connection.force_close()
         if not await self._all_gone():
-            for connection in list(self._door.present):
+            for connection in list(self._acceptor.present):
                 if connection.wire is not None:
                     connection.wire.abort()
             await self._all_gone()
@@ -107,7 +107,7 @@ class Listener:
         self._refused.close()
 
     async def _end_handlers(self, grace: float) -> None:
-        serving = {c.serving for c in self._door.present if c.serving is not None}
+        serving = {c.serving for c in self._acceptor.present if c.serving is not None}
         if not serving:
             return
         _, late = await asyncio.wait(serving, timeout=grace)
@@ -118,8 +118,8 @@ class Listener:
 
     async def _all_gone(self) -> bool:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._door.empty.wait(), _UNWIND_SECONDS)
-        return self._door.empty.is_set()
+            await asyncio.wait_for(self._acceptor.empty.wait(), _UNWIND_SECONDS)
+        return self._acceptor.empty.is_set()
 
     def _remove_paths(self) -> None:
         for path, inode in self._paths:
@@ -130,7 +130,7 @@ class Listener:
 
 
 def _clear_stale(path: Path) -> None:
-    """Removes the socket of a relay that is gone; one that answers, or a file, stays."""
+    """Remove the socket of a relay that is gone, never one that answers or another file."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Which call a path that does not exist stands for, by the words that debuggers have for it.
+"""Which call a path that does not exist probably means, by the words that debuggers use.
 
 Knows the words of pdb, gdb, DAP and other APIs; spelling mistakes are the router's.
 """
@@ -55,7 +55,7 @@ _WORDS: Final[Mapping[str, str]] = {
     "openapi": "help swagger schema spec openapi-json",
     "list-profiles": "profiles",
 }  # fmt: skip
-# A program is begun in a session: one call does both.
+# A launch or attach needs a session: one call does both.
 _FIRST: Final = {
     "attach": ' {"mode": "attach", "pid": PID}',
     "launch": ' {"mode": "launch", "script": "/path/to/program.py"}',
@@ -75,7 +75,7 @@ def meant(method: str, segments: Sequence[str]) -> Meant | None:
     if not words or (in_session and len(words) == 2):  # its last word is an id
         return None
     names = [name for name in _NAMES.get(words[-1], ()) if OPERATIONS[name].implemented]
-    # One word may be of two: what is read is asked for by GET.
+    # A word may belong to several operations: the method decides.
     rows = OPERATIONS
     names.sort(key=lambda name: (rows[name].verb != method, rows[name].on_session != in_session))
     if not names:

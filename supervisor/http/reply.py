@@ -26,7 +26,7 @@ _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
 class Reply(web.StreamResponse):
-    """Finished bytes, with their head in one write where they are few."""
+    """Finished bytes; a short body leaves in one write with the head."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Reply(web.StreamResponse):
 
 
 async def _taken(request: web.BaseRequest, transport: asyncio.Transport) -> None:
-    """Backpressure, with a bound: a client that asks and never reads must not hold our memory."""
+    """Backpressure, with a bound: a client that never reads must not hold our memory."""
     try:
         async with asyncio.timeout(cast("Connection", request.protocol).deadlines.send):
             await request.writer.drain()
@@ -105,7 +105,7 @@ def error_reply(
 
 
 def unasked(error: RelayError) -> bytes:
-    """A whole reply to a request that never became one."""
+    """A whole reply where no request could be read."""
     request_id = new_id()
     body = failure(error_body(error), request_id)
     head = (

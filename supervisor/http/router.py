@@ -19,8 +19,7 @@ from debug_relay.supervisor.http.meant_routes import meant, segments_of
 ROOT_OPERATIONS: Final = ("index", "docs", "llms", "openapi", "metrics", "mcp")
 
 BROKEN_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-# What is compared for the closest route: a longer path is no slip of the pen, and comparing is
-# quadratic.
+# Of a path, for the closest route: a longer one is no typing error, and comparing is quadratic.
 _COMPARED_CHARACTERS: Final = 120
 _SIMILAR: Final = 0.5
 
@@ -63,12 +62,12 @@ class Router:
                     self._add(operation, path)
 
     def match(self, method: str, raw_path: str) -> Match:
-        """`raw_path` is as it was sent: still encoded; a query behind it is left out."""
+        """`raw_path` is as it was sent, still encoded; a query behind it is ignored."""
         path = raw_path.partition("?")[0]
         if not path.startswith("/"):
             raise self._not_found(method, path)
         segments = [_decoded(segment) for segment in path[1:].split("/")]
-        # A slash behind the path says nothing; a second one does, and // is not the root.
+        # One slash behind the path is ignored; a second one is not, and // is not the root.
         if len(segments) > 1 and not segments[-1] and segments[-2]:
             segments.pop()
         found = _find(self._root, segments, 0, ())
@@ -130,7 +129,7 @@ class Router:
 def _find(
     node: _Node, segments: list[str], at: int, values: tuple[str, ...]
 ) -> tuple[dict[str, _Leaf], tuple[str, ...]] | None:
-    """Literals first, and back to the variable when they lead nowhere; as deep as the trie is."""
+    """Tries literals first, then the variable; no deeper than the trie."""
     if at == len(segments):
         return (node.leaves, values) if node.leaves else None
     segment = segments[at]

@@ -43,7 +43,7 @@ from debug_relay.supervisor.access.refusal_log import AT_THE_DOOR, Refused
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.operations.breakpoint_batch import verify_sound_entries
 from debug_relay.supervisor.operations.handlers import REQUEST_ID, Answer, Document, Handlers
-from debug_relay.supervisor.operations.idempotency import Kept
+from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import Finished
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.sessions import retired_answers
@@ -92,7 +92,7 @@ class _Call(Struct):
     caller: Caller | None = None
     params: Params | None = None
     created: str | None = None  # the id of the session that it has created
-    refused_at_the_door: bool = False  # counted there, and in no other line of the audit log
+    not_admitted: bool = False  # counted there, and in no other line of the audit log
 
     @property
     def session_id(self) -> str | None:
@@ -118,7 +118,7 @@ class Dispatch:
         registry: Registry,
         handlers: Handlers,
         worker_calls: WorkerCalls,
-        kept: Kept,
+        kept: Idempotency,
         log_file: str,
         audit: Audit,
         refused: Refused,
@@ -174,17 +174,17 @@ class Dispatch:
         """A caller that is not let in, or may not read, is logged once, then counted."""
         request = call.request
         operation = request.operation
-        call.refused_at_the_door = error.code in AT_THE_DOOR
+        call.not_admitted = error.code in AT_THE_DOOR
         is_audited = operation is not None and is_deed(operation)
         lacks_scope = error.code is Code.INSUFFICIENT_SCOPE
-        if call.refused_at_the_door or (lacks_scope and not is_audited):
+        if call.not_admitted or (lacks_scope and not is_audited):
             caller = call.caller.name if call.caller is not None else None
             self._refused.request(error, request.uid, caller, request.id, *_asked(request))
 
     def _note(self, call: _Call, finished: Finished | None) -> None:
         """For the audit log; `finished` is None where nobody waited for the answer."""
         operation = call.request.operation
-        if operation is None or not is_deed(operation) or call.refused_at_the_door:
+        if operation is None or not is_deed(operation) or call.not_admitted:
             return
         self._audit.note(
             Deed(
@@ -332,7 +332,7 @@ class Dispatch:
         session = self._registry.get(params.session_id)  # type: ignore[attr-defined]
         session.require_there()
         self._require_state(session.state, operation, if_stop)
-        await self._registry.settled(session)
+        await self._registry.retirement_over(session)
         if session.child is None and session.state.status is State.TERMINATED:
             left = None
             if if_stop is None:  # which a worker compares

@@ -21,7 +21,7 @@ from debug_relay.protocol.models.sessions import (
     SessionConfig,
 )
 from debug_relay.protocol.refusals import Problem
-from debug_relay.protocol.validation import params as validate
+from debug_relay.protocol.validation.params import convert
 from debug_relay.protocol.version import VERSION
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.storage.breakpoint_profiles import require_places
@@ -100,7 +100,7 @@ def _program(program: dict[str, Any]) -> dict[str, Any]:
     if of_the_call:
         raise _bad([Problem(f"program.{name}", "no part of an export") for name in of_the_call])
     try:
-        launch = validate.convert(Launch, {"session_id": "sess_import"}, {}, program)
+        launch = convert(Launch, {"session_id": "sess_import"}, {}, program)
     except RelayError as error:
         problems = [msgspec.convert(one, Problem) for one in error.details["errors"]]
         for problem in problems:
@@ -121,7 +121,7 @@ def _bad(problems: list[Problem]) -> RelayError:
 
 
 def _breakpoint(given: dict[str, Any]) -> dict[str, Any]:
-    """One spelling of its file."""
+    """With its file in one spelling."""
     source = given.pop("source", None)
     return {"file": os.path.normpath(source["path"]), **given} if source else given
 

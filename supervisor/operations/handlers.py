@@ -1,7 +1,7 @@
-"""One handler per operation that the supervisor answers itself, by the operation's name.
+"""One handler for each operation that the supervisor answers itself, by the operation's name.
 
-From its mirrors, from the rings on disk, or about the relay as a whole: nothing here waits for a
-worker, except to create one or to end one.
+They answer from copies of the workers' state, from the rings on disk, or about the relay as a
+whole; few wait for a worker.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _MAX_WAITERS_A_SESSION: Final = 200
 Handler = Callable[[Any, Caller], Awaitable[Struct]]
 
 
-# Of the request that is being served: replies that are bounded in bytes carry it.
+# Of the request that is being answered: it is part of replies that are bounded in bytes.
 REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id", default="")
 
 
@@ -75,12 +75,12 @@ class Answer(Struct):
 
 
 class Relay(Struct):
-    """What handlers must know of the relay as a whole."""
+    """What handlers need to know of the relay as a whole."""
 
     url: str
     started: float  # monotonic
     debugpy_version: str | None
-    stop: Callable[[bool | None], bool]  # whether sessions are kept, and will be
+    stop: Callable[[bool | None], bool]  # takes and returns whether sessions are kept
     disk: DiskWatch
 
 
@@ -302,13 +302,13 @@ class Handlers:
 
     async def _import(self, params: s.ImportSession, caller: Caller) -> Struct:
         blueprint = export_import.read_import(params, self._registry.settings)
-        return (await self._registry.create_drawn(blueprint, caller)).present()
+        return (await self._registry.create_from_blueprint(blueprint, caller)).present()
 
     async def _clone(self, params: s.CloneSession, caller: Caller) -> Struct:
-        # From memory where it lives there: with the secrets that no file has.
+        # From its worker's memory, which has the secrets that no file has.
         blueprint = await self._registry.blueprint(self._session(params))
         clone = export_import.clone(blueprint, params.name, params.labels)
-        return (await self._registry.create_drawn(clone, caller)).present()
+        return (await self._registry.create_from_blueprint(clone, caller)).present()
 
     async def _list_profiles(self, params: b.ListProfiles, caller: Caller) -> Struct:
         return await self._profiles.listed(params.offset, params.limit)
@@ -348,26 +348,26 @@ class Handlers:
         types = {name.strip() for name in params.types.split(",")} if params.types else None
         page = self._event_page(session, params.cursor, params, types)
         if page.events or not params.timeout:
-            return _for(caller, page)
-        self._park(session.id)
+            return _readable_by(caller, page)
+        self._count_waiter(session.id)
         try:
             page = await self._awaited_events(session, page, params, types)
         finally:
             self._waiting[session.id] -= 1
             if not self._waiting[session.id]:
                 del self._waiting[session.id]
-        # What has come is told by a relay that stops, too; the next one has it again.
+        # A relay that stops still answers with the events that have come.
         if not (page.events and session.left_by_relay):
             session.require_there()
             self._registry.get(session.id)  # it may have expired
         page.session_status = session.state.status
-        return _for(caller, page)
+        return _readable_by(caller, page)
 
     async def _history(self, params: st.History, caller: Caller) -> Struct:
         session = self._session(params)
         if session.child is not None:
-            # What is just being told of the present stop is in the file then; if the worker hangs,
-            # what it has told before is.
+            # So that the report of the present stop is in the file. If the worker hangs, earlier
+            # ones are there.
             with contextlib.suppress(RelayError):
                 await session.ask(WRITE_STOPS, Empty(), Empty, _WRITE_SECONDS)
             session.require_there()
@@ -382,15 +382,15 @@ class Handlers:
     async def _awaited_events(
         self, session: Session, page: o.EventPage, params: o.GetEvents, types: set[str] | None
     ) -> o.EventPage:
-        """The next page with events in it, within the time there is."""
+        """The next page that has events, or an empty one when the time is over."""
         deadline = time.monotonic() + params.timeout
         seen = session.events_end
         came_from = params.cursor
         while not page.events and (left := deadline - time.monotonic()) > 0:
-            # A page is of so much effort: what is wanted may lie behind much that is not.
+            # A page takes a bounded effort: the events wanted may come after many others.
             if page.has_more and page.next_cursor != came_from:
                 await asyncio.sleep(0)
-            elif not await session.news_after(seen, left):
+            elif not await session.wait_for_events(seen, left):
                 break
             session.touch()
             seen, came_from, dropped = session.events_end, page.next_cursor, page.dropped
@@ -405,12 +405,12 @@ class Handlers:
         params: o.GetEvents,
         types: set[str] | None,
     ) -> o.EventPage:
-        # No event is told before the state that came with it.
+        # No event is shown before the state that came with it.
         return session.events.page(
             cursor, params.limit, types, session.state.status, session.events_end
         )
 
-    def _park(self, id: str) -> None:
+    def _count_waiter(self, id: str) -> None:
         mine = self._waiting[id]
         if mine >= _MAX_WAITERS_A_SESSION or self._waiting.total() >= _MAX_WAITERS:
             raise RelayError(
@@ -422,8 +422,8 @@ class Handlers:
         self._waiting[id] = mine + 1
 
 
-def _for(caller: Caller, page: o.EventPage) -> o.EventPage:
-    """Without what this caller may not read: that something was printed, not what."""
+def _readable_by(caller: Caller, page: o.EventPage) -> o.EventPage:
+    """Output is left out for a caller that may not read it: only that something was printed."""
     if READS_OUTPUT not in caller.scopes:
         for event in page.events:
             if event.type == "output" and isinstance(event.body, dict):

@@ -1,8 +1,8 @@
 """Replies kept by `Idempotency-Key`: a creating request that is sent twice is done once.
 
-Keys belong to a caller and a path. The first request's reply is kept for ten minutes, refusals too;
-who sends the same again meanwhile waits for the same reply. Replies are in `kept_replies` before
-they are sent: what a caller has seen is known after a `kill -9` as well.
+Keys belong to a caller and a path. The first request's reply is kept for ten minutes, a refusal
+too; a repeated request waits for that reply. Replies are in the file before they are sent: what a
+caller has seen is known after a `kill -9` as well.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Entry(Struct):
     since: float
 
 
-class Kept:
+class Idempotency:
     def __init__(
         self,
         file: KeptReplies,
@@ -60,7 +60,7 @@ class Kept:
     async def once(
         self, caller: str, path: str, key: str, body: bytes, make: Callable[[], Awaitable[Finished]]
     ) -> Finished:
-        """The first reply to this key; made now if there is none."""
+        """The reply that this key has; `make` makes it for a new key."""
         if not key or len(key) > _LONGEST_KEY or not key.isprintable():
             raise _bad_key(key)
         self._forget()
@@ -91,7 +91,7 @@ class Kept:
         return finished
 
     def _forget(self) -> None:
-        """The old ones, and the oldest when there are too many."""
+        """Drop old entries, and the oldest of too many."""
         oldest = self._now() - KEPT_SECONDS
         total = sum(self._size(entry) for entry in self._entries.values())
         for place, entry in list(self._entries.items()):
@@ -107,7 +107,7 @@ class Kept:
         return 0 if failed else len(entry.work.result().body)
 
     async def close(self) -> None:
-        """Whoever still waits gets nothing more."""
+        """Cancel what is still being answered."""
         tasks = [entry.work for entry in self._entries.values() if not entry.work.done()]
         for task in tasks:
             task.cancel()

@@ -1,7 +1,7 @@
 """The file of replies kept by their `Idempotency-Key`: appended to, and begun anew when it is long.
 
 Written without fsync: it is there for a relay that was killed, not for a machine that lost power.
-A disk that does not take a reply costs just that; knows nothing of what the replies say.
+A reply that the disk does not take is unknown to the next relay, and nothing else is lost.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class KeptReplies:
         self.warning: str | None = None
 
     def load(self) -> list[KeptReply]:
-        """The young ones, oldest first; the file is then what they are."""
+        """The replies that are young enough, oldest first. The file is rewritten with them."""
         kept: list[KeptReply] = []
         room, now = MOST_BYTES, time.time()
         for reply in reversed([*self._read()]):
@@ -69,7 +69,7 @@ class KeptReplies:
         return kept
 
     def add(self, reply: KeptReply) -> None:
-        """Before the reply is sent. Into the kernel's memory, which outlives this process."""
+        """Call it before the reply is sent. The kernel has it then, and outlives this process."""
         line = _encode(reply) + b"\n"
         if self._size + len(line) > _LONGEST_FILE:
             self.load()
@@ -95,7 +95,7 @@ class KeptReplies:
             try:
                 yield _decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                # Cut short by the end of its relay, or damaged: the others are whole.
+                # Cut short when its relay was killed, or damaged: other lines are whole.
                 _log.warning("kept_replies.line_unreadable", path=self._path, reason=str(error))
 
     def _begin(self, replies: list[KeptReply]) -> None:
@@ -107,7 +107,7 @@ class KeptReplies:
             self._append(b"".join(_encode(reply) + b"\n" for reply in replies))
             self._unfinished.rename(self._path)
         except OSError as error:
-            self._trouble(error)
+            self._note_failure(error)
 
     def _append(self, lines: bytes) -> None:
         if self._fd < 0:
@@ -117,13 +117,13 @@ class KeptReplies:
             if written < len(lines):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            self._trouble(error)
+            self._note_failure(error)
             return
         self._size += written
         self.warning = None
 
-    def _trouble(self, error: OSError) -> None:
-        # What was half written lies behind the end and is written over, or passed over as a line.
+    def _note_failure(self, error: OSError) -> None:
+        # A half-written line lies behind the end: it is overwritten, or skipped when read.
         self.warning = (
             f"{self._path} cannot be written ({error.strerror}): "
             "Idempotency-Keys are not known to the next relay"

@@ -1,7 +1,7 @@
-"""`POST /run`: a session that lives for one call, and what the call tells of it.
+"""`POST /run`: a session for one call, and the report of what happened in it.
 
-It is an ordinary session, asked what any caller could ask. Afterwards nothing of it is left, unless
-it was to be kept; a caller that leaves ends it, for nobody would see the result.
+It is an ordinary session, and the call does what any caller could do. Afterwards the session is
+deleted, unless the request keeps it. A caller that leaves ends it too: nobody would see the report.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Runs:
         try:
             return await asyncio.shield(creating)
         except asyncio.CancelledError:
-            # It is being made all the same: it goes as soon as it is there.
+            # The creation goes on: the session is deleted as soon as it is there.
             creating.add_done_callback(self._drop)
             raise
 
@@ -117,9 +117,9 @@ class _OneRun:
     async def report(self) -> RunReport:
         await self._launch()
         if self._params.trace is not None:
-            await self._at_rest()
+            await self._until_stopped()
             await self._record(self._params.trace)
-        kept = await self._until_over()
+        kept = await self._until_ended()
         in_time = kept or self._status not in LIVE
         stack = None
         if not in_time:
@@ -168,7 +168,7 @@ class _OneRun:
         await self._close_input()
 
     async def _close_input(self) -> None:
-        """Nobody will type more than was given."""
+        """No input comes after that of the request."""
         try:
             await self._ask("input", p.Input(session_id=self._id, eof=True), p.Written)
         except RelayError as error:
@@ -184,30 +184,30 @@ class _OneRun:
         rows = await self._ask("trace", asked, e.TraceRows)
         self._trace = RunTrace(**{name: getattr(rows, name) for name in RunTrace.__struct_fields__})
 
-    async def _until_over(self) -> bool:
-        """Until its end or until time is up; or until it stands and is kept, which is told."""
+    async def _until_ended(self) -> bool:
+        """Until the program or the time ends. True: it is paused at an exception, and is kept."""
         while True:
-            await self._at_rest()
+            await self._until_stopped()
             if self._status is not State.PAUSED:
                 return False
             if self._session.state.stop_reason == "exception" and self._exception is None:
                 self._exception = await self._crash()
                 if self._params.keep_on_exception:
                     return True
-            # Whatever else stops it, such as a `breakpoint()`: there is nobody to look.
+            # Other stops, such as a `breakpoint()`, are resumed: no caller looks at them.
             on = e.Continue(session_id=self._id, wait=self._left)
             await self._ask("continue", on, e.Execution)
             if not self._left:
                 return False
 
-    async def _at_rest(self) -> None:
+    async def _until_stopped(self) -> None:
         while self._status in (State.RUNNING, State.LAUNCHING) and self._left:
-            # Somebody may delete it: then no news comes, and waiting for it takes no time.
+            # After a deletion no events come, and waiting for them returns at once.
             self._session.require_there()
-            await self._session.news_after(self._session.events_end, self._left)
+            await self._session.wait_for_events(self._session.events_end, self._left)
 
     async def _where(self) -> i.Stack | None:
-        """Where it is without stopping it; not known where C code keeps the interpreter."""
+        """The main thread's stack, without a stop; None while C code holds the interpreter."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
                 known = await self._ask("threads", i.Threads(session_id=self._id), i.ThreadList)
@@ -219,7 +219,7 @@ class _OneRun:
             return None
 
     async def _crash(self) -> RunException:
-        """The whole stack with its locals, as far as there is room."""
+        """The stack with its locals, within the bound of a report."""
         session_id = self._id
         stack = await self._ask(
             "stacktrace", i.Stacktrace(session_id=session_id, levels=_FRAMES), i.Stack

@@ -1,4 +1,4 @@
-"""How a session ends: its worker ends the program and itself, and is killed if it does not."""
+"""Deletion of a session: its worker ends the program and itself, or is killed."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _END_SECONDS: Final = 12.0
 _FORCED_SECONDS: Final = 2.0
 
 
-class Endings:
+class Deletions:
     def __init__(
-        self, background: BackgroundTasks, awakenings: Mapping[str, asyncio.Task[None]]
+        self, background: BackgroundTasks, wakings: Mapping[str, asyncio.Task[None]]
     ) -> None:
         self._background = background
-        self._awakenings = awakenings
+        self._wakings = wakings
         self._under_way: dict[str, asyncio.Task[SessionDeleted]] = {}
 
     async def end(
         self, session: Session, terminate: bool | None, reason: EndReason, force: bool = False
     ) -> SessionDeleted:
-        """End it, once: who asks again waits for the same end, or hurries it by force."""
+        """End it once. Another request waits for the same end; one with force kills the worker."""
         ending = self._under_way.get(session.id)
         if ending is None:
             ending = self._background.begin(self._end_once(session, terminate, reason, force))
@@ -46,17 +46,17 @@ class Endings:
     async def _end_once(
         self, session: Session, terminate: bool | None, reason: EndReason, force: bool
     ) -> SessionDeleted:
-        """The worker ends its session and itself; one that does not is killed."""
+        """The worker ends its session and itself; one that does not answer is killed."""
         session.begin_deletion()
-        awakening = self._awakenings.get(session.id)
-        if awakening is not None:
-            await asyncio.wait([awakening])
+        waking = self._wakings.get(session.id)
+        if waking is not None:
+            await asyncio.wait([waking])
         answer: SessionDeleted | None = None
         child = session.child
         if child is not None:
             timeout = _FORCED_SECONDS if force else None
             answer = await _ask_to_end(session, terminate, reason, timeout)
-            # One that died meanwhile closes its stream a moment before its pidfd tells.
+            # A worker that died meanwhile closes its stream a moment before its pidfd is readable.
             if not await child.wait(2.0 if answer else 0.2):
                 if answer is None and not force:
                     session.deleting = False
@@ -78,7 +78,7 @@ class Endings:
         )
 
     async def over(self) -> None:
-        """When those that are under way have come to their end."""
+        """Wait for the deletions that are under way."""
         if self._under_way:
             await asyncio.wait(self._under_way.values(), timeout=_END_SECONDS)
 
@@ -95,7 +95,7 @@ async def _ask_to_end(
 
 
 async def sweep_up(id: str) -> None:
-    """End what a dead worker has left of its program."""
+    """End the processes that a dead worker has left."""
     ended = await asyncio.to_thread(orphan_cleanup.end_marked, id)
     if ended:
         _log.info("session.swept", session_id=id, ended=ended)

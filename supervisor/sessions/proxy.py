@@ -1,6 +1,6 @@
-"""A session as the supervisor has it: a mirror of its worker, and the way to it.
+"""The supervisor's side of a session: a copy of the worker's public state, and the link to it.
 
-Nothing of a session lives here but copies. What can be answered from the mirror is; the rest is
+The worker owns the session. Requests that the copy can answer are answered here; all others are
 forwarded as bytes, and the worker's answer comes back as bytes.
 """
 
@@ -35,8 +35,8 @@ _log: Final = Log(__name__)
 _MARGIN: Final = 2.0  # the worker keeps its deadline; one this much later counts as unresponsive
 _HEARTBEAT: Final = 2.0
 _SILENT: Final = 5.0
-_SILENT_BEATS: Final = 3  # after so many nobody waits any more
-_KNOWN_SILENT: Final = 2.0  # no need to wait long for one that is known not to answer
+_SILENT_BEATS: Final = 3  # unanswered heartbeats after which all waiting requests fail
+_KNOWN_SILENT: Final = 2.0  # the wait for a worker that is known not to answer
 _TOUCH_EVERY: Final = 0.5
 _ENDING: Final = 1.0
 _HALF: Final = 0.5
@@ -47,7 +47,7 @@ class Owner(Protocol):
 
     background: BackgroundTasks
 
-    async def awaken(self, session: Session) -> None: ...
+    async def wake(self, session: Session) -> None: ...
 
     def worker_gone(self, session: Session) -> None: ...
 
@@ -63,10 +63,10 @@ class Session:
         self.events = EventPages(folder / "events.ring", folder / "outputs.ring")
         self.events_end = 0
         self.deleting = False
-        self.left_by_relay = False  # which stops: the session may be the next one's
+        self.left_by_relay = False  # the relay stops; the next one may adopt the session
         self.unresponsive = False
-        self.has_retired = False  # its worker, in order
-        self.drawn: Blueprint | None = None  # by a worker that has retired
+        self.has_retired = False  # the worker ended because the session had
+        self.blueprint: Blueprint | None = None  # left by a worker that has retired
         self.runtime_seconds = 0.0
         self._asked = time.monotonic()
         self._owner = owner
@@ -77,7 +77,7 @@ class Session:
         self._touched = time.monotonic()
         self._told_touch = 0.0
         self._watching: asyncio.Task[None] | None = None
-        self._joining = asyncio.Lock()
+        self._opening = asyncio.Lock()
 
     # -- the mirror
 
@@ -87,12 +87,12 @@ class Session:
         return self._mirror
 
     def present(self) -> SessionState:
-        """The state as it is shown now: expiry and warning run on by themselves."""
+        """The public state of this moment: expiry and warning depend on the time."""
         shown = msgspec.structs.replace(self.state, worker_unresponsive=self.unresponsive)
         if shown.status is State.PAUSED:
             shown.held_seconds = round(shown.held_seconds + time.monotonic() - self._mirrored, 3)
         if self.child is None:
-            shown.lease = None  # it went with the worker
+            shown.lease = None  # the worker held it
         if shown.status not in state.COUNTED or self.child is None:
             shown.expires_at = None
             return shown
@@ -107,30 +107,30 @@ class Session:
 
     @property
     def sleeps(self) -> bool:
-        """It came back, or its worker has retired: it has none until it needs one."""
+        """Restored, or its worker has retired: the next call that needs a worker starts one."""
         return self.child is None and self.state.status is not State.FAILED
 
     @property
-    def is_asked(self) -> bool:
-        return self._link is not None and self._link.is_asked
+    def has_requests(self) -> bool:
+        return self._link is not None and self._link.has_requests
 
-    def quiet_for(self) -> float:
-        """Since its worker was asked for anything, or told of a change."""
+    def unused_for(self) -> float:
+        """Seconds since the last request to the worker, or the last change of its state."""
         return time.monotonic() - max(self._asked, self._mirrored)
 
     def retire(self, answer: Retired) -> None:
-        """Its worker goes, and leaves this here: secrets of the launch are in no file."""
-        self.drawn = answer.blueprint
+        """Keep what the worker leaves: no file has the secrets of the launch."""
+        self.blueprint = answer.blueprint
         self.runtime_seconds = answer.runtime_seconds
         self.has_retired = True
 
     def note_end(self) -> None:
-        """Its worker has ended: at once, not when its watch looks."""
+        """Take notice now of a worker that has ended, not at the next heartbeat."""
         if self.child is not None and self.child.ended:
             self._lost()
 
     def take_record(self, record: SessionState, events_end: int = 0) -> None:
-        """What is known of a session whose worker is gone."""
+        """The last known state of a session whose worker is gone."""
         self._mirror = record
         self.events_end = max(self.events.last_seq(), events_end)
 
@@ -139,26 +139,26 @@ class Session:
         if news.state is not None:
             self._mirror = msgspec.json.decode(news.state, type=SessionState)
             self._mirrored = time.monotonic()
-        self._wake()
+        self._notify_waiters()
 
-    def _wake(self) -> None:
+    def _notify_waiters(self) -> None:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     def begin_deletion(self) -> None:
-        """Its id is given up: whoever waits for it is told so now, not when its worker is gone."""
+        """Refuse requests from now on; those that wait fail now, not when the worker is gone."""
         self.deleting = True
         if self._link is not None and not self.unresponsive:
-            self._link.give_up()
-        self._wake()
+            self._link.cancel_all()
+        self._notify_waiters()
 
     def require_there(self) -> None:
-        """Refuses to go on with, or to wait for, what is given up."""
+        """Refuses where the session is being deleted, or the relay stops."""
         if self.deleting:
-            raise self._given_up()
+            raise self._gone()
 
-    def _given_up(self) -> RelayError:
+    def _gone(self) -> RelayError:
         if not self.left_by_relay:
             return deleted_meanwhile(self.id)
         return RelayError(
@@ -168,9 +168,9 @@ class Session:
             session_id=self.id,
         )
 
-    async def news_after(self, seq: int, timeout: float) -> bool:
-        """Whether an event after `seq` came in time; ends early when none can come any more, so
-        who asks again in a loop must look whether the session is still there."""
+    async def wait_for_events(self, seq: int, timeout: float) -> bool:
+        """Whether an event after `seq` came in time. Returns early when none can come any more: a
+        loop around it has to check that the session is still there."""
         deadline = time.monotonic() + timeout
         while self.events_end <= seq:
             left = deadline - time.monotonic()
@@ -182,12 +182,12 @@ class Session:
                 await asyncio.wait([waiter], timeout=min(left, self._touch_within()))
             finally:
                 self._waiters.discard(waiter)
-            self.touch()  # whoever waits for news uses the session
+            self.touch()  # waiting for events is use of the session
         return True
 
     def _touch_within(self) -> float:
-        """Often enough that who waits for news never sees the session near its expiry, nor near
-        the end of the time that its program may be held."""
+        """So often that a session with a waiting caller comes near neither its idle timeout nor
+        the end of its pause budget."""
         config = self.state.config
         bounds = config.timeout_minutes * 60, config.pause_budget
         return min([_HEARTBEAT, *(bound / 4 for bound in bounds if bound)])
@@ -201,13 +201,13 @@ class Session:
         """
         self.child = child
         self._watching = asyncio.create_task(self._watch(child), name=f"watch {self.id}")
-        await self._join(child, timeout)
+        await self._open_link(child, timeout)
 
-    async def _join(self, child: Child, timeout: float) -> None:
+    async def _open_link(self, child: Child, timeout: float) -> None:
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(timeout), self._joining:
+        async with asyncio.timeout(timeout), self._opening:
             if self._link is not None and not self._link.lost:
-                return  # the heartbeat and who connects may both have found none
+                return  # the heartbeat and a request may both have found no link
             _, link = await loop.create_unix_connection(
                 lambda: Link(self._news, self._link_lost, child.pid),
                 str(self.folder / "worker.sock"),
@@ -228,7 +228,7 @@ class Session:
         while not await child.wait(_HEARTBEAT):
             try:
                 if self._link is None or self._link.lost:
-                    await self._join(child, _SILENT)
+                    await self._open_link(child, _SILENT)
                 else:
                     await self._link.ping(_SILENT)
                 self._set_unresponsive(False)
@@ -237,7 +237,7 @@ class Session:
                 self._set_unresponsive(True)
                 beats += 1
                 if beats >= _SILENT_BEATS and self._link is not None:
-                    self._link.tell_silence(time.monotonic() - heard)
+                    self._link.fail_all(time.monotonic() - heard)
             except (LinkLost, OSError):
                 continue  # it may be ending: its pidfd tells
         self._lost()
@@ -252,13 +252,13 @@ class Session:
             self._lost()
 
     def _lost(self) -> None:
-        """The worker is gone: what it left can still be read."""
+        """The worker is gone. Its files can still be read."""
         if self.child is None:
             return
         exit_status = self.child.exit_status
         self.child.close()
         self.child = None
-        self.unresponsive = False  # who is gone is not silent
+        self.unresponsive = False  # it is gone, not silent
         if self._link is not None:
             self._link.close()
         if self._mirror is not None:
@@ -266,11 +266,11 @@ class Session:
             after = state.step(self._mirror.status, Event.WORKER_LOST)
             if after is State.FAILED and self._mirror.status is not State.FAILED:
                 self.fail(self._mirror, exit_status)
-        self._wake()
+        self._notify_waiters()
         self._owner.worker_gone(self)
 
     def fail(self, before: SessionState, exit_status: int | None) -> None:
-        """Its worker has died before our eyes: the event that it could not write says so."""
+        """The worker has died while we watched: write the event that it could not write."""
         shown = self._mirror = failed(before, exit_status)
         body = {
             "status": shown.status,
@@ -288,7 +288,7 @@ class Session:
         return time.monotonic() - self._touched
 
     def touch(self) -> None:
-        """Somebody uses the session; the worker's clock is told twice a second at most."""
+        """Restart the idle timeout; the worker is told twice a second at most."""
         now = time.monotonic()
         self._touched = now
         if self._link is not None and now - self._told_touch >= _TOUCH_EVERY:
@@ -308,10 +308,11 @@ class Session:
         if head.operation not in OPERATIONS:
             return await self._forward(head, payload, timeout)
         if self.sleeps:
-            # It has to wake before anything is begun that would go on without its caller.
-            woken = self._forward_awake(head, payload, timeout)
+            # Once its worker is there the request is sent, even if the caller has left meanwhile: a
+            # worker that is awake would go on with it as well.
+            woken = self._wake_and_forward(head, payload, timeout)
             return await self._owner.background.carry_out(woken)
-        return await self._forward_awake(head, payload, timeout)
+        return await self._wake_and_forward(head, payload, timeout)
 
     async def ask(
         self,
@@ -329,10 +330,10 @@ class Session:
             raise refusal_of(payload)
         return msgspec.json.decode(payload, type=kind)
 
-    async def _forward_awake(
+    async def _wake_and_forward(
         self, head: RequestHead, payload: bytes, timeout: float
     ) -> tuple[ReplyHead, bytes]:
-        await self._owner.awaken(self)
+        await self._owner.wake(self)
         return await self._forward(head, payload, timeout)
 
     async def _forward(
@@ -349,7 +350,7 @@ class Session:
             frame = await link.request(head, payload, timeout)
         except (LinkLost, OSError):
             self.require_there()
-            # The stream ends a moment before the process: who is told finds the state to match.
+            # The stream ends a moment before the process: wait, so that the state fits the refusal.
             if self.child is not None and not await self.child.wait(_ENDING):
                 raise unanswered(head.operation, _ENDING) from None
             self._lost()
@@ -358,17 +359,17 @@ class Session:
         return frame.head, frame.payload
 
     async def _reached(self, child: Child, operation: str) -> Link:
-        """The link; made anew where there is none while the worker lives."""
+        """The link; opened again where it was lost and the worker lives."""
         if self._link is None or self._link.lost:
             try:
-                await self._join(child, _KNOWN_SILENT)
+                await self._open_link(child, _KNOWN_SILENT)
             except TimeoutError:
                 raise unanswered(operation, _KNOWN_SILENT) from None
         assert self._link is not None
         return self._link
 
     def crashed(self, operation: str) -> RelayError:
-        """Nobody is there any more to do `operation`."""
+        """The refusal of `operation` where the worker is gone."""
         base = f"/api/v1/sessions/{self.id}"
         if self._mirror is not None and self._mirror.status is State.TERMINATED:
             return RelayError(
@@ -390,8 +391,8 @@ class Session:
             worker_exit_code=shown.worker_exit_code if shown else None,
         )
 
-    async def part(self) -> None:
-        """Have nothing to do with the worker any more."""
+    async def disconnect(self) -> None:
+        """Close the link and stop watching; the worker runs on."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -401,7 +402,7 @@ class Session:
             self.child.close()
 
     async def close(self) -> None:
-        """Leave the worker alone: it goes on for the next supervisor."""
+        """Leave the worker to the next supervisor."""
         self.deleting = True
-        self._wake()
-        await self.part()
+        self._notify_waiters()
+        await self.disconnect()

@@ -11,23 +11,23 @@ from debug_relay.supervisor.config.settings import Sessions
 from debug_relay.supervisor.sessions.proxy import Session
 
 
-class Slots:
+class Quota:
     def __init__(self) -> None:
-        # Those whose worker is being started are in no table yet.
+        # Sessions whose worker is being started are in no table yet.
         self._starting: Counter[str] = Counter()
 
     def take(self, caller: str) -> None:
-        """At once, before anything is awaited: two who ask together must not both pass."""
+        """Before anything is awaited: of two requests for the last place one must fail."""
         self._starting[caller] += 1
 
-    def give_back(self, caller: str) -> None:
+    def release(self, caller: str) -> None:
         """The session is in the table, or came to nothing."""
         self._starting[caller] -= 1
         if not self._starting[caller]:
             del self._starting[caller]
 
-    def require_one(self, counted: list[Session], settings: Sessions, caller: str) -> None:
-        """Refuses when none is free, naming who could make room."""
+    def require_room(self, counted: list[Session], settings: Sessions, caller: str) -> None:
+        """Refuses when there is no place; the error lists sessions that could be deleted."""
         self._require(counted, self._starting.total(), settings.max_sessions, "")
         mine = [session for session in counted if session.state.created_by == caller]
         if settings.max_sessions_per_caller:

@@ -1,7 +1,7 @@
-"""All sessions there are: made, found again after a restart, ended, forgotten.
+"""All sessions: created, adopted or restored after a restart, deleted, forgotten.
 
-Owns the table of sessions and the bound on their number. A session is its worker: what a dead
-supervisor left running is adopted, what a dead worker left is swept.
+Owns the table of sessions and the bound on their number. Workers that a dead
+supervisor left running are adopted; the processes that a dead worker left are swept.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.output import history
 from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks, outcome
-from debug_relay.supervisor.sessions.deletion import Endings, sweep_up
+from debug_relay.supervisor.sessions.deletion import Deletions, sweep_up
 from debug_relay.supervisor.sessions.proxy import Session
-from debug_relay.supervisor.sessions.quota import Slots
+from debug_relay.supervisor.sessions.quota import Quota
 from debug_relay.supervisor.sessions.restore import (
     holds_what_was_set_aside,
     read_record,
@@ -71,16 +71,16 @@ class Registry:
         self.zygote = Zygote(places.logs / "zygote.err")
         self.room = Room(places)
         self._births = Births(places, debugpy_dir)
-        self._awakenings: dict[str, asyncio.Task[None]] = {}
+        self._wakings: dict[str, asyncio.Task[None]] = {}
         self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
-        self._slots = Slots()
+        self._quota = Quota()
         self._retirement = Retirement(
             lambda: self.sessions.values(), lambda: self.settings.sessions.max_sessions
         )
         self.background = BackgroundTasks()
-        # Those that start a worker: its session may be in no table yet.
+        # Tasks that start a worker: its session may be in no table yet.
         self._starting = BackgroundTasks()
-        self._endings = Endings(self.background, self._awakenings)
+        self._deletions = Deletions(self.background, self._wakings)
 
     # -- finding
 
@@ -120,24 +120,24 @@ class Registry:
         """A session whose worker is ready."""
         if params.restore_breakpoints:
             require_project(params.project_root)
-        born = self._births.asked(self._new_id(), params, caller.name, self.settings)
-        return await self._begun(born, caller.name)
+        worker_params = self._births.asked(self._new_id(), params, caller.name, self.settings)
+        return await self._start(worker_params, caller.name)
 
-    async def create_drawn(self, blueprint: Blueprint, caller: Caller) -> Session:
-        """A session that begins with the blueprint of another."""
-        born = self._births.drawn(self._new_id(), blueprint, caller.name, self.settings)
-        return await self._begun(born, caller.name)
+    async def create_from_blueprint(self, blueprint: Blueprint, caller: Caller) -> Session:
+        """A session with the blueprint of another."""
+        worker_params = self._births.drawn(self._new_id(), blueprint, caller.name, self.settings)
+        return await self._start(worker_params, caller.name)
 
-    async def _begun(self, born: WorkerParams, caller: str) -> Session:
+    async def _start(self, worker_params: WorkerParams, caller: str) -> Session:
         self._require_room(caller)
-        return await self._starting.begin(self._create(born, caller))
+        return await self._starting.begin(self._create(worker_params, caller))
 
     def _require_room(self, caller: str) -> None:
-        """Takes the place of one more worker, or refuses."""
+        """Reserve the place of one more worker, or refuse."""
         self._require_open()
         self._retirement.look()
-        self._slots.require_one(self.counted(), self.settings.sessions, caller)
-        self._slots.take(caller)
+        self._quota.require_room(self.counted(), self.settings.sessions, caller)
+        self._quota.take(caller)
 
     def _require_open(self) -> None:
         if self.draining:
@@ -158,7 +158,7 @@ class Registry:
                 raise _does_not_answer(error) from error
             raise
         finally:
-            self._slots.give_back(caller)
+            self._quota.release(caller)
         self.sessions[session.id] = session
         return session
 
@@ -173,26 +173,26 @@ class Registry:
         self.room.start_succeeded()
         return child
 
-    async def settled(self, session: Session) -> None:
-        """Its worker is not just going."""
+    async def retirement_over(self, session: Session) -> None:
+        """Wait until its worker is not in the middle of retiring."""
         await self._retirement.over(session)
 
-    async def awaken(self, session: Session) -> None:
-        """Give a session that came back the worker that it needs now; once for all who ask."""
+    async def wake(self, session: Session) -> None:
+        """Start a worker for a session that has none; one start for all that ask meanwhile."""
         await self._retirement.over(session)
-        # That first: its worker is there before it can be spoken to.
-        awakening = self._awakenings.get(session.id)
-        if awakening is None:
+        # Looked at before `sleeps`: a session that wakes has its worker before the link to it.
+        waking = self._wakings.get(session.id)
+        if waking is None:
             if not session.sleeps or session.deleting:
                 return
             caller = session.state.created_by or ""
             self._require_room(caller)
-            awakening = self._starting.begin(self._awaken(session, caller))
-            self._awakenings[session.id] = awakening
-            awakening.add_done_callback(lambda _: self._awakenings.pop(session.id, None))
-        await outcome(awakening)
+            waking = self._starting.begin(self._wake(session, caller))
+            self._wakings[session.id] = waking
+            waking.add_done_callback(lambda _: self._wakings.pop(session.id, None))
+        await outcome(waking)
 
-    async def _awaken(self, session: Session, caller: str) -> None:
+    async def _wake(self, session: Session, caller: str) -> None:
         shown, events_end = session.state, session.events_end
         try:
             blueprint = await self.blueprint(session)
@@ -209,24 +209,24 @@ class Registry:
             params.stop_id = max(shown.stop_id, last_stop)
             await session.connect(await self._spawned(params), _CONNECT_SECONDS)
             self._require_open()
-            session.has_retired, session.drawn = False, None
+            session.has_retired, session.blueprint = False, None
         except BaseException as error:
             if session.child is not None:
                 session.child.kill()
-            await session.part()
+            await session.disconnect()
             session.child = None
             session.take_record(shown, events_end)
             if isinstance(error, OSError | LinkLost):
                 raise _does_not_answer(error) from error
             raise
         finally:
-            self._slots.give_back(caller)
+            self._quota.release(caller)
 
     async def blueprint(self, session: Session) -> Blueprint:
-        """All of it but its state: from its worker, or from the record that it has left."""
+        """From its worker; where there is none, from what the worker has left."""
         await self._retirement.over(session)
-        if session.child is None and session.drawn is not None:
-            return session.drawn
+        if session.child is None and session.blueprint is not None:
+            return session.blueprint
         if session.child is not None:
             asked = SessionParams(session_id=session.id)
             return await session.ask(DRAW_BLUEPRINT, asked, Blueprint, _DRAW_SECONDS)
@@ -244,7 +244,7 @@ class Registry:
     # -- after a restart
 
     async def adopt(self) -> None:
-        """Find what the supervisor before us left: living workers, and records of dead ones."""
+        """Take over what the last supervisor left: living workers, and records of dead ones."""
         places = [self.places.run_dir, *self.places.earlier_run_dirs]
         found: dict[str, Path] = {}
         for place in places:
@@ -279,13 +279,13 @@ class Registry:
         session.runtime_seconds = round(record.runtime_seconds, 3)
         self.sessions[session.id] = session
         if child is not None and record.state.end_reason is None:
-            # It lived when we came, and was not about to end.
+            # It died while we adopted it, and was not about to end.
             session.fail(record.state, child.exit_status)
             self.background.begin(self._record_failure(session))
         _log.info("session.returned", session_id=session.id, status=session.state.status)
 
     async def _adopt_living(self, folder: Path, child: Child, record: SessionRecord | None) -> bool:
-        """Whether it lives still; one that does not answer is reached again when it does."""
+        """Whether it is alive. One that does not answer is connected to when it does."""
         session = Session(folder.name, folder, self)
         try:
             await session.connect(child, _ADOPT_SECONDS)
@@ -305,7 +305,7 @@ class Registry:
 
     async def delete(self, session: Session, terminate: bool | None, force: bool) -> SessionDeleted:
         """End it and forget it."""
-        ended = await self._endings.end(session, terminate, "terminated", force)
+        ended = await self._deletions.end(session, terminate, "terminated", force)
         if self.sessions.get(session.id) is session:
             del self.sessions[session.id]
         await session.close()
@@ -313,9 +313,9 @@ class Registry:
         return ended
 
     def worker_gone(self, session: Session) -> None:
-        """A worker is gone that nobody here has ended."""
+        """A worker has ended, and not by a deletion."""
         if session.deleting or self.sessions.get(session.id) is not session:
-            return  # whoever ends it, or has just begun it, sees to what is left
+            return  # the deletion, or the creation, cleans up
         shown = session.state
         with contextlib.suppress(OSError):  # the disk may be read-only by now
             (session.folder / "worker.sock").unlink(missing_ok=True)
@@ -336,9 +336,9 @@ class Registry:
         self._forget_old()
 
     async def _record_failure(self, session: Session) -> None:
-        """That it has failed outlives this relay; nobody else is left to write it down."""
-        # Where everything of ours is killed at one time we may just be the last to go: then the
-        # session has not failed and comes back with the next relay.
+        """Write the failure into the record: the worker cannot do it any more."""
+        # Where worker and relay are killed together, the relay may be the last to go: then the
+        # session has not failed, and the next relay restores it.
         await asyncio.sleep(_TOGETHER_SECONDS)
         is_deleted = session.deleting and not session.left_by_relay
         if self.sessions.get(session.id) is not session or is_deleted:
@@ -360,7 +360,7 @@ class Registry:
         ended = [
             one
             for one in self.sessions.values()
-            if one.child is None and not one.deleting and one.id not in self._awakenings
+            if one.child is None and not one.deleting and one.id not in self._wakings
         ]
         for session in ended[: max(len(ended) - _KEPT_ENDED, 0)]:
             del self.sessions[session.id]
@@ -371,7 +371,7 @@ class Registry:
         shutil.rmtree(self.places.sessions / session.id, ignore_errors=True)
 
     async def close(self, keep_sessions: bool) -> None:
-        """Before the relay stops: end the sessions, or leave them to the next supervisor."""
+        """Before the relay stops: end all sessions, or leave them to the next supervisor."""
         self.draining = True
         await self._retirement.close()
         await self._starting.end(_BIRTH_SECONDS)
@@ -380,11 +380,11 @@ class Registry:
             session.left_by_relay = True
         if not keep_sessions:
             living = [session for session in sessions if session.child is not None]
-            ends = [self._endings.end(session, None, "shutdown", True) for session in living]
+            ends = [self._deletions.end(session, None, "shutdown", True) for session in living]
             for ended in await asyncio.gather(*ends, return_exceptions=True):
                 if isinstance(ended, BaseException):
                     _log.warning("session.not_ended", error=str(ended))
-        await self._endings.over()  # those that somebody asked for before
+        await self._deletions.over()  # those that callers have asked for
         await asyncio.gather(*(session.close() for session in sessions))
         await self.background.end(_BACKGROUND_SECONDS)
         await self.zygote.close()

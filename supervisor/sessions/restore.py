@@ -1,6 +1,6 @@
-"""Sessions whose worker is gone at the start of a relay: what their records make of them.
+"""Sessions whose worker is gone when a relay starts: their state, from their records.
 
-Those that had ended or failed stay as they were. All others come back as `created`, ready for a
+Sessions that had ended or failed stay so. All others are restored as `created`, ready for a
 launch: whatever ended their worker ended the relay too (its stop, a reboot, a container's restart,
 an OOM kill), or no relay was there to see it.
 """
@@ -36,7 +36,7 @@ def read_record(folder: Path) -> SessionRecord | None:
 
 
 def record_end(folder: Path, shown: SessionState, events_end: int) -> None:
-    """What the worker would have written, had it seen its session's end."""
+    """Write what the worker would have written at its session's end."""
     record = read_record(folder)
     if record is not None:
         record = msgspec.structs.replace(record, state=shown, events_end=events_end)
@@ -56,8 +56,8 @@ def shown_again(record: SessionRecord) -> SessionState:
 
 
 def failed(last: SessionState, exit_status: int | None) -> SessionState:
-    """The public state of a session whose worker has died before our eyes; `exit_status` as
-    `os.waitstatus_to_exitcode` has it, None where it is another process's to ask for."""
+    """The public state of a session whose worker has died while we watched. `exit_status` is as of
+    `os.waitstatus_to_exitcode`, None where the worker is no child of ours."""
     signal_name, code = None, exit_status
     if exit_status is not None and exit_status < 0:
         signal_name, code = _name_of(-exit_status), None

@@ -1,4 +1,4 @@
-"""What a retired worker has left answers for it, by operation.
+"""Answers from the file that a retired worker has left, by operation.
 
 The format is `protocol.models.retired_session`.
 """
@@ -18,7 +18,7 @@ from debug_relay.supervisor.storage.directories import read_json
 
 
 def answer(folder: Path, operation: str, params: Struct) -> Struct | None:
-    """None where it takes a worker. Blocks as long as the disk likes."""
+    """None where only a worker can answer. Blocks for as long as the disk does."""
     if operation not in _ANSWERED:
         return None
     try:
@@ -28,7 +28,7 @@ def answer(folder: Path, operation: str, params: Struct) -> Struct | None:
     if isinstance(params, b.ListBreakpoints):
         return _listed(left, params)
     if isinstance(params, b.OneBreakpoint):
-        # None for one that is not there: a worker says which there are.
+        # None for an unknown one: the refusal by a worker lists those that there are.
         return next((one for one in left.breakpoints if one.id == params.breakpoint_id), None)
     if operation == "list-watches":
         return i.WatchList(watches=left.watches, total=len(left.watches))
@@ -47,7 +47,7 @@ def _listed(left: Aftermath, params: b.ListBreakpoints) -> b.BreakpointList | No
     found = left.breakpoints
     if params.file is not None:
         if not os.path.isabs(params.file):
-            return None  # a worker knows against what
+            return None  # only a worker knows what it is relative to
         wanted = os.path.realpath(params.file)
         found = [
             one for one in found if one.source and os.path.realpath(one.source["path"]) == wanted

@@ -1,4 +1,4 @@
-"""Ended sessions give their workers back: after a few seconds, at once when there are too many."""
+"""Workers of ended sessions retire: after a few seconds, at once when there are too many."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _END_SECONDS: Final = 2.0
 class Retirement:
     def __init__(self, sessions: Callable[[], Iterable[Session]], most: Callable[[], int]) -> None:
         self._sessions = sessions
-        self._most = most  # workers that there may be
+        self._most = most  # workers allowed at one time
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -40,24 +40,24 @@ class Retirement:
             await asyncio.wait(self._under_way.values(), timeout=_SECONDS + _END_SECONDS)
 
     async def over(self, session: Session) -> None:
-        """Whoever needs a worker does not ask one that is just going."""
+        """Wait for a retirement that is under way: its worker takes no more requests."""
         task = self._under_way.get(session.id)
         if task is not None:
             await asyncio.wait([task])
 
     def look(self) -> None:
-        """Those that ended first go first."""
+        """Start the retirements that are due, the longest unused worker first."""
         workers = [one for one in self._sessions() if one.child is not None]
         ended = [
             one
             for one in workers
             if one.state.status is State.TERMINATED
             and one.id not in self._under_way
-            and not (one.deleting or one.unresponsive or one.is_asked)
+            and not (one.deleting or one.unresponsive or one.has_requests)
         ]
         too_many = len(workers) - len(self._under_way) - self._most()
-        for session in sorted(ended, key=lambda one: -one.quiet_for()):
-            if too_many <= 0 and session.quiet_for() < _AFTER:
+        for session in sorted(ended, key=lambda one: -one.unused_for()):
+            if too_many <= 0 and session.unused_for() < _AFTER:
                 break
             too_many -= 1
             task = asyncio.create_task(self._retire(session), name=f"retire {session.id}")

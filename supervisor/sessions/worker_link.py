@@ -1,4 +1,4 @@
-"""One stream to one worker: requests and their answers, news, a heartbeat.
+"""One stream to one worker: requests and answers, changes of its state, a heartbeat.
 
 Knows frames and nothing of sessions. Answers are matched by number; what a worker sends is never
 decoded beyond its head.
@@ -18,7 +18,7 @@ from debug_relay.protocol.wire.frames import Frame, Hello, Kind, NewsHead, Reply
 from debug_relay.supervisor.log import Log
 
 _log: Final = Log(__name__)
-_MOST_UNREAD: Final = 32 * 1024 * 1024  # by a worker that is stopped
+_MOST_UNREAD: Final = 32 * 1024 * 1024  # by a worker that does not read
 
 
 class LinkLost(Exception):
@@ -75,14 +75,14 @@ class Link(asyncio.Protocol):
         elif isinstance(frame.head, NewsHead):
             self._on_news(frame.head)
         elif isinstance(frame.head, ReplyHead):
-            # The state first: whoever gets the answer finds no older one.
+            # The state first: the answer must not be seen with an older one.
             self._on_news(frame.head.news)
             future = self._waiting.pop(frame.id, None)
             if future is not None and not future.done():
                 future.set_result(frame)
 
     def _send(self, data: bytes) -> None:
-        """All that is sent in one turn of the loop leaves in one write."""
+        """Frames of one turn of the event loop leave in one write."""
         if not self._out:
             asyncio.get_running_loop().call_soon(self._flush)
         self._out.append(data)
@@ -95,21 +95,21 @@ class Link(asyncio.Protocol):
     # -- asking
 
     async def request(self, head: RequestHead, payload: bytes, timeout: float) -> Frame:
-        """The worker's answer. A caller who leaves cancels only the waiting."""
+        """The worker's answer. A caller that leaves cancels only its waiting."""
         return await self._ask(Kind.REQUEST, head, payload, timeout, head.operation)
 
     async def ping(self, timeout: float) -> None:
         await self._ask(Kind.PING, None, b"", timeout, "ping")
 
-    def give_up(self) -> None:
-        """Whoever waits for an answer waits no longer; what was begun goes on."""
+    def cancel_all(self) -> None:
+        """Fail all requests that wait. What the worker has begun goes on."""
         for id, future in self._waiting.items():
             if not future.done():
                 self._send(frames.encode(Kind.CANCEL, id))
                 _fail(future)
 
-    def tell_silence(self, seconds: float) -> None:
-        """Whoever waits for an answer is told that none comes, however long the call may last."""
+    def fail_all(self, seconds: float) -> None:
+        """Fail all requests that wait, whatever their deadlines: the worker is silent."""
         for id, future in self._waiting.items():
             if not future.done():
                 self._send(frames.encode(Kind.CANCEL, id))
@@ -121,8 +121,8 @@ class Link(asyncio.Protocol):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     @property
-    def is_asked(self) -> bool:
-        """Whether somebody waits for an answer."""
+    def has_requests(self) -> bool:
+        """Whether a request waits for its answer."""
         return bool(self._waiting)
 
     def touch(self) -> None:
@@ -175,4 +175,4 @@ def _silent(message: str, what: str, **details: float) -> RelayError:
 def _fail(future: asyncio.Future[Any]) -> None:
     if not future.done():
         future.set_exception(LinkLost("the worker closed its stream"))
-        future.exception()  # nobody may be waiting any more
+        future.exception()  # mark as retrieved: its caller may have left

@@ -22,13 +22,13 @@ SLOW_TO_MEET = """
 import asyncio
 from debug_relay.supervisor.sessions.proxy import Session
 
-join = Session._join
+join = Session._open_link
 
 async def later(self, child, timeout):
     await asyncio.sleep(1.5)
     await join(self, child, timeout)
 
-Session._join = later
+Session._open_link = later
 """
 
 

@@ -118,6 +118,7 @@ def documented(*names: str) -> type[Params]:
         ([("a", "/a", documented()), ("a", "/b", documented())], "two operations are called a"),
         ([("a", "/a", documented()), ("b", "/a", documented())], "two operations answer GET /a"),
         ([("a", "/a/{id}", documented("name"))], "which params lacks"),
+        ([("a", "/a", documented("wait"))], "its deadline does not count"),
     ],
 )
 def test_rows_that_fight_are_refused(rows: list, words: str):

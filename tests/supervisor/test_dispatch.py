@@ -28,7 +28,7 @@ from debug_relay.supervisor.config.runtime import RuntimeConfig
 from debug_relay.supervisor.config.settings import Dap
 from debug_relay.supervisor.operations.dispatch import Dispatch, Finished, Request
 from debug_relay.supervisor.operations.handlers import Handlers, Relay
-from debug_relay.supervisor.operations.idempotency import Kept
+from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import KeptReplies
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls, seconds_for
 from debug_relay.supervisor.processes.listing import Processes
@@ -103,7 +103,7 @@ async def dispatch(data_dir: Path) -> AsyncIterator[tuple[Dispatch, TokensFile]]
         registry,
         Handlers(registry, processes, worker_calls, relay, config),
         worker_calls,
-        Kept(KeptReplies(places.kept_replies), registry.background),
+        Idempotency(KeptReplies(places.kept_replies), registry.background),
         str(places.log_file),
         audit,
         Refused(audit),

@@ -69,7 +69,7 @@ async def test_a_half_closed_client_that_leaves_ends_its_wait() -> None:
         writer.write(get("/wait"))
         await within(relay.waiting.wait())
         writer.write_eof()
-        await until(lambda: any(c._half_closed for c in relay.listener._door.present))
+        await until(lambda: any(c._half_closed for c in relay.listener._acceptor.present))
         assert not relay.cancelled.is_set()
         await closed(writer)
         await within(relay.cancelled.wait())
