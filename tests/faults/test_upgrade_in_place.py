@@ -23,6 +23,10 @@ from tests.kit.source import Source
 from tests.meta.examples import ROOT
 
 FOLDERS = ("protocol", "supervisor", "worker")
+UNREADABLE = (
+    "probe.py", "lifecycle/launched.py", "lifecycle/attached.py", "startup/bootstrap.py",
+    "startup/injected.py", "startup/loader.py", "startup/bytecode_cache.py",
+)  # fmt: skip
 PROGRAM = """
     def total(prices):
         amount = 0
@@ -79,6 +83,10 @@ def installed(
                 packages / "debug_relay" / folder,
                 ignore=shutil.ignore_patterns("__pycache__"),
             )
+        # No program may read these: the worker that speaks with it is of the version before.
+        for name in UNREADABLE:
+            path = packages / "debug_relay" / "worker" / "probe" / name
+            path.write_text(f"raise ImportError('a later version')\n{path.read_text()}")
 
     return own_relay(python=str(tmp_path / "venv" / "bin" / "python")), upgrade
 
@@ -113,8 +121,16 @@ def test_sessions_of_the_commit_before_go_on(
     assert {name: after[name] for name in known} == {name: before[name] for name in known}
     assert launched.value("amount + price") == "2"
     assert launched.step()["stop_reason"] == "step"
+    # Both run once more, by the same workers: what they put into programs is of their own version.
+    assert launched.post("/restart", {"wait": 20}).ok()["status"] == "paused"
+    assert launched.value("amount + price") == "2"
     assert launched.resume()["status"] == "terminated"
-    assert launched.printed() == "total: 6\n"
+    assert launched.printed().endswith("total: 6\n")
     assert attached.resume()["stop_reason"] == "breakpoint"
     attached.post("/detach").ok()
+    attached.post("/attach", {"pid": target.pid, "wait": 20}).ok()
+    assert attached.line() == target.program["beat"]
+    assert attached.value("number >= 0") == "True"
+    attached.post("/detach").ok()
+    assert [relay.worker(session.id) for session in (launched, attached)] == workers
     assert target.alive
