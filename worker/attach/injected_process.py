@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
-from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.processes import identity_of
 from debug_relay.protocol.models.sessions import WorkerParams
 from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker import bundle
 from debug_relay.worker.attach import main_thread_rest as at_rest
 from debug_relay.worker.attach import refusals
@@ -39,11 +39,6 @@ _LOOK_SECONDS: Final = 0.02
 _NOTED_SECONDS: Final = 0.3
 _TRIES: Final = 5
 _END_SECONDS: Final = 0.5
-
-
-class _Left(Struct):
-    stuck: int = 0
-    errors: list[str] = []
 
 
 class Hold:
@@ -68,7 +63,7 @@ class Hold:
         self._gone = asyncio.Event()
         self._cut = asyncio.Event()
         self.is_ending = False  # by its own word: its exit may have much to do
-        self._left = _Left()
+        self._left = probe.Left()
         self._late = False  # it had not let us go when nobody would wait any more
         self._beating: asyncio.Task[None] | None = None
         self._adapter = adapter.Adapter(self._told, self._lost, lambda: process_tree.uids(pid))
@@ -260,7 +255,7 @@ class Hold:
 
     def _told(self, server: DebugServer, message: dap.Message) -> None:
         if message.event == "relayLeft":
-            self._left = msgspec.json.decode(bytes(message.body), type=_Left)
+            self._left = msgspec.json.decode(bytes(message.body), type=probe.Left)
         elif message.event == "relayEnding":
             self.is_ending = True
         elif message.event not in ("terminated", "exited"):
@@ -287,7 +282,7 @@ class Hold:
             return
         with contextlib.suppress(RelayError, TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
-                await asking.ask(server, "leave")
+                await asking.ask(server, probe.Leave())
                 # It closes when all is done, and not before.
                 await self._cut.wait()
         self._late = not self._cut.is_set()

@@ -12,6 +12,7 @@ import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import ExceptionBreakpoints, SetExceptionBreakpoints
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.requests import bad_condition
 from debug_relay.worker.debugger.connection import DebugServer
@@ -112,8 +113,7 @@ class ExceptionPoints:
             self._known = {name for name in asked.types if _is_builtin(name)}
 
             async def ask(server: DebugServer) -> list[str]:
-                known: list[str] = await self._probes.ask(server, "known_types", types=asked.types)
-                return known
+                return await self._probes.ask(server, probe.KnownTypes(types=asked.types))
 
             probed = self._probes.probed()
             self._known.update(*await self._hub.each(probed, ask))
@@ -149,12 +149,13 @@ class ExceptionPoints:
         if server.has_probe:
             await self._probes.ask(
                 server,
-                "exceptions",
-                raised="raised" in filters,
-                types=asked.types,
-                everywhere=asked.raised_in == "all",
-                types_everywhere=asked.raised_in != "user",
-                condition=asked.condition,
+                probe.Exceptions(
+                    raised="raised" in filters,
+                    types=asked.types,
+                    everywhere=asked.raised_in == "all",
+                    types_everywhere=asked.raised_in != "user",
+                    condition=asked.condition,
+                ),
             )
             if asked.types and "raised" not in filters:
                 filters.append("raised")

@@ -10,11 +10,11 @@ import unicodedata
 from collections.abc import Callable
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
+from debug_relay.protocol.wire.probe_messages import FoundFunction, FoundPlace
 from debug_relay.worker.breakpoints.table import Entry
 
 LEFT_OUT: Final = {
@@ -31,21 +31,6 @@ NO_PROBE: Final = "functions cannot be found in a program that was joined by its
 _LOOKED_FOR: Final = "the function is looked for while the program runs: in each module it loads"
 _INNER: Final = frozenset({"<locals>", "<lambda>"})
 _SHOWN: Final = 10
-
-
-class FoundPlace(Struct):
-    path: str
-    line: int
-    name: str
-    left_out: str | None  # why it never stops there, by `LEFT_OUT`
-    inherited: bool = False  # it stops where it is called for the class that was asked for
-
-
-class FoundFunction(Struct):
-    """Where it is, and the full names of functions that may have been meant."""
-
-    places: list[FoundPlace]
-    elsewhere: list[str]
 
 
 def asked_for(spec: BreakpointSpec, absolute: Callable[[str], str]) -> Entry:

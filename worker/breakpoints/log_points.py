@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
+from debug_relay.protocol.wire.probe_messages import LogLine
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.state.log import SessionLog
@@ -19,20 +19,10 @@ from debug_relay.worker.state.log import SessionLog
 _QUIET_SECONDS: Final = 1.0  # a hundred lines a second are shown while there are more
 
 
-class _Row(Struct):
-    """A line, as the program tells it; `skipped` counts from the program's beginning."""
-
-    id: str
-    text: str
-    skipped: int
-    path: str
-    line: int
-
-
 class _Last(Struct):
     """The last line of one log point in one process."""
 
-    row: _Row
+    row: LogLine
     told: int = 0
 
 
@@ -47,8 +37,7 @@ class LogPoints:
         self._last: dict[tuple[DebugServer, str], _Last] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def arrived(self, server: DebugServer, body: bytes) -> None:
-        row = msgspec.json.decode(body, type=_Row)
+    def arrived(self, server: DebugServer, row: LogLine) -> None:
         last = self._last.setdefault((server, row.id), _Last(row))
         last.row = row
         self._tell_skipped(last, row.skipped)
@@ -81,7 +70,7 @@ class LogPoints:
             self._write(last.row, f"({skipped - last.told} lines of this log point were skipped)")
             last.told = skipped
 
-    def _write(self, row: _Row, text: str) -> None:
+    def _write(self, row: LogLine, text: str) -> None:
         origin: dict[str, Any] = {"source": row.path, "line": row.line}
         data = (text + "\n").encode("utf-8", "backslashreplace")
         self._log.take_output("console", data, origin)

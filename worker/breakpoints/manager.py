@@ -24,7 +24,8 @@ from debug_relay.protocol.models.breakpoints import (
 )
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.refusals import Problem
-from debug_relay.worker.breakpoints.functions import FoundFunction, place
+from debug_relay.protocol.wire.probe_messages import FoundFunction
+from debug_relay.worker.breakpoints.functions import place
 from debug_relay.worker.breakpoints.requests import batch_refusal, kept, problems_of, specs_of
 from debug_relay.worker.breakpoints.restored import judged_anew, number_of
 from debug_relay.worker.breakpoints.source_changes import (

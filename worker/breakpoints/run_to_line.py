@@ -15,6 +15,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
 from debug_relay.protocol.models.execution import RunTo
 from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.breakpoints.functions import LEFT_OUT
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.table import Entry
@@ -61,10 +62,11 @@ class RunToLine:
         try:
             left_out = await self._probes.ask(
                 server,
-                "goal",
-                path=entry.real_path,
-                line=entry.line,
-                thread=None if only is None else thread.dap_id,
+                probe.Goal(
+                    path=entry.real_path,
+                    line=entry.line,
+                    thread=None if only is None else thread.dap_id,
+                ),
             )
         except BaseException:
             self._goal = None
@@ -105,7 +107,7 @@ class RunToLine:
         self._goal = None
         goal.reached = reached
         try:
-            await self._probes.ask(server, "no_goal")
+            await self._probes.ask(server, probe.NoGoal())
         except RelayError as error:
             log.warning("goal.end", extra={"fields": {"error": error.message}})  # program ended
         return reached

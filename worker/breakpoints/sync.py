@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Set
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.breakpoints import functions as function_points
-from debug_relay.worker.breakpoints.functions import LEFT_OUT, FoundFunction
+from debug_relay.worker.breakpoints.functions import LEFT_OUT
 from debug_relay.worker.breakpoints.hit_counts import CAPACITY, HitCounts
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
 from debug_relay.worker.debugger.connection import DebugServer
@@ -57,10 +57,10 @@ class Arming:
         if server.has_probe:
             counts = self._counts[server] = HitCounts()
             counts.shared = await self._probes.ask(
-                server, "share_hits", path=counts.path, capacity=CAPACITY
+                server, probe.ShareHits(path=counts.path, capacity=CAPACITY)
             )
             if self.suspended:
-                await self._probes.ask(server, "suspend", on=True)
+                await self._probes.ask(server, probe.Suspend(on=True))
             await self._tell(server, list(self._table), frozenset())
             return
         for path in self._table.files():
@@ -98,7 +98,7 @@ class Arming:
         async def tell(server: DebugServer) -> None:
             if server.has_probe:
                 ids = [entry.id for entry in entries]
-                await self._probes.ask(server, "points", remove=ids)
+                await self._probes.ask(server, probe.Points(remove=ids))
             else:
                 for path in {entry.real_path for entry in entries if entry.function is None}:
                     await self._send_file(server, path)
@@ -109,7 +109,7 @@ class Arming:
         if not entries:
             return
         rows = [_row(entry, entry.id in fresh) for entry in entries]
-        left_out = await self._probes.ask(server, "points", set=rows)
+        left_out = await self._probes.ask(server, probe.Points(set=rows))
         for entry in entries:
             if entry.id in left_out:
                 entry.verified = False
@@ -125,9 +125,9 @@ class Arming:
         """Where they are by now; what is loaded later is told by an event."""
         if not entries:
             return
-        names = [[entry.id, function_points.plain(entry), entry.only_in] for entry in entries]
-        answer = await self._probes.ask(server, "functions", names=names)
-        for id, found in msgspec.convert(answer, dict[str, FoundFunction]).items():
+        names = [(entry.id, function_points.plain(entry), entry.only_in) for entry in entries]
+        answer = await self._probes.ask(server, probe.Functions(names=names))
+        for id, found in answer.items():
             if id in self._table:
                 entry = self._table.one(id)
                 entry = function_points.lost(entry) if found.places else replace(entry)
@@ -140,11 +140,11 @@ class Arming:
         if not missed:
             return
 
-        async def ask(server: DebugServer) -> Any:
-            return await self._probes.ask(server, "inherited", ids=list(missed))
+        async def ask(server: DebugServer) -> dict[str, probe.FoundFunction]:
+            return await self._probes.ask(server, probe.Inherited(ids=list(missed)))
 
         for answer in await self._hub.each(self._probes.probed(), ask):
-            for id, found in msgspec.convert(answer, dict[str, FoundFunction]).items():
+            for id, found in answer.items():
                 if found.places and id in self._table:
                     entry = replace(self._table.one(id))
                     function_points.place(entry, found)
@@ -157,8 +157,7 @@ class Arming:
         again what the process that waits for it has not."""
 
         async def ask(server: DebugServer) -> tuple[int, list[str]]:
-            found: list[str] = await self._probes.ask(server, "outdated", paths=sorted(paths))
-            return server.pid, found
+            return server.pid, await self._probes.ask(server, probe.Outdated(paths=sorted(paths)))
 
         told = await self._hub.each(self._probes.probed(), ask)
         return {path: frozenset(pid for pid, old in told if path in old) for path in paths}
@@ -169,7 +168,7 @@ class Arming:
 
         async def tell(server: DebugServer) -> None:
             if server.has_probe:
-                await self._probes.ask(server, "suspend", on=on)
+                await self._probes.ask(server, probe.Suspend(on=on))
             else:
                 for path in self._table.files():
                     await self._send_file(server, path)
@@ -215,7 +214,7 @@ class Arming:
         """Only programs that could not share memory with us are asked."""
         for server, counts in list(self._counts.items()):
             if not counts.shared and not server.lost:
-                counts.told = await self._probes.ask(server, "hits")
+                counts.told = await self._probes.ask(server, probe.Hits())
 
     def server_gone(self, server: DebugServer) -> None:
         """Its counts are final."""

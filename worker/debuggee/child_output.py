@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models.output_events import Category
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debuggee.process import Pump
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.probe_client import Asking
@@ -49,9 +50,9 @@ class ChildOutput:
             with contextlib.suppress(RelayError):
                 used = await asking.ask(
                     server,
-                    "streams",
-                    known={str(inode): name for inode, name in known.items()},
-                    pipes=ends,
+                    probe.Streams(
+                        known={str(inode): name for inode, name in known.items()}, pipes=ends
+                    ),
                 )
         finally:
             for name, (reading, writing) in pipes.items():

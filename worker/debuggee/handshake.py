@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker import bundle
 from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
 from debug_relay.worker.breakpoints.manager import Breakpoints
@@ -43,7 +44,7 @@ class Handshake:
         # Before it is told what there is: what changes meanwhile is sent to it as well.
         server.hears_changes = True
         if server.has_probe and target is not None and target.shows == "safe":
-            await self._probes.ask(server, "show", mode="safe")
+            await self._probes.ask(server, probe.Show(mode="safe"))
         await self._breakpoints.send_all(server)
         if server.has_probe:
             await self._watches.begin(server)
@@ -65,7 +66,7 @@ class Handshake:
     async def send_stop_all(self, server: DebugServer) -> None:
         """Whether the stop of one thread halts the others; from the next stop on."""
         if server.has_probe:
-            await self._probes.ask(server, "stop_all", on=self._settings.config.stop_all)
+            await self._probes.ask(server, probe.StopAll(on=self._settings.config.stop_all))
 
 
 def kept_bytecode(prefix: str) -> str | None:

@@ -11,22 +11,21 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer, ServerLost
 from debug_relay.worker.debugger.hub import Hub
 
+T = TypeVar("T")
 PATIENCE: Final = 0.5  # with a program's own code, while values are shown
 _SYNTAX_ERRORS: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
-
-
-class _Answer(Struct):
-    result: Any = None
 
 
 class Question(Struct):
@@ -43,25 +42,25 @@ class Asking:
     # -- commands
 
     async def ask(
-        self, server: DebugServer, do: str, timeout: float | None = None, /, **arguments: Any
-    ) -> Any:
-        """One command to the probe inside the program."""
-        answer = await server.request(
-            "relay",
-            {"do": do, **arguments},
-            _Answer,
+        self, server: DebugServer, request: probe.Request[T], timeout: float | None = None
+    ) -> T:
+        """One request to the probe inside the program."""
+        reply: probe.Reply[T] = await server.request(
+            probe.COMMAND,
+            probe.arguments_of(request),
+            probe.reply_to(type(request)),
             self.hub.timeout if timeout is None else timeout,
         )
-        return answer.result
+        return reply.result
 
-    def tell(self, server: DebugServer, do: str, **arguments: Any) -> None:
-        """One command whose answer nobody needs: the program may be in C for long."""
-        server.post("relay", {"do": do, **arguments})
+    def tell(self, server: DebugServer, request: probe.Request[Any]) -> None:
+        """One request whose answer nobody needs: the program may be in C for long."""
+        server.post(probe.COMMAND, probe.arguments_of(request))
 
     async def find_probe(self, server: DebugServer) -> bool:
         """Whether the probe is in the program; without it there is plain DAP."""
         try:
-            await self.ask(server, "hits")
+            await self.ask(server, probe.Hits())
         except RelayError as error:
             if error.code is not Code.DEBUGPY_ERROR or server.lost:
                 raise
@@ -98,7 +97,7 @@ class Asking:
             if not server.has_probe:
                 return await self._evaluate_plainly(server, frame, text, context, timeout)
             return await self._ask_thread(
-                server, text, timeout, "evaluate", frame=frame.id, text=text, context=context
+                server, text, timeout, probe.Evaluate(frame=frame.id, text=text, context=context)
             )
 
     async def scope_sizes(self, thread_id: int, index: int, timeout: float) -> dict[str, int]:
@@ -109,7 +108,7 @@ class Asking:
         frame = await self.hub.frame(thread_id, index)
         async with server.evaluating:
             answer = await self._ask_thread(
-                server, "the scopes' sizes", timeout, "sizes", frame=frame.id
+                server, "the scopes' sizes", timeout, probe.Sizes(frame=frame.id)
             )
         return {name: count for name, count in answer.items() if name in ("locals", "globals")}
 
@@ -123,11 +122,8 @@ class Asking:
                 entry.server,
                 "a page of variables",
                 timeout,
-                "page",
+                probe.Page(reference=entry.dap_reference, scope=entry.scope, **wanted),
                 impatient=True,
-                reference=entry.dap_reference,
-                scope=entry.scope,
-                **wanted,
             )
         self.hub.resolve(reference)  # raises, if the program has run on meanwhile
         return answer
@@ -151,13 +147,10 @@ class Asking:
                 thread.server,
                 "the stop report",
                 timeout,
-                "report",
+                probe.Report(
+                    thread=thread.dap_id, frames=frames, locals=locals, width=width, safe=safe
+                ),
                 hasty=True,
-                thread=thread.dap_id,
-                frames=frames,
-                locals=locals,
-                width=width,
-                safe=safe,
             )
 
     async def raised(
@@ -170,10 +163,8 @@ class Asking:
                 thread.server,
                 "the exception",
                 timeout,
-                "exception",
+                probe.Raised(thread=thread.dap_id, safe=safe),
                 salvage=True,
-                thread=thread.dap_id,
-                safe=safe,
             )
         return answer if "type" in answer else None
 
@@ -189,11 +180,9 @@ class Asking:
                 entry.server,
                 text,
                 timeout,
-                "assign",
-                reference=entry.dap_reference,
-                name=name,
-                text=text,
-                scope=entry.scope,
+                probe.Assign(
+                    reference=entry.dap_reference, name=name, text=text, scope=entry.scope
+                ),
             )
 
     async def complete(
@@ -206,15 +195,14 @@ class Asking:
                 server,
                 "what could stand there",
                 timeout,
-                "complete",
+                probe.Complete(frame=frame.id, text=text),
                 impatient=True,
-                frame=frame.id,
-                text=text,
             )
 
     async def keep_returns(self, on: bool) -> None:
         """Whether what functions return is kept for `returned`."""
-        await self.hub.each(self.probed(), lambda server: self.ask(server, "returns", on=on))
+        request = probe.Returns(on=on)
+        await self.hub.each(self.probed(), lambda server: self.ask(server, request))
 
     async def returned(
         self, server: DebugServer, frame: dap.StackFrame, timeout: float
@@ -224,7 +212,7 @@ class Asking:
             return None
         async with server.evaluating:
             answer = await self._ask_thread(
-                server, "the returned value", timeout, "returned", frame=frame.id
+                server, "the returned value", timeout, probe.Returned(frame=frame.id)
             )
         return answer if "value" in answer else None
 
@@ -254,12 +242,11 @@ class Asking:
         server: DebugServer,
         what: str,
         timeout: float,
-        do: str,
+        question: probe.Question[probe.Body],
         *,
         salvage: bool = False,
         hasty: bool = False,
         impatient: bool = False,
-        **arguments: Any,
     ) -> dict[str, Any]:
         """`salvage`: what was interrupted has an answer all the same, with gaps.
 
@@ -270,15 +257,17 @@ class Asking:
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._questions[number] = Question(server, future)
         try:
-            posted = await self.ask(server, do, id=number, **arguments)
-            if posted["gone"]:
+            question = replace(question, id=number)
+            posted = await self.ask(server, question)
+            if posted.gone:
                 return {"gone": True}
             if salvage:
                 await self._interrupt_late(server, future, timeout)
             if hasty:
                 await self._interrupt_soon(server, future)
-            if impatient and await self._interrupt_soon(server, future) and do == "page":
-                await self.ask(server, "page_aside", id=number, **arguments)
+            hangs = impatient and await self._interrupt_soon(server, future)
+            if hangs and isinstance(question, probe.Page):
+                await self.ask(server, probe.PageAside(**asdict(question)))
             return await self._answer(server, future, number, what, timeout)
         finally:
             self._questions.pop(number, None)
@@ -327,7 +316,7 @@ class Asking:
             done, _ = await asyncio.wait([future], timeout=timeout / 3)
             if done:
                 return
-            await self.ask(server, "interrupt", reports=reports)
+            await self.ask(server, probe.Interrupt(reports=reports))
 
     async def _interrupt_soon(
         self, server: DebugServer, future: asyncio.Future[dict[str, Any]]
@@ -337,7 +326,7 @@ class Asking:
             done, _ = await asyncio.wait([future], timeout=PATIENCE)
             if done:
                 return False
-            await self.ask(server, "interrupt", after=PATIENCE * 0.8)
+            await self.ask(server, probe.Interrupt(after=PATIENCE * 0.8))
         done, _ = await asyncio.wait([future], timeout=PATIENCE)
         return not done
 
@@ -354,7 +343,7 @@ class Asking:
             if not done:
                 # Twice: pydevd swallows the first one while it renders a value.
                 for _ in range(2):
-                    await self.ask(server, "interrupt", drop=number)
+                    await self.ask(server, probe.Interrupt(drop=number))
                     done, _ = await asyncio.wait([future], timeout=0.5)
                     if done:
                         break

@@ -11,6 +11,7 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import execution as e
 from debug_relay.protocol.state import State
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger import thread_positions as whereabouts
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub, KnownThread
@@ -171,7 +172,7 @@ class RunControl:
             for thread in threads:
                 if thread.server is server:
                     self._stops.resumed(server, thread.id)
-            await self._probes.ask(server, "alone", threads=numbers, how=how)
+            await self._probes.ask(server, probe.Alone(threads=numbers, how=how))
         await self._locate()
 
     async def _locate(self) -> None:
@@ -237,7 +238,7 @@ class RunControl:
     def request_halt(self, thread: KnownThread) -> None:
         """Stop this thread, and report its stop; with `stop_all` that halts the others too."""
         self._hub.main_server()
-        self._probes.tell(thread.server, "halt", thread=thread.dap_id)
+        self._probes.tell(thread.server, probe.Halt(thread=thread.dap_id))
 
     def has_none_to_pause(self, thread_id: int | None) -> bool:
         """Whether all threads are stopped; a thread that was named must run."""

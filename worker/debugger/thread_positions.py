@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 
 from debug_relay.protocol.models.fields import Location
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import KnownThread
 from debug_relay.worker.debugger.probe_client import Asking
@@ -19,7 +18,7 @@ class Whereabouts(Struct):
 
 
 class LiveFrames(Struct):
-    rows: list[tuple[str, str, int, str | None]]  # name, path, line, module
+    rows: list[probe.LiveFrame]
     total: int
 
 
@@ -27,8 +26,8 @@ async def of_threads(asking: Asking, timeout: float | None = None) -> dict[int, 
     """Of each thread by its id; of programs without the probe, nothing."""
     found: dict[int, Whereabouts] = {}
 
-    async def ask(server: DebugServer) -> tuple[DebugServer, list[Any]]:
-        return server, await asking.ask(server, "threads", timeout)
+    async def ask(server: DebugServer) -> tuple[DebugServer, list[probe.ThreadRow]]:
+        return server, await asking.ask(server, probe.Threads(), timeout)
 
     for server, rows in await asking.hub.each(asking.probed(), ask):
         if server.lost:
@@ -46,7 +45,7 @@ async def live_stack(
 ) -> LiveFrames | None:
     """The stack of a thread that does not stand, as it is; None for one that does."""
     told = await asking.ask(
-        thread.server, "live", timeout, thread=thread.dap_id, start=start, levels=levels
+        thread.server, probe.Live(thread=thread.dap_id, start=start, levels=levels), timeout
     )
     if "stands" in told:
         return None

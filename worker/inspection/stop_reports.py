@@ -21,6 +21,7 @@ from debug_relay.protocol.models.stop_report import KEPT_STOPS, Cut, KeptStop, R
 from debug_relay.protocol.models.stop_report import Stop as Report
 from debug_relay.protocol.rendering.size_limit import calls as calls_for
 from debug_relay.protocol.rendering.size_limit import printed_bytes
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.protocol.wire.envelope import timestamp
 from debug_relay.protocol.wire.ring_format import Place
 from debug_relay.worker.debugger.connection import DebugServer
@@ -217,7 +218,7 @@ class Reports:
             if kept.arrived.is_set() or kept.server.lost:
                 return
             try:
-                await self._probes.ask(kept.server, "interrupt", reports=True)
+                await self._probes.ask(kept.server, probe.Interrupt(reports=True))
             except RelayError as error:
                 log.warning("stop.interrupt_failed", extra={"fields": {"error": error.message}})
                 return

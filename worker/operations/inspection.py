@@ -13,6 +13,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.operations.call import Call
 from debug_relay.worker.session.session import Session
@@ -172,7 +173,9 @@ async def modules(call: Call, params: i.Modules) -> Struct:
     session.access.require("modules")
     server = _process(session, params.thread_id)
     if server.has_probe:
-        told = await session.probes.ask(server, "modules", start=params.offset, count=params.limit)
+        told = await session.probes.ask(
+            server, probe.Modules(start=params.offset, count=params.limit)
+        )
         rows, total = told["rows"], told["total"]
     else:
         rows = await _met_modules(session, server)
@@ -220,7 +223,7 @@ async def tasks(call: Call, params: i.Tasks) -> Struct:
             "The tasks of this program cannot be read: it runs without the relay's own part",
             "Evaluate asyncio.all_tasks() in a frame of the event loop's thread.",
         )
-    told = await session.probes.ask(server, "tasks")
+    told = await session.probes.ask(server, probe.Tasks())
     return i.TaskList(
         tasks=[
             i.Task(
@@ -277,7 +280,7 @@ async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[st
     lines = await session.sources.lines(path)
     server = session.hub.thread(thread_id).server
     if lines is None and server.has_probe:
-        lines = await session.probes.ask(server, "text", frame=frame.id)
+        lines = await session.probes.ask(server, probe.Text(frame=frame.id))
     if lines is not None:
         return path, lines, False
     number = frame.source.source_reference if frame.source else None
@@ -286,7 +289,7 @@ async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[st
     answer = await server.request(
         "source", {"sourceReference": number}, dap.SourceText, session.settings.request_timeout
     )
-    guessed = server.has_probe and await session.probes.ask(server, "decompiled", number=number)
+    guessed = server.has_probe and await session.probes.ask(server, probe.Decompiled(number=number))
     return path, answer.content.removesuffix("\n").split("\n"), bool(guessed)
 
 
@@ -318,7 +321,7 @@ async def _readable(session: Session, path: str) -> str:
         return real
     for server in session.probes.probed():
         for spelling in (path, real):
-            if await session.probes.ask(server, "loaded", path=spelling):
+            if await session.probes.ask(server, probe.Loaded(path=spelling)):
                 return real
     raise _bad_path(
         "path",

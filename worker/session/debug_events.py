@@ -20,8 +20,8 @@ from debug_relay.protocol.models.sessions import StopReason
 from debug_relay.protocol.secrets import shown_command
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
-from debug_relay.worker.breakpoints.functions import FoundFunction
 from debug_relay.worker.breakpoints.log_points import LogPoints
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.run_to_line import RunToLine
@@ -118,10 +118,12 @@ class DebugEvents:
         target = self._debuggee.target
         if message.event == "relayAnswer":
             # The handler that the queue is at may be waiting for just this.
-            self._probes.answered(server, msgspec.json.decode(bytes(message.body)))
+            answer = msgspec.json.decode(bytes(message.body), type=probe.Body)
+            self._probes.answered(server, answer)
         elif message.event == "relayTrace":
             # Before the stop that it explains; the last come with the program's end.
-            self._traces.told(server, msgspec.json.decode(bytes(message.body)))
+            news = msgspec.json.decode(bytes(message.body), type=probe.TraceNews)
+            self._traces.told(server, news)
         elif target is not None and target.on_event(server, message):
             return  # it was about the program's start
         else:
@@ -311,29 +313,34 @@ class DebugEvents:
             self._log.take_output("console", event.output.encode("utf-8", "backslashreplace"))
 
     async def _stop_report(self, server: DebugServer, body: bytes) -> None:
-        self._reports.arrived(server, msgspec.json.decode(body))
+        self._reports.arrived(server, msgspec.json.decode(body, type=probe.Body))
 
     async def _subprocess(self, server: DebugServer, body: bytes) -> None:
-        child = msgspec.json.decode(body)
-        if "command" in child:
-            child["command"] = shown_command(child["command"])
-        self._log.journal("subprocess", {"reason": "started", "parent_pid": server.pid, **child})
+        child = msgspec.json.decode(body, type=probe.ChildStarted)
+        told = {
+            "reason": "started",
+            "parent_pid": server.pid,
+            "pid": child.pid,
+            "command": shown_command(child.command),
+            "debugged": child.debugged,
+        }
+        self._log.journal("subprocess", told)
 
     async def _log_point(self, server: DebugServer, body: bytes) -> None:
-        self._log_points.arrived(server, body)
+        self._log_points.arrived(server, msgspec.json.decode(body, type=probe.LogLine))
 
     async def _breakpoint_error(self, server: DebugServer, body: bytes) -> None:
-        event = msgspec.json.decode(body)
-        if event["id"] == "exceptions":
-            self._exceptions.failed(event["error"])
+        event = msgspec.json.decode(body, type=probe.BreakpointError)
+        if event.id == "exceptions":
+            self._exceptions.failed(event.error)
         else:
-            self._breakpoints.failed(event["id"], event["error"])
+            self._breakpoints.failed(event.id, event.error)
 
     async def _hot_breakpoint(self, server: DebugServer, body: bytes) -> None:
-        self._breakpoints.slows(msgspec.json.decode(body)["id"])
+        self._breakpoints.slows(msgspec.json.decode(body, type=probe.HotBreakpoint).id)
 
     async def _function_found(self, server: DebugServer, body: bytes) -> None:
-        event = msgspec.json.decode(body, type=_Function)
+        event = msgspec.json.decode(body, type=probe.FunctionAppeared)
         self._breakpoints.appeared(event.id, event)
 
     async def _greenlets(self, server: DebugServer, body: bytes) -> None:
@@ -349,10 +356,6 @@ def _told_hits(server: DebugServer, event: dap.StoppedBody) -> list[str] | None:
     if not server.has_probe or event.hit_breakpoint_ids is None:
         return None
     return [f"bp_{number}" for number in event.hit_breakpoint_ids]
-
-
-class _Function(FoundFunction):
-    id: str
 
 
 def _location(frame: dap.StackFrame) -> Location:

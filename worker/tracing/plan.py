@@ -14,6 +14,7 @@ from debug_relay.protocol.models.breakpoints import BreakpointSpec
 from debug_relay.protocol.models.execution import StepFiles, Trace, TraceAt
 from debug_relay.protocol.refusals import wrong_state
 from debug_relay.protocol.state import State
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
@@ -131,7 +132,7 @@ class Planner:
             )
         frame = await self._hub.frame(stop.thread_id, 0)
         server = self._hub.thread(stop.thread_id).server
-        found = await self._probes.ask(server, "function", frame=frame.id)
+        found = await self._probes.ask(server, probe.Function(frame=frame.id))
         if found is None or not _is_file(found["path"]):
             raise RelayError(
                 Code.BREAKPOINT_FILE_NOT_FOUND,

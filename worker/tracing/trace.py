@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.execution import Trace, TraceEnd, TraceRow, TraceRows
 from debug_relay.protocol.state import State
+from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.ring_format import Place, pack_cursor
 from debug_relay.worker.debugger.connection import DebugServer
@@ -88,15 +89,16 @@ class Tracing:
             ) from None
         await self._probes.ask(
             self._plan.server,
-            "trace",
-            ring=str(self.file),
-            rows=params.max_rows,
-            pause=params.then == "pause",
-            spots=self._plan.spots,
-            lines=self._plan.lines,
-            until=params.until,
-            frame=self._plan.frame,
-            entry=stop is not None and stop.reason == "entry",
+            probe.Trace(
+                ring=str(self.file),
+                rows=params.max_rows,
+                pause=params.then == "pause",
+                spots=self._plan.spots,
+                lines=self._plan.lines,
+                until=params.until,
+                frame=self._plan.frame,
+                entry=stop is not None and stop.reason == "entry",
+            ),
         )
         if stop is not None:
             thread = self._run.thread_to_move(stop.thread_id)
@@ -119,17 +121,16 @@ class Tracing:
 
     # -- what the program tells
 
-    def told(self, server: DebugServer, body: dict[str, Any]) -> None:
+    def told(self, server: DebugServer, news: probe.TraceNews) -> None:
         if server is not self._plan.server or self.ended is not None:
             return
-        if "thread" in body:
-            self._threads[body["thread"]] = self._hub.thread_id(server, body["thread"])
-        if "problem" in body:
-            where = body["where"]
-            self.warnings.append(f"{where['path']}:{where['line']}: {body['problem']}")
-        if "over" in body:
-            self._over = body["over"]
-            self._stops_by_itself = self._params.then == "pause" and not body["breakpoint"]
+        if news.thread is not None:
+            self._threads[news.thread] = self._hub.thread_id(server, news.thread)
+        if news.problem is not None and news.where is not None:
+            self.warnings.append(f"{news.where.path}:{news.where.line}: {news.problem}")
+        if news.over is not None:
+            self._over = news.over
+            self._stops_by_itself = self._params.then == "pause" and not news.breakpoint
             self._publication.changed()
 
     @property
@@ -166,7 +167,7 @@ class Tracing:
             if await self._publication.until(self._at_end, min(PATIENCE, left), self._left_alone):
                 return True
             if not server.lost:
-                self._probes.tell(server, "interrupt", after=PATIENCE, only="trace")
+                self._probes.tell(server, probe.Interrupt(after=PATIENCE, only="trace"))
         return self._at_end()
 
     def _at_end(self) -> bool:
@@ -190,16 +191,16 @@ class Tracing:
         server = self._plan.server
         if server.lost or server not in self._hub.servers:
             return
-        await self._probes.ask(server, "untrace")
+        await self._probes.ask(server, probe.Untrace())
         for _ in range(_INTERRUPTS):
             # A captured expression that does not come to its end would hold its thread for ever.
             if self._lifecycle.state is not State.RUNNING or not await self._is_evaluating(server):
                 return
-            await self._probes.ask(server, "interrupt")
+            await self._probes.ask(server, probe.Interrupt())
             await self._publication.until(lambda: False, 0.1, self._left_alone)
 
     async def _is_evaluating(self, server: DebugServer) -> bool:
-        return bool(await self._probes.ask(server, "running"))
+        return await self._probes.ask(server, probe.Running()) > 0
 
     async def _pause(self) -> None:
         if self._lifecycle.state is State.RUNNING:
@@ -264,9 +265,9 @@ class Traces:
         self._last: Tracing | None = None
         self._file = settings.folder / "trace.ring"
 
-    def told(self, server: DebugServer, body: dict[str, Any]) -> None:
+    def told(self, server: DebugServer, news: probe.TraceNews) -> None:
         if self._last is not None:
-            self._last.told(server, body)
+            self._last.told(server, news)
 
     @property
     def has_rows(self) -> bool:

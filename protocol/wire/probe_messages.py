@@ -1,0 +1,464 @@
+"""What the worker and the probe inside a program say to each other, each message once.
+
+A request is a DAP request `relay` whose arguments are one of the `Request`s here; its answer has
+the type that stands in the brackets. A `Question` is put to a stopped thread: the request is
+answered at once by whether that could be done, the question later by the event `relayAnswer`.
+The probe has plain Python for it (`worker/probe/engine/relay_requests.py`): a test holds its
+functions against these fields.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, Final, Generic, Literal, TypedDict, TypeVar, get_args
+
+from msgspec import Struct, to_builtins
+
+T = TypeVar("T")
+A = TypeVar("A")
+COMMAND: Final = "relay"
+
+
+def _name(kind: str) -> str:
+    """`NoGoal` is sent as `no_goal`."""
+    return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", kind).lower()
+
+
+class Request(Struct, Generic[T], tag_field="do", tag=_name, omit_defaults=True, kw_only=True):
+    """Answered with a T by pydevd's command thread."""
+
+
+class Reply(Struct, Generic[T]):
+    result: T
+
+
+class Posted(Struct):
+    gone: bool  # the thread, frame or reference is not there any more
+
+
+class Question(Request[Posted], Generic[A], kw_only=True):
+    """Answered with an A by the stopped thread that it is about."""
+
+    id: int = 0  # given by who asks
+
+
+# Bodies whose keys depend on what is told; `id` is that of the question.
+Body = dict[str, Any]
+
+
+@cache
+def reply_to(kind: type[Request[Any]]) -> Any:
+    """The type of the answer to a request of that kind."""
+    if issubclass(kind, Question):
+        return Reply[Posted]
+    (answer,) = get_args(kind.__orig_bases__[0])  # type: ignore[attr-defined]
+    return Reply[answer]  # type: ignore[valid-type]
+
+
+def arguments_of(request: Request[Any]) -> Any:
+    """What is sent: the fields, and as `do` which request it is."""
+    return to_builtins(request, str_keys=True)
+
+
+# -- breakpoints
+
+
+class FoundPlace(Struct):
+    path: str
+    line: int
+    name: str
+    left_out: str | None  # why it never stops there, by `LEFT_OUT`
+    inherited: bool = False  # it stops where it is called for the class that was asked for
+
+
+class FoundFunction(Struct):
+    """Where it is, and the full names of functions that may have been meant."""
+
+    places: list[FoundPlace]
+    elsewhere: list[str]
+
+
+class Points(Request[dict[str, str]]):
+    """Line breakpoints and functions that are new or changed, or gone; by id why pydevd passes over
+    a file."""
+
+    set: list[dict[str, Any]] = []
+    remove: list[str] = []
+
+
+class Hits(Request[dict[str, int]]):
+    """How often each breakpoint was hit."""
+
+
+class ShareHits(Request[bool]):
+    """Count in this file, which the worker maps too; false where the program cannot."""
+
+    path: str
+    capacity: int
+
+
+class Suspend(Request[bool]):
+    """No breakpoint stops, or all do again."""
+
+    on: bool
+
+
+class Functions(Request[dict[str, FoundFunction]]):
+    names: list[tuple[str, str, str | None]]  # id, name, the file it must be in
+
+
+class Inherited(Request[dict[str, FoundFunction]]):
+    """Functions that were not found: classes made since may inherit them."""
+
+    ids: list[str]
+
+
+class Outdated(Request[list[str]]):
+    """Which of these files differ from the code that runs."""
+
+    paths: list[str]
+
+
+class Exceptions(Request[list[str]]):
+    """Which exceptions stop; answered with those of the types that are known by now."""
+
+    raised: bool
+    types: list[str]
+    everywhere: bool
+    types_everywhere: bool
+    condition: str | None = None
+
+
+class KnownTypes(Request[list[str]]):
+    types: list[str]
+
+
+class Goal(Request[str | None]):
+    """Run to a line; why pydevd passes over that file, if it does."""
+
+    path: str
+    line: int
+    thread: int | None = None
+
+
+class NoGoal(Request[bool]):
+    pass
+
+
+# -- threads
+
+
+LiveFrame = tuple[str, str, int, str | None]  # function, path, line, module
+ThreadRow = tuple[int, bool, bool, LiveFrame | None]
+
+
+class Threads(Request[list[ThreadRow]]):
+    """Of each: number, whether it is stopped, whether it will stop before its next line, and its
+    top frame."""
+
+
+class LiveStack(TypedDict, total=False):
+    rows: list[LiveFrame]
+    total: int
+    gone: bool
+    stands: bool  # it is stopped: its stack is asked for by DAP
+
+
+class Live(Request[LiveStack]):
+    """The stack of a thread that runs."""
+
+    thread: int
+    start: int
+    levels: int
+
+
+class Alone(Request[None]):
+    """Move these threads and leave the others as they are."""
+
+    threads: list[int]
+    how: str
+
+
+class Halt(Request[bool]):
+    thread: int
+
+
+class StopAll(Request[bool]):
+    on: bool
+
+
+class WatchCalls(Request[bool]):
+    """Note the function in C that the next step of this thread enters."""
+
+    thread: int
+
+
+class Native(Request[str | None]):
+    """Its name."""
+
+    thread: int
+
+
+class Returns(Request[bool]):
+    """Whether what functions return is kept for `Returned`."""
+
+    on: bool
+
+
+# -- evaluations
+
+
+class Interrupt(Request[int]):
+    """End what threads evaluate for us, or their stop reports; how many."""
+
+    reports: bool = False
+    after: float = 0.0
+    drop: int | None = None
+    only: str | None = None
+
+
+class Running(Request[int]):
+    """How many threads evaluate for us."""
+
+
+class Evaluate(Question[Body]):
+    frame: int
+    text: str
+    context: str
+
+
+class Returned(Question[Body]):
+    """What was returned into a stopped frame."""
+
+    frame: int
+
+
+class Complete(Question[Body]):
+    frame: int
+    text: str
+
+
+class Assign(Question[Body]):
+    reference: int
+    name: str
+    text: str
+    scope: str | None
+
+
+# -- what stops report
+
+
+class Watches(Request[int]):
+    watches: list[tuple[str, str]]  # id, expression
+
+
+class Show(Request[str]):
+    """How values are rendered in stop reports."""
+
+    mode: Literal["full", "safe"]
+
+
+class Report(Question[Body]):
+    thread: int
+    frames: int
+    locals: int
+    width: int
+    safe: bool = False
+
+
+class Raised(Question[Body], tag="exception"):
+    """The exception at which a thread is stopped."""
+
+    thread: int
+    safe: bool = False
+
+
+class Sizes(Question[Body]):
+    """How many variables the scopes of a frame have."""
+
+    frame: int
+
+
+class Page(Question[Body]):
+    """A page of what is inside a value."""
+
+    reference: int
+    scope: str | None
+    start: int
+    count: int
+    filter: str | None
+    bounds: str
+    safe: bool = False
+
+
+class PageAside(Page):
+    """The page of that question, told by another thread: the stopped one hangs in C."""
+
+
+# -- the program
+
+
+class ModulePage(TypedDict):
+    total: int
+    rows: list[tuple[str, str | None]]  # name, path
+
+
+class Modules(Request[ModulePage]):
+    start: int
+    count: int
+
+
+class Loaded(Request[bool]):
+    """Whether a module is loaded from this file."""
+
+    path: str
+
+
+class TaskPage(TypedDict):
+    total: int
+    rows: list[Body]
+
+
+class Tasks(Request[TaskPage]):
+    pass
+
+
+class Text(Request[list[str] | None]):
+    """The source that a frame was compiled from, where it was kept."""
+
+    frame: int
+
+
+class Decompiled(Request[bool]):
+    """Whether pydevd has made that source from byte code."""
+
+    number: int
+
+
+class FunctionLines(TypedDict):
+    path: str
+    lines: list[int]
+    resumes: bool  # a generator, coroutine or module: it does not return once
+
+
+class Function(Request[FunctionLines | None]):
+    frame: int
+
+
+class Trace(Request[bool]):
+    """Record rows into a ring file at these lines."""
+
+    ring: str
+    rows: int
+    pause: bool
+    spots: list[dict[str, Any]]
+    lines: dict[str, dict[int, list[int]]]  # path → line → which of the spots are there
+    until: str | None = None
+    frame: int | None = None
+    entry: bool = False
+
+
+class Untrace(Request[bool]):
+    pass
+
+
+# -- its processes
+
+Category = Literal["stdout", "stderr", "console"]
+
+
+class Streams(Request[list[Category]]):
+    """A child moves from the session's pipes (by inode) to its own; which of them it uses."""
+
+    known: dict[str, Category]
+    pipes: dict[Category, str]
+
+
+class Leave(Request[bool]):
+    """Detach, and leave nothing."""
+
+
+# -- events
+
+
+class LogLine(Struct):
+    """A log point was passed."""
+
+    id: str
+    text: str
+    skipped: int
+    path: str
+    line: int
+
+
+class BreakpointError(Struct):
+    """Its condition or message has raised something; `exceptions` is that of those."""
+
+    id: str
+    error: str
+    line: int | None = None
+
+
+class HotBreakpoint(Struct):
+    """Its condition slows the program."""
+
+    id: str
+
+
+class FunctionAppeared(FoundFunction, kw_only=True):
+    """A function that was looked for was loaded."""
+
+    id: str
+
+
+class ChildStarted(Struct):
+    pid: int
+    command: list[str]
+    debugged: bool
+
+
+class Greenlets(Struct):
+    """gevent has replaced the program's threads, unexpectedly."""
+
+
+class Place(Struct):
+    path: str
+    line: int
+
+
+class TraceNews(Struct):
+    """Which thread it records, what an expression raised, or why it is over."""
+
+    thread: int | None = None
+    problem: str | None = None
+    where: Place | None = None
+    over: Literal["max_rows", "until"] | None = None
+    breakpoint: bool = False  # the program stops there anyway
+
+
+class Left(Struct):
+    """All is cleared away, but for this."""
+
+    stuck: int = 0
+    errors: list[str] = []
+
+
+class Ending(Struct):
+    """The program ends, which may take its time."""
+
+
+# Every event of the probe's and its body.
+EVENTS: Final[dict[str, Any]] = {
+    "relayAnswer": Body,
+    "relayEnding": Ending,
+    "relayError": BreakpointError,
+    "relayFunction": FunctionAppeared,
+    "relayGreenlets": Greenlets,
+    "relayHot": HotBreakpoint,
+    "relayLeft": Left,
+    "relayLog": LogLine,
+    "relayStop": Body,
+    "relaySubprocess": ChildStarted,
+    "relayTrace": TraceNews,
+}

@@ -1,0 +1,166 @@
+"""The probe's side of `protocol/wire/probe_messages.py`, held against it by its sources."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import fields
+
+from debug_relay.protocol.wire import probe_messages as messages
+from tests.meta.examples import ROOT
+
+PROBE = ROOT / "worker" / "probe"
+# What does a request that is registered by an expression other than a function of the same module.
+ELSEWHERE = {
+    "leave": ("lifecycle/attached.py", "asked"),
+    "outdated": ("breakpoints/outdated_sources.py", "outdated"),
+    "running": None,
+    "streams": ("children/child_streams.py", "move"),
+}
+# Events that carry what is given to `emit` in a variable.
+IN_VARIABLES = {"relayAnswer", "relayStop", "relayFunction", "relayLog", "relayLeft"}
+
+
+def kinds() -> dict[str, type[messages.Request[Any]]]:
+    """Each request by the name that it is sent by."""
+    pending: list[type] = [messages.Request]
+    found: dict[str, type[messages.Request[Any]]] = {}
+    while pending:
+        for kind in pending.pop().__subclasses__():
+            pending.append(kind)
+            if kind is not messages.Question:
+                found[str(kind.__struct_config__.tag)] = kind
+    return found
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {
+        path.relative_to(PROBE).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for path in PROBE.rglob("*.py")
+    }
+
+
+@cache
+def registered() -> frozenset[tuple[str, str, str | None, bool]]:
+    """(request, file, function, whether it is a question) of all that the probe answers."""
+    return frozenset(_registered())
+
+
+def _registered() -> Iterator[tuple[str, str, str | None, bool]]:
+    for file, tree in trees().items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(
+                        value=ast.Attribute(attr="commands" | "questions" as table), attr="update"
+                    ),
+                    keywords=named,
+                ) if named:
+                    for one in named:
+                        function = getattr(one.value, "attr", getattr(one.value, "id", None))
+                        yield str(one.arg), file, function, table == "questions"
+                case ast.Assign(
+                    targets=[
+                        ast.Subscript(
+                            value=ast.Attribute(attr="commands"), slice=ast.Constant(value=str(do))
+                        )
+                    ]
+                ) if file != "engine/step_unwinding.py":
+                    yield do, file, getattr(node.value, "attr", None), False
+
+
+def parameters(tree: ast.Module, function: str) -> tuple[dict[str, bool], bool]:
+    """name → whether it may be left out; and whether more are taken."""
+    found, *others = (
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == function
+    )
+    assert {ast.dump(one.args) for one in others} <= {ast.dump(found.args)}
+    names = [one.arg for one in found.args.args if one.arg != "self"]
+    optional = len(found.args.defaults)
+    required = names[: len(names) - optional] if optional else names
+    return {name: name not in required for name in names}, found.args.kwarg is not None
+
+
+def test_the_probe_answers_each_request_and_no_other():
+    assert {row[0] for row in registered()} == kinds().keys()
+
+
+@pytest.mark.parametrize("do", sorted(kinds()))
+def test_a_request_has_what_the_probe_takes(do: str):
+    ((file, function, is_question),) = (row[1:] for row in registered() if row[0] == do)
+    kind = kinds()[do]
+    if do in ELSEWHERE:
+        place = ELSEWHERE[do]
+        if place is None:
+            assert fields(kind) == ()
+            return
+        file, function = place
+    assert function is not None
+    taken, takes_more = parameters(trees()[file], function)
+    sent = {one.name: one.default is not NODEFAULT or bool(one.default_factory is not NODEFAULT)
+            for one in fields(kind)}  # fmt: skip
+    if issubclass(kind, messages.Question):
+        sent["id"] = False  # whoever asks gives it one
+    assert is_question == (issubclass(kind, messages.Question) and kind is not messages.PageAside)
+    if not takes_more:
+        assert sent.keys() <= taken.keys()
+    required = {name for name, may_be_left_out in taken.items() if not may_be_left_out}
+    always = {name for name, may_be_left_out in sent.items() if not may_be_left_out}
+    assert required <= always
+
+
+def emitted() -> Iterator[tuple[str, set[str] | None]]:
+    """Events in the probe's sources, with the keys of their bodies where these stand there."""
+    for tree in trees().values():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="emit"), args=[event, body, *_]):
+                    keys = None
+                    if isinstance(body, ast.Dict) and None not in body.keys:
+                        keys = {one.value for one in body.keys if isinstance(one, ast.Constant)}
+                    for name in ast.walk(event):
+                        if isinstance(name, ast.Constant) and str(name.value).startswith("relay"):
+                            yield str(name.value), keys
+
+
+def test_the_probe_tells_each_event_and_no_other():
+    assert {name for name, _ in emitted()} == messages.EVENTS.keys()
+
+
+def test_events_have_the_fields_that_the_probe_gives_them():
+    seen = set()
+    for name, keys in emitted():
+        kind = messages.EVENTS[name]
+        if keys is None:
+            assert name in IN_VARIABLES
+            continue
+        assert isinstance(kind, type)
+        assert issubclass(kind, Struct)
+        required = {one.name for one in fields(kind) if one.required}
+        assert required <= keys <= {one.name for one in fields(kind)}, name
+        seen.add(name)
+    assert seen | IN_VARIABLES == messages.EVENTS.keys()
+
+
+def test_what_has_a_default_is_not_sent():
+    sent = messages.arguments_of(messages.Interrupt(drop=3))
+    assert sent == {"do": "interrupt", "drop": 3}
+    lines = {"/a.py": {7: [0]}}
+    trace = messages.Trace(ring="r", rows=1, pause=False, spots=[], lines=lines)
+    assert messages.arguments_of(trace)["lines"] == {"/a.py": {"7": [0]}}
+
+
+def test_answers_have_types():
+    reply = msgspec.json.decode(b'{"result": {"bp_1": 4}}', type=messages.reply_to(messages.Hits))
+    assert reply.result == {"bp_1": 4}
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'{"result": [1]}', type=messages.reply_to(messages.Hits))
