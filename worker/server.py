@@ -44,8 +44,7 @@ class Worker:
         self.params = params
         self.links: set[Link] = set()
         self.ended = asyncio.Event()
-        self._pushing: asyncio.Handle | None = None
-        self.session = Session(params, self._news)
+        self.session = Session(params, self._push)
         self._alone_since = time.monotonic()
         self._warned = False
         self._socket = Path(params.session_dir) / "worker.sock"
@@ -228,13 +227,8 @@ class Worker:
         self.links.discard(link)
         self._alone_since = time.monotonic()
 
-    def _news(self) -> None:
-        """Something changed: tell all supervisors in one go, after this turn of the loop."""
-        if self._pushing is None:
-            self._pushing = asyncio.get_running_loop().call_soon(self._push)
-
     def _push(self) -> None:
-        self._pushing = None
+        """To all supervisors, what each does not have yet."""
         for link in self.links:
             link.push()
 

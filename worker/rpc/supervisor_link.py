@@ -8,8 +8,7 @@ import os
 import socket
 import struct
 import traceback
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -17,7 +16,7 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import SetBreakpoints
 from debug_relay.protocol.models.fields import Empty
-from debug_relay.protocol.models.sessions import EndSession
+from debug_relay.protocol.models.sessions import EndReason, EndSession, Retired, SessionDeleted
 from debug_relay.protocol.operations import (
     DRAW_BLUEPRINT,
     END_SESSION,
@@ -37,14 +36,25 @@ from debug_relay.worker.rpc import reply_encoding as wording
 from debug_relay.worker.session.session import Session
 from debug_relay.worker.system.identity import start_ticks
 
-if TYPE_CHECKING:
-    from debug_relay.worker.server import Worker
-
 log = logging.getLogger("debug_relay.worker")
 
 _CREDENTIALS: Final = struct.Struct("3i")
 _END_IS_NEAR: Final = 0.5
 _DECODERS: Final = {name: msgspec.json.Decoder(OPERATIONS[name].params).decode for name in HANDLERS}
+
+
+class Worker(Protocol):
+    """What a supervisor talks to."""
+
+    session: Session
+
+    def joined(self, link: Link) -> None: ...
+
+    def left(self, link: Link) -> None: ...
+
+    async def retire(self) -> Retired: ...
+
+    async def end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted: ...
 
 
 class Link(asyncio.Protocol):
@@ -242,7 +252,7 @@ class Link(asyncio.Protocol):
             error_id=error_id,
             exception=type(error).__name__,
             operation=head.operation,
-            log_file=str(Path(self._worker.params.session_dir) / "worker.log"),
+            log_file=str(self._worker.session.settings.folder / "worker.log"),
         )
 
 

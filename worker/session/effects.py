@@ -137,4 +137,7 @@ class Effects:
             self._record.save_later()
 
     def _publish(self, transition: Transition) -> None:
-        self._publication.changed()
+        if transition.event is Event.RESUMED:
+            self._publication.changed_for_a_moment()
+        else:
+            self._publication.changed()

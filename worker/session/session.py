@@ -54,14 +54,14 @@ from debug_relay.worker.tracing.trace import Traces
 
 
 class Session:
-    def __init__(self, params: WorkerParams, announce: Callable[[], None]) -> None:
-        """`announce` schedules a push to all supervisors."""
+    def __init__(self, params: WorkerParams, push: Callable[[], None]) -> None:
+        """`push` sends what is new to all supervisors."""
         self.disk = Disk()
         self.sources = Sources()
         self.interpreters = InterpreterBook(Path(params.interpreters_dir))
         self.callers = Callers()
         self.settings = Settings(params)
-        self.publication = Publication(announce)
+        self.publication = Publication(push)
         self.lifecycle = Lifecycle(params)
         self.log = SessionLog(
             self.settings,
@@ -296,4 +296,5 @@ class Session:
         self.log.close()
         await self.saved.close()
         await self.record.close()
+        self.publication.close()
         self.disk.close()

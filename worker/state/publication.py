@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from debug_relay.worker.state.change_signal import ChangeSignal
 
+# A step takes as long in most programs: its stop then replaces the state in between.
+_MOMENT_SECONDS: Final = 0.01
+
 
 class Publication:
-    """`announce` schedules a push to all supervisors."""
+    """`push` sends what is new to all supervisors, once for all changes of a turn of the loop."""
 
-    def __init__(self, announce: Callable[[], None]) -> None:
+    def __init__(self, push: Callable[[], None]) -> None:
         self.version = 1  # of the public state
-        self._announce = announce
+        self._push = push
+        self._pushing: asyncio.Handle | None = None
+        self._may_wait = False  # whether that push waits for the next change
         self._signal = ChangeSignal()
         self._save: Callable[[], None] | None = None
 
@@ -23,13 +29,37 @@ class Publication:
 
     def announce(self) -> None:
         """There is more to read; the public state is the same."""
-        self._announce()
+        if self._pushing is None:
+            self._pushing = asyncio.get_running_loop().call_soon(self._push_now)
 
     def changed(self) -> None:
         """The public state is another."""
         self.version += 1
         self._signal.notify()
-        self._announce()
+        if self._may_wait:
+            self._cancel()
+        self.announce()
+
+    def changed_for_a_moment(self) -> None:
+        """The program was resumed, and may stop again at once: supervisors are told of the next
+        change alone, if it comes soon. The caller's reply carries the state as it is by then."""
+        self.version += 1
+        self._signal.notify()
+        self._cancel()
+        self._may_wait = True
+        self._pushing = asyncio.get_running_loop().call_later(_MOMENT_SECONDS, self._push_now)
+
+    def _push_now(self) -> None:
+        self._pushing, self._may_wait = None, False
+        self._push()
+
+    def _cancel(self) -> None:
+        if self._pushing is not None:
+            self._pushing.cancel()
+        self._pushing, self._may_wait = None, False
+
+    def close(self) -> None:
+        self._cancel()
 
     def save(self) -> None:
         """What outlives the worker has changed: write the record at once."""
