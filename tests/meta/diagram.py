@@ -5,6 +5,7 @@ The state diagram, and the rows of the import law.
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 from debug_relay.protocol.state import mermaid
@@ -15,11 +16,16 @@ ARCHITECTURE = ROOT / "docs" / "architecture"
 
 
 def _law() -> str:
-    rows = "\n".join(
-        f"{package + '/':<15} {' < '.join(row.strip() for row in law.strip().splitlines())}"
+    rows = [
+        textwrap.fill(
+            " < ".join(row.strip() for row in law.strip().splitlines()),
+            initial_indent=f"{package + '/':<16}",
+            subsequent_indent=" " * 16,
+            width=96,
+        )
         for package, law in LAW.items()
-    )
-    return f"```\n{rows}\n```"
+    ]
+    return "\n".join(("```", *rows, "```"))
 
 
 # Mark → the page that has it, and what stands between `<!-- mark -->` and `<!-- /mark -->`.

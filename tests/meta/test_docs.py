@@ -10,7 +10,7 @@ import pytest
 from debug_relay.protocol.errors import Code
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.version import VERSION
-from tests.meta.diagram import current
+from tests.meta.diagram import GENERATED, current
 from tests.meta.examples import PAGES, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -29,8 +29,9 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_state_diagram_is_current():
-    page, text = current("states")
+@pytest.mark.parametrize("mark", GENERATED)
+def test_what_is_generated_is_current(mark):
+    page, text = current(mark)
     assert page.read_text(encoding="utf-8") == text, "regenerate it with: make docs"
 
 
