@@ -92,7 +92,7 @@ class _Call(Struct):
     caller: Caller | None = None
     params: Params | None = None
     created: str | None = None  # the id of the session that it has created
-    not_admitted: bool = False  # counted there, and in no other line of the audit log
+    not_admitted: bool = False  # by Host, Origin or token: the refusal log counts these
 
     @property
     def session_id(self) -> str | None:

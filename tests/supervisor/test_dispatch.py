@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from debug_relay.protocol.models.execution import Step, Trace
-from debug_relay.protocol.models.inspection import Evaluate, Stacktrace
+from debug_relay.protocol.models.inspection import Evaluate, Hover, Stacktrace
 from debug_relay.protocol.models.program import Attach, Launch
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.supervisor.access.audit import Audit
@@ -228,4 +228,5 @@ def test_deadlines_are_what_the_rows_say() -> None:
     assert seconds("attach", Attach(session_id="s", wait=7, connect_timeout=20)) == 92
     assert seconds("evaluate", Evaluate(session_id="s", expression="1")) == 45
     assert seconds("evaluate", Evaluate(session_id="s", expression="1", timeout=2)) == 37
+    assert seconds("hover", Hover(session_id="s", expression="x", timeout=60)) == 95
     assert seconds("trace", Trace(session_id="s", timeout=3)) == 38
