@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-
-import pytest
 
 from tests.kit.client import Client, Session
 from tests.kit.source import Source
@@ -32,26 +30,13 @@ PROGRAM = """
 """
 
 
-@pytest.fixture
-def stopped(
-    relay: Client, source: Callable[..., Source], python: str
-) -> Iterator[tuple[Session, Source]]:
-    """A session in `work`, on every Python."""
-    program = source(PROGRAM)
-    with relay.session(python_path=python) as session:
-        session.break_at(program, program["here"])
-        assert session.launch(program)["stop_reason"] == "breakpoint"
-        yield session, program
-
-
 def ask(session: Session, expression: str, **fields: object) -> dict[str, object]:
     answer = session.post("/evaluate", {"expression": expression, **fields}).ok()
     assert isinstance(answer, dict)
     return answer
 
 
-def test_values_and_statements(stopped: tuple[Session, Source]) -> None:
-    session, _ = stopped
+def values_and_statements(session: Session) -> None:
     assert ask(session, "c * LIMIT") == {
         "result": "30",
         "type": "int",
@@ -80,8 +65,7 @@ def test_values_and_statements(stopped: tuple[Session, Source]) -> None:
     session.value("LIMIT", context="hover")
 
 
-def test_what_does_not_parse_is_refused(stopped: tuple[Session, Source]) -> None:
-    session, _ = stopped
+def what_does_not_parse_is_refused(session: Session) -> None:
     for expression in ("c +", "for", "(c", "c c"):
         error = session.post("/evaluate", {"expression": expression}).refused("EVALUATE_ERROR", 400)
         assert "SyntaxError" in error["details"]["error_message"]
@@ -94,8 +78,7 @@ def test_what_does_not_parse_is_refused(stopped: tuple[Session, Source]) -> None
     session.post("/evaluate", {"expression": ""}).refused("INVALID_REQUEST", 400)
 
 
-def test_what_raises_is_an_answer(stopped: tuple[Session, Source]) -> None:
-    session, _ = stopped
+def what_raises_is_an_answer(session: Session) -> None:
     answer = ask(session, "fail()")
     assert (answer["result"], answer["type"]) == (None, None)
     assert answer["error"] == "KeyError: 'missing'"
@@ -109,48 +92,54 @@ def test_what_raises_is_an_answer(stopped: tuple[Session, Source]) -> None:
     assert str(ask(session, "raise ValueError('said')")["error"]) == "ValueError: said"
 
 
-@pytest.mark.parametrize("expression", ["exit()", "exit(3)", "raise SystemExit(4)", "quit()"])
-def test_an_exit_ends_nothing(
-    relay: Client, source: Callable[..., Source], python: str, expression: str
+def test_what_exits_or_takes_too_long_ends_nothing(
+    relay: Client, source: Callable[..., Source], python: str
 ) -> None:
     program = source(PROGRAM)
     with relay.session(python_path=python) as session:
         session.break_at(program, program["here"])
         session.launch(program)
-        answer = ask(session, expression)
-        assert str(answer["error"]).startswith("SystemExit")
-        assert isinstance(answer["error_details"], dict)
-        assert answer["error_details"]["type"] == "SystemExit"
-        assert session.value("c") == "3"
-        assert session.status()["status"] == "paused"
-        ended = session.resume()
-        assert ended["exit_code"] == 0
-        assert session.printed("stdout") == "answer 3\n"
-
-
-@pytest.mark.parametrize(
-    "expression", ["spin()", "while True: pass", "time.sleep(1000)", "[spin() for _ in (1,)]"]
-)
-def test_what_takes_too_long_is_interrupted(
-    relay: Client, source: Callable[..., Source], python: str, expression: str
-) -> None:
-    program = source(PROGRAM)
-    with relay.session(python_path=python) as session:
-        session.break_at(program, program["here"])
-        session.launch(program)
-        before = time.monotonic()
-        error = session.post("/evaluate", {"expression": expression, "timeout": 0.5}).refused(
-            "DEBUGPY_TIMEOUT", 504
-        )
-        assert 0.5 <= time.monotonic() - before < 5
-        assert error["details"]["evaluating"] is False
-        assert "0.5" in error["message"]
-        # As if nothing had been: same place, same values, and on to the end.
-        assert session.value("c") == "3"
-        assert session.line() == program["here"]
+        for expression in ("exit()", "exit(3)", "raise SystemExit(4)", "quit()"):
+            answer = ask(session, expression)
+            assert str(answer["error"]).startswith("SystemExit"), expression
+            assert isinstance(answer["error_details"], dict)
+            assert answer["error_details"]["type"] == "SystemExit"
+            assert session.value("c") == "3"
+            assert session.status()["status"] == "paused"
+        for expression in (
+            "spin()",
+            "while True: pass",
+            "time.sleep(1000)",
+            "[spin() for _ in (1,)]",
+        ):
+            before = time.monotonic()
+            body = {"expression": expression, "timeout": 0.5}
+            error = session.post("/evaluate", body).refused("DEBUGPY_TIMEOUT", 504)
+            assert 0.5 <= time.monotonic() - before < 5, expression
+            assert error["details"]["evaluating"] is False
+            assert "0.5" in error["message"]
+            # As if nothing had been: same place, same values.
+            assert session.value("c") == "3"
+            assert session.line() == program["here"]
+        # And on to the end.
         assert session.step("out")["return_value"] == {"type": "int", "value": "3"}
         assert session.resume()["exit_code"] == 0
         assert session.printed() == "answer 3\n"
+
+
+def test_expressions_in_a_stopped_frame(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    program = source(PROGRAM)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["here"])
+        assert session.launch(program)["stop_reason"] == "breakpoint"
+        what_does_not_parse_is_refused(session)
+        what_raises_is_an_answer(session)
+        a_huge_result_is_cut_and_says_so(session)
+        lone_surrogates_survive(session)
+        a_slow_repr_is_interrupted_too(session)
+        values_and_statements(session)  # last: it assigns
 
 
 def test_an_interrupt_never_strikes_the_program(
@@ -186,8 +175,7 @@ def test_an_interrupt_never_strikes_the_program(
         assert session.printed() == "through\n"
 
 
-def test_a_huge_result_is_cut_and_says_so(stopped: tuple[Session, Source]) -> None:
-    session, _ = stopped
+def a_huge_result_is_cut_and_says_so(session: Session) -> None:
     cut = ask(session, "'x' * 5_000_000")
     assert cut["truncated"] is True
     assert isinstance(cut["result"], str)
@@ -199,8 +187,7 @@ def test_a_huge_result_is_cut_and_says_so(stopped: tuple[Session, Source]) -> No
     assert session.value("c") == "3"
 
 
-def test_lone_surrogates_survive(stopped: tuple[Session, Source]) -> None:
-    session, _ = stopped
+def lone_surrogates_survive(session: Session) -> None:
     assert session.value(r"'a\ud800b'") == r"'a\ud800b'"
     assert session.value(r"c == 3 and '\udcff'") == r"'\udcff'"
     raised = ask(session, r"{}['\ud800']")
@@ -218,8 +205,7 @@ def test_many_at_once_are_answered_in_turn(relay: Client, source: Callable[..., 
         assert list(answers) == [str(3 + n) for n in range(20)]
 
 
-def test_a_slow_repr_is_interrupted_too(stopped: tuple[Session, Source]) -> None:
-    session, _ = stopped
+def a_slow_repr_is_interrupted_too(session: Session) -> None:
     ask(session, "class Slow:\n    def __repr__(self): spin()")
     session.post("/evaluate", {"expression": "Slow()", "timeout": 0.5}).refused(
         "DEBUGPY_TIMEOUT", 504

@@ -114,24 +114,6 @@ def test_the_threads_of_a_running_program_are_running(
 # -- stacks
 
 
-def test_a_stack_has_the_programs_frames_and_no_others(
-    relay: Client, source: Callable[..., Source], python: str
-) -> None:
-    program = source(VALUES)
-    with relay.session(python_path=python) as session:
-        stopped = stopped_at(session, program, "here")
-        stack = session.get("/stacktrace").ok()
-        assert [(f["id"], f["name"], f["line"]) for f in stack["frames"]] == [
-            (0, "show", program["here"]),
-            (1, "outer", program["outer"]),
-            (2, "<module>", program["module"]),
-        ]
-        assert {f["source"]["path"] for f in stack["frames"]} == {str(program)}
-        assert {f["source"]["name"] for f in stack["frames"]} == {"program.py"}
-        assert (stack["total_frames"], stack["has_more"], stack["live"]) == (3, False, False)
-        assert stack["thread_id"] == stopped["thread_id"]
-
-
 def test_a_deep_stack_pages_without_gaps(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:
@@ -196,148 +178,150 @@ def test_a_woken_sleeper_stands_in_its_own_frame(
         session.get("/frames/2/variables").refused("FRAME_NOT_FOUND", 404)
 
 
-# -- scopes and variables
+# -- scopes and variables: one program, which all of these look into
 
 
-def test_scopes_and_their_variables(
+def a_stack_has_the_programs_frames_and_no_others(
+    session: Session, program: Source, thread: int
+) -> None:
+    stack = session.get("/stacktrace").ok()
+    assert [(f["id"], f["name"], f["line"]) for f in stack["frames"]] == [
+        (0, "show", program["here"]),
+        (1, "outer", program["outer"]),
+        (2, "<module>", program["module"]),
+    ]
+    assert {f["source"]["path"] for f in stack["frames"]} == {str(program)}
+    assert {f["source"]["name"] for f in stack["frames"]} == {"program.py"}
+    assert (stack["total_frames"], stack["has_more"], stack["live"]) == (3, False, False)
+    assert stack["thread_id"] == thread
+
+
+def scopes_and_their_variables(session: Session) -> None:
+    answer = session.get("/scopes").ok()
+    assert answer["frame_id"] == 0
+    scopes = {scope["name"]: scope for scope in answer["scopes"]}
+    assert list(scopes) == ["Locals", "Globals"]
+    assert scopes["Locals"]["presentation_hint"] == "locals"
+    assert scopes["Locals"]["expensive"] is False
+    local = children(session, scopes["Locals"]["variables_reference"])
+    assert sorted(local) == ["many", "number", "pairs", "point", "text", "words"]
+    number = local["number"]
+    assert (number["value"], number["type"], number["expandable"]) == ("7", "int", False)
+    assert number["variables_reference"] == 0
+    assert local["text"]["value"] == "'ünïcödé'"
+    assert local["words"]["expandable"] is True
+    globals_ = children(session, scopes["Globals"]["variables_reference"])
+    assert globals_["GLOBAL"]["value"] == "'of the module'"
+    listed = session.get("/frames/0/variables", scope="globals").ok()["variables"]
+    assert named(listed)["GLOBAL"]["value"] == "'of the module'"
+    assert session.locals(1) == {"label": "'start'"}
+
+
+def children_open_level_by_level(session: Session) -> None:
+    local = named(session.get("/frames/0/variables").ok()["variables"])
+    words = children(session, local["words"]["variables_reference"], filter="indexed")
+    assert [(name, entry["value"]) for name, entry in words.items()] == [
+        ("0", "'a'"),
+        ("1", "'b'"),
+        ("2", "'c'"),
+    ]
+    pairs = children(session, local["pairs"]["variables_reference"])
+    two = children(session, pairs["'two'"]["variables_reference"], filter="indexed")
+    assert [entry["value"] for entry in two.values()] == ["1", "2"]
+    point = children(session, local["point"]["variables_reference"])
+    assert point["x"]["value"] == "1"
+    inner = children(session, point["y"]["variables_reference"])
+    assert (inner["x"]["value"], inner["y"]["value"]) == ("2", "3")
+
+
+def variables_page(session: Session) -> None:
+    page = session.get("/frames/0/variables", start=1, count=2).ok()
+    assert [v["name"] for v in page["variables"]] == ["number", "pairs"]
+    assert (page["total"], page["has_more"]) == (6, True)
+    last = session.get("/frames/0/variables", start=4, count=100).ok()
+    assert (len(last["variables"]), last["has_more"]) == (2, False)
+    many = named(session.get("/frames/0/variables").ok()["variables"])["many"]
+    seen = []
+    for start in (0, 40, 80):
+        page = session.get(
+            f"/variables/{many['variables_reference']}",
+            start=start,
+            count=40,
+            filter="indexed",
+        ).ok()
+        assert page["total"] == 90
+        assert page["has_more"] is (start < 80)
+        seen += [v["value"] for v in page["variables"]]
+    assert seen == [str(n) for n in range(90)]
+    error = session.get("/frames/0/variables", count=1001).refused("INVALID_PARAMETER", 400)
+    assert "1000" in error["message"]
+
+
+def every_path_to_a_variable_leads_to_the_same(session: Session, thread: int) -> None:
+    assert session.get("/stacktrace").ok() == session.get(f"/threads/{thread}/stacktrace").ok()
+    scopes = session.get("/scopes", frame_id=1).ok()
+    assert scopes["frame_id"] == 1
+    assert session.get("/frames/1/scopes").ok() == scopes
+    reference = session.get("/scopes").ok()["scopes"][0]["variables_reference"]
+    one = session.get("/variables", variables_reference=reference).ok()
+    assert one["variables_reference"] == reference
+    assert session.get(f"/variables/{reference}").ok() == one
+    assert session.get(f"/scopes/{reference}/variables").ok() == one
+    assert session.get("/frames/0/variables").ok() == one
+    words = named(one["variables"])["words"]["variables_reference"]
+    opened = session.get(f"/variables/{words}", filter="indexed").ok()
+    assert [variable["value"] for variable in opened["variables"]] == ["'a'", "'b'", "'c'"]
+    again = session.get(f"/frames/0/variables/{words}/children", filter="indexed").ok()
+    assert again == opened
+    # Read again at the same stop, a reference is what it was.
+    assert session.get("/scopes").ok()["scopes"][0]["variables_reference"] == reference
+
+
+def frames_and_threads_that_are_not_there(session: Session, thread: int) -> None:
+    for answer in (
+        session.get("/frames/3/variables"),
+        session.get("/frames/3/scopes"),
+        session.get("/scopes", frame_id=3),
+        session.post("/evaluate", {"expression": "1", "frame_id": 3}),
+    ):
+        error = answer.refused("FRAME_NOT_FOUND", 404)
+        assert "0 to 2" in error["details"]["suggestion"]
+    for answer in (
+        session.get("/threads/99/stacktrace"),
+        session.get("/stacktrace", thread_id=99),
+        session.get("/scopes", thread_id=99),
+        session.get("/frames/0/variables", thread_id=99),
+        session.post("/evaluate", {"expression": "1", "thread_id": 99}),
+    ):
+        error = answer.refused("THREAD_NOT_FOUND", 404)
+        assert str(thread) in error["details"]["suggestion"]
+
+
+def a_reference_from_an_earlier_stop_is_refused_as_such(session: Session) -> None:
+    reference = session.get("/scopes").ok()["scopes"][0]["variables_reference"]
+    session.step("out")
+    error = session.get(f"/variables/{reference}").refused("VARIABLE_NOT_FOUND", 404)
+    assert "earlier stop" in error["message"]
+    assert error["details"]["from_earlier_stop"] is True
+    # Numbers are not used again: the new stop's scope has another.
+    assert session.get("/scopes").ok()["scopes"][0]["variables_reference"] > reference
+    error = session.get("/variables/999999").refused("VARIABLE_NOT_FOUND", 404)
+    assert error["details"]["from_earlier_stop"] is False
+
+
+def test_a_stopped_program_is_looked_into(
     relay: Client, source: Callable[..., Source], python: str
 ) -> None:
     program = source(VALUES)
     with relay.session(python_path=python) as session:
-        stopped_at(session, program, "here")
-        answer = session.get("/scopes").ok()
-        assert answer["frame_id"] == 0
-        scopes = {scope["name"]: scope for scope in answer["scopes"]}
-        assert list(scopes) == ["Locals", "Globals"]
-        assert scopes["Locals"]["presentation_hint"] == "locals"
-        assert scopes["Locals"]["expensive"] is False
-        local = children(session, scopes["Locals"]["variables_reference"])
-        assert sorted(local) == ["many", "number", "pairs", "point", "text", "words"]
-        number = local["number"]
-        assert (number["value"], number["type"], number["expandable"]) == ("7", "int", False)
-        assert number["variables_reference"] == 0
-        assert local["text"]["value"] == "'ünïcödé'"
-        assert local["words"]["expandable"] is True
-        globals_ = children(session, scopes["Globals"]["variables_reference"])
-        assert globals_["GLOBAL"]["value"] == "'of the module'"
-        listed = session.get("/frames/0/variables", scope="globals").ok()["variables"]
-        assert named(listed)["GLOBAL"]["value"] == "'of the module'"
-        assert session.locals(1) == {"label": "'start'"}
-
-
-def test_children_open_level_by_level(
-    relay: Client, source: Callable[..., Source], python: str
-) -> None:
-    program = source(VALUES)
-    with relay.session(python_path=python) as session:
-        stopped_at(session, program, "here")
-        local = named(session.get("/frames/0/variables").ok()["variables"])
-        words = children(session, local["words"]["variables_reference"], filter="indexed")
-        assert [(name, entry["value"]) for name, entry in words.items()] == [
-            ("0", "'a'"),
-            ("1", "'b'"),
-            ("2", "'c'"),
-        ]
-        pairs = children(session, local["pairs"]["variables_reference"])
-        two = children(session, pairs["'two'"]["variables_reference"], filter="indexed")
-        assert [entry["value"] for entry in two.values()] == ["1", "2"]
-        point = children(session, local["point"]["variables_reference"])
-        assert point["x"]["value"] == "1"
-        inner = children(session, point["y"]["variables_reference"])
-        assert (inner["x"]["value"], inner["y"]["value"]) == ("2", "3")
-
-
-def test_variables_page(relay: Client, source: Callable[..., Source]) -> None:
-    program = source(VALUES)
-    with relay.session() as session:
-        stopped_at(session, program, "here")
-        page = session.get("/frames/0/variables", start=1, count=2).ok()
-        assert [v["name"] for v in page["variables"]] == ["number", "pairs"]
-        assert (page["total"], page["has_more"]) == (6, True)
-        last = session.get("/frames/0/variables", start=4, count=100).ok()
-        assert (len(last["variables"]), last["has_more"]) == (2, False)
-        many = named(session.get("/frames/0/variables").ok()["variables"])["many"]
-        seen = []
-        for start in (0, 40, 80):
-            page = session.get(
-                f"/variables/{many['variables_reference']}",
-                start=start,
-                count=40,
-                filter="indexed",
-            ).ok()
-            assert page["total"] == 90
-            assert page["has_more"] is (start < 80)
-            seen += [v["value"] for v in page["variables"]]
-        assert seen == [str(n) for n in range(90)]
-        error = session.get("/frames/0/variables", count=1001).refused("INVALID_PARAMETER", 400)
-        assert "1000" in error["message"]
-
-
-def test_every_path_to_a_variable_leads_to_the_same(
-    relay: Client, source: Callable[..., Source]
-) -> None:
-    program = source(VALUES)
-    with relay.session() as session:
         thread = stopped_at(session, program, "here")["thread_id"]
-        assert session.get("/stacktrace").ok() == session.get(f"/threads/{thread}/stacktrace").ok()
-        scopes = session.get("/scopes", frame_id=1).ok()
-        assert scopes["frame_id"] == 1
-        assert session.get("/frames/1/scopes").ok() == scopes
-        reference = session.get("/scopes").ok()["scopes"][0]["variables_reference"]
-        one = session.get("/variables", variables_reference=reference).ok()
-        assert one["variables_reference"] == reference
-        assert session.get(f"/variables/{reference}").ok() == one
-        assert session.get(f"/scopes/{reference}/variables").ok() == one
-        assert session.get("/frames/0/variables").ok() == one
-        words = named(one["variables"])["words"]["variables_reference"]
-        opened = session.get(f"/variables/{words}", filter="indexed").ok()
-        assert [variable["value"] for variable in opened["variables"]] == ["'a'", "'b'", "'c'"]
-        again = session.get(f"/frames/0/variables/{words}/children", filter="indexed").ok()
-        assert again == opened
-        # Read again at the same stop, a reference is what it was.
-        assert session.get("/scopes").ok()["scopes"][0]["variables_reference"] == reference
-
-
-def test_a_reference_from_an_earlier_stop_is_refused_as_such(
-    relay: Client, source: Callable[..., Source]
-) -> None:
-    program = source(VALUES)
-    with relay.session() as session:
-        stopped_at(session, program, "here")
-        reference = session.get("/scopes").ok()["scopes"][0]["variables_reference"]
-        session.step("out")
-        error = session.get(f"/variables/{reference}").refused("VARIABLE_NOT_FOUND", 404)
-        assert "earlier stop" in error["message"]
-        assert error["details"]["from_earlier_stop"] is True
-        # Numbers are not used again: the new stop's scope has another.
-        assert session.get("/scopes").ok()["scopes"][0]["variables_reference"] > reference
-        error = session.get("/variables/999999").refused("VARIABLE_NOT_FOUND", 404)
-        assert error["details"]["from_earlier_stop"] is False
-
-
-def test_frames_and_threads_that_are_not_there(
-    relay: Client, source: Callable[..., Source]
-) -> None:
-    program = source(VALUES)
-    with relay.session() as session:
-        thread = stopped_at(session, program, "here")["thread_id"]
-        for answer in (
-            session.get("/frames/3/variables"),
-            session.get("/frames/3/scopes"),
-            session.get("/scopes", frame_id=3),
-            session.post("/evaluate", {"expression": "1", "frame_id": 3}),
-        ):
-            error = answer.refused("FRAME_NOT_FOUND", 404)
-            assert "0 to 2" in error["details"]["suggestion"]
-        for answer in (
-            session.get("/threads/99/stacktrace"),
-            session.get("/stacktrace", thread_id=99),
-            session.get("/scopes", thread_id=99),
-            session.get("/frames/0/variables", thread_id=99),
-            session.post("/evaluate", {"expression": "1", "thread_id": 99}),
-        ):
-            error = answer.refused("THREAD_NOT_FOUND", 404)
-            assert str(thread) in error["details"]["suggestion"]
+        a_stack_has_the_programs_frames_and_no_others(session, program, thread)
+        scopes_and_their_variables(session)
+        children_open_level_by_level(session)
+        variables_page(session)
+        every_path_to_a_variable_leads_to_the_same(session, thread)
+        frames_and_threads_that_are_not_there(session, thread)
+        a_reference_from_an_earlier_stop_is_refused_as_such(session)
 
 
 @pytest.mark.parametrize(
