@@ -12,6 +12,7 @@ from debug_relay.protocol.wire.dap import StackFrame
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_engine import ProbeEngine
 
 
 async def connected(stack: AsyncExitStack) -> tuple[DebugServer, asyncio.StreamReader, Any]:
@@ -21,7 +22,6 @@ async def connected(stack: AsyncExitStack) -> tuple[DebugServer, asyncio.StreamR
         theirs.connect(ours.getsockname())
         accepted, _ = ours.accept()
     server = DebugServer(lambda *_: None, lambda *_: None)
-    server.has_probe = True
     await asyncio.get_running_loop().connect_accepted_socket(lambda: server, accepted)
     reader, writer = await asyncio.open_connection(sock=theirs)
     stack.callback(writer.close)
@@ -34,6 +34,7 @@ async def test_only_whom_it_was_put_to_answers_a_question() -> None:
         asked, reader, writer = await connected(stack)
         other, _, _ = await connected(stack)
         asking = Asking(Hub(5))
+        asked.engine = ProbeEngine(asked, asking)
         waiting = asyncio.create_task(asking.returned(asked, StackFrame(id=1, name="f", line=1), 5))
         head = await reader.readuntil(b"\r\n\r\n")
         request = json.loads(await reader.readexactly(int(head.split(b":")[1])))

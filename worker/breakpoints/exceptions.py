@@ -136,7 +136,7 @@ class ExceptionPoints:
         )
 
     def _is_plain(self) -> bool:
-        return any(not server.has_probe for server in self._hub.hearing())
+        return any(not server.engine.decides_stops for server in self._hub.hearing())
 
     # -- telling programs
 
@@ -144,9 +144,9 @@ class ExceptionPoints:
         """What is asked for, to a debug server that knows nothing or something else."""
         asked = self._asked
         filters = list(asked.filters)
-        if not server.has_probe and self._breakpoints.suspended:
+        if not server.engine.decides_stops and self._breakpoints.suspended:
             filters = []  # else the probe passes over them
-        if server.has_probe:
+        if server.engine.decides_stops:
             await self._probes.ask(
                 server,
                 probe.Exceptions(

@@ -49,12 +49,11 @@ class RunToLine:
     async def begin(self, params: RunTo, thread: KnownThread) -> Goal:
         """The program is still paused; a line at which it could never stop is refused."""
         server = thread.server
-        if not server.has_probe:
-            raise RelayError(
-                Code.ATTACH_UNSUPPORTED if self._debuggee.attached else Code.DEBUGPY_ERROR,
-                "This session has no probe (attached by port), which would stop at the line",
-                "Set a breakpoint there, continue, and delete it.",
-            )
+        server.engine.require(
+            "This session has no probe (attached by port), which would stop at the line",
+            "Set a breakpoint there, continue, and delete it.",
+            self._debuggee.attached,
+        )
         entry = await self._judged(params, thread.id)
         only = params.thread_id
         # Before it is sent: a thread that runs may reach it before the answer is here.

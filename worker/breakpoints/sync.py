@@ -54,7 +54,7 @@ class Arming:
 
     async def begin(self, server: DebugServer) -> None:
         """A debug server that knows no breakpoints yet."""
-        if server.has_probe:
+        if server.engine.decides_stops:
             counts = self._counts[server] = HitCounts()
             counts.shared = await self._probes.ask(
                 server, probe.ShareHits(path=counts.path, capacity=CAPACITY)
@@ -75,7 +75,7 @@ class Arming:
         async def tell(server: DebugServer) -> None:
             # Looked up for each server: telling the one before may have taken time.
             known = [self._table.one(id) for id in ids if id in self._table]
-            if server.has_probe:
+            if server.engine.decides_stops:
                 await self._tell(server, known, fresh)
             else:
                 for path in {entry.real_path for entry in known if entry.function is None}:
@@ -96,7 +96,7 @@ class Arming:
         """They are not in the table any more."""
 
         async def tell(server: DebugServer) -> None:
-            if server.has_probe:
+            if server.engine.decides_stops:
                 ids = [entry.id for entry in entries]
                 await self._probes.ask(server, probe.Points(remove=ids))
             else:
@@ -167,7 +167,7 @@ class Arming:
         self.suspended = on
 
         async def tell(server: DebugServer) -> None:
-            if server.has_probe:
+            if server.engine.decides_stops:
                 await self._probes.ask(server, probe.Suspend(on=on))
             else:
                 for path in self._table.files():

@@ -19,10 +19,8 @@ from msgspec import Struct
 
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models.output_events import Category
-from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debuggee.process import Pump
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.probe_client import Asking
 
 _NAMES: Final[tuple[Category, ...]] = ("stdout", "stderr")
 
@@ -37,9 +35,7 @@ class ChildOutput:
         self._deliver = deliver
         self._streams: dict[int, Stream] = {}  # by inode
 
-    async def take_over(
-        self, server: DebugServer, asking: Asking, program: Mapping[int, Category]
-    ) -> None:
+    async def take_over(self, server: DebugServer, program: Mapping[int, Category]) -> None:
         """From here on its output is its own; `program` are the inodes of the program's pipes."""
         known = {**program, **{inode: one.category for inode, one in self._streams.items()}}
         pipes = {name: os.pipe2(os.O_CLOEXEC) for name in _NAMES}
@@ -48,11 +44,8 @@ class ChildOutput:
             ends = {name: f"/proc/{os.getpid()}/fd/{pipes[name][1]}" for name in pipes}
             # What cannot be told apart is no reason to run without a debugger.
             with contextlib.suppress(RelayError):
-                used = await asking.ask(
-                    server,
-                    probe.Streams(
-                        known={str(inode): name for inode, name in known.items()}, pipes=ends
-                    ),
+                used = await server.engine.move_output(
+                    {str(inode): name for inode, name in known.items()}, ends
                 )
         finally:
             for name, (reading, writing) in pipes.items():

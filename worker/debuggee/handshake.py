@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker import bundle
 from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
 from debug_relay.worker.breakpoints.manager import Breakpoints
@@ -43,11 +42,10 @@ class Handshake:
         await self._probes.find_probe(server)
         # Before it is told what there is: what changes meanwhile is sent to it as well.
         server.hears_changes = True
-        if server.has_probe and target is not None and target.shows == "safe":
-            await self._probes.ask(server, probe.Show(mode="safe"))
+        if target is not None and target.shows == "safe":
+            await server.engine.show_safely()
         await self._breakpoints.send_all(server)
-        if server.has_probe:
-            await self._watches.begin(server)
+        await self._watches.begin(server)
         await self._exceptions.begin(server)
         if not self._settings.config.stop_all:
             await self.send_stop_all(server)
@@ -65,8 +63,7 @@ class Handshake:
 
     async def send_stop_all(self, server: DebugServer) -> None:
         """Whether the stop of one thread halts the others; from the next stop on."""
-        if server.has_probe:
-            await self._probes.ask(server, probe.StopAll(on=self._settings.config.stop_all))
+        await server.engine.stop_all(self._settings.config.stop_all)
 
 
 def kept_bytecode(prefix: str) -> str | None:

@@ -30,7 +30,6 @@ from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.input_requests import InputRequests
-from debug_relay.worker.debugger.probe_client import Asking
 from debug_relay.worker.debugger.target import Debuggee, ServerListener
 from debug_relay.worker.interpreter.ownership import require_ours
 from debug_relay.worker.state.lifecycle import Lifecycle
@@ -72,7 +71,6 @@ class LaunchedProgram:
         log: SessionLog,
         publication: Publication,
         hub: Hub,
-        probes: Asking,
         debuggee: Debuggee,
         input_requests: InputRequests,
         handshake: Handshake,
@@ -83,7 +81,6 @@ class LaunchedProgram:
         self._lifecycle = lifecycle
         self._log = log
         self._hub = hub
-        self._probes = probes
         self._debuggee = debuggee
         self._input_requests = input_requests
         self._handshake = handshake
@@ -248,8 +245,8 @@ class LaunchedProgram:
 
     async def _prepare_child(self, server: DebugServer) -> None:
         await self._handshake.introduce(server)
-        if server.has_probe and server.is_child and self._process is not None:
-            await self._child_output.take_over(server, self._probes, self._process.pipes())
+        if server.is_child and self._process is not None:
+            await self._child_output.take_over(server, self._process.pipes())
 
     async def _until_started(self) -> None:
         """Until the program's own news that it runs; failing that, the reason.

@@ -18,6 +18,8 @@ import msgspec
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.wire.dap import DapError, Decoder, Message, encode_request
+from debug_relay.worker.debugger.engine import Engine
+from debug_relay.worker.debugger.plain_engine import PlainEngine
 
 _T = TypeVar("_T")
 
@@ -56,7 +58,7 @@ class DebugServer(asyncio.Protocol):
         self.lost = False
         self.pid = 0
         self.is_child = False  # of a child of the program, which may come and go
-        self.has_probe = False
+        self.engine: Engine = PlainEngine(self)  # until its probe has answered
         # What changes is sent to it from then on; before, it is in its handshake, and refuses it.
         self.hears_changes = False
         self.sent_on = 0  # how often we have sent all its threads on

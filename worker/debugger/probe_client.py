@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import AsyncIterator
 from typing import Any, Final, TypeVar
 
@@ -21,11 +20,12 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer, ServerLost
+from debug_relay.worker.debugger.engine import evaluate_timeout
 from debug_relay.worker.debugger.hub import Hub
+from debug_relay.worker.debugger.probe_engine import ProbeEngine
 
 T = TypeVar("T")
 PATIENCE: Final = 0.5  # with a program's own code, while values are shown
-_SYNTAX_ERRORS: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
 
 
 class Question(Struct):
@@ -57,20 +57,18 @@ class Asking:
         """One request whose answer nobody needs: the program may be in C for long."""
         server.post(probe.COMMAND, probe.arguments_of(request))
 
-    async def find_probe(self, server: DebugServer) -> bool:
+    async def find_probe(self, server: DebugServer) -> None:
         """Whether the probe is in the program; without it there is plain DAP."""
         try:
             await self.ask(server, probe.Hits())
         except RelayError as error:
             if error.code is not Code.DEBUGPY_ERROR or server.lost:
                 raise
-            server.has_probe = False
         else:
-            server.has_probe = True
-        return server.has_probe
+            server.engine = ProbeEngine(server, self)
 
     def probed(self) -> list[DebugServer]:
-        return [server for server in self.hub.hearing() if server.has_probe]
+        return [server for server in self.hub.hearing() if server.engine.decides_stops]
 
     @contextlib.asynccontextmanager
     async def nobody_evaluates(self) -> AsyncIterator[None]:
@@ -94,36 +92,22 @@ class Asking:
         """
         server = self.hub.thread(thread_id).server
         async with _turn(server, text, timeout):
-            if not server.has_probe:
-                return await self._evaluate_plainly(server, frame, text, context, timeout)
-            return await self._ask_thread(
-                server, text, timeout, probe.Evaluate(frame=frame.id, text=text, context=context)
-            )
+            return await server.engine.evaluate(frame, text, context, timeout)
 
     async def scope_sizes(self, thread_id: int, index: int, timeout: float) -> dict[str, int]:
         """How many variables the frame's scopes have, by their names; nothing where unknown."""
         server = self.hub.thread(thread_id).server
-        if not server.has_probe:
-            return {}
         frame = await self.hub.frame(thread_id, index)
         async with server.evaluating:
-            answer = await self._ask_thread(
-                server, "the scopes' sizes", timeout, probe.Sizes(frame=frame.id)
-            )
+            answer = await server.engine.sizes(frame.id, timeout)
         return {name: count for name, count in answer.items() if name in ("locals", "globals")}
 
     async def page(self, reference: int, timeout: float, **wanted: Any) -> dict[str, Any] | None:
         """A page of what is inside, by the probe; None for programs that have none."""
         entry = self.hub.resolve(reference)
-        if not entry.server.has_probe:
-            return None
         async with entry.server.evaluating:
-            answer = await self._ask_thread(
-                entry.server,
-                "a page of variables",
-                timeout,
-                probe.Page(reference=entry.dap_reference, scope=entry.scope, **wanted),
-                impatient=True,
+            answer = await entry.server.engine.page(
+                entry.dap_reference, entry.scope, timeout, **wanted
             )
         self.hub.resolve(reference)  # raises, if the program has run on meanwhile
         return answer
@@ -143,7 +127,7 @@ class Asking:
         """
         thread = self.hub.thread(thread_id)
         async with thread.server.evaluating:
-            return await self._ask_thread(
+            return await self.ask_thread(
                 thread.server,
                 "the stop report",
                 timeout,
@@ -159,7 +143,7 @@ class Asking:
         """The exception at which a thread stands; what of it takes too long is left out."""
         thread = self.hub.thread(thread_id)
         async with _turn(thread.server, "the exception", timeout):
-            answer = await self._ask_thread(
+            answer = await self.ask_thread(
                 thread.server,
                 "the exception",
                 timeout,
@@ -168,21 +152,12 @@ class Asking:
             )
         return answer if "type" in answer else None
 
-    async def assign(
-        self, reference: int, name: str, text: str, timeout: float
-    ) -> dict[str, Any] | None:
-        """Set a variable; None where only DAP can."""
+    async def assign(self, reference: int, name: str, text: str, timeout: float) -> dict[str, Any]:
+        """Set a variable."""
         entry = self.hub.resolve(reference)
-        if not entry.server.has_probe:
-            return None
         async with entry.server.evaluating:
-            return await self._ask_thread(
-                entry.server,
-                text,
-                timeout,
-                probe.Assign(
-                    reference=entry.dap_reference, name=name, text=text, scope=entry.scope
-                ),
+            return await entry.server.engine.assign(
+                entry.dap_reference, entry.scope, name, text, timeout
             )
 
     async def complete(
@@ -191,13 +166,7 @@ class Asking:
         """What could stand at the end of the text; the program's own code has a moment for it."""
         server = self.hub.thread(thread_id).server
         async with server.evaluating:
-            return await self._ask_thread(
-                server,
-                "what could stand there",
-                timeout,
-                probe.Complete(frame=frame.id, text=text),
-                impatient=True,
-            )
+            return await server.engine.complete(frame.id, text, timeout)
 
     async def keep_returns(self, on: bool) -> None:
         """Whether what functions return is kept for `returned`."""
@@ -208,12 +177,8 @@ class Asking:
         self, server: DebugServer, frame: dap.StackFrame, timeout: float
     ) -> dict[str, Any] | None:
         """What was returned into a stopped frame."""
-        if not server.has_probe:
-            return None
         async with server.evaluating:
-            answer = await self._ask_thread(
-                server, "the returned value", timeout, probe.Returned(frame=frame.id)
-            )
+            answer = await server.engine.returned(frame.id, timeout)
         return answer if "value" in answer else None
 
     # -- answers
@@ -237,7 +202,7 @@ class Asking:
                     question.answer.set_exception(ServerLost("the debug server is gone"))
                     question.answer.exception()
 
-    async def _ask_thread(
+    async def ask_thread(
         self,
         server: DebugServer,
         what: str,
@@ -271,42 +236,6 @@ class Asking:
             return await self._answer(server, future, number, what, timeout)
         finally:
             self._questions.pop(number, None)
-
-    async def _evaluate_plainly(
-        self,
-        server: DebugServer,
-        frame: dap.StackFrame,
-        text: str,
-        context: str,
-        timeout: float,
-    ) -> dict[str, Any]:
-        """By DAP alone: nothing interrupts what takes too long, and an `exit()` has no answer."""
-        arguments = {
-            "expression": text,
-            "frameId": frame.id,
-            "context": "repl" if context == "repl" else "watch",
-        }
-        try:
-            answer = await server.request("evaluate", arguments, dap.Evaluation, timeout)
-        except RelayError as error:
-            said = error.details.get("debugger_message")
-            if error.code is Code.DEBUGPY_TIMEOUT:
-                raise _evaluate_timeout(text, timeout, still_running=True) from None
-            if said is None:
-                raise
-            kind, message, is_of_text = _told_exception(said)
-            if " " in kind:
-                raise  # debugpy's own words, such as those about a program that is gone
-            if kind in _SYNTAX_ERRORS and is_of_text:
-                return {"refused": {"message": message}}
-            return {"raised": {"type": kind, "message": message, "traceback": said}}
-        return {
-            "value": answer.result,
-            "type": answer.type,
-            "reference": answer.variables_reference,
-            "hint": answer.presentation_hint,
-            "unknown": True,
-        }
 
     async def _interrupt_late(
         self, server: DebugServer, future: asyncio.Future[dict[str, Any]], timeout: float
@@ -347,7 +276,7 @@ class Asking:
                     done, _ = await asyncio.wait([future], timeout=0.5)
                     if done:
                         break
-                raise _evaluate_timeout(text, timeout, still_running=not done)
+                raise evaluate_timeout(text, timeout, still_running=not done)
             return future.result()
         except ServerLost as error:
             raise RelayError(
@@ -364,38 +293,8 @@ async def _turn(server: DebugServer, what: str, timeout: float) -> AsyncIterator
         async with asyncio.timeout(timeout):
             await server.evaluating.acquire()
     except TimeoutError:
-        raise _evaluate_timeout(what, timeout, still_running=True) from None
+        raise evaluate_timeout(what, timeout, still_running=True) from None
     try:
         yield
     finally:
         server.evaluating.release()
-
-
-def _evaluate_timeout(text: str, timeout: float, still_running: bool) -> RelayError:
-    shown = text if len(text) <= 80 else text[:80] + "…"
-    if still_running:
-        suggestion = (
-            "It blocks in C code and ends by itself; "
-            f"{call_of('session-status')} tells how it goes, "
-            f"{call_of('delete-session')} ends the session."
-        )
-    else:
-        suggestion = "It was interrupted and the session is as before; give a larger timeout."
-    return RelayError(
-        Code.DEBUGPY_TIMEOUT,
-        f"Evaluating {shown!r} took longer than {timeout:g} s",
-        suggestion,
-        operation="evaluate",
-        timeout=timeout,
-        evaluating=still_running,
-    )
-
-
-def _told_exception(said: str) -> tuple[str, str, bool]:
-    """From a traceback, or from its last line alone: type, message (which may have several lines),
-    and whether it is about the text that was evaluated."""
-    place, _, below = said.strip("\n").rpartition("  File ")[2].partition("\n")
-    lines = below.splitlines() if "  File " in said else said.strip().splitlines()
-    told = list(itertools.dropwhile(lambda line: line.startswith(" "), lines)) or lines[-1:]
-    kind, _, message = "\n".join(told).partition(": ")
-    return kind, message, place.startswith('"<string>"') or "(<string>, line" in message

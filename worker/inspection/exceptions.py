@@ -56,7 +56,7 @@ class ExceptionReports:
     async def at_stop(self, server: DebugServer, event: dap.StoppedBody) -> ExceptionInfo:
         """What every stop at an exception tells."""
         assert event.thread_id is not None
-        if not server.has_probe:
+        if not server.engine.reports_stops:
             return await self._plainly(server, event.thread_id)
         thread_id = self._hub.thread_id(server, event.thread_id)
         try:
@@ -81,7 +81,7 @@ class ExceptionReports:
     async def report(self, thread_id: int, safe: bool = False) -> i.ExceptionReport:
         """With `safe` none of the program's code is run for its words."""
         server = self._hub.thread(thread_id).server
-        if not server.has_probe:
+        if not server.engine.reports_stops:
             if safe:
                 raise runs_code()
             return await self._plain_report(server, thread_id)

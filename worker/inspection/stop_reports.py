@@ -131,7 +131,7 @@ class Reports:
         self.printed_anew()
         self.kept.append(self.current)
         self._file.begin(stop_id)
-        if server.has_probe:
+        if server.engine.reports_stops:
             loop = asyncio.get_running_loop()
             self._patience[stop_id] = loop.call_later(_PATIENCE, self._interrupt, self.current)
 
@@ -249,7 +249,9 @@ class Reports:
         if kept is None:
             return None
         report = self._composed(kept, kept.told, Bounds()).report
-        may_change = self._stands(kept) or (kept.server.has_probe and not kept.arrived.is_set())
+        may_change = self._stands(kept) or (
+            kept.server.engine.reports_stops and not kept.arrived.is_set()
+        )
         return KeptStop(report=report, printed_from=kept.printed_from), may_change
 
     def _stands(self, kept: Kept) -> bool:
@@ -257,7 +259,7 @@ class Reports:
 
     async def settled(self) -> None:
         """What the present stop tells of itself has come, or takes too long."""
-        if self.current is not None and self.current.server.has_probe:
+        if self.current is not None and self.current.server.engine.reports_stops:
             await self._told(self.current, PUSHED)
 
     async def of_stop(self, stop_id: int, bounds: Bounds) -> Told | None:
@@ -285,8 +287,8 @@ class Reports:
         return self._composed(kept, told, bounds)
 
     async def _now_safely(self, kept: Kept, bounds: Bounds) -> Told:
-        told = await self._told(kept, PUSHED) if kept.server.has_probe else kept.told
-        if kept is self.current and kept.server.has_probe:
+        told = await self._told(kept, PUSHED) if kept.server.engine.reports_stops else kept.told
+        if kept is self.current and kept.server.engine.reports_stops:
             try:
                 now = await self._asked(kept, bounds, safe=True)
                 if "thread" in now:
@@ -294,7 +296,7 @@ class Reports:
             except RelayError as error:
                 kept.note = f"Not all could be read: {error.message}"
         shown = self._composed(kept, told, bounds)
-        if not kept.server.has_probe:
+        if not kept.server.engine.renders_safely:
             shown.report.note = SAFE_BY_DAP
         shown.report.repr = "safe"
         return shown
@@ -312,7 +314,7 @@ class Reports:
 
     async def _told(self, kept: Kept, bounds: Bounds) -> dict[str, Any] | None:
         """What was pushed, as soon as it is here."""
-        if not kept.server.has_probe:
+        if not kept.server.engine.reports_stops:
             return await self._told_anew(kept, bounds)
         try:
             async with asyncio.timeout(_ARRIVAL_SECONDS):
@@ -323,9 +325,9 @@ class Reports:
 
     async def _told_anew(self, kept: Kept, bounds: Bounds) -> dict[str, Any] | None:
         if kept is not self.current:
-            return await self._told(kept, bounds) if kept.server.has_probe else kept.told
+            return await self._told(kept, bounds) if kept.server.engine.reports_stops else kept.told
         try:
-            if kept.server.has_probe:
+            if kept.server.engine.reports_stops:
                 answer = await self._asked(kept, bounds)
                 return answer if "thread" in answer else await self._told(kept, bounds)
             before = self.kept[-2] if len(self.kept) > 1 else None

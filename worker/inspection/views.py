@@ -109,7 +109,10 @@ class Views:
     ) -> i.Stack | None:
         """Of a thread that runs, or is in C while the others stand; a moment's picture."""
         known = self._hub.thread(thread_id)
-        if self._stops.threads.of(thread_id) is not None or not known.server.has_probe:
+        if (
+            self._stops.threads.of(thread_id) is not None
+            or not known.server.engine.reads_running_threads
+        ):
             return None
         told = await whereabouts.live_stack(self._probes, known, start, levels, timeout)
         if told is None:
@@ -171,7 +174,7 @@ class Views:
         """With `safe` none of the program's code is run to show them."""
         hub = self._hub
         entry = hub.resolve(reference)
-        if safe and not entry.server.has_probe:
+        if safe and not entry.server.engine.renders_safely:
             raise runs_code()
         told = await self._probes.page(
             reference,

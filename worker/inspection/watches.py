@@ -8,7 +8,6 @@ from typing import Any, Final
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.inspection import Watch
-from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import Asking
@@ -87,7 +86,7 @@ class Watches:
 
     async def begin(self, server: DebugServer) -> None:
         rows = list(self.texts().items())
-        await self._probes.ask(server, probe.Watches(watches=rows))
+        await server.engine.watch(rows)
 
     def seen(self, stop_id: int, rows: Iterable[dict[str, Any]]) -> None:
         """What they were at a stop; a change is an event."""

@@ -15,7 +15,6 @@ from debug_relay.protocol.models import execution as e
 from debug_relay.protocol.models.fields import SnapshotBounds
 from debug_relay.protocol.models.inspection import Stack
 from debug_relay.protocol.state import State
-from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.run_control import RunCommand
 from debug_relay.worker.operations import stops as stop_handlers
 from debug_relay.worker.operations.call import Call
@@ -47,11 +46,9 @@ async def step_into(call: Call, params: e.Step) -> Struct:
     command = await _step(call, params, "step-into", "stepIn")
     result = await _stopped(call, command, params.wait)
     thread = command.thread
-    if result.completed and result.stop_reason == "step" and thread.server.has_probe:
+    if result.completed and result.stop_reason == "step":
         try:
-            callee = await call.session.probes.ask(
-                thread.server, probe.Native(thread=thread.dap_id)
-            )
+            callee = await thread.server.engine.native_callee(thread.dap_id)
         except RelayError:
             callee = None  # it ended, or ran on for another caller
         if callee is not None:
@@ -137,8 +134,8 @@ async def _step(call: Call, params: e.Step, operation: str, how: str) -> RunComm
         thread = command.thread
         if how == "stepOut":
             await session.probes.keep_returns(True)
-        elif how == "stepIn" and thread.server.has_probe:
-            await session.probes.ask(thread.server, probe.WatchCalls(thread=thread.dap_id))
+        elif how == "stepIn":
+            await thread.server.engine.watch_calls(thread.dap_id)
         # Its stop may have changed while its process was asked.
         command.before, command.questions = session.stops.stop_id, session.input.count
         await session.run.resume(command, how, [thread.id])

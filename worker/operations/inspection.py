@@ -29,8 +29,6 @@ async def set_variable(call: Call, params: i.SetVariable) -> Struct:
     answer = await session.probes.assign(
         params.variables_reference, params.name, params.value, timeout
     )
-    if answer is None:
-        answer = await _set_plainly(session, entry, params)
     if answer.get("unknown"):
         raise RelayError(
             Code.VARIABLE_NOT_FOUND,
@@ -84,28 +82,6 @@ def _said(raised: dict[str, Any]) -> str:
     return f"{raised['type']}: {raised['message']}" if raised["message"] else str(raised["type"])
 
 
-async def _set_plainly(session: Session, entry: Any, params: i.SetVariable) -> dict[str, Any]:
-    arguments = {
-        "variablesReference": entry.dap_reference,
-        "name": params.name,
-        "value": params.value,
-    }
-    try:
-        done = await entry.server.request(
-            "setVariable", arguments, dap.VariableSet, session.settings.evaluate_timeout
-        )
-    except RelayError as error:
-        said = error.details.get("debugger_message")
-        if said is None:
-            raise
-        raise _no_value(params, said.strip().splitlines()[-1]) from None
-    return {
-        "value": done.value,
-        "type": done.type,
-        "reference": done.variables_reference,
-    }
-
-
 def _no_value(
     params: i.SetVariable,
     what: str,
@@ -142,28 +118,12 @@ async def completions(call: Call, params: i.Completions) -> Struct:
     frame = await session.hub.frame(thread_id, params.frame_id)
     column = params.column or len(params.text) + 1
     text, timeout = params.text[: column - 1], session.settings.evaluate_timeout
-    server = session.hub.thread(thread_id).server
-    if server.has_probe:
-        told = await session.probes.complete(thread_id, frame, text, timeout)
-        session.views.require_answer(told)
-        start = told["start"]
-        return i.CompletionList(
-            items=[
-                i.Completion(label=label, type=sort, start=start, length=len(text) - start)
-                for label, sort in told["rows"]
-            ]
-        )
-    async with server.evaluating:
-        answer = await server.request(
-            "completions",
-            {"frameId": frame.id, "text": params.text, "column": column},
-            dap.Completions,
-            timeout,
-        )
+    told = await session.probes.complete(thread_id, frame, text, timeout)
+    session.views.require_answer(told)
     return i.CompletionList(
         items=[
-            i.Completion(label=item.label, type=item.type, start=item.start, length=item.length)
-            for item in answer.targets
+            i.Completion(label=label, type=sort, start=start, length=length)
+            for label, sort, start, length in told["rows"]
         ]
     )
 
@@ -172,15 +132,9 @@ async def modules(call: Call, params: i.Modules) -> Struct:
     session = call.session
     session.access.require("modules")
     server = _process(session, params.thread_id)
-    if server.has_probe:
-        told = await session.probes.ask(
-            server, probe.Modules(start=params.offset, count=params.limit)
-        )
-        rows, total = told["rows"], told["total"]
-    else:
-        rows = await _met_modules(session, server)
-        total = len(rows)
-        rows = rows[params.offset : params.offset + params.limit]
+    timeout = session.settings.request_timeout
+    told = await server.engine.modules(params.offset, params.limit, timeout)
+    rows, total = told["rows"], told["total"]
     return i.ModuleList(
         items=[
             i.Module(
@@ -206,23 +160,15 @@ def _process(session: Session, thread_id: int | None) -> DebugServer:
     return session.hub.thread(thread_id).server
 
 
-async def _met_modules(session: Session, server: DebugServer) -> list[tuple[str, str | None]]:
-    """Without the probe: those that the debugger has met."""
-    answer = await server.request("modules", {}, dap.Modules, session.settings.request_timeout)
-    return [(module.name, module.path) for module in answer.modules]
-
-
 async def tasks(call: Call, params: i.Tasks) -> Struct:
     session = call.session
     session.access.require("tasks")
     server = _process(session, params.thread_id)
-    if not server.has_probe:
-        joined = session.debuggee.target is not None and session.debuggee.target.attached
-        raise RelayError(
-            Code.ATTACH_UNSUPPORTED if joined else Code.DEBUGPY_ERROR,
-            "The tasks of this program cannot be read: it runs without the relay's own part",
-            "Evaluate asyncio.all_tasks() in a frame of the event loop's thread.",
-        )
+    server.engine.require(
+        "The tasks of this program cannot be read: it runs without the relay's own part",
+        "Evaluate asyncio.all_tasks() in a frame of the event loop's thread.",
+        session.debuggee.attached,
+    )
     told = await session.probes.ask(server, probe.Tasks())
     return i.TaskList(
         tasks=[
@@ -279,8 +225,8 @@ async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[st
     path = frame.source.path if frame.source and frame.source.path else "<unknown>"
     lines = await session.sources.lines(path)
     server = session.hub.thread(thread_id).server
-    if lines is None and server.has_probe:
-        lines = await session.probes.ask(server, probe.Text(frame=frame.id))
+    if lines is None:
+        lines = await server.engine.text(frame.id)
     if lines is not None:
         return path, lines, False
     number = frame.source.source_reference if frame.source else None
@@ -289,8 +235,8 @@ async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[st
     answer = await server.request(
         "source", {"sourceReference": number}, dap.SourceText, session.settings.request_timeout
     )
-    guessed = server.has_probe and await session.probes.ask(server, probe.Decompiled(number=number))
-    return path, answer.content.removesuffix("\n").split("\n"), bool(guessed)
+    guessed = await server.engine.is_decompiled(number)
+    return path, answer.content.removesuffix("\n").split("\n"), guessed
 
 
 def _no_text(frame_id: int, path: str) -> RelayError:

@@ -182,7 +182,7 @@ class DebugEvents:
         exception = None
         if reason == "exception":
             exception = await self._exception_reports.at_stop(server, event)
-            if exception.type == "SystemExit" and not server.has_probe:
+            if exception.type == "SystemExit" and not server.engine.decides_stops:
                 # Debugpy alone takes an exit with a code for a crash.
                 server.post("continue", {"threadId": event.thread_id})
                 return
@@ -191,7 +191,7 @@ class DebugEvents:
         hits = []
         if location and reason == "breakpoint":
             hits = await self._breakpoints.hit(location, _told_hits(server, event))
-            if not server.has_probe:
+            if not server.engine.decides_stops:
                 self._breakpoints.count(hits)
             if at_goal and not hits:
                 reason = "step"
@@ -307,7 +307,7 @@ class DebugEvents:
 
     async def _debugger_output(self, server: DebugServer, body: bytes) -> None:
         event = msgspec.json.decode(body, type=dap.OutputBody)
-        if server.has_probe and _UNTRUE in event.output:
+        if server.engine.decides_stops and _UNTRUE in event.output:
             return
         if event.output and event.category != "telemetry":
             self._log.take_output("console", event.output.encode("utf-8", "backslashreplace"))
@@ -353,7 +353,7 @@ class DebugEvents:
 
 def _told_hits(server: DebugServer, event: dap.StoppedBody) -> list[str] | None:
     """With the probe, pydevd's numbers of breakpoints are those of our ids."""
-    if not server.has_probe or event.hit_breakpoint_ids is None:
+    if not server.engine.decides_stops or event.hit_breakpoint_ids is None:
         return None
     return [f"bp_{number}" for number in event.hit_breakpoint_ids]
 

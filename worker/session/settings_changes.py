@@ -81,7 +81,7 @@ class SettingsChanges:
 
     def _require_probe(self) -> None:
         """A stock adapter cannot stop one thread alone."""
-        if any(not server.has_probe for server in self._hub.servers):
+        if any(not server.engine.moves_single_threads for server in self._hub.servers):
             raise stop_all_needs_probe()
 
     async def carry_out(self, params: PatchSession) -> None:

@@ -81,7 +81,6 @@ class Starting:
             self._log,
             self._publication,
             self._hub,
-            self._probes,
             debuggee,
             self._input_requests,
             self._handshake,

@@ -71,14 +71,13 @@ class Planner:
     def _server(self) -> DebugServer:
         stop = self._stops.current
         server = self._hub.thread(stop.thread_id).server if stop else self._hub.main_server()
-        if server.has_probe:
-            return server
-        raise RelayError(
-            Code.ATTACH_UNSUPPORTED if self._debuggee.attached else Code.DEBUGPY_ERROR,
+        server.engine.require(
             "This session has no probe (attached by port), which would record the rows",
             "Step, or set breakpoints with log_message; a program that the relay launches can be "
             "traced.",
+            self._debuggee.attached,
         )
+        return server
 
     async def _places(self, server: DebugServer, params: Trace) -> Plan:
         lines: Lines = {}

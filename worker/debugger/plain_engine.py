@@ -1,0 +1,144 @@
+"""A debug server without the probe: joined by its port, or of a debugpy that lacks a hook."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_messages as probe
+from debug_relay.worker.debugger.engine import evaluate_timeout
+
+if TYPE_CHECKING:
+    from debug_relay.worker.debugger.connection import DebugServer
+
+_SYNTAX_ERRORS: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
+
+
+class PlainEngine:
+    decides_stops = False
+    reports_stops = False
+    renders_safely = False
+    reads_running_threads = False
+    moves_single_threads = False
+
+    def __init__(self, server: DebugServer) -> None:
+        self._server = server
+
+    def require(self, what: str, suggestion: str, attached: bool, **details: Any) -> None:
+        code = Code.ATTACH_UNSUPPORTED if attached else Code.DEBUGPY_ERROR
+        raise RelayError(code, what, suggestion, **details)
+
+    async def show_safely(self) -> None:
+        pass
+
+    async def watch(self, rows: Sequence[tuple[str, str]]) -> None:
+        """They are evaluated one by one when a report is asked for."""
+
+    async def stop_all(self, on: bool) -> None:
+        pass
+
+    async def move_output(
+        self, known: Mapping[str, probe.Category], pipes: Mapping[probe.Category, str]
+    ) -> list[probe.Category]:
+        return []
+
+    async def watch_calls(self, thread: int) -> None:
+        pass
+
+    async def native_callee(self, thread: int) -> str | None:
+        return None
+
+    async def evaluate(
+        self,
+        frame: dap.StackFrame,
+        text: str,
+        context: str,
+        timeout: float,
+    ) -> dict[str, Any]:
+        """By DAP alone: nothing interrupts what takes too long, and an `exit()` has no answer."""
+        arguments = {
+            "expression": text,
+            "frameId": frame.id,
+            "context": "repl" if context == "repl" else "watch",
+        }
+        try:
+            answer = await self._server.request("evaluate", arguments, dap.Evaluation, timeout)
+        except RelayError as error:
+            said = error.details.get("debugger_message")
+            if error.code is Code.DEBUGPY_TIMEOUT:
+                raise evaluate_timeout(text, timeout, still_running=True) from None
+            if said is None:
+                raise
+            kind, message, is_of_text = _told_exception(said)
+            if " " in kind:
+                raise  # debugpy's own words, such as those about a program that is gone
+            if kind in _SYNTAX_ERRORS and is_of_text:
+                return {"refused": {"message": message}}
+            return {"raised": {"type": kind, "message": message, "traceback": said}}
+        return {
+            "value": answer.result,
+            "type": answer.type,
+            "reference": answer.variables_reference,
+            "hint": answer.presentation_hint,
+            "unknown": True,
+        }
+
+    async def sizes(self, frame: int, timeout: float) -> dict[str, Any]:
+        return {}
+
+    async def page(
+        self, reference: int, scope: str | None, timeout: float, **wanted: Any
+    ) -> dict[str, Any] | None:
+        return None
+
+    async def assign(
+        self, reference: int, scope: str | None, name: str, text: str, timeout: float
+    ) -> dict[str, Any]:
+        arguments = {"variablesReference": reference, "name": name, "value": text}
+        try:
+            done = await self._server.request("setVariable", arguments, dap.VariableSet, timeout)
+        except RelayError as error:
+            said = error.details.get("debugger_message")
+            if said is None:
+                raise
+            kind, _, message = said.strip().splitlines()[-1].partition(": ")
+            return {"raised": {"type": kind, "message": message}}
+        return {"value": done.value, "type": done.type, "reference": done.variables_reference}
+
+    async def returned(self, frame: int, timeout: float) -> dict[str, Any]:
+        return {}
+
+    async def complete(self, frame: int, text: str, timeout: float) -> dict[str, Any]:
+        answer = await self._server.request(
+            "completions",
+            {"frameId": frame, "text": text, "column": len(text) + 1},
+            dap.Completions,
+            timeout,
+        )
+        rows = [(item.label, item.type, item.start, item.length) for item in answer.targets]
+        return {"rows": rows}
+
+    async def modules(self, start: int, count: int, timeout: float) -> probe.ModulePage:
+        """Those that the debugger has met."""
+        answer = await self._server.request("modules", {}, dap.Modules, timeout)
+        rows = [(module.name, module.path) for module in answer.modules]
+        return {"total": len(rows), "rows": rows[start : start + count]}
+
+    async def text(self, frame: int) -> list[str] | None:
+        return None
+
+    async def is_decompiled(self, source: int) -> bool:
+        return False
+
+
+def _told_exception(said: str) -> tuple[str, str, bool]:
+    """From a traceback, or from its last line alone: type, message (which may have several lines),
+    and whether it is about the text that was evaluated."""
+    place, _, below = said.strip("\n").rpartition("  File ")[2].partition("\n")
+    lines = below.splitlines() if "  File " in said else said.strip().splitlines()
+    told = list(itertools.dropwhile(lambda line: line.startswith(" "), lines)) or lines[-1:]
+    kind, _, message = "\n".join(told).partition(": ")
+    return kind, message, place.startswith('"<string>"') or "(<string>, line" in message

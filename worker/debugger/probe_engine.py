@@ -1,0 +1,98 @@
+"""A debug server with the probe beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_messages as probe
+
+if TYPE_CHECKING:
+    from debug_relay.worker.debugger.connection import DebugServer
+    from debug_relay.worker.debugger.probe_client import Asking
+
+
+class ProbeEngine:
+    decides_stops = True
+    reports_stops = True
+    renders_safely = True
+    reads_running_threads = True
+    moves_single_threads = True
+
+    def __init__(self, server: DebugServer, probes: Asking) -> None:
+        self._server = server
+        self._probes = probes
+
+    def require(self, what: str, suggestion: str, attached: bool, **details: Any) -> None:
+        pass
+
+    async def show_safely(self) -> None:
+        await self._probes.ask(self._server, probe.Show(mode="safe"))
+
+    async def watch(self, rows: Sequence[tuple[str, str]]) -> None:
+        await self._probes.ask(self._server, probe.Watches(watches=list(rows)))
+
+    async def stop_all(self, on: bool) -> None:
+        await self._probes.ask(self._server, probe.StopAll(on=on))
+
+    async def move_output(
+        self, known: Mapping[str, probe.Category], pipes: Mapping[probe.Category, str]
+    ) -> list[probe.Category]:
+        request = probe.Streams(known=dict(known), pipes=dict(pipes))
+        return await self._probes.ask(self._server, request)
+
+    async def watch_calls(self, thread: int) -> None:
+        await self._probes.ask(self._server, probe.WatchCalls(thread=thread))
+
+    async def native_callee(self, thread: int) -> str | None:
+        return await self._probes.ask(self._server, probe.Native(thread=thread))
+
+    async def evaluate(
+        self, frame: dap.StackFrame, text: str, context: str, timeout: float
+    ) -> dict[str, Any]:
+        question = probe.Evaluate(frame=frame.id, text=text, context=context)
+        return await self._probes.ask_thread(self._server, text, timeout, question)
+
+    async def sizes(self, frame: int, timeout: float) -> dict[str, Any]:
+        return await self._probes.ask_thread(
+            self._server, "the scopes' sizes", timeout, probe.Sizes(frame=frame)
+        )
+
+    async def page(
+        self, reference: int, scope: str | None, timeout: float, **wanted: Any
+    ) -> dict[str, Any] | None:
+        question = probe.Page(reference=reference, scope=scope, **wanted)
+        what = "a page of variables"
+        return await self._probes.ask_thread(self._server, what, timeout, question, impatient=True)
+
+    async def assign(
+        self, reference: int, scope: str | None, name: str, text: str, timeout: float
+    ) -> dict[str, Any]:
+        question = probe.Assign(reference=reference, name=name, text=text, scope=scope)
+        return await self._probes.ask_thread(self._server, text, timeout, question)
+
+    async def returned(self, frame: int, timeout: float) -> dict[str, Any]:
+        return await self._probes.ask_thread(
+            self._server, "the returned value", timeout, probe.Returned(frame=frame)
+        )
+
+    async def complete(self, frame: int, text: str, timeout: float) -> dict[str, Any]:
+        question = probe.Complete(frame=frame, text=text)
+        what = "what could stand there"
+        told = await self._probes.ask_thread(self._server, what, timeout, question, impatient=True)
+        if "rows" in told:
+            start = told["start"]
+            told["rows"] = [(*row, start, len(text) - start) for row in told["rows"]]
+        return told
+
+    async def modules(self, start: int, count: int, timeout: float) -> probe.ModulePage:
+        return await self._probes.ask(
+            self._server, probe.Modules(start=start, count=count), timeout
+        )
+
+    async def text(self, frame: int) -> list[str] | None:
+        return await self._probes.ask(self._server, probe.Text(frame=frame))
+
+    async def is_decompiled(self, source: int) -> bool:
+        return await self._probes.ask(self._server, probe.Decompiled(number=source))
