@@ -1,21 +1,21 @@
-"""The probe: what the relay keeps inside the debugged program, beside pydevd.
+"""The probe: what the relay keeps inside the debugged program, beside the debugger.
 
 Never imported in the program: `bootstrap` executes the files of this folder in namespaces of its
-own, under file names that start with `<frozen `. pydevd takes such files for its own, so they are
-in no stack and never stepped into. It has no thread, no socket, and no module in `sys.modules`.
+own, under file names that start with `<frozen `. The debugger takes such files for its own, so
+they are in no stack and never stepped into. It has no thread, no socket, and no module in
+`sys.modules`.
 
-pydevd stops threads; the probe decides *whether* (conditions and hit counts together, exceptions
-once each), evaluates so that nothing can wedge a session, tells of child processes, and lets go of
-forked children. It hangs on instance attributes of pydevd's `PyDB`; removing it is `del`.
+The debugger stops threads; the probe decides *whether* (conditions and hit counts together,
+exceptions once each), evaluates so that nothing can wedge a session, tells of child processes, and
+detaches forked children. It asks the debugger by the verbs of `engine.engine`; what it replaces
+there stands in `engine.hooks`.
 
 In:  requests `relay` with `{"do": …}` and what that takes; see `requests`.
 Out: DAP events `relayAnswer`, `relayError`, `relayFunction`, `relayGreenlets`, `relayLog`,
      `relayStop`, `relaySubprocess`, `relayTrace`; and in each `stopped` its place, `relayPlace`.
 """
 
-import _thread
 import os
-import sys
 import threading
 
 from debug_relay.worker.probe.breakpoints.exceptions import Exceptions
@@ -24,11 +24,10 @@ from debug_relay.worker.probe.breakpoints.run_to_line import Goal
 from debug_relay.worker.probe.children.child_processes import Children
 from debug_relay.worker.probe.engine import backward_jumps as jumps
 from debug_relay.worker.probe.engine import message_encoding as encoding
-from debug_relay.worker.probe.engine import names
 from debug_relay.worker.probe.engine import stack_overflow as overflow
 from debug_relay.worker.probe.engine.deep_stacks import Deep
+from debug_relay.worker.probe.engine.engine import Engine
 from debug_relay.worker.probe.engine.gevent_support import Greenlets
-from debug_relay.worker.probe.engine.hooks import Hooks
 from debug_relay.worker.probe.engine.relay_requests import Requests
 from debug_relay.worker.probe.engine.settrace.fast_tracer import shorten
 from debug_relay.worker.probe.engine.settrace.retracing import Rearming
@@ -48,21 +47,16 @@ from debug_relay.worker.probe.inspection.source_texts import Texts
 from debug_relay.worker.probe.inspection.step_into_c import Native
 from debug_relay.worker.probe.inspection.stop_report import Reports
 from debug_relay.worker.probe.inspection.threads import Threads
-from debug_relay.worker.probe.inspection.variable_pages import Pages
+from debug_relay.worker.probe.inspection.variable_pages import Pages, untie
 from debug_relay.worker.probe.tracing.trace import Tracer
-
-_allocate_lock = _thread.allocate_lock
-_SENDING_SECONDS = 0.5  # it takes a tenth of a millisecond, on a busy machine up to hundreds
 
 
 class Probe(object):
     def __init__(self, db, gone):
-        self.db = db
-        self.gone = gone  # names that this debugpy lacks
+        self.engine = Engine(db, gone)
         self.pid = os.getpid()
-        self.commands = {}  # name → what does it, in pydevd's command thread
+        self.commands = {}  # name → what does it, in the debugger's command thread
         self.questions = {}  # name → what asks a stopped thread, and is done with that
-        self.hooks = Hooks(db)
         self.started = False  # nothing stops before the program's own first line
         self.told = threading.local()
         self.requests = Requests(self)
@@ -81,7 +75,7 @@ class Probe(object):
         self.native = Native(self)
         self.unwinding = Unwinding(self)
         self.uncaught = Uncaught(self)
-        self.deep = Deep(self)
+        self.deep = Deep(self, untie)
         self.tracer = Tracer(self)
         self.children = Children(self)
         self.turns = Turns(self)
@@ -90,32 +84,7 @@ class Probe(object):
         self.lifetimes = Lifetimes(self)
 
     def emit(self, event, body, until_sent=False):
-        self.send({"type": "event", "event": event, "body": body}, until_sent)
-
-    def send(self, message, until_sent=False):
-        """`until_sent` waits, within a bound, until the kernel has it."""
-        command = sys.modules["_pydevd_bundle.pydevd_net_command"].NetCommand
-        writer = self.db.writer
-        if writer is not None:
-            told = command(0, 0, message, is_json=True)
-            until_sent = until_sent and writer.is_alive()
-            if until_sent:
-                sent = _allocate_lock()
-                sent.acquire()
-                told.call_after_send(lambda _: sent.release())
-            writer.add_command(told)
-            if until_sent:
-                sent.acquire(True, _SENDING_SECONDS)
-
-    def tell_missing(self):
-        """Why there is plain DAP alone, in the session's console output."""
-        message = self.db.cmd_factory.make_console_message(names.words(self.gone))
-        self.db.writer.add_command(message)
-
-    def stop_on_entry(self):
-        """At the program's first line."""
-        api = sys.modules["_pydevd_bundle.pydevd_api"].PyDevdAPI()
-        getattr(api, "stop_on_entry", int)()  # else it is among the names that are missing
+        self.engine.emit(event, body, until_sent)
 
     def hook(self):
         self.requests.hook()
@@ -128,10 +97,10 @@ class Probe(object):
         self.unwinding.hook()
         self.deep.hook()
         all_frames.hook(self)
-        jumps.hook(self.hooks)
-        encoding.hook(self.hooks)
+        jumps.hook(self.engine.hooks)
+        encoding.hook(self.engine.hooks)
         listing.hook(self)
-        overflow.hook(self.hooks)
+        overflow.hook(self.engine.hooks)
         self.uncaught.hook()
         self.reports.hook()
         self.tracer.hook_entry()
@@ -140,12 +109,12 @@ class Probe(object):
         shorten(self)
         self.rearming.hook()
         self.lifetimes.hook()
-        self.hooks.put_in()
+        self.engine.hooks.put_in()
 
     def remove(self):
         self.tracer.remove()
         self.unwinding.remove()
-        self.hooks.remove()
+        self.engine.hooks.remove()
         self.points.clear()
 
 

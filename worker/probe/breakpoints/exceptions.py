@@ -1,25 +1,23 @@
 """Which exceptions stop the program: by filter or by type, once each, where the user's code is.
 
-pydevd asks in every frame that an exception passes whether it stops there. The answer is given
-before it prepares a stop: for one that is not to be told, that takes it a hundred times as long. It
-asks once more when it is about to stop, also for what leaves a frame.
+The debugger asks in every frame that an exception passes whether it stops there. The answer is
+given before it prepares a stop: for one that is not to be told, that takes it a hundred times as
+long. It asks once more when it is about to stop, also for what leaves a frame.
 """
 
 import _thread
 import dis
 import os
 import sys
-import threading
 import weakref
 
 from debug_relay.worker.probe.engine.library_files import is_library
 from debug_relay.worker.probe.engine.stack_overflow import has_room
 from debug_relay.worker.probe.engine.step_unwinding import is_pause
-from debug_relay.worker.probe.inspection.evaluation import Interrupted
 from debug_relay.worker.probe.runtime.deferred_signals import is_foreign
 from debug_relay.worker.probe.runtime.expressions import Expression
-from debug_relay.worker.probe.values.class_facts import full_name, key_of, lookup
-from debug_relay.worker.probe.values.rendering import ATOMS
+from debug_relay.worker.probe.values.class_facts import full_name, key_of, lookup, qualname
+from debug_relay.worker.probe.values.rendering import ATOMS, Interrupted
 
 _getpid = os.getpid
 _TOLD = 64  # journeys that are remembered in each thread: while one lasts, others begin and end
@@ -28,14 +26,13 @@ _LEAVES = object()
 _RETURN = dis.opmap["RETURN_VALUE"]
 _subclasses = type.__dict__["__subclasses__"]
 _mro = type.__dict__["__mro__"].__get__
-qualname = type.__dict__["__qualname__"].__get__
 _MOST_TYPES = 100000
 _MOST_KINDS = 1000
 _MOST_CALLERS = 100
 
 
 class Passed(Exception):
-    """Not to be stopped at; pydevd lets go of a stop that cannot be told."""
+    """Not to be stopped at; the debugger lets go of a stop that cannot be told."""
 
 
 class Held(object):
@@ -69,20 +66,20 @@ class Exceptions(object):
         return known_types(types)
 
     def hook(self):
-        hooks = self.probe.hooks
+        hooks = self.probe.engine.hooks
         hooks.around("get_exception_breakpoint", "exceptions", self.finding)
         hooks.around("exclude_exception_by_filter", "exceptions", self.excluding)
         hooks.around("send_caught_exception_stack", "exceptions", self.telling)
         hooks.around("do_wait_suspend", "exceptions", self.waiting)
 
     def finding(self, find):
-        probe, db, told = self.probe, self.probe.db, self.probe.told
+        probe, told = self.probe, self.probe.told
 
         def get_exception_breakpoint(kind, table):
             """Asked for each table first; `told.tables`: for which it is answered below."""
-            uncaught = table is db.break_on_uncaught_exceptions
-            raised = table is db.break_on_caught_exceptions
-            if uncaught or not raised:
+            which = probe.engine.table_of(table)
+            raised = which == "raised"
+            if not raised:
                 told.tables = []
             # SystemExit is an exit, not a crash.
             if not probe.started or probe.points.suspended or issubclass(kind, _NEVER):
@@ -95,20 +92,22 @@ class Exceptions(object):
                     return None
             found = find(kind, table)
             if found is not None:
-                told.tables.append("uncaught" if uncaught else "raised" if raised else "user")
+                told.tables.append(which)
             return found
 
         return get_exception_breakpoint
 
     def excluding(self, exclude):
-        db, told = self.probe.db, self.probe.told
+        engine, told = self.probe.engine, self.probe.told
 
         def exclude_exception_by_filter(breakpoint, trace):
             which = told.tables[0]
             if which == "uncaught":
                 # At the end of its journey: once is enough, where it was raised.
                 told_before = origin(trace) in self.journeys()
-                return told_before or debuggers(db, trace.tb_frame) or exclude(breakpoint, trace)
+                return (
+                    told_before or engine.is_below_own(trace.tb_frame) or exclude(breakpoint, trace)
+                )
             del told.tables[0]
             begins = trace.tb_next is None
             if which == "user":
@@ -155,7 +154,7 @@ class Exceptions(object):
                 return wait(thread, frame, event, arg, exception_type)
             told.exception = Held(arg, exception_type, frame)
             try:
-                # pydevd calls its str() before it tells of the stop: that may take for ever
+                # the debugger calls its str() before it tells of the stop: that may take for ever
                 shown = (arg[0], plain_words(arg[1]), arg[2])
                 return wait(thread, frame, event, shown, exception_type)
             finally:
@@ -165,24 +164,25 @@ class Exceptions(object):
 
     def uncaught(self, error):
         """The program's own end; Python traces no more after a stack overflow (up to 3.11)."""
-        if sys.gettrace() is not None or hasattr(sys, "monitoring") or not self.probe.hooks.is_in:
+        if (
+            sys.gettrace() is not None
+            or hasattr(sys, "monitoring")
+            or not self.probe.engine.hooks.is_in
+        ):
             return
         if self.probe.points.suspended:
             return
-        thread, db = threading.current_thread(), self.probe.db
         self.probe.rearming.leave()  # what is run at the stop is not the program's
-        stop = sys.modules["_pydevd_bundle.pydevd_breakpoints"].stop_on_unhandled_exception
-        stop(db, thread, thread.additional_info, (type(error), error, error.__traceback__))
-        db.enable_tracing()  # what the program does at its exit
+        self.probe.engine.stop_uncaught(error)
 
     # -- deciding
 
     def stops(self, value, trace, frame_id):
         """Once for each journey; a condition is asked where it would stop first. A stop itself is
-        remembered when it comes: pydevd may still pass over it (`# @IgnoreException`)."""
+        remembered when it comes: the debugger may still pass over it (`# @IgnoreException`)."""
         if _getpid() != self.probe.pid:
             return False  # a forked child that nobody debugs must not wait for a debugger
-        # Absent where a frame is being left, and pydevd remembers what came into it.
+        # Absent where a frame is being left, and the debugger remembers what came into it.
         begins = self.probe.told.__dict__.pop("begins", _LEAVES)
         if goes_on(standing_at(trace, frame_id), begins is _LEAVES):
             return False
@@ -243,7 +243,7 @@ class Exceptions(object):
 
 
 def goes_on(frame, leaves):
-    """Whether its frame has handled it: up to 3.11 pydevd guesses when it returns or pauses."""
+    """Whether its frame has handled it: up to 3.11 the debugger guesses at returns and pauses."""
     if hasattr(sys, "monitoring") or frame.f_lasti < 0:
         return False
     if frame.f_code.co_code[frame.f_lasti] == _RETURN:
@@ -271,20 +271,6 @@ def thrown_in(trace):
         trace = trace.tb_next
         if id(trace.tb_frame) in callers:
             return True
-    return False
-
-
-def debuggers(db, frame):
-    """Whether it is pydevd's, or a library's called by it: where a stack overflow may end."""
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if path.startswith("<frozen relay>"):
-            return False  # the program is run from there
-        if "_pydevd_" in path or db.get_file_type(frame) == db.PYDEV_FILE:
-            return True
-        if not is_library(path):
-            return False
-        frame = frame.f_back
     return False
 
 

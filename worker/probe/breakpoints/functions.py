@@ -19,13 +19,11 @@ from debug_relay.worker.probe.breakpoints.code_objects import (
     plain,
 )
 from debug_relay.worker.probe.breakpoints.inherited_methods import Heirs
-from debug_relay.worker.probe.breakpoints.line_table import TRAP
 from debug_relay.worker.probe.engine.identical_sources import keep_apart
 from debug_relay.worker.probe.engine.library_files import by_place, is_library
+from debug_relay.worker.probe.engine.line_table import TRAP
 from debug_relay.worker.probe.values.rendering import clean
 
-# pydevd looks at new code only while it has breakpoints; this one is at no function.
-_NO_NAME = "<a function breakpoint's>"
 _SHOWN = 20
 _UNKNOWN = object()
 
@@ -96,7 +94,7 @@ class Functions(object):
         self.heads = frozenset(["<module>"])  # names of code that is looked at when it begins
         probe.commands.update(functions=self.find, inherited=self.find_heirs)
 
-    # -- asked by the relay, in pydevd's own thread
+    # -- asked by the relay, in the debugger's own thread
 
     def find(self, names):
         """[[id, name, path]]; for each id where it is now, and full names that may be meant."""
@@ -105,7 +103,7 @@ class Functions(object):
             self.told[id] = 0
             self.heirs.want(id, self.wanted[id])
         self.heads = frozenset(self.heirs.heads() | {"<module>"})
-        self.watch()
+        self.probe.engine.watch_new_code(True)
         fresh = dict((row[0], self.wanted[row[0]]) for row in names)
         found = dict((id, {"places": [], "elsewhere": []}) for id in fresh)
         for name, code, names_of_module in alive():
@@ -120,14 +118,14 @@ class Functions(object):
         for id, one in self.heirs.find(missed).items():
             found[id]["places"] = one["places"]
         if any(one["places"] for one in found.values()):
-            self.probe.db.on_breakpoints_changed()
+            self.probe.engine.breakpoints_changed()
         return found
 
     def find_heirs(self, ids):
         """Classes that were made since they were asked for have methods from others, perhaps."""
         found = self.heirs.find([id for id in ids if id in self.wanted])
         if any(one["places"] for one in found.values()):
-            self.probe.db.on_breakpoints_changed()
+            self.probe.engine.breakpoints_changed()
         return found
 
     def look_at(self, name, code, modules, wanted, found, renew=True):
@@ -170,7 +168,7 @@ class Functions(object):
             kept.add(self.probe.goal.place)
         self.probe.points.places.keep_traps(kept)
         if not self.wanted:
-            self.unwatch()
+            self.probe.engine.watch_new_code(False)
 
     def places(self):
         """(file, line) of each that has a trap."""
@@ -184,17 +182,17 @@ class Functions(object):
     # -- code that appears, in the thread that loads it
 
     def hook(self):
-        """pydevd asks what kind of file a code object is of, before its first line runs."""
-        probe, db = self.probe, self.probe.db
+        """The debugger asks what kind of file a code object is of, before its first line runs."""
+        probe = self.probe
         twins = probe.points.places.twins
-        apart = twins.apart = keep_apart(probe.hooks)
+        apart = twins.apart = keep_apart(probe.engine.hooks)
 
-        probe.hooks.around("get_file_type", "functions", self.judging)
-        probe.hooks.around("_internal_get_file_type", "library_files", by_place)
-        db.get_cache_file_type().clear()
+        probe.engine.hooks.around("get_file_type", "functions", self.judging)
+        probe.engine.hooks.around("_internal_get_file_type", "library_files", by_place)
+        probe.engine.forget_kinds()
         if apart:
             # Looked into before we are asked, by code again: the same file loaded once more.
-            probe.hooks.around("get_cache_file_type", "functions", lambda _: dict)
+            probe.engine.hooks.around("get_cache_file_type", "functions", lambda _: dict)
 
     def judging(self, ask):
         twins = self.probe.points.places.twins
@@ -204,7 +202,7 @@ class Functions(object):
             code, kinds = frame.f_code, twins.kinds
             kind = kinds.get(code.co_filename, _UNKNOWN)
             if kind is not _UNKNOWN and code.co_name not in self.heads:
-                return kind  # asked at every call; pydevd's own table is by code, which is slow
+                return kind  # asked at every call; its own table is by code, slow
             strange = not (apart or code.co_filename.startswith("<")) and kind is _UNKNOWN
             # ≤ 3.10: -1; later the instruction that starts a frame. Any later line is no news.
             begins = self.wanted and code.co_name in self.heads and frame.f_lasti <= 4
@@ -227,20 +225,6 @@ class Functions(object):
 
         return get_file_type
 
-    def watch(self):
-        db = self.probe.db
-        if db.function_breakpoint_name_to_breakpoint:
-            return
-        breakpoint = sys.modules["_pydevd_bundle.pydevd_breakpoints"].FunctionBreakpoint
-        nowhere = breakpoint(0, _NO_NAME, "False", None, "NONE", None, False)
-        self.api().set_function_breakpoints(db, [nowhere])
-
-    def unwatch(self):
-        self.api().set_function_breakpoints(self.probe.db, [])
-
-    def api(self):
-        return sys.modules["_pydevd_bundle.pydevd_api"].PyDevdAPI()
-
     def loading(self, frame, apart):
         wanted = dict(self.wanted)
         found = dict((id, {"places": [], "elsewhere": []}) for id in wanted)
@@ -251,7 +235,7 @@ class Functions(object):
             self.look_at(name, code, modules, wanted, found, renew=False)
             meant = meant or code.co_name in named
         if meant and not apart:
-            # Or pydevd would not ask about another module with the same text.
+            # Or the debugger would not ask about another module with the same text.
             line = Body(frame.f_code).line
             self.probe.points.places.trap(self.file_of(frame.f_code)[1], line, TRAP)
         for id, one in found.items():
@@ -285,16 +269,11 @@ class Functions(object):
         return place, fresh
 
     def file_of(self, code):
-        """(its path, what pydevd calls it, whether it is the program's)."""
+        """(its path, what the debugger calls it, whether it is the program's)."""
         known = self.files.get(code.co_filename)
         if known is None:
-            db, files = self.probe.db, sys.modules["pydevd_file_utils"]
-            place = files.get_abs_path_real_path_and_base_from_file(code.co_filename)
-            ours = code.co_filename.startswith(("<relay", "<frozen"))
-            if not code.co_filename.startswith("<"):
-                frame = self.api()._DummyFrame(code.co_filename)
-                ours = type(db).get_file_type(db, frame, place) == db.PYDEV_FILE
-            known = self.files[code.co_filename] = (place[0], place[1], not ours)
+            path, file, own = self.probe.engine.file_of(code.co_filename)
+            known = self.files[code.co_filename] = (path, file, not own)
         return known
 
     def begun(self, frame):

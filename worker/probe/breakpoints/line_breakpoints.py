@@ -8,9 +8,10 @@ import sys
 import time
 
 from debug_relay.worker.probe.breakpoints.functions import Functions
-from debug_relay.worker.probe.breakpoints.line_table import TRAP, Places
 from debug_relay.worker.probe.breakpoints.outdated_sources import outdated
 from debug_relay.worker.probe.breakpoints.run_to_line import ID as GOAL
+from debug_relay.worker.probe.engine.frames import SUSPENDED, state_of
+from debug_relay.worker.probe.engine.line_table import TRAP, Places
 from debug_relay.worker.probe.runtime.deferred_signals import is_foreign
 from debug_relay.worker.probe.runtime.expressions import Expression, Template
 from debug_relay.worker.probe.runtime.shared_memory import mapped
@@ -21,8 +22,6 @@ LOG_BURST = 200.0
 TEXT_LIMIT = 65536
 MANY_MISSES = 100000  # of a condition; in less than
 HOT_SECONDS = 2.0  # of the process's own time they are most of what a loop does
-SUSPENDED = 2  # pydevd's word for a thread that is to stand still
-
 
 COMPARE = {
     "==": lambda n, k: n == k,
@@ -169,7 +168,7 @@ def in_words(error):
 
 
 class Points(object):
-    """The table of them; pydevd knows each by its condition, a string constant."""
+    """The table of them; the debugger knows each by its condition, a string constant."""
 
     def __init__(self, probe):
         self.probe = probe
@@ -204,7 +203,7 @@ class Points(object):
         return True
 
     def change(self, set=(), remove=()):
-        """Tells which of them pydevd will pass over."""
+        """Tells which of them the debugger will pass over."""
         put, take = [], list(remove)
         for id in remove:
             self.table.pop("'relay:%s'" % id, None)
@@ -247,7 +246,7 @@ class Points(object):
     def hook(self):
         """`told.frame`: where the thread stands that is about to stop; `told.hits`: at what."""
         self.functions.hook()
-        self.probe.hooks.around("handle_breakpoint_condition", "breakpoints", self.deciding)
+        self.probe.engine.hooks.around("handle_breakpoint_condition", "breakpoints", self.deciding)
 
     def deciding(self, decide):
         table, functions, told = self.table, self.functions, self.probe.told
@@ -261,7 +260,7 @@ class Points(object):
                 if point.check(frame):
                     told.frame, told.hits = frame, [point.id]
                     return True
-                if info.pydev_state == SUSPENDED:
+                if state_of(info) == SUSPENDED:
                     told.asked = True
                 return False
             asked = () if point is None else (point,)
@@ -273,7 +272,7 @@ class Points(object):
                 gone = (breakpoint.condition or "").startswith("'relay:")
                 return not gone and decide(info, breakpoint, frame)
             stops = self.stops(frame, asked)
-            if not stops and info.pydev_state == SUSPENDED:
+            if not stops and state_of(info) == SUSPENDED:
                 # Another thread's stop has halted this one meanwhile: the hit is counted already.
                 told.asked = True
             return stops
@@ -299,12 +298,9 @@ class Points(object):
 
     def hits_now(self, info, frame):
         """Whether a thread that was halted on this very line has a breakpoint of its own there."""
-        db = self.probe.db
-        files = sys.modules["pydevd_file_utils"]
-        path = files.get_abs_path_real_path_and_base_from_frame(frame)[1]
-        breakpoint = (db.breakpoints.get(path) or {}).get(frame.f_lineno)
+        breakpoint = self.probe.engine.breakpoint_at(frame)
         if breakpoint is None:
             return False
         if breakpoint.condition != TRAP and breakpoint.condition not in self.table:
             return False
-        return db.handle_breakpoint_condition(info, breakpoint, frame)
+        return self.probe.engine.decide(info, breakpoint, frame)

@@ -7,6 +7,7 @@ help: a file may be touched, or written and loaded by the program itself.
 import sys
 import types
 
+from debug_relay.worker.probe.engine.engine import real_path
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 
 _SOURCE_LOADER = "SourceFileLoader"
@@ -18,7 +19,7 @@ def outdated(paths):
     running = {}
     modules = _modules(wanted)
     for code in _codes_in_frames():
-        path = _real(code.co_filename)
+        path = real_path(code.co_filename)
         if path in wanted:
             running.setdefault(path, []).append(code)
     for path, module in modules.items():
@@ -83,8 +84,8 @@ def _modules(wanted):
     for module in list(sys.modules.values()):
         if issubclass(type(module), types.ModuleType):
             path = types.ModuleType.__getattribute__(module, "__dict__").get("__file__")
-            if type(path) is str and _name(path) in names and _real(path) in wanted:
-                found[_real(path)] = module
+            if type(path) is str and _name(path) in names and real_path(path) in wanted:
+                found[real_path(path)] = module
     return found
 
 
@@ -99,7 +100,7 @@ def _codes_of(module, path):
         if issubclass(type(value), type):
             for member in list(_names_of_class(value).values()):
                 found.extend(_codes_in(member))
-    return [code for code in found if _real(code.co_filename) == path]
+    return [code for code in found if real_path(code.co_filename) == path]
 
 
 def _codes_in(value):
@@ -111,7 +112,3 @@ def _codes_in(value):
         while type(part) is types.FunctionType:
             yield part.__code__
             part = part.__dict__.get("__wrapped__")
-
-
-def _real(path):
-    return sys.modules["pydevd_file_utils"].get_abs_path_real_path_and_base_from_file(path)[1]

@@ -6,12 +6,11 @@ this.
 
 import _thread
 import os
-import sys
 
-from debug_relay.worker.probe.breakpoints.line_table import TRAP
+from debug_relay.worker.probe.engine.line_table import TRAP
 
 _getpid = os.getpid
-NUMBER = 1 << 29  # pydevd's for it; those of breakpoints are lower
+NUMBER = 1 << 29  # the debugger's for it; those of breakpoints are lower
 ID = "goal_%d" % NUMBER
 CONDITION = "'relay:%s'" % ID
 
@@ -19,13 +18,13 @@ CONDITION = "'relay:%s'" % ID
 class Goal(object):
     def __init__(self, probe):
         self.probe = probe
-        self.wanted = None  # (file as pydevd calls it, line, ident of the only thread or None)
-        self.place = None  # (file, line) that pydevd looks at for it
+        self.wanted = None  # (the debugger's name of the file, line, ident of the only thread)
+        self.place = None  # (file, line) that the debugger looks at for it
         self.lock = _thread.allocate_lock()
         probe.commands.update(goal=self.begin, no_goal=self.end)
 
     def begin(self, path, line, thread=None):
-        """Why the program can not stop there: pydevd may pass over that file."""
+        """Why the program can not stop there: the debugger may pass over that file."""
         places = self.probe.points.places
         self.end()
         out = places.left_out([(ID, path)]).get(ID)
@@ -35,7 +34,7 @@ class Goal(object):
         self.wanted = (path, line, found[1].ident if found else None)
         self.place = (path, line)
         places.trap(path, line, CONDITION)
-        self.probe.db.on_breakpoints_changed()
+        self.probe.engine.breakpoints_changed()
         return None
 
     def end(self):
@@ -50,7 +49,7 @@ class Goal(object):
         return True
 
     def hook(self):
-        self.probe.hooks.around("handle_breakpoint_condition", "run_to_line", self.deciding)
+        self.probe.engine.hooks.around("handle_breakpoint_condition", "run_to_line", self.deciding)
 
     def deciding(self, decide):
         told = self.probe.told
@@ -70,15 +69,10 @@ class Goal(object):
         file, line, ident = wanted
         if frame.f_lineno != line or ident not in (None, _thread.get_ident()):
             return False
-        if _getpid() != self.probe.pid or _file_of(frame) != file:
+        if _getpid() != self.probe.pid or self.probe.engine.place_of(frame)[1] != file:
             return False
         with self.lock:
             if self.wanted is not wanted:
                 return False
             self.wanted = None
         return True
-
-
-def _file_of(frame):
-    files = sys.modules["pydevd_file_utils"]
-    return files.get_abs_path_real_path_and_base_from_frame(frame)[1]

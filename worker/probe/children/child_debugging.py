@@ -11,9 +11,9 @@ import _thread
 import os
 import posix
 import sys
-import threading
 
 from debug_relay.worker.probe.children import shell_commands as indirect
+from debug_relay.worker.probe.engine import forked
 from debug_relay.worker.probe.engine.message_encoding import words_of
 from debug_relay.worker.probe.startup.python_command_line import is_python, is_python_2, parted
 
@@ -51,7 +51,7 @@ class Family(object):
             self.starting.clear()
             return
         try:
-            _forget_thread()
+            forked.forget_thread()
             self.launched.connect(waits=True).started = True
         except Exception:  # noqa: S110  it runs as without a debugger
             pass
@@ -162,7 +162,7 @@ class Family(object):
             if self.probe is not None and os.getpid() == self.probe.pid:
                 found = self.rewritten(path, list(argv), None, *more)
                 path, argv = found or (path, argv)
-                _until_sent(self.probe.db)
+                self.probe.engine.until_sent(_SENT_SECONDS)
             return original(path, argv, *more)
 
         return replace
@@ -183,7 +183,7 @@ class Family(object):
 
         def leave(status):
             if self.probe is not None and os.getpid() == self.probe.pid:
-                _until_sent(self.probe.db)
+                self.probe.engine.until_sent(_SENT_SECONDS)
             original(status)
 
         return leave
@@ -222,30 +222,3 @@ def _paths(environ):
     else:
         found = environ.get(b"PATH") or environ.get("PATH")
     return os.fsdecode(found or os.defpath)
-
-
-def _until_sent(db):
-    try:
-        pause = threading.Event().wait
-        for _ in range(int(_SENT_SECONDS / 0.005)):
-            if db.writer is None or db.writer.empty():
-                break
-            pause(0.005)
-        pause(0.001)  # what was taken from the queue is written
-    except Exception:  # noqa: S110  an end must come whatever is left of the debugger
-        pass
-
-
-def _forget_thread():
-    """What pydevd knows of the thread that forked is of the parent's."""
-    thread = threading.current_thread()
-    thread.__dict__.pop("additional_info", None)
-    thread.__dict__.pop("__pydevd_id__", None)
-    modules = sys.modules
-    modules["_pydevd_bundle.pydevd_custom_frames"].custom_frames_container_init()
-    clear = modules["_pydevd_frame_eval.pydevd_frame_eval_main"].clear_thread_local_info
-    if clear is not None:
-        clear()
-    monitoring = modules.get("_pydevd_sys_monitoring.pydevd_sys_monitoring")
-    if monitoring is not None and getattr(monitoring, "reset_thread_local_info", None):
-        monitoring.reset_thread_local_info()

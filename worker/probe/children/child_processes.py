@@ -8,6 +8,7 @@ import sys
 
 from debug_relay.worker.probe.children import child_streams as streams
 from debug_relay.worker.probe.children import fork_warnings as forks
+from debug_relay.worker.probe.engine import forked
 from debug_relay.worker.probe.engine.message_encoding import words_of
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 from debug_relay.worker.probe.engine.tracing_off import stop_in_child
@@ -44,7 +45,7 @@ class Children(object):
         ours = around(original)
         ours.__name__ = name
         ours.__doc__ = original.__doc__
-        self.probe.hooks.swap(module, name, ours)
+        self.probe.engine.hooks.swap(module, name, ours)
 
     def telling(self, original, name, family):
         warns = forks.warns(name, original)
@@ -82,34 +83,16 @@ class Children(object):
     def let_go(self):
         """After fork(), in the child, in the only thread there is; takes no lock of another."""
         self.probe.points.table.clear()
-        db = self.probe.db
         parts = (
             all_frames.in_child,
             pace.in_child,
             stop_in_child,
             self.probe.remove,
-            _forget_exit,
-            lambda: _forget_debugger(db),
+            forked.forget_exit,
+            lambda: forked.forget(self.probe.engine),
         )
         for part in parts:
             try:
                 part()
             except Exception:  # noqa: S110  each part stands alone; the child must run
                 pass
-
-
-def _forget_exit():
-    import atexit
-
-    atexit.unregister(sys.modules["pydevd"].stoptrace)
-    sys.modules["_pydev_bundle.pydev_monkey"].undo_patch_thread_modules()
-
-
-def _forget_debugger(db):
-    constants = sys.modules["_pydevd_bundle.pydevd_constants"]
-    constants.after_fork()
-    constants.GlobalDebuggerHolder.global_dbg = None
-    db.pydb_disposed = True
-    db.created_pydb_daemon_threads = {}
-    # the child's copy of the connection: the parent's stays open
-    db._client_socket.close()

@@ -11,6 +11,8 @@ import threading
 import types
 from _warnings import warn as _warn
 
+from debug_relay.worker.probe.engine.engine import is_debuggers_thread
+
 _TEXT = "This process (pid=%d) is multi-threaded, use of %s() may lead to deadlocks in the child."
 _MARK = "is_relay_thread"
 
@@ -41,9 +43,8 @@ def _call(*args, **kwargs):
 def has_others():
     """Whether the program has threads beside this one, also those that Python does not know."""
     ours = {threading.get_native_id()}
-    pydevds = sys.modules["_pydevd_bundle.pydevd_daemon_thread"].PyDBDaemonThread
     for thread in list(threading._active.values()):
-        if isinstance(thread, pydevds) or getattr(thread, _MARK, False):
+        if is_debuggers_thread(thread) or getattr(thread, _MARK, False):
             ours.add(thread.native_id)
     try:
         return any(int(number) not in ours for number in os.listdir("/proc/self/task"))

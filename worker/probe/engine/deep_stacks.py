@@ -11,21 +11,23 @@ import sys
 
 from debug_relay.worker.probe.engine.frames import MONITORED
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
-from debug_relay.worker.probe.inspection import variable_pages as pages
 
 AT_ONCE = 40  # frames
 THREADS = 256
 
 
 class Deep(object):
-    def __init__(self, probe):
+    def __init__(self, probe, untie):
         self.probe = probe
+        self.untie = untie  # of what was opened, at the resume
         self.tracers = {}  # thread ident → what pydevd's own tracer has, and ours
 
     def hook(self):
-        db = self.probe.db
+        db = self.probe.engine.db
         manager = db.suspended_frames_manager
-        made = tracker_class(sys.modules["_pydevd_bundle.pydevd_suspended_frames"]._FramesTracker)
+        made = tracker_class(
+            sys.modules["_pydevd_bundle.pydevd_suspended_frames"]._FramesTracker, self.untie
+        )
 
         @contextlib.contextmanager
         def track_frames(py_db):
@@ -35,8 +37,10 @@ class Deep(object):
             finally:
                 tracker.untrack_all()
 
-        self.probe.hooks.swap(manager, "track_frames", track_frames)
-        self.probe.hooks.around("set_trace_for_frame_and_parents", "deep_stacks", self.tracing)
+        self.probe.engine.hooks.swap(manager, "track_frames", track_frames)
+        self.probe.engine.hooks.around(
+            "set_trace_for_frame_and_parents", "deep_stacks", self.tracing
+        )
 
     def tracing(self, trace):
         self.trace = trace
@@ -52,7 +56,7 @@ class Deep(object):
         if tracer is None:
             self.trace(ident, frame, disable=disable)
             return
-        db, fresh, traced = self.probe.db, [], {}
+        db, fresh, traced = self.probe.engine.db, [], {}
         while frame is not None:
             code = getattr(frame, "f_code", None)  # frames of templates are none of Python's
             if code is not None:
@@ -73,7 +77,7 @@ class Deep(object):
         """A trace function such as pydevd's for all frames of a thread, if it has that already; not
         the same object, because `rearming` counts who holds that one."""
         known = tracer_of(ident)
-        if known is None or known._args[0] is not self.probe.db:
+        if known is None or known._args[0] is not self.probe.engine.db:
             return None
         made = self.tracers.get(ident)
         if made is None or made[0] is not known._args:
@@ -96,7 +100,7 @@ class Deep(object):
         if disable:
             self.trace(ident, frame, disable=True)
             return
-        db, enable = self.probe.db, _monitoring().enable_code_tracing
+        db, enable = self.probe.engine.db, _monitoring().enable_code_tracing
         seen = set()
         while frame is not None:
             code = getattr(frame, "f_code", None)  # frames of templates are none of Python's
@@ -113,7 +117,7 @@ def tracer_of(ident):
     return getattr(getattr(thread, "additional_info", None), "thread_tracer", None)
 
 
-def tracker_class(base):
+def tracker_class(base, untie):
     class Tracker(base):
         def __init__(self, *arguments):
             base.__init__(self, *arguments)
@@ -172,7 +176,7 @@ def tracker_class(base):
             with self._lock:
                 self.later = []
                 for variable in self._variable_reference_to_variable.values():
-                    pages.untie(variable)
+                    untie(variable)
                 base.untrack_all(self)
 
     return Tracker

@@ -1,6 +1,7 @@
 """The frames of a stopped thread, as pydevd lists them, without its cost for deep stacks."""
 
 import gc
+import operator
 import sys
 import weakref
 
@@ -9,6 +10,13 @@ from debug_relay.worker.probe.values.rendering import clean
 MONITORED = sys.version_info >= (3, 12)
 GENERATOR = 0x20 | 0x80 | 0x200  # those with yield, async def, and both
 WAKE = "<relay wake>"
+RUNNING, SUSPENDED = 1, 2  # pydevd's words for the state of a thread
+state_of = operator.attrgetter("pydev_state")  # of what pydevd knows of a thread
+
+
+def number_of(id):
+    """What pydevd calls a breakpoint of ours."""
+    return int(id.rpartition("_")[2])
 
 
 def visible(db, frame, known):

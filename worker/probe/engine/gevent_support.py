@@ -50,7 +50,7 @@ class Greenlets(object):
     def hook(self):
         for name in _TELLERS:
             module = sys.modules[name]
-            self.probe.hooks.swap(module, "notify_about_gevent_if_needed", self.look)
+            self.probe.engine.hooks.swap(module, "notify_about_gevent_if_needed", self.look)
 
     def look(self, stream=None):
         monkey = sys.modules.get("gevent.monkey")

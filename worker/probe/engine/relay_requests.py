@@ -25,15 +25,17 @@ class Requests(object):
         others = getattr(processor, name)
 
         def process(this, db, contents, *more):
-            ours = db is self.probe.db and type(contents) is bytes and _MARK in contents[:_HEAD]
+            ours = (
+                db is self.probe.engine.db and type(contents) is bytes and _MARK in contents[:_HEAD]
+            )
             if not ours or not db.authentication.is_authenticated():
                 return others(this, db, contents, *more)
             return self.take(_decode(contents.decode("utf-8")))
 
-        self.probe.hooks.swap(processor, name, process)
+        self.probe.engine.hooks.swap(processor, name, process)
 
     def take(self, request):
-        db = self.probe.db
+        db = self.probe.engine.db
         for listener in db.dap_messages_listeners:
             listener.after_receive(request)
         arguments = request["arguments"]
@@ -56,4 +58,4 @@ class Requests(object):
         except Exception:
             told["success"] = False
             told["message"] = traceback.format_exc()[-_MOST_WORDS:]
-        self.probe.send(told)
+        self.probe.engine.send(told)

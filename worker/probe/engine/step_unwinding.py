@@ -27,14 +27,16 @@ class Unwinding(object):
 
     def hook(self):
         if not MONITORED:
-            self.probe.hooks.around("collect_return_info", "step_unwinding", lambda _: returns_of)
+            self.probe.engine.hooks.around(
+                "collect_return_info", "step_unwinding", lambda _: returns_of
+            )
             return
         constants = sys.modules["_pydevd_bundle.pydevd_comm_constants"]
         over = {getattr(constants, a): getattr(constants, b) for a, b in _OVER.items()}
         # What a step becomes in the caller.
         self.commands = over
         self.commands.update([(command, command) for command in over.values()])
-        self.probe.hooks.around("do_wait_suspend", "step_unwinding", self.waiting)
+        self.probe.engine.hooks.around("do_wait_suspend", "step_unwinding", self.waiting)
 
     def waiting(self, wait):
         def do_wait_suspend(thread, frame, event, arg, exception_type=None):
@@ -60,7 +62,7 @@ class Unwinding(object):
         if info.pydev_step_stop is not frame:
             return
         self.raised.add(_ident())
-        db, known, back = self.probe.db, {}, frame.f_back
+        db, known, back = self.probe.engine.db, {}, frame.f_back
         while back is not None and visible(db, back, known) is None:
             back = back.f_back
         if back is None:
@@ -78,7 +80,7 @@ class Unwinding(object):
         above = sys._getframe()
         while above is not None and above.f_back is not frame:
             above = above.f_back
-        if above is None or visible(self.probe.db, above, {}) is None:
+        if above is None or visible(self.probe.engine.db, above, {}) is None:
             return False
         return not is_pause(above) and _name(above, 0) != "RETURN_VALUE"
 

@@ -8,8 +8,7 @@ not stands still like all others, and stops itself when they go on.
 import _thread
 import sys
 
-from debug_relay.worker.probe.breakpoints.line_breakpoints import SUSPENDED
-from debug_relay.worker.probe.breakpoints.line_table import number_of
+from debug_relay.worker.probe.engine.frames import SUSPENDED, number_of
 
 # Where pydevd decides on exceptions: monitored, traced and compiled.
 _ASKS = (
@@ -31,7 +30,7 @@ class Turns(object):
         self.mark = sys.modules["_pydevd_bundle.pydevd_thread_lifecycle"].mark_thread_suspended
         self.halted, self.at_breakpoint = constants.CMD_THREAD_SUSPEND, constants.CMD_SET_BREAK
         self.raising = (constants.CMD_STEP_CAUGHT_EXCEPTION, constants.CMD_ADD_EXCEPTION_BREAK)
-        hooks = self.probe.hooks
+        hooks = self.probe.engine.hooks
         hooks.around("set_suspend", "turns", self.suspending)
         hooks.around("do_wait_suspend", "turns", self.waiting)
         for name in ("_pydevd_bundle.pydevd_api", "_pydevd_bundle.pydevd_comm"):
@@ -54,7 +53,7 @@ class Turns(object):
     def another_holds(self, thread):
         holder = self.holder
         return (
-            self.probe.db.multi_threads_single_notification
+            self.probe.engine.db.multi_threads_single_notification
             and holder
             and holder[0] is not thread
             and holder[0].additional_info.pydev_state == SUSPENDED
@@ -64,7 +63,7 @@ class Turns(object):
         """In place of pydevd's: a thread is to stop."""
         told, is_pause = self.probe.told, kwargs.get("is_pause")
         frame = told.__dict__.pop("frame", None) if reason == self.at_breakpoint else None
-        if not (self.probe.db.multi_threads_single_notification or is_pause):
+        if not (self.probe.engine.db.multi_threads_single_notification or is_pause):
             kwargs["suspend_other_threads"] = False  # whatever it was when breakpoints were set
         while True:
             with self.lock:
@@ -133,7 +132,7 @@ class Turns(object):
             del self.pausing[:], self.holder[:]
 
     def gated(self, resume):
-        db = self.probe.db
+        db = self.probe.engine.db
 
         def resume_threads(thread_id, except_thread=None):
             with self.lock:  # or it would set a thread going that has just begun to stop

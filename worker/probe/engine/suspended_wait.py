@@ -4,17 +4,19 @@ It is raised when the thread is sent on. At once it would end the stop: nobody i
 thread runs, it stands again at its next line, untold, and the other threads stay halted.
 """
 
-from debug_relay.worker.probe.breakpoints.line_breakpoints import SUSPENDED
+from debug_relay.worker.probe.engine.frames import SUSPENDED
 from debug_relay.worker.probe.runtime import deferred_signals as signalled
 
 
 def withstand(probe):
     """While it waits, and on the way to that, where what is told of the stop may be told again."""
-    db = probe.db
-    probe.hooks.around("_do_wait_suspend", "signals", _standing)
+    db = probe.engine.db
+    probe.engine.hooks.around("_do_wait_suspend", "signals", _standing)
     # Told once, and perhaps as over: it is to be told again.
     untold = db._threads_suspended_single_notification.increment_suspend_time
-    probe.hooks.around("do_wait_suspend", "signals", lambda wait: _noted(_standing(wait, untold)))
+    probe.engine.hooks.around(
+        "do_wait_suspend", "signals", lambda wait: _noted(_standing(wait, untold))
+    )
 
 
 def _noted(wait):

@@ -37,11 +37,11 @@ class Uncaught(object):
             return
         self.pydevd = module
         former, unwound = module._unwind_event, self.callback()
-        self.probe.hooks.swap(module, "_unwind_event", unwound)
+        self.probe.engine.hooks.swap(module, "_unwind_event", unwound)
         overflow.replace(sys.monitoring.events.PY_UNWIND, former, unwound)
 
     def callback(self):
-        db, leaves = self.probe.db, self.leaves
+        db, leaves = self.probe.engine.db, self.leaves
 
         def unwound(code, offset, error):
             """It is called for each frame that any exception leaves, and mostly ends here."""
@@ -62,7 +62,7 @@ class Uncaught(object):
 
     def leaves(self, frame, error, is_last):
         """As pydevd's `_unwind_event`. `is_last`: nothing of the program's is below this frame."""
-        pydevd, db, trace = self.pydevd, self.probe.db, _trace(error)
+        pydevd, db, trace = self.pydevd, self.probe.engine.db, _trace(error)
         thread = pydevd._get_thread_info(True, 1)
         if thread is None or trace is None or db.pydb_disposed:
             return
@@ -91,7 +91,7 @@ class Uncaught(object):
             pydevd.stop_on_unhandled_exception(db, thread.thread, thread.additional_info, raised)
 
     def is_unhandled(self, known, frame, left):
-        pydevd, db = self.pydevd, self.probe.db
+        pydevd, db = self.pydevd, self.probe.engine.db
         if known.try_except_container_obj is None:
             found = db.collect_try_except_info(frame.f_code)
             known.try_except_container_obj = pydevd._TryExceptContainerObj(found)

@@ -42,7 +42,7 @@ class Completing(object):
         return self.probe.answers.ask_thread_of(frame, id, self.complete, text)
 
     def complete(self, id, thread_id, frame_id, text):
-        frame = self.probe.db.find_frame(thread_id, frame_id)
+        frame = self.probe.engine.frame(thread_id, frame_id)
         if frame is None:
             return {"id": id, "gone": True}
         owner = _OWNER.search(text)

@@ -2,11 +2,11 @@
 
 import _thread
 import signal
-import sys
 import threading
 import time
 import traceback
 
+from debug_relay.worker.probe.engine.engine import is_debuggers_file
 from debug_relay.worker.probe.engine.frames import MONITORED
 from debug_relay.worker.probe.inspection import lazy_imports as unimported
 from debug_relay.worker.probe.runtime.deferred_signals import hold
@@ -20,7 +20,6 @@ _now = time.monotonic
 _main_ident = threading.main_thread().ident
 RESULT_LIMIT = 65536
 AS_LONG_AS_IT_TAKES = 3600.0  # whoever asks has a deadline of his own
-RETURNED = "__pydevd_ret_val_dict"  # pydevd's name for them, up to 3.11
 
 
 class Answers(object):
@@ -40,37 +39,14 @@ class Answers(object):
         return self.ask_thread_of(frame, id, self.answer, text, context)
 
     def hook(self):
-        self.hook_returns()
-        # A `breakpoint()` in what is evaluated would have the thread run on, to stop elsewhere.
-        pydevd, name = sys.modules["pydevd"], "_locked_settrace"
-        set_trace = getattr(pydevd, name, None)
-        if set_trace is None:
-            return
-
-        def unless_asked(*arguments, **named):
-            if _ident() not in self.running:
-                set_trace(*arguments, **named)
-
-        self.probe.hooks.swap(pydevd, name, unless_asked)
-
-    def hook_returns(self):
-        """pydevd puts what is returned among the caller's variables, where the program sees it, and
-        from 3.12 on whatever any function returns during a step out."""
-        if MONITORED:
-            module = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
-            name, same = "_show_return_values", module._is_same_frame
-
-            def keep(frame, value):
-                info = getattr(_current(), "additional_info", None)
-                if info is not None and same(info, info.pydev_step_stop, frame):
-                    self.returns[_ident()] = value
-
-            self.probe.hooks.swap(module, name, keep)
+        engine = self.probe.engine
+        engine.on_return(lambda value: self.returns.__setitem__(_ident(), value))
+        engine.hold_breakpoint_calls(unless=lambda: _ident() in self.running)
 
     def keep_returns(self, on):
         """Keep what functions return: only while one is stepped out of."""
         self.returns.clear()
-        self.probe.db.show_return_values = on
+        self.probe.engine.keep_returns(on)
         return on
 
     def ask_returned(self, id, frame):
@@ -78,36 +54,21 @@ class Answers(object):
 
     def ask_thread_of(self, dap_reference, id, job, *arguments):
         """Have `job` done by the stopped thread that the frame or variable belongs to."""
-        thread_id, reference = self.thread_of(dap_reference)
+        thread_id, reference = self.probe.engine.owner_of(dap_reference)
         if thread_id is None:
             return {"gone": True}
-        self.probe.db.post_method_as_internal_command(
-            thread_id, self.work, id, job, thread_id, reference, *arguments
-        )
+        self.probe.engine.post(thread_id, self.work, id, job, thread_id, reference, *arguments)
         return {"gone": False}
-
-    def thread_of(self, dap_reference):
-        """The stopped thread that a frame or variable belongs to, and pydevd's number for that."""
-        try:
-            reference = _ids()._translate_id_from_dap(dap_reference)
-        except KeyError:
-            return None, None
-        # A scope is a frame's variables of one kind.
-        reference = getattr(reference, "variable_reference", reference)
-        manager = self.probe.db.suspended_frames_manager
-        return manager.get_thread_id_for_variable_reference(reference), reference
 
     def ask_thread(self, dap_thread, id, job, *arguments):
         """Have `job` done by a stopped thread."""
         try:
-            thread_id = _ids()._translate_id_from_dap(dap_thread)
+            thread_id = self.probe.engine.inner_id(dap_thread)
         except KeyError:
             return {"gone": True}
-        if self.probe.db.suspended_frames_manager.get_frames_list(thread_id) is None:
+        if self.probe.engine.frames(thread_id) is None:
             return {"gone": True}
-        self.probe.db.post_method_as_internal_command(
-            thread_id, self.work, id, job, thread_id, *arguments
-        )
+        self.probe.engine.post(thread_id, self.work, id, job, thread_id, *arguments)
         return {"gone": False}
 
     def interrupt(self, reports=False, after=0.0, drop=None, only=None):
@@ -142,7 +103,7 @@ class Answers(object):
 
     # -- evaluating, in the stopped thread itself
 
-    def work(self, db, id, job, *arguments):
+    def work(self, id, job, *arguments):
         """Do it and tell the answer: `relayAnswer` to a question, `relayStop` if there is none."""
         if id in self.dropped:
             self.dropped.discard(id)
@@ -184,13 +145,13 @@ class Answers(object):
                 over = ident not in self.running and token[0] == token[1]
 
     def answer(self, id, thread_id, frame_id, text, context):
-        variables = sys.modules["_pydevd_bundle.pydevd_vars"]
-        frame = self.probe.db.find_frame(thread_id, frame_id)
+        engine = self.probe.engine
+        frame = self.probe.engine.frame(thread_id, frame_id)
         if frame is None:
             return {"id": id, "gone": True}
         try:
             is_expression = True
-            variables.compile_as_eval(text)
+            engine.check_expression(text)
         except SyntaxError as error:
             is_expression = False
             try:
@@ -205,7 +166,7 @@ class Answers(object):
             value = unimported.first_of(text, frame)
             if value is not None:
                 return self.shown(id, thread_id, frame, text, value)
-        value = evaluated(self.probe.db, frame, text, not is_expression)
+        value = engine.evaluate(frame, text, not is_expression)
         if name_of(type(value)) == "ExceptionOnEvaluate":
             return {"id": id, "raised": described(value.result, value.tb)}
         if not is_expression:
@@ -213,7 +174,7 @@ class Answers(object):
         return self.shown(id, thread_id, frame, text, value)
 
     def shown(self, id, thread_id, frame, text, value):
-        tracker = self.probe.db.suspended_frames_manager.get_frame_tracker(thread_id)
+        tracker = self.probe.engine.tracker(thread_id)
         if tracker is None:
             return {"id": id, "gone": True}
         pages = self.probe.pages
@@ -223,20 +184,14 @@ class Answers(object):
 
     def returned(self, id, thread_id, frame_id):
         """What was returned into this frame; up to 3.11 taken out of it again."""
-        frame = self.probe.db.find_frame(thread_id, frame_id)
+        frame = self.probe.engine.frame(thread_id, frame_id)
         if MONITORED:
             values = [self.returns.pop(_ident())] if _ident() in self.returns else []
         else:
-            values = list((frame.f_locals.pop(RETURNED, None) or {}).values())
+            values = self.probe.engine.take_returned(frame)
         if not values or self.probe.unwinding.left_by_exception(frame):
             return {"id": id, "none": True}
         return self.shown(id, thread_id, None, "return", values[-1])
-
-    def dap_id(self, id):
-        return _ids()._translate_id_to_dap(id)
-
-    def inner_id(self, dap_id):
-        return _ids()._translate_id_from_dap(dap_id)
 
 
 def begun(id):
@@ -252,21 +207,10 @@ def _raise_in(ident):
     )
 
 
-def _ids():
-    """pydevd's own numbers are not those of its DAP messages; this class keeps both."""
-    return sys.modules["_pydevd_bundle._debug_adapter.pydevd_base_schema"].BaseSchema
-
-
-def evaluated(db, frame, text, is_exec):
-    """By pydevd, without its watch over how long it takes: that is ours, and costs a thread."""
-    evaluate = sys.modules["_pydevd_bundle.pydevd_vars"].evaluate_expression
-    return getattr(evaluate, "__wrapped__", evaluate)(db, frame, text, is_exec)
-
-
-def is_expression(text):
+def is_expression(engine, text):
     """None, or why not."""
     try:
-        sys.modules["_pydevd_bundle.pydevd_vars"].compile_as_eval(text)
+        engine.check_expression(text)
     except SyntaxError as error:
         return _syntax(error)
     except ValueError as error:
@@ -295,7 +239,7 @@ def described(error, trace=None):
     except Exception:
         message = "<no message: str() raised>"
     trace = trace if trace is not None else error.__traceback__
-    while trace is not None and _ours(trace.tb_frame.f_code.co_filename):
+    while trace is not None and is_debuggers_file(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     try:
         lines = traceback.format_exception(kind, error, trace)
@@ -308,7 +252,3 @@ def described(error, trace=None):
         "message": message[:RESULT_LIMIT],
         "traceback": "".join(lines)[:RESULT_LIMIT],
     }
-
-
-def _ours(path):
-    return path.startswith("<frozen relay") or "/debugpy/_vendored/" in path

@@ -8,8 +8,7 @@ import linecache
 import sys
 import types
 
-from debug_relay.worker.probe.breakpoints.exceptions import qualname
-from debug_relay.worker.probe.values.class_facts import full_name, key_of, lookup
+from debug_relay.worker.probe.values.class_facts import full_name, key_of, lookup, qualname
 from debug_relay.worker.probe.values.rendering import (
     ATOMS,
     TEXTS,
@@ -47,7 +46,7 @@ class Raised(object):
         if held is None:
             return {"id": id, "none": True}
         mode = "safe" if safe else self.probe.pages.mode
-        telling = Telling(self.probe.db, self.probe.texts, mode)
+        telling = Telling(self.probe.engine, self.probe.texts, mode)
         told = telling.one(held.value, held.kind, telling.journey(held.trace, held.frame))
         told.update(telling.chain_of(held.value), id=id, how=held.how)
         return told
@@ -56,8 +55,8 @@ class Raised(object):
 class Telling(object):
     """One report: what is known already, and whether more of the program's code may run."""
 
-    def __init__(self, db, texts, mode):
-        self.db, self.texts, self.mode = db, texts, mode
+    def __init__(self, engine, texts, mode):
+        self.engine, self.texts, self.mode = engine, texts, mode
         self.late = False
 
     def one(self, value, kind, frames, depth=0):
@@ -126,19 +125,15 @@ class Telling(object):
         return self.shown(list(walk(trace)))
 
     def shown(self, steps):
-        steps = [(frame, line) for frame, line in steps if not self.is_ours(frame)]
+        steps = [(frame, line) for frame, line in steps if not self.engine.is_own(frame)]
         omitted = max(0, len(steps) - FRAMES)
         if omitted:
             steps = steps[: FRAMES // 2] + steps[-FRAMES // 2 :]
         return [self.row(frame, line) for frame, line in steps], omitted
 
-    def is_ours(self, frame):
-        return self.db.get_file_type(frame) == self.db.PYDEV_FILE
-
     def row(self, frame, line):
         path = frame.f_code.co_filename
-        files = sys.modules["pydevd_file_utils"]
-        real = files.get_abs_path_real_path_and_base_from_frame(frame)[0]
+        real, _ = self.engine.place_of(frame)
         shown = path if path.startswith("<") else real
         text = linecache.getline(shown, line or 0) or self.texts.line(frame, line or 0)
         return [clean(real), line, clean(frame.f_code.co_name), cut(text.strip(), LINE)]

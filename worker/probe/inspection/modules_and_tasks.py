@@ -7,11 +7,11 @@ import gc
 import sys
 import types
 
+from debug_relay.worker.probe.engine.engine import is_debuggers_module
 from debug_relay.worker.probe.values.class_facts import full_name, key_of
 from debug_relay.worker.probe.values.rendering import View, clean
 
 _held = types.ModuleType.__getattribute__
-OURS = ("pydevd", "_pydev", "debugpy")
 TASKS = 1000
 STACK = 50
 GATHERED = 10
@@ -26,7 +26,7 @@ class Reads(object):
         found = [
             (name, module)
             for name, module in list(sys.modules.items())
-            if type(name) is str and module is not None and not name.startswith(OURS)
+            if type(name) is str and module is not None and not is_debuggers_module(name)
         ]
         rows = [[clean(name), file_of(module)] for name, module in found[start : start + count]]
         return {"total": len(found), "rows": rows}

@@ -1,13 +1,11 @@
 """Setting a variable, by the stopped thread itself: in a frame, a container or an object."""
 
 import ast
-import sys
 import types
 
 from debug_relay.worker.probe.inspection.evaluation import (
     AS_LONG_AS_IT_TAKES,
     described,
-    evaluated,
     is_expression,
 )
 from debug_relay.worker.probe.runtime.muted_output import unmute
@@ -26,23 +24,27 @@ class Assigning(object):
         return self.probe.answers.ask_thread_of(reference, id, self.assign, name, text, scope)
 
     def assign(self, id, thread_id, reference, name, text, scope):
-        tracker = self.probe.db.suspended_frames_manager.get_frame_tracker(thread_id)
+        tracker = self.probe.engine.tracker(thread_id)
         if tracker is None:
             return {"id": id, "gone": True}
-        refused = is_expression(text)
+        refused = is_expression(self.probe.engine, text)
         if refused is not None:
             return {"id": id, "refused": refused}
         variable = tracker.get_variable(reference)
         frame = getattr(variable, "frame", None)
         if frame is None:
-            frame = self.probe.db.suspended_frames_manager.get_frames_list(thread_id)[0]
+            frame = self.probe.engine.frames(thread_id)[0]
         pages = self.probe.pages
         node = pages.opened(tracker, variable, scope)
-        place = Names(frame, scope) if scope is not None else place_in(node.value, name, pages.mode)
+        place = (
+            Names(self.probe.engine, frame, scope)
+            if scope is not None
+            else place_in(node.value, name, pages.mode)
+        )
         # Before the value is evaluated, which may do anything, for nothing.
         if place is None or not place.has(name):
             return {"id": id, "unknown": True}
-        value = evaluated(self.probe.db, frame, text, False)
+        value = self.probe.engine.evaluate(frame, text, False)
         if name_of(type(value)) == "ExceptionOnEvaluate":
             return {"id": id, "raised": described(value.result, value.tb)}
         try:
@@ -99,8 +101,8 @@ class Names(object):
 
     step = "%s"
 
-    def __init__(self, frame, scope):
-        self.frame = frame
+    def __init__(self, engine, frame, scope):
+        self.engine, self.frame = engine, frame
         self.of_module = scope.lower() == "globals"
 
     def has(self, name):
@@ -113,7 +115,7 @@ class Names(object):
         names = self.names()
         names[spelled(name, names)] = value
         if not self.of_module:
-            sys.modules["_pydevd_bundle.pydevd_save_locals"].save_locals(self.frame)
+            self.engine.save_locals(self.frame)
 
     def names(self):
         return self.frame.f_globals if self.of_module else self.frame.f_locals

@@ -5,7 +5,6 @@ known by its code object: any text that a program compiles may be called `<strin
 """
 
 import linecache
-import sys
 import types
 import zipimport
 
@@ -25,30 +24,23 @@ class Texts(object):
     def keep(self, code, text):
         """Of the program itself, which was launched as text."""
         self.launched = split(text)
-        if self.probe.gone:
-            return
-        # pydevd judges code of this name by who calls it first: a function that a thread begins
-        # with would be a library's, where no exception is uncaught (3.12+).
-        kinds = type(self.probe.db).get_cache_file_type(self.probe.db)  # `functions` hides it
         pending = [code]
         while pending:
             code = pending.pop()
             self.codes[id(code)] = code
-            kinds[(code.co_firstlineno, code.co_filename, code)] = None
+            self.probe.engine.trust(code)
             pending.extend(one for one in code.co_consts if type(one) is types.CodeType)
 
     def ask(self, frame):
         """Of a frame of a stopped thread, by its number."""
-        thread_id, number = self.probe.answers.thread_of(frame)
-        found = None if thread_id is None else self.probe.db.find_frame(thread_id, number)
+        thread_id, number = self.probe.engine.owner_of(frame)
+        found = None if thread_id is None else self.probe.engine.frame(thread_id, number)
         lines = None if found is None else self.lines_of(found)
         return None if lines is None else cut(lines)
 
     def is_decompiled(self, number):
-        """Whether what pydevd has under that number is rebuilt from a frame's byte code."""
-        return (
-            sys.modules["pydevd_file_utils"].get_frame_id_from_source_reference(number) is not None
-        )
+        """Whether what the debugger has under that number is rebuilt from a frame's byte code."""
+        return self.probe.engine.is_decompiled(number)
 
     def around(self, frame):
         """[number of the first line, how many there are in all, some of them], or None."""

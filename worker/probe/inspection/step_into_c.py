@@ -7,6 +7,7 @@ first call, before the function runs, so the program never finds it.
 import _thread
 import sys
 
+from debug_relay.worker.probe.engine.engine import is_debuggers_file
 from debug_relay.worker.probe.inspection.first_c_call import class_in_c
 from debug_relay.worker.probe.values.rendering import clean
 
@@ -17,7 +18,7 @@ class Native(object):
     def __init__(self, probe):
         self.probe = probe
         self.watched = {}  # thread ident → Watch, from the step on to the thread's next stop
-        self.told = {}  # pydevd's thread id → what its last step went into
+        self.told = {}  # the debugger's thread id → what its last step went into
         probe.commands.update(watch_calls=self.ask, native=self.callee)
 
     def ask(self, thread):
@@ -25,12 +26,12 @@ class Native(object):
         if found is None:
             return False
         self.told.pop(found[0], None)
-        self.probe.db.post_method_as_internal_command(found[0], self.begin, found[0])
+        self.probe.engine.post(found[0], self.begin, found[0])
         return True
 
-    def begin(self, db, thread_id):
+    def begin(self, thread_id):
         """In the stopped thread, which steps next."""
-        listed = db.suspended_frames_manager.get_frames_list(thread_id)
+        listed = self.probe.engine.frames(thread_id)
         frame = None if listed is None else next(iter(listed), None)
         if frame is None or sys.getprofile() is not None:
             return  # the program profiles itself
@@ -39,7 +40,7 @@ class Native(object):
         sys.setprofile(watch)
 
     def hook(self):
-        self.probe.hooks.around("do_wait_suspend", "step_into_c", self.waiting)
+        self.probe.engine.hooks.around("do_wait_suspend", "step_into_c", self.waiting)
 
     def waiting(self, wait):
         def do_wait_suspend(thread, frame, event, arg, exception_type=None):
@@ -72,7 +73,11 @@ class Watch(object):
                 self.callee = name_of(arg)
             if event in ("c_call", "return"):
                 self.leave()
-        elif event == "call" and frame.f_back is self.frame and not _ours(frame):
+        elif (
+            event == "call"
+            and frame.f_back is self.frame
+            and not is_debuggers_file(frame.f_code.co_filename)
+        ):
             self.leave()
 
     def leave(self):
@@ -98,8 +103,3 @@ def is_below(frame, above):
         if frame is above:
             return True
     return True
-
-
-def _ours(frame):
-    path = frame.f_code.co_filename
-    return path.startswith("<frozen relay") or "/debugpy/_vendored/" in path

@@ -1,16 +1,15 @@
-"""The stop report: what a stopped thread tells of itself, unasked, right behind pydevd's `stopped`.
+"""The stop report: what a stopped thread tells of itself, unasked, right behind `stopped`.
 
 The thread does it itself, after its stop has been told, so that no slow `__repr__` holds the news
-back. The frames are those that pydevd lists for it. Nothing of the program is kept alive here: of
-the frames at earlier stops there are the texts alone, and values that never change. A frame is
-compared with its own last stop: who comes back to it sees what was changed meanwhile.
+back. The frames are those that the debugger lists for it. Nothing of the program is kept alive
+here: of the frames at earlier stops there are the texts alone, and values that never change. A
+frame is compared with its own last stop: who comes back to it sees what was changed meanwhile.
 """
 
-import sys
 import threading
 import time
 
-from debug_relay.worker.probe.engine.frames import Run, stack, top_of
+from debug_relay.worker.probe.engine.frames import Run
 from debug_relay.worker.probe.runtime.expressions import Expression
 from debug_relay.worker.probe.runtime.muted_output import unmute
 from debug_relay.worker.probe.values.children import names_of
@@ -52,53 +51,20 @@ class Reports(object):
         probe.commands.update(watches=self.watch)
 
     def hook(self):
-        """pydevd's factory of the `stopped` event: who is told of is asked for its report."""
-        module = sys.modules["_pydevd_bundle.pydevd_net_command_factory_json"]
-        factory = module.NetCommandFactoryJson
-        of_all, of_one = (
-            "make_thread_suspend_single_notification",
-            "make_thread_suspend_message",
-        )
-        make_for_all, make_for_one = getattr(factory, of_all), getattr(factory, of_one)
-
-        def told_for_all(this, db, thread_id, *arguments):
-            message = make_for_all(this, db, thread_id, *arguments)
-            return self.with_place(message, thread_id) if db is self.probe.db else message
-
-        def told_for_one(this, db, thread_id, *arguments):
-            message = make_for_one(this, db, thread_id, *arguments)
-            if db is self.probe.db and not db.multi_threads_single_notification:
-                message = self.with_place(message, thread_id)
-            return message
-
-        self.probe.hooks.swap(factory, of_all, told_for_all)
-        self.probe.hooks.swap(factory, of_one, told_for_one)
-
-    def with_place(self, message, thread_id):
-        """The news of a stop, and where it is: no request for its stack is needed."""
-        self.post(thread_id)
-        try:
-            place = self.place(thread_id)
-        except Exception:
-            place = None  # whatever frames they are: no stop may be lost
-        if place is None:
-            return message
-        told = message.as_dict
-        told["body"]["relayPlace"] = place
-        return type(message)(message.id, message.seq, told, is_json=True)
+        self.probe.engine.on_stop_event(self.due_now, self.place)
 
     def place(self, thread_id):
-        """Not that of an exception, which has columns that pydevd knows."""
-        listed = self.probe.db.suspended_frames_manager.get_frames_list(thread_id)
+        """Not that of an exception, which has columns that the debugger knows."""
+        listed = self.probe.engine.frames(thread_id)
         if listed is None or listed.frame_id_to_lineno:
             return None
-        rows, _ = stack(self.probe.db, listed, 1, count=False)
+        rows, _ = self.probe.engine.stack(listed, 1, count=False)
         return rows[0] if rows else None
 
-    def post(self, thread_id):
+    def due_now(self, thread_id):
         self.number += 1
         self.due[thread_id] = self.number
-        self.probe.db.post_method_as_internal_command(
+        self.probe.engine.post(
             thread_id, self.probe.answers.work, None, self.tell, thread_id, self.number
         )
 
@@ -135,18 +101,18 @@ class Reports(object):
 
     def made(self, thread_id, frames, locals, width, slow, remember, safe=False):
         began = _now()
-        db = self.probe.db
-        listed = db.suspended_frames_manager.get_frames_list(thread_id)
-        tracker = db.suspended_frames_manager.get_frame_tracker(thread_id)
+        engine = self.probe.engine
+        listed = engine.frames(thread_id)
+        tracker = self.probe.engine.tracker(thread_id)
         if listed is None or tracker is None:
             return None
         view = View("safe" if safe else self.probe.pages.mode, width, slow=slow)
         try:
-            rows, total = stack(db, listed, frames)
-            report = {"thread": self.probe.answers.dap_id(thread_id)}
+            rows, total = engine.stack(listed, frames)
+            report = {"thread": self.probe.engine.dap_id(thread_id)}
             report["frames"], report["total_frames"] = rows, total
             report["name"] = thread_name()
-            frame = top_of(db, listed)
+            frame = engine.top_of(listed)
             if frame is not None:
                 if safe:
                     report.update(self.looked_at(frame, tracker, view, locals))

@@ -20,7 +20,8 @@ BOUNDS = {
 
 
 class Node(object):
-    """What can be opened, and the way to it. pydevd keeps it among its variables until the resume.
+    """What can be opened, and the way to it. The debugger keeps it among its variables until the
+    resume.
 
     The same object has a node on each way, so that what it is inside of is known.
     """
@@ -89,7 +90,7 @@ class Pages(object):
     def ask_aside(self, id, reference, **wanted):
         """Told by another thread, for the stopped one hangs."""
         answers = self.probe.answers
-        thread_id, reference = answers.thread_of(reference)
+        thread_id, reference = self.probe.engine.owner_of(reference)
         if thread_id is None:
             return {"gone": True}
         answers.drop(id)
@@ -102,14 +103,14 @@ class Pages(object):
 
     def sizes(self, id, thread_id, frame_id):
         """How many names the frame's scopes have, without a look at any value."""
-        frame = self.probe.db.find_frame(thread_id, frame_id)
+        frame = self.probe.engine.frame(thread_id, frame_id)
         if frame is None:
             return {"id": id, "gone": True}
         counts = {"locals": len(names_of(frame)), "globals": len(names_of(frame, True))}
         return dict(counts, id=id)
 
     def page(self, id, thread_id, reference, wanted, aside=False):
-        tracker = self.probe.db.suspended_frames_manager.get_frame_tracker(thread_id)
+        tracker = self.probe.engine.tracker(thread_id)
         if tracker is None:
             return {"id": id, "gone": True}
         try:
@@ -159,7 +160,7 @@ class Pages(object):
                 tracker._register_variable(node)
                 if parent is not None:
                     parent.children[key] = node
-        return self.probe.answers.dap_id(id(node))
+        return self.probe.engine.dap_id(id(node))
 
 
 class Listing(object):
@@ -257,7 +258,7 @@ def untie(variable):
 
 
 def scope_of(variable, of_module):
-    """The scope of pydevd's frame variable, always the same one at a stop."""
+    """The scope of the debugger's frame variable, always the same one at a stop."""
     known = variable.__dict__.setdefault("_relay_scopes", {})
     if of_module not in known:
         known[of_module] = Scope(variable.frame, of_module)

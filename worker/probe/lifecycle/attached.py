@@ -272,7 +272,7 @@ class Attachment(object):
             stop(thread)
             tracing.be_untraced()
 
-        self.probe.hooks.swap(daemon, "_stop_trace", stop_trace)
+        self.probe.engine.hooks.swap(daemon, "_stop_trace", stop_trace)
 
     def install_breakpointhook(self, pydevd):
         ours = sys.modules["debugpy._vendored.force_pydevd"].debugpy_breakpointhook
@@ -391,7 +391,7 @@ class Attachment(object):
         comm = sys.modules["_pydevd_bundle.pydevd_comm"]
         command = comm.InternalThreadCommand
         original = command.do_it
-        self.probe.hooks.swap(command, "do_it", tracked(self.probe.answers, original))
+        self.probe.engine.hooks.swap(command, "do_it", tracked(self.probe.answers, original))
 
 
 def tracked(answers, original):

@@ -75,11 +75,11 @@ class Launched(object):
             raise
         finally:
             self.bytecode.leave()
-        db = self.probe.db
+        db = self.probe.engine.db
         if waits:
             del db.wait_for_ready_to_run
             db._dap_messages_listeners.remove(ear)
-        if self.probe.gone:
+        if self.probe.engine.gone:
             self.tell_missing()
         if self.family is None:
             self.probe.children.watch()
@@ -89,7 +89,7 @@ class Launched(object):
 
     def tell_missing(self):
         try:
-            self.probe.tell_missing()
+            self.probe.engine.tell_missing()
         except AttributeError:
             pass  # what would tell is missing too
 
@@ -105,7 +105,7 @@ class Launched(object):
             # Nobody listens any more: pydevd has made its debugger and nothing else.
             sys.modules["_pydevd_bundle.pydevd_constants"].set_global_debugger(None)
             return
-        _shut(probe.db)
+        _shut(probe.engine.db)
         probe.children.let_go()
 
 

@@ -13,7 +13,7 @@ import threading
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 _main = threading.main_thread().ident
 _held = []
-stops = []  # those of the main thread: pydevd repeats one within itself
+stops = []  # those of the main thread: the debugger repeats one within itself
 
 
 class Interrupted(BaseException):

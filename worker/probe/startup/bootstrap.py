@@ -49,7 +49,7 @@ def main():
     _say(setup, b"started")
     probe.started = True
     if setup["stop_on_entry"]:
-        probe.stop_on_entry()
+        probe.engine.stop_on_entry()
     _run(probe, *module)
 
 

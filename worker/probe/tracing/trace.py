@@ -1,16 +1,14 @@
 """Rows instead of stops: what a trace records when the program comes to its lines.
 
-Every traced line is a place that pydevd looks at, or is one of the user's breakpoints already:
-while a trace is on, every breakpoint that is hit is looked at here too. A row costs no stop and no
-message; it goes to the ring. The last one may stop its thread, exactly there.
+Every traced line is a place that the debugger looks at, or is one of the user's breakpoints
+already: while a trace is on, every breakpoint that is hit is looked at here too. A row costs no
+stop and no message; it goes to the ring. The last one may stop its thread, exactly there.
 """
 
 import _thread
 import dis
 import itertools
 import json
-import sys
-import threading
 import time
 import types
 
@@ -24,9 +22,8 @@ from debug_relay.worker.probe.values.rendering import ATOMS, Interrupted, View
 _ident = _thread.get_ident
 _now = time.monotonic
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
-_current = threading.current_thread
 OURS = "'relay:trace_"
-FIRST = 1 << 30  # pydevd's numbers for traced lines; those of breakpoints are lower
+FIRST = 1 << 30  # the debugger's numbers for traced lines; those of breakpoints are lower
 NAMES = 100  # how many locals a row looks at
 FRAMES = 1000  # how many frames' last locals are remembered
 HELD = 200  # longer texts are compared by what is shown of them
@@ -53,14 +50,8 @@ class Tracer(object):
         probe.commands.update(trace=self.begin, untrace=self.end, function=self.function)
 
     def frame(self, dap_frame):
-        ids = sys.modules["_pydevd_bundle._debug_adapter.pydevd_base_schema"].BaseSchema
-        manager = self.probe.db.suspended_frames_manager
-        try:
-            frame_id = ids._translate_id_from_dap(dap_frame)
-        except KeyError:
-            return None
-        thread_id = manager.get_thread_id_for_variable_reference(frame_id)
-        return None if thread_id is None else self.probe.db.find_frame(thread_id, frame_id)
+        thread_id, frame_id = self.probe.engine.owner_of(dap_frame)
+        return None if thread_id is None else self.probe.engine.frame(thread_id, frame_id)
 
     def function(self, frame):
         """Where the code of a stopped frame's function is."""
@@ -70,7 +61,7 @@ class Tracer(object):
         code = found.f_code
         lines = {line for _, line in dis.findlinestarts(code) if line}
         return {
-            "path": _real_path(found),
+            "path": self.probe.engine.place_of(found)[1],
             "lines": sorted(lines),
             # It goes away and comes back: nobody can say when it has returned.
             "resumes": bool(code.co_flags & 0x2A0) or code.co_name == "<module>",
@@ -81,9 +72,8 @@ class Tracer(object):
         found = self.frame(frame) if frame is not None else None
         trace = Trace(self.probe, Ring(ring, rows), pause, until)
         made = [Spot(spec) for spec in spots]
-        canonical = sys.modules["pydevd_file_utils"].canonical_normalized_path
         for path, places in lines.items():
-            here = trace.lines.setdefault(canonical(path), {})
+            here = trace.lines.setdefault(self.probe.engine.canonical(path), {})
             for line, numbers in places.items():
                 here.setdefault(int(line), []).extend(made[number] for number in numbers)
         if found is not None:
@@ -97,17 +87,17 @@ class Tracer(object):
         return True
 
     def look(self, trace):
-        """Have pydevd look at the lines; where a breakpoint is, it does already."""
-        known, rows = self.probe.db.breakpoints, []
+        """Have the debugger look at the lines; where a breakpoint is, it does already."""
+        rows = []
         for file, places in trace.lines.items():
-            taken = known.get(file) or ()
+            taken = self.probe.engine.lines_of(file)
             rows += [(file, line) for line in places if line not in taken]
         trace.places = ["trace_%d" % (FIRST + at) for at in range(len(rows))]
         put = [(id, file, line) for id, (file, line) in zip(trace.places, rows)]
         self.probe.points.places.change(put, [])
 
     def hook(self, trace):
-        self.probe.hooks.around("handle_breakpoint_condition", "trace", trace.deciding)
+        self.probe.engine.hooks.around("handle_breakpoint_condition", "trace", trace.deciding)
 
     def end(self):
         trace, self.trace, self.first = self.trace, None, None
@@ -119,7 +109,7 @@ class Tracer(object):
         return True
 
     def forget(self, trace):
-        self.probe.hooks.drop("handle_breakpoint_condition", "trace")
+        self.probe.engine.hooks.drop("handle_breakpoint_condition", "trace")
         trace.ring.close()
 
     def remove(self):
@@ -130,17 +120,14 @@ class Tracer(object):
             self.forget(trace)
 
     def hook_entry(self):
-        self.probe.hooks.around("do_wait_suspend", "trace", self.waiting)
+        self.probe.engine.hooks.around("do_wait_suspend", "trace", self.waiting)
 
     def waiting(self, wait):
-        db = self.probe.db
-        at_breakpoint = sys.modules["_pydevd_bundle.pydevd_comm_constants"].CMD_SET_BREAK
-
         def do_wait_suspend(thread, frame, event, arg, exception_type=None):
             wait(thread, frame, event, arg, exception_type)
             trace, self.first = self.first, None
             if trace is not None and event == "line" and trace.take(frame, False):
-                db.set_suspend(thread, at_breakpoint, suspend_other_threads=True)
+                self.probe.engine.suspend_at_breakpoint(thread)
                 wait(thread, frame, event, arg, exception_type)
 
         return do_wait_suspend
@@ -152,7 +139,7 @@ class Trace(object):
         self.ring = ring
         self.pause = pause
         self.until = Expression(until) if until else None
-        self.lines = {}  # file as pydevd calls it → line → spots
+        self.lines = {}  # file as the debugger calls it → line → spots
         self.places = []
         self.over = None
         self.endings = iter((True,))
@@ -216,8 +203,7 @@ class Trace(object):
         return stops
 
     def known(self, frame, code):
-        files = sys.modules["pydevd_file_utils"]
-        paths = files.get_abs_path_real_path_and_base_from_frame(frame)
+        paths = self.probe.engine.place_of(frame)
         starts = [(at, line) for at, line in dis.findlinestarts(code) if line is not None]
         body = [at for at, line in starts if line != code.co_firstlineno]
         first = body[0] if body else starts[0][0] if starts else 0
@@ -282,12 +268,11 @@ class Trace(object):
             self.probe.emit("relayTrace", {"problem": problem, "where": where})
 
     def thread(self):
-        """pydevd's number for this thread; its first row is announced."""
-        id = sys.modules["_pydevd_bundle.pydevd_constants"].get_current_thread_id(_current())
+        """The debugger's number for this thread; its first row is announced."""
+        id = self.probe.engine.current_thread_id()
         number = self.threads.get(id)
         if number is None:
-            ids = sys.modules["_pydevd_bundle._debug_adapter.pydevd_base_schema"].BaseSchema
-            number = self.threads[id] = ids._translate_id_to_dap(id)
+            number = self.threads[id] = self.probe.engine.dap_id(id)
             self.probe.emit("relayTrace", {"thread": number})
         return number
 
@@ -360,11 +345,6 @@ class Trace(object):
                 self.seen.clear()
             known = self.seen[key] = (code, {})
         return known[1]
-
-
-def _real_path(frame):
-    files = sys.modules["pydevd_file_utils"]
-    return files.get_abs_path_real_path_and_base_from_frame(frame)[1]
 
 
 def _words(error):

@@ -11,7 +11,7 @@ import types
 names_in = type.__dict__["__dict__"].__get__
 _mro = type.__dict__["__mro__"].__get__
 _title = type.__dict__["__name__"].__get__
-_qualname = type.__dict__["__qualname__"].__get__
+qualname = type.__dict__["__qualname__"].__get__
 _module = type.__dict__["__module__"].__get__
 _flags = type.__dict__["__flags__"].__get__
 _HEAP = 1 << 9
@@ -69,8 +69,8 @@ def full_name(kind):
     """`module.Qualified`, bare for builtins."""
     module = names_in(kind).get("__module__") if is_python(kind) else _module(kind)
     if type(module) is not str or module == "builtins":
-        return printable(_qualname(kind))
-    return printable("%s.%s" % (module, _qualname(kind)))
+        return printable(qualname(kind))
+    return printable("%s.%s" % (module, qualname(kind)))
 
 
 def own_repr(kind, default=object.__repr__):

@@ -36,10 +36,10 @@ def shorten(probe):
     if plain is None or getattr(tracer, "USING_CYTHON", True) or hasattr(sys, "monitoring"):
         return
     reason = sys.modules["_pydevd_bundle.pydevd_comm_constants"].CMD_SET_BREAK
-    probe.hooks.swap(plain, "PyDBFrame", frame_of(plain.PyDBFrame, reason))
-    probe.hooks.swap(plain, "ThreadTracer", thread_of(plain.ThreadTracer))
+    probe.engine.hooks.swap(plain, "PyDBFrame", frame_of(plain.PyDBFrame, reason))
+    probe.engine.hooks.swap(plain, "ThreadTracer", thread_of(plain.ThreadTracer))
     bottom = "TopLevelThreadTracerNoBackFrame"
-    probe.hooks.swap(plain, bottom, bottom_of(getattr(plain, bottom), plain))
+    probe.engine.hooks.swap(plain, bottom, bottom_of(getattr(plain, bottom), plain))
 
 
 def thread_of(whole_thread):

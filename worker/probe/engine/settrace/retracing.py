@@ -53,7 +53,7 @@ class Rearming(object):
     def hook(self):
         if monitors():
             return
-        hooks = self.probe.hooks
+        hooks = self.probe.engine.hooks
         hooks.around("enable_tracing", "retracing", self.enabling)
         hooks.around("disable_tracing", "retracing", self.disabling)
         hooks.around("process_internal_commands", "retracing", self.working)
@@ -104,8 +104,8 @@ class Rearming(object):
                 settrace(function)
             else:
                 settrace(None)
-                self.probe.db.enable_tracing(ours)
-                self.probe.db.set_trace_for_frame_and_parents(ident, caller.f_back)
+                self.probe.engine.db.enable_tracing(ours)
+                self.probe.engine.db.set_trace_for_frame_and_parents(ident, caller.f_back)
 
         chosen.wrapped = settrace
         holder._original_tracing = chosen
@@ -167,7 +167,7 @@ class Rearming(object):
             return False  # it has ended
         trace = sys.modules["pydevd_tracing"].set_trace_to_threads
         trace(tracer, thread_idents=[ident], create_dummy_thread=False)
-        self.probe.db.set_trace_for_frame_and_parents(ident, frame)
+        self.probe.engine.db.set_trace_for_frame_and_parents(ident, frame)
         return True
 
     def leave(self):

@@ -11,6 +11,7 @@ import threading
 import time
 
 from debug_relay.worker.probe.engine import tracing_off as tracing
+from debug_relay.worker.probe.engine.threads.control import is_suspended
 from debug_relay.worker.probe.engine.threads.unlisted import Finalizer, Unlisted
 
 
@@ -34,18 +35,18 @@ class Lifetimes(object):
                     thread.__pydevd_id__ = id
             return id
 
-        self.probe.hooks.swap(constants, name, number)
-        self.probe.hooks.around("notify_thread_not_alive", "lifetimes", self.telling)
+        self.probe.engine.hooks.swap(constants, name, number)
+        self.probe.engine.hooks.around("notify_thread_not_alive", "lifetimes", self.telling)
         if tracing.monitors():
             self.hook_beginning()
 
     def telling(self, tell):
-        db = self.probe.db
+        db = self.probe.engine.db
 
         def notify_thread_not_alive(thread_id, *args, **kwargs):
             thread = db._running_thread_ids.get(thread_id)
             # It is in no list when it is just beginning or ending, and may stand there.
-            if thread is not None and self.probe.threads.is_held(thread):
+            if thread is not None and is_suspended(thread):
                 return
             tell(thread_id, *args, **kwargs)
             if thread is not None:
@@ -77,11 +78,11 @@ class Lifetimes(object):
                     return None  # asked again at its next event
             return info
 
-        self.probe.hooks.swap(facts, "_create_thread_info", create_thread_info)
-        self.probe.hooks.swap(facts, "_DeleteDummyThreadOnDel", Finalizer)
+        self.probe.engine.hooks.swap(facts, "_create_thread_info", create_thread_info)
+        self.probe.engine.hooks.swap(facts, "_DeleteDummyThreadOnDel", Finalizer)
 
     def forget(self, thread_id):
-        db = self.probe.db
+        db = self.probe.engine.db
         for table in (db._cmd_queue, db._thread_events):
             table.pop(thread_id, None)
         self.probe.reports.forget(thread_id)

@@ -9,16 +9,18 @@ import sys
 import threading
 import types
 
+from debug_relay.worker.probe.engine.threads.control import is_suspended
+
 
 def hook(probe):
-    hooks, utils = probe.hooks, sys.modules["_pydevd_bundle.pydevd_utils"]
+    hooks, utils = probe.engine.hooks, sys.modules["_pydevd_bundle.pydevd_utils"]
     of_program = utils.get_non_pydevd_threads
 
     def get_non_pydevd_threads():
         found = of_program()
         known = {id(thread) for thread in found}
-        for thread in list(probe.db._running_thread_ids.values()):
-            if id(thread) not in known and probe.threads.is_held(thread):
+        for thread in list(probe.engine.db._running_thread_ids.values()):
+            if id(thread) not in known and is_suspended(thread):
                 found.append(thread)
         return found
 

@@ -72,9 +72,9 @@ def hook(probe):
     for name in ("pydevd_additional_thread_info_regular", "pydevd_cython"):
         facts = sys.modules.get("_pydevd_bundle." + name)
         if facts is not None:
-            probe.hooks.swap(facts, "_current_frames", of_all)
-    db, pydevd, tracing = probe.db, sys.modules["pydevd"], sys.modules["pydevd_tracing"]
-    probe.hooks.swap(tracing, "set_trace_to_threads", steady(tracing.set_trace_to_threads))
+            probe.engine.hooks.swap(facts, "_current_frames", of_all)
+    db, pydevd, tracing = probe.engine.db, sys.modules["pydevd"], sys.modules["pydevd_tracing"]
+    probe.engine.hooks.swap(tracing, "set_trace_to_threads", steady(tracing.set_trace_to_threads))
 
     @steady
     def set_tracing(breakpoints_changed=False):
@@ -87,7 +87,9 @@ def hook(probe):
         if MONITORED:
             pydevd.pydevd_sys_monitoring.restart_events()
 
-    probe.hooks.around("set_tracing_for_untraced_contexts", "running_frames", lambda _: set_tracing)
+    probe.engine.hooks.around(
+        "set_tracing_for_untraced_contexts", "running_frames", lambda _: set_tracing
+    )
 
 
 def _is_left_out(thread):

@@ -8,6 +8,7 @@ compiled into the code, nothing ever stops.
 import _thread
 import sys
 
+from debug_relay.worker.probe.engine.frames import number_of
 from debug_relay.worker.probe.engine.identical_sources import Twins
 from debug_relay.worker.probe.engine.suspended_coroutines import reach_waiting
 
@@ -41,7 +42,7 @@ class Places(object):
                 self.tell_pydevd(gone, added)
 
     def tell_pydevd(self, gone, added):
-        db = self.probe.db
+        db = self.probe.engine.db
         breakpoint = sys.modules["_pydevd_bundle.pydevd_breakpoints"].LineBreakpoint
         policy = "ALL" if db.multi_threads_single_notification else "NONE"
         files = {}
@@ -68,7 +69,7 @@ class Places(object):
 
     def tabulate(self, file):
         """One line has one breakpoint of pydevd's: that of the line, if there is one."""
-        db = self.probe.db
+        db = self.probe.engine.db
         lines = dict((n, self.nothing(n)) for n in self.mirrors.get(file, ()))
         lines.update(self.traps.get(file, ()))
         by_id = db.file_to_id_to_line_breakpoint.get(file, {})
@@ -85,12 +86,12 @@ class Places(object):
             self.tabulate(file)
         # Code that is equal to some that was passed over before must be looked at again.
         self.changed()
-        self.probe.db.mtime += 1
+        self.probe.engine.db.mtime += 1
 
     def nothing(self, line, condition=TRAP):
         """What pydevd looks at, and where only we know whether it stops."""
         breakpoint = sys.modules["_pydevd_bundle.pydevd_breakpoints"].LineBreakpoint
-        policy = "ALL" if self.probe.db.multi_threads_single_notification else "NONE"
+        policy = "ALL" if self.probe.engine.db.multi_threads_single_notification else "NONE"
         return breakpoint(0, line, condition, "None", None, policy, None, False)
 
     def mirror(self, file, lines):
@@ -103,7 +104,7 @@ class Places(object):
         """Other lines than before: all code is looked at anew."""
         with self.tables:
             known = {}
-            for file, points in list(self.probe.db.file_to_id_to_line_breakpoint.items()):
+            for file, points in list(self.probe.engine.db.file_to_id_to_line_breakpoint.items()):
                 known[file] = set(point.line for point in points.values())
             for file, lines in self.traps.items():
                 known.setdefault(file, set()).update(lines)
@@ -111,7 +112,7 @@ class Places(object):
             stale, self.mirrors = self.mirrors, {}
             for file in stale:
                 self.tabulate(file)
-        self.probe.db._clear_caches()
+        self.probe.engine.db._clear_caches()
 
     def keep_traps(self, kept):
         """Those of (file, line), and no others."""
@@ -126,11 +127,11 @@ class Places(object):
                     del self.traps[file]
                 self.tabulate(file)
         self.changed()
-        self.probe.db.on_breakpoints_changed(removed=True)
+        self.probe.engine.db.on_breakpoints_changed(removed=True)
 
     def left_out(self, rows):
         """Why pydevd passes over the files of some of (id, path)."""
-        db = self.probe.db
+        db = self.probe.engine.db
         frame = sys.modules["_pydevd_bundle.pydevd_api"].PyDevdAPI._DummyFrame
         filtered = db.is_files_filter_enabled and not db.get_require_module_for_filters()
         why = {}
@@ -145,7 +146,3 @@ class Places(object):
         self.known.clear()
         self.traps.clear()
         self.mirrors.clear()
-
-
-def number_of(id):
-    return int(id.rpartition("_")[2])

@@ -1,0 +1,339 @@
+"""What the probe's features ask of the debugger, in verbs: the one way to it from outside.
+
+Runs in the program: Python 3.8 to 3.15, standard library only.
+
+Whoever is outside `engine/` knows threads by the debugger's numbers for them, frames, and no object
+of the debugger's. `db`, its one object, is for the modules beside this one.
+
+What comes next has its place here: up to 3.11, tracing only while something is armed (`arm` and
+`disarm` beside `settrace/`, called by whoever changes breakpoints, exceptions, steps and pauses);
+from 3.12 on, line events of our own (a module beside `monitoring_tool`, which decides a hit by the
+phases of `handle_breakpoint_condition` and asks the debugger only for stops).
+"""
+
+import _thread
+import sys
+
+from debug_relay.worker.probe.engine import names
+from debug_relay.worker.probe.engine.frames import MONITORED, stack, top_of, visible
+from debug_relay.worker.probe.engine.hooks import Hooks
+from debug_relay.worker.probe.engine.library_files import is_library
+
+_allocate_lock = _thread.allocate_lock
+_SENDING_SECONDS = 0.5  # it takes a tenth of a millisecond, on a busy machine up to hundreds
+_BUNDLE = "_pydevd_bundle.pydevd_"
+_NO_NAME = "<a function breakpoint's>"
+_RETURNED = "__pydevd_ret_val_dict"  # pydevd's name for them, up to 3.11
+
+
+class Engine(object):
+    def __init__(self, db, gone):
+        self.db = db
+        self.gone = gone  # names that this debugpy lacks
+        self.hooks = Hooks(db)
+
+    # -- to the relay
+
+    def emit(self, event, body, until_sent=False):
+        self.send({"type": "event", "event": event, "body": body}, until_sent)
+
+    def send(self, message, until_sent=False):
+        """`until_sent` waits, within a bound, until the kernel has it."""
+        command = sys.modules[_BUNDLE + "net_command"].NetCommand
+        writer = self.db.writer
+        if writer is not None:
+            told = command(0, 0, message, is_json=True)
+            until_sent = until_sent and writer.is_alive()
+            if until_sent:
+                sent = _allocate_lock()
+                sent.acquire()
+                told.call_after_send(lambda _: sent.release())
+            writer.add_command(told)
+            if until_sent:
+                sent.acquire(True, _SENDING_SECONDS)
+
+    def until_sent(self, seconds):
+        """Until what was emitted is written, or so long."""
+        try:
+            pause = sys.modules["threading"].Event().wait
+            for _ in range(int(seconds / 0.005)):
+                if self.db.writer is None or self.db.writer.empty():
+                    break
+                pause(0.005)
+            pause(0.001)  # what was taken from the queue is written
+        except Exception:  # noqa: S110  an end must come whatever is left of the debugger
+            pass
+
+    def tell_missing(self):
+        """Why there is plain DAP alone, in the session's console output."""
+        message = self.db.cmd_factory.make_console_message(names.words(self.gone))
+        self.db.writer.add_command(message)
+
+    # -- numbers: DAP has its own for threads, frames and variables
+
+    def dap_id(self, id):
+        return _ids()._translate_id_to_dap(id)
+
+    def inner_id(self, dap_id):
+        """KeyError where it is gone."""
+        return _ids()._translate_id_from_dap(dap_id)
+
+    def owner_of(self, dap_reference):
+        """The stopped thread that a frame or variable belongs to, and its number for that."""
+        try:
+            reference = self.inner_id(dap_reference)
+        except KeyError:
+            return None, None
+        # A scope is a frame's variables of one kind.
+        reference = getattr(reference, "variable_reference", reference)
+        manager = self.db.suspended_frames_manager
+        return manager.get_thread_id_for_variable_reference(reference), reference
+
+    # -- stopped threads
+
+    def post(self, thread_id, function, *arguments):
+        """Have a stopped thread call it."""
+        self.db.post_method_as_internal_command(thread_id, _call, function, *arguments)
+
+    def frames(self, thread_id):
+        """The frames of a stopped thread, from the top; None for a thread that runs."""
+        return self.db.suspended_frames_manager.get_frames_list(thread_id)
+
+    def frame(self, thread_id, number):
+        return self.db.find_frame(thread_id, number)
+
+    def tracker(self, thread_id):
+        """What numbers the variables of a stopped thread's frames."""
+        return self.db.suspended_frames_manager.get_frame_tracker(thread_id)
+
+    def on_stop_event(self, told, place):
+        """The event `stopped`, when it is made: `told(thread_id)` is called, and what
+        `place(thread_id)` says stands in it, so no request for the stack is needed."""
+        factory = sys.modules[_BUNDLE + "net_command_factory_json"].NetCommandFactoryJson
+        of_all = "make_thread_suspend_single_notification"
+        of_one = "make_thread_suspend_message"
+        make_for_all, make_for_one = getattr(factory, of_all), getattr(factory, of_one)
+
+        def with_place(message, thread_id):
+            told(thread_id)
+            try:
+                found = place(thread_id)
+            except Exception:
+                found = None  # whatever frames they are: no stop may be lost
+            if found is None:
+                return message
+            event = message.as_dict
+            event["body"]["relayPlace"] = found
+            return type(message)(message.id, message.seq, event, is_json=True)
+
+        def told_for_all(this, db, thread_id, *arguments):
+            message = make_for_all(this, db, thread_id, *arguments)
+            return with_place(message, thread_id) if db is self.db else message
+
+        def told_for_one(this, db, thread_id, *arguments):
+            message = make_for_one(this, db, thread_id, *arguments)
+            if db is self.db and not db.multi_threads_single_notification:
+                message = with_place(message, thread_id)
+            return message
+
+        self.hooks.swap(factory, of_all, told_for_all)
+        self.hooks.swap(factory, of_one, told_for_one)
+
+    def stack(self, listed, most, count=True):
+        return stack(self.db, listed, most, count)
+
+    def top_of(self, listed):
+        return top_of(self.db, listed)
+
+    def visible(self, frame, known):
+        return visible(self.db, frame, known)
+
+    # -- evaluating, in the stopped thread
+
+    def evaluate(self, frame, text, is_exec):
+        """By the debugger, without its watch over how long it takes: that is ours, and costs a
+        thread."""
+        evaluate = sys.modules[_BUNDLE + "vars"].evaluate_expression
+        return getattr(evaluate, "__wrapped__", evaluate)(self.db, frame, text, is_exec)
+
+    def check_expression(self, text):
+        """SyntaxError or ValueError where it is none."""
+        sys.modules[_BUNDLE + "vars"].compile_as_eval(text)
+
+    def save_locals(self, frame):
+        sys.modules[_BUNDLE + "save_locals"].save_locals(frame)
+
+    def keep_returns(self, on):
+        self.db.show_return_values = on
+
+    def take_returned(self, frame):
+        """What was returned into this frame (up to 3.11), taken out of it again."""
+        return list((frame.f_locals.pop(_RETURNED, None) or {}).values())
+
+    def on_return(self, keep):
+        """From 3.12 on, `keep(value)` for what a step out returns. The debugger would put it among
+        the caller's variables, where the program sees it, and whatever any function returns."""
+        if not MONITORED:
+            return
+        module = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
+        same, current = module._is_same_frame, sys.modules["threading"].current_thread
+
+        def show(frame, value):
+            info = getattr(current(), "additional_info", None)
+            if info is not None and same(info, info.pydev_step_stop, frame):
+                keep(value)
+
+        self.hooks.swap(module, "_show_return_values", show)
+
+    def hold_breakpoint_calls(self, unless):
+        """A `breakpoint()` in what is evaluated would have the thread run on, to stop elsewhere."""
+        module, name = sys.modules["pydevd"], "_locked_settrace"
+        set_trace = getattr(module, name)
+
+        def unless_asked(*arguments, **named):
+            if not unless():
+                set_trace(*arguments, **named)
+
+        self.hooks.swap(module, name, unless_asked)
+
+    # -- exceptions
+
+    def table_of(self, table):
+        """For which exceptions the debugger has this table."""
+        if table is self.db.break_on_uncaught_exceptions:
+            return "uncaught"
+        return "raised" if table is self.db.break_on_caught_exceptions else "user"
+
+    def stop_uncaught(self, error):
+        """In this thread, whose last frame it has left (up to 3.11)."""
+        stop = sys.modules[_BUNDLE + "breakpoints"].stop_on_unhandled_exception
+        thread = sys.modules["threading"].current_thread()
+        raised = type(error), error, error.__traceback__
+        stop(self.db, thread, thread.additional_info, raised)
+        self.db.enable_tracing()  # what the program does at its exit
+
+    def is_below_own(self, frame):
+        """Whether it is the debugger's, or a library's called by it: where a stack overflow may
+        end."""
+        while frame is not None:
+            path = frame.f_code.co_filename
+            if path.startswith("<frozen relay>"):
+                return False  # the program is run from there
+            if "_pydevd_" in path or self.is_own(frame):
+                return True
+            if not is_library(path):
+                return False
+            frame = frame.f_back
+        return False
+
+    # -- files and frames of any thread
+
+    def is_own(self, frame):
+        """Whether it is the debugger's."""
+        return self.db.get_file_type(frame) == self.db.PYDEV_FILE
+
+    def place_of(self, frame):
+        """(the path of its file, what the debugger calls the file)."""
+        files = sys.modules["pydevd_file_utils"]
+        return files.get_abs_path_real_path_and_base_from_frame(frame)[:2]
+
+    def canonical(self, path):
+        """What the debugger calls a file."""
+        return sys.modules["pydevd_file_utils"].canonical_normalized_path(path)
+
+    def is_decompiled(self, number):
+        """Whether the source of that number is rebuilt from a frame's byte code."""
+        files = sys.modules["pydevd_file_utils"]
+        return files.get_frame_id_from_source_reference(number) is not None
+
+    def trust(self, code):
+        """It is the program's own, whoever calls it first: a function that a thread begins with
+        would be taken for a library's, where no exception is uncaught (3.12+)."""
+        if not self.gone:
+            kinds = type(self.db).get_cache_file_type(self.db)  # on the object it is replaced
+            kinds[(code.co_firstlineno, code.co_filename, code)] = None
+
+    # -- stopping
+
+    def suspend_at_breakpoint(self, thread):
+        """It has come to a line and is to stop there."""
+        reason = sys.modules[_BUNDLE + "comm_constants"].CMD_SET_BREAK
+        self.db.set_suspend(thread, reason, suspend_other_threads=True)
+
+    def stop_on_entry(self):
+        """At the program's first line."""
+        api = sys.modules[_BUNDLE + "api"].PyDevdAPI()
+        getattr(api, "stop_on_entry", int)()  # else it is among the names that are missing
+
+    def current_thread_id(self):
+        constants = sys.modules[_BUNDLE + "constants"]
+        return constants.get_current_thread_id(sys.modules["threading"].current_thread())
+
+    # -- lines that are looked at
+
+    def lines_of(self, file):
+        """The lines of a file that are looked at already."""
+        return self.db.breakpoints.get(file) or ()
+
+    def watch_new_code(self, on):
+        """Whether new code is looked at in files without breakpoints too: it is while there is a
+        function breakpoint. Ours is at no function."""
+        api = sys.modules[_BUNDLE + "api"].PyDevdAPI()
+        if not on:
+            api.set_function_breakpoints(self.db, [])
+        elif not self.db.function_breakpoint_name_to_breakpoint:
+            breakpoint = sys.modules[_BUNDLE + "breakpoints"].FunctionBreakpoint
+            nowhere = breakpoint(0, _NO_NAME, "False", None, "NONE", None, False)
+            api.set_function_breakpoints(self.db, [nowhere])
+
+    def forget_kinds(self):
+        """What kind of file each code is of: it is asked again."""
+        self.db.get_cache_file_type().clear()
+
+    def file_of(self, path):
+        """(its path, what the debugger calls it, whether it is the debugger's own)."""
+        files = sys.modules["pydevd_file_utils"]
+        place = files.get_abs_path_real_path_and_base_from_file(path)
+        own = path.startswith(("<relay", "<frozen"))
+        if not path.startswith("<"):
+            frame = sys.modules[_BUNDLE + "api"].PyDevdAPI._DummyFrame(path)
+            own = type(self.db).get_file_type(self.db, frame, place) == self.db.PYDEV_FILE
+        return place[0], place[1], own
+
+    def breakpoint_at(self, frame):
+        """What is looked at at a frame's line, if anything."""
+        lines = self.db.breakpoints.get(self.place_of(frame)[1]) or {}
+        return lines.get(frame.f_lineno)
+
+    def decide(self, info, breakpoint, frame):
+        """By all phases of it."""
+        return self.db.handle_breakpoint_condition(info, breakpoint, frame)
+
+    def breakpoints_changed(self, removed=False):
+        self.db.on_breakpoints_changed(removed=removed)
+
+
+def real_path(path):
+    return sys.modules["pydevd_file_utils"].get_abs_path_real_path_and_base_from_file(path)[1]
+
+
+def is_debuggers_thread(thread):
+    return isinstance(thread, sys.modules["_pydevd_bundle.pydevd_daemon_thread"].PyDBDaemonThread)
+
+
+def is_debuggers_module(name):
+    return name.startswith(("pydevd", "_pydev", "debugpy"))
+
+
+def is_debuggers_file(path):
+    """Of the debugger itself or of the probe, by its path."""
+    return path.startswith("<frozen relay") or "/debugpy/_vendored/" in path
+
+
+def _call(db, function, *arguments):
+    function(*arguments)
+
+
+def _ids():
+    """Its own numbers are not those of its DAP messages; this class keeps both."""
+    return sys.modules["_pydevd_bundle._debug_adapter.pydevd_base_schema"].BaseSchema
