@@ -24,7 +24,6 @@ from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.worker.debugger import thread_positions as whereabouts
 from debug_relay.worker.operations import execution as execution_handlers
 from debug_relay.worker.operations import inspection as looking_handlers
-from debug_relay.worker.operations import leases as lease_handlers
 from debug_relay.worker.operations import stops as stop_handlers
 from debug_relay.worker.operations import traces as trace_handlers
 from debug_relay.worker.operations.call import Call, Handler
@@ -289,6 +288,14 @@ async def show_resources(call: Call, params: SessionParams) -> Struct:
     return await call.session.usage.report()
 
 
+async def take_lease(call: Call, params: s.TakeLease) -> Struct:
+    return call.session.lease.take(call.head.caller.name, params)
+
+
+async def drop_lease(call: Call, params: SessionParams) -> Struct:
+    return call.session.lease.drop(call.head.caller.name)
+
+
 HANDLERS: Final[Mapping[str, Handler]] = {
     "patch-session": patch_session,
     "resources": show_resources,
@@ -333,8 +340,8 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "modules": looking_handlers.modules,
     "tasks": looking_handlers.tasks,
     "source": looking_handlers.source,
-    "take-lease": lease_handlers.take_lease,
-    "drop-lease": lease_handlers.drop_lease,
+    "take-lease": take_lease,
+    "drop-lease": drop_lease,
 }
 
 

@@ -8,12 +8,14 @@ import os
 import socket
 import struct
 import traceback
+from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models import inspection
 from debug_relay.protocol.models.breakpoints import SetBreakpoints
 from debug_relay.protocol.models.fields import Empty
 from debug_relay.protocol.models.sessions import EndReason, EndSession, Retired, SessionDeleted
@@ -26,19 +28,25 @@ from debug_relay.protocol.operations import (
     WRITE_STOPS,
 )
 from debug_relay.protocol.refusals import Problems
+from debug_relay.protocol.rendering import text
+from debug_relay.protocol.rendering.results import picture
+from debug_relay.protocol.rendering.stop import excerpt_lines
 from debug_relay.protocol.state import ENDED, State
 from debug_relay.protocol.version import VERSION, WIRE, WIRE_ACCEPTED
 from debug_relay.protocol.wire import frames
+from debug_relay.protocol.wire.envelope import encode_json, error_body
 from debug_relay.protocol.wire.frames import Frame, Hello, Kind, NewsHead, ReplyHead, RequestHead
 from debug_relay.worker.operations.call import Call
 from debug_relay.worker.operations.handlers import HANDLERS
-from debug_relay.worker.rpc import reply_encoding as wording
 from debug_relay.worker.session.session import Session
+from debug_relay.worker.source.excerpts import excerpt
 from debug_relay.worker.system.identity import start_ticks
 
 log = logging.getLogger("debug_relay.worker")
 
 _CREDENTIALS: Final = struct.Struct("3i")
+_JSON: Final = "application/json"
+_AROUND: Final = 2
 _END_IS_NEAR: Final = 0.5
 _DECODERS: Final = {name: msgspec.json.Decoder(OPERATIONS[name].params).decode for name in HANDLERS}
 
@@ -167,10 +175,10 @@ class Link(asyncio.Protocol):
             async with asyncio.timeout(head.deadline):
                 answer = await self._answer(head, payload, abandoned)
                 session = self._worker.session
-                body, content_type = await wording.written(session, head.format, answer)
+                body, content_type = await _written(session, head.format, answer)
             reply = ReplyHead(self._position(), self._status(head.operation), content_type)
         except RelayError as error:
-            body, content_type = wording.refused(
+            body, content_type = _refused(
                 head.format, error.about(self._worker.session.settings.id)
             )
             reply = ReplyHead(self._position(), error.status, content_type, ok=False)
@@ -180,10 +188,10 @@ class Link(asyncio.Protocol):
                 f"{head.operation} took longer than {head.deadline:g} s",
                 operation=head.operation,
             )
-            body, content_type = wording.refused(head.format, late)
+            body, content_type = _refused(head.format, late)
             reply = ReplyHead(self._position(), late.status, content_type, ok=False)
         except Exception as error:
-            body, content_type = wording.refused(head.format, self._mistake(head, error))
+            body, content_type = _refused(head.format, self._mistake(head, error))
             reply = ReplyHead(self._position(), 500, content_type, ok=False)
         self._send(frames.encode(Kind.REPLY, id, reply, body))
 
@@ -281,3 +289,29 @@ def _moved_on(operation: str, session: Session) -> RelayError:
         required_state="paused",
         stop_id=session.stops.stop_id,
     )
+
+
+# -- replies as bytes
+
+
+async def _written(session: Session, format: str, answer: Any) -> tuple[bytes, str]:
+    """The reply's body in the format that was asked for, and its content type."""
+    if format not in text.CONTENT_TYPES:
+        return encode_json(answer), _JSON
+    lines = list(picture(answer))
+    if isinstance(answer, inspection.Stack) and answer.frames:
+        lines += await _top(session, answer.frames[0])
+    return text.written(lines, format), text.CONTENT_TYPES[format]
+
+
+def _refused(format: str, error: RelayError) -> tuple[bytes, str]:
+    if format in text.CONTENT_TYPES:
+        return text.written(text.failure(error), format), text.CONTENT_TYPES[format]
+    return error_body(error), _JSON
+
+
+async def _top(session: Session, frame: inspection.Frame) -> Iterator[text.Line]:
+    """A stack as text shows the line that it is at."""
+    lines = await session.sources.lines(frame.source.path)
+    shown = excerpt(frame.source.path, lines, frame.line, _AROUND) if lines else None
+    return excerpt_lines(shown.lines) if shown is not None else iter(())
