@@ -110,7 +110,7 @@ def _request(http: web.BaseRequest) -> Request:
         authorization=headers.getall("Authorization", []),
         if_stop=headers.get("If-Stop"),
         idempotency_key=headers.get("Idempotency-Key"),
-        pretty="pretty" in http.query,
+        pretty="?" in http.raw_path and "pretty" in http.query,
         asked=(http.method, http.path),
     )
 
