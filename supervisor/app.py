@@ -37,8 +37,8 @@ from debug_relay.supervisor.operations.handlers import Handlers, Relay
 from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import KeptReplies
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
+from debug_relay.supervisor.processes.listening_ports import port_holder
 from debug_relay.supervisor.processes.listing import Processes
-from debug_relay.supervisor.processes.port_owner import port_holder
 from debug_relay.supervisor.sessions.registry import Registry
 from debug_relay.supervisor.storage.directories import Places, StoreError
 from debug_relay.supervisor.storage.disk_health import DiskWatch

@@ -10,6 +10,8 @@ import os
 import sys
 from typing import Final
 
+from debug_relay.protocol.system.procfs import stat
+
 _PR_SET_NAME: Final = 15
 
 
@@ -20,12 +22,7 @@ def given() -> str:
 def give(title: str) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_NAME, title.encode())
     now = os.fsencode(sys.argv[-1])
-    place = _end_of_arguments() - 1 - len(now)
+    own = stat(os.getpid())
+    place = (own.arguments_end if own is not None else 0) - 1 - len(now)
     if place > 0 and len(now) == len(title) and ctypes.string_at(place, len(now)) == now:
         ctypes.memmove(place, title.encode(), len(now))
-
-
-def _end_of_arguments() -> int:
-    """0 where the kernel does not say."""
-    with open("/proc/self/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[46])

@@ -18,6 +18,7 @@ from typing import Final
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models.sessions import EndReason, Retired, SessionDeleted, WorkerParams
 from debug_relay.protocol.state import COUNTED, LIVE, State
+from debug_relay.protocol.system.procfs import boot_id, start_ticks
 from debug_relay.protocol.version import VERSION, WIRE
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.attach import gdb
@@ -26,7 +27,6 @@ from debug_relay.worker.rpc.supervisor_link import Link
 from debug_relay.worker.session.session import Session
 from debug_relay.worker.storage.disk import write_atomically
 from debug_relay.worker.system import descendants as sweep
-from debug_relay.worker.system.identity import boot_id, start_ticks
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -88,7 +88,7 @@ class Worker:
         identity = {
             "session_id": self.session.settings.id,
             "pid": os.getpid(),
-            "start_ticks": start_ticks(),
+            "start_ticks": start_ticks(os.getpid()),
             "boot_id": boot_id(),
             "wire": WIRE,
             "version": VERSION,

@@ -22,8 +22,9 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import threads_are_greenlets
 from debug_relay.protocol.secrets import shown_command
+from debug_relay.protocol.system import procfs
 from debug_relay.protocol.version import API_PREFIX, FIRST_PYTHON, LAST_PYTHON, PYTHONS
-from debug_relay.supervisor.processes.procfs import Facts
+from debug_relay.supervisor.processes.facts import Facts
 
 _MONITORING: Final = (3, 12)  # from here on debugpy works by sys.monitoring
 _MACHINES: Final = ("x86_64", "i686")  # for these debugpy brings its library
@@ -82,12 +83,8 @@ def no_such_process(pid: int) -> RelayError:
 
 def _leader(pid: int) -> int | None:
     """Whose thread it is: top and htop show these numbers like those of processes."""
-    with suppress(OSError, ValueError), open(f"/proc/{pid}/status", "rb") as status:
-        for line in status:
-            if line.startswith(b"Tgid:"):
-                leader = int(line[5:])
-                return leader if leader not in (0, pid) else None
-    return None
+    status = procfs.status(pid)
+    return status.process if status is not None and status.process != pid else None
 
 
 def recycled(facts: Facts, identity: str) -> RelayError:
@@ -200,7 +197,9 @@ def _stopped(facts: Facts, around: Surroundings) -> RelayError | None:
 
 
 def _container(facts: Facts, around: Surroundings) -> RelayError | None:
-    if _same(facts.pid, "net") and _same(facts.pid, "pid") and _sees(facts.pid, around.debugpy_dir):
+    pid = facts.pid
+    shares_namespaces = all(procfs.is_in_our_namespace(pid, kind) for kind in ("net", "pid"))
+    if shares_namespaces and _sees(pid, around.debugpy_dir):
         return None
     inner = facts.inner_pids[-1]
     mapping = f'[{{"local": "HERE", "remote": "{facts.cwd() or "/app"}"}}]'
@@ -211,12 +210,6 @@ def _container(facts: Facts, around: Surroundings) -> RelayError | None:
         f"There: python -m debugpy --listen 0.0.0.0:5678 --pid {inner} (5678 published). Here: "
         f'{call_of("attach")} {{"host": "127.0.0.1", "port": 5678, "path_mappings": {mapping}}}.',
     )
-
-
-def _same(pid: int, kind: str) -> bool:
-    with suppress(OSError):
-        return os.readlink(f"/proc/{pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}")
-    return True  # a kernel without that kind
 
 
 def _sees(pid: int, path: str) -> bool:

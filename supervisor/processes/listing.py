@@ -24,11 +24,11 @@ from debug_relay.protocol.models.relay import ListProcesses, ProcessList, Stacks
 from debug_relay.protocol.secrets import shown_command
 from debug_relay.protocol.state import LIVE
 from debug_relay.protocol.version import API_PREFIX
-from debug_relay.supervisor.processes import attach_preflight as attachable
-from debug_relay.supervisor.processes import procfs as process_facts
+from debug_relay.supervisor.processes import attach_preflight
 from debug_relay.supervisor.processes.attach_preflight import Surroundings
+from debug_relay.supervisor.processes.facts import Facts, command, look
+from debug_relay.supervisor.processes.listening_ports import Listeners
 from debug_relay.supervisor.processes.patterns import Patterns
-from debug_relay.supervisor.processes.procfs import Facts
 from debug_relay.supervisor.processes.python_scan import Census
 from debug_relay.supervisor.sessions.proxy import Session
 from debug_relay.supervisor.workers.zygote import Zygote
@@ -74,9 +74,9 @@ class Processes:
 
     async def stacks(self, pid: int) -> Stacks:
         """By py-spy, which reads the process's memory and stops nothing."""
-        facts = await asyncio.to_thread(process_facts.look, pid)
+        facts = await asyncio.to_thread(look, pid)
         if facts is None:
-            raise attachable.no_such_process(pid)
+            raise attach_preflight.no_such_process(pid)
         command = shutil.which("py-spy", path=_beside_us())
         if command is None:
             raise RelayError(
@@ -92,7 +92,7 @@ class Processes:
         try:
             return Stacks(pid=pid, threads=msgspec.json.decode(said[0]))
         except msgspec.DecodeError:
-            refusal = await asyncio.to_thread(attachable.unseen, facts, self._around())
+            refusal = await asyncio.to_thread(attach_preflight.unseen, facts, self._around())
             raise refusal or _unreadable(facts, said[1]) from None
 
     # -- finding
@@ -105,15 +105,15 @@ class Processes:
         if params.pid is None:
             params.pid = await self._find(params, asking)
             params.listening_on = params.match = None
-        facts = await asyncio.to_thread(process_facts.look, params.pid)
+        facts = await asyncio.to_thread(look, params.pid)
         if facts is None:
-            raise attachable.no_such_process(params.pid)
+            raise attach_preflight.no_such_process(params.pid)
         if params.identity is not None and params.identity != facts.identity:
-            raise attachable.recycled(facts, params.identity)
-        refusal = await asyncio.to_thread(attachable.refusal, facts, self._around())
+            raise attach_preflight.recycled(facts, params.identity)
+        refusal = await asyncio.to_thread(attach_preflight.refusal, facts, self._around())
         if refusal is not None:
             raise refusal
-        if params.tracing == "settrace" and (refusal := attachable.untraceable(facts)):
+        if params.tracing == "settrace" and (refusal := attach_preflight.untraceable(facts)):
             raise refusal
         params.identity = facts.identity
 
@@ -172,7 +172,7 @@ class _Listening:
 
     async def among(self, pids: list[int]) -> list[int]:
         def look() -> list[int]:
-            listeners = process_facts.Listeners()  # as they are at this look
+            listeners = Listeners()  # as they are at this look
             return [pid for pid in pids if self._port in listeners.of(pid)]
 
         return await asyncio.to_thread(look)
@@ -205,11 +205,11 @@ def _sought(params: Attach, patterns: Patterns) -> _Listening | _Commanded:
 
 
 def _command_line(pid: int) -> str:
-    return " ".join(process_facts.command(pid))
+    return " ".join(command(pid))
 
 
 def _several(found: list[int], words: str) -> RelayError:
-    looked = (process_facts.look(pid) for pid in found[:_SHOWN_CANDIDATES])
+    looked = (look(pid) for pid in found[:_SHOWN_CANDIDATES])
     return RelayError(
         Code.INVALID_REQUEST,
         f"{len(found)} Python processes: each {words}",
@@ -227,9 +227,9 @@ def _page(census: Census, params: ListProcesses, around: Surroundings) -> Proces
     wanted = found.pids
     if params.match is not None:
         wanted = [pid for pid in wanted if params.match in _command_line(pid)]
-    listeners = process_facts.Listeners()
+    listeners = Listeners()
     page = wanted[params.offset : params.offset + params.limit]
-    looked = (process_facts.look(pid) for pid in page)
+    looked = (look(pid) for pid in page)
     return ProcessList(
         # Who has no command line any more is about to end.
         items=[_shown(facts, around, listeners) for facts in looked if facts and facts.command],
@@ -242,14 +242,14 @@ def _page(census: Census, params: ListProcesses, around: Surroundings) -> Proces
 
 
 def _one(pid: int, around: Surroundings) -> Process:
-    facts = process_facts.look(pid)
+    facts = look(pid)
     if facts is None:
-        raise attachable.no_such_process(pid)
-    return _shown(facts, around, process_facts.Listeners())
+        raise attach_preflight.no_such_process(pid)
+    return _shown(facts, around, Listeners())
 
 
-def _shown(facts: Facts, around: Surroundings, listeners: process_facts.Listeners) -> Process:
-    refusal = attachable.refusal(facts, around) or attachable.foreseen(facts)
+def _shown(facts: Facts, around: Surroundings, listeners: Listeners) -> Process:
+    refusal = attach_preflight.refusal(facts, around) or attach_preflight.foreseen(facts)
     return Process(
         pid=facts.pid,
         identity=facts.identity,

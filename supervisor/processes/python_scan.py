@@ -6,14 +6,13 @@ that costs ten times as much, so what was found is kept for a while, and there i
 
 from __future__ import annotations
 
-import os
 import time
-from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
 
-from debug_relay.supervisor.processes import procfs as process_facts
+from debug_relay.protocol.system import procfs
+from debug_relay.supervisor.processes.facts import command, embeds_python, is_python
 
 _INTO_MEMORY_SECONDS: Final = 0.5  # a pass
 _KEPT_SECONDS: Final = 30.0  # a program may load its Python late
@@ -25,7 +24,7 @@ class Found(Struct):
 
 
 class _Looked(Struct):
-    born: bytes  # a pid is given out again,
+    started: int | None  # a pid is given out again,
     executable: str  # and a process may execute another program
     embeds: bool
     until: float
@@ -44,17 +43,15 @@ class Census:
         found = Found(pids=[], not_looked_into=0)
         still: dict[int, _Looked] = {}
         deadline = time.monotonic() + self._into_memory
-        for pid in process_facts.pids():
-            try:
-                executable = os.readlink(f"/proc/{pid}/exe")
-            except PermissionError:
-                # Another user's: what it was called by is all that we may know.
-                if process_facts.is_python(next(iter(process_facts.command(pid)), "")):
+        for pid in procfs.pids():
+            executable = procfs.executable(pid)
+            if executable is None:
+                # Another user's: what it was called by is all that we may know. One that is gone
+                # and a thread of the kernel's have no command line.
+                if is_python(next(iter(command(pid)), "")):
                     found.pids.append(pid)
                 continue
-            except OSError:
-                continue  # gone, or a thread of the kernel's
-            if process_facts.is_python(executable):
+            if is_python(executable):
                 found.pids.append(pid)
                 continue
             looked = self._look(pid, executable, deadline)
@@ -70,19 +67,13 @@ class Census:
 
     def _look(self, pid: int, executable: str, deadline: float) -> _Looked | None:
         now = time.monotonic()
-        born = _born(pid)
+        started = procfs.start_ticks(pid)
         known = self._looked.get(pid)
-        if known is not None and (known.born, known.executable) == (born, executable):
+        if known is not None and (known.started, known.executable) == (started, executable):
             if now < known.until:
                 return known
         else:
             known = None
         if now >= deadline:
             return known  # what was found last time is better than nothing
-        return _Looked(born, executable, process_facts.embeds_python(pid), now + self._kept)
-
-
-def _born(pid: int) -> bytes:
-    with suppress(OSError), open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-        return file.read(4096).rpartition(b")")[2].split()[19]
-    return b""
+        return _Looked(started, executable, embeds_python(pid), now + self._kept)

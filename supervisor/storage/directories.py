@@ -25,6 +25,7 @@ from typing import Any, Final
 import msgspec
 
 from debug_relay.protocol.system.files import FileRefused, read_bounded
+from debug_relay.protocol.system.procfs import is_alive, start_ticks
 from debug_relay.protocol.version import VERSION
 from debug_relay.protocol.wire.envelope import encode_json, timestamp
 from debug_relay.supervisor.log import Log
@@ -515,36 +516,6 @@ def read_text(path: Path) -> str | None:
         return os.fsdecode(read_bounded(path, _LARGEST_JSON)).strip() or None
     except (OSError, ValueError):
         return None
-
-
-def start_ticks(pid: int) -> int | None:
-    """When the process began, in the kernel's ticks; None without /proc or such a process."""
-    fields = _stat_fields(pid)
-    return int(fields[19]) if fields else None
-
-
-def _stat_fields(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return []
-
-
-def is_alive(pid: Any, ticks: Any) -> bool:
-    """Whether it is still that very process; ticks tell it from a later one with its pid."""
-    if not isinstance(pid, int) or isinstance(pid, bool) or pid <= 0:
-        return False
-    if fields := _stat_fields(pid):
-        return fields[0] not in (b"Z", b"X") and ticks in (None, int(fields[19]))
-    if os.path.isdir("/proc/self"):
-        return False
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except OSError:
-        return False
-    return True
 
 
 def _identity() -> dict[str, Any]:

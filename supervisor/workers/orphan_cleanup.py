@@ -13,15 +13,16 @@ import os
 import signal
 import time
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from contextlib import suppress
+from typing import Final
 
+from debug_relay.protocol.system import procfs
 from debug_relay.protocol.version import MARK
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _SECONDS: Final = 5.0
 _EXEC_SECONDS: Final = 0.5
 _TRACKER_SECONDS: Final = 0.5
-_TRACKER: Final = b"from multiprocessing.resource_tracker import main;"
 
 
 def become_subreaper() -> None:
@@ -36,11 +37,12 @@ def end_marked(session_id: str) -> list[int]:
     began = now = time.monotonic()
     patience = began + _TRACKER_SECONDS
     while now < began + _SECONDS:
-        found = [pid for pid in _pids() if carries(pid, wanted)]
+        others = (pid for pid in procfs.pids() if pid != os.getpid())
+        found = [pid for pid in others if carries(pid, wanted)]
         if not found:
             break
         if now < patience:
-            trackers = [pid for pid in found if _is_tracker(pid)]
+            trackers = [pid for pid in found if procfs.is_tracker(procfs.command(pid))]
             # On a busy machine it waits for a processor: only the time that it sleeps counts.
             if any(_is_busy(pid) for pid in trackers):
                 patience = min(now + _TRACKER_SECONDS, began + _SECONDS / 2)
@@ -57,94 +59,47 @@ def reap_orphans(watched: Collection[int]) -> None:
     They are of another process session than we; what the relay itself starts and waits for is not.
     How one of `watched` ended is told to who watches it.
     """
-    for pid in _children():
-        if pid in watched:
+    for pid in procfs.children(os.getpid()):
+        stat = procfs.stat(pid) if pid not in watched else None
+        if stat is None or stat.parent != os.getpid() or stat.session == os.getsid(0):
             continue
-        try:
-            stat = _stat(pid)
-            ours = stat.parent == os.getpid() and stat.session != os.getsid(0)
-            if stat.state == b"Z" and ours:
+        if stat.state == "Z":
+            with suppress(ChildProcessError):  # somebody was quicker
                 os.waitpid(pid, os.WNOHANG)
-        except OSError:
-            continue  # gone: somebody was quicker
-
-
-def _children() -> list[int]:
-    """By the kernel's own list, where it keeps one."""
-    found: list[int] = []
-    for thread in os.listdir("/proc/self/task"):
-        try:
-            with open(f"/proc/self/task/{thread}/children") as file:
-                found += map(int, file.read().split())
-        except FileNotFoundError:
-            if os.path.exists(f"/proc/self/task/{thread}"):
-                return _pids()
-    return found
-
-
-def _pids() -> list[int]:
-    return [
-        int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()
-    ]
 
 
 def carries(pid: int, mark: bytes) -> bool:
     """Whether it carries that mark in its environment, and may be ended for it."""
-    try:
-        return mark in _environment(pid).split(b"\0") and _may_be_ended(pid)
-    except OSError:
-        return False  # gone, or another user's
+    return mark in _environment(pid) and _may_be_ended(pid)
 
 
-def _environment(pid: int) -> bytes:
+def _environment(pid: int) -> list[bytes]:
     """Of one in the midst of exec too, which for microseconds (more on a busy box) shows none."""
     deadline = time.monotonic() + _EXEC_SECONDS
     may_be_loading = True
     while True:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            environment = file.read()
+        environment = procfs.environment(pid)
+        if environment is None:
+            return []  # gone, or another user's
         if environment or not may_be_loading or time.monotonic() >= deadline:
             return environment
-        may_be_loading = _stat(pid).is_loading  # if not, it may have been when it was read
+        stat = procfs.stat(pid)
+        # If it is loading no more, it may have been when its environment was read.
+        may_be_loading = stat is not None and stat.is_loading
         if may_be_loading:
             time.sleep(0.001)
 
 
-def _is_tracker(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read().split(b"\0")
-    except OSError:
-        return False  # gone
-    return any(word.startswith(_TRACKER) for word in words)
-
-
 def _is_busy(pid: int) -> bool:
-    try:
-        return _stat(pid).state in (b"R", b"D")
-    except OSError:
-        return False  # gone
+    stat = procfs.stat(pid)
+    return stat is not None and stat.state in "RD"
 
 
 def _may_be_ended(pid: int) -> bool:
-    stat = _stat(pid)
-    return stat.state != b"Z" and (not stat.terminal or stat.parent == os.getpid())
-
-
-class _Stat(NamedTuple):
-    state: bytes
-    parent: int
-    session: int
-    terminal: int
-    is_loading: bool
-
-
-def _stat(pid: int) -> _Stat:
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        fields = file.read().rpartition(b")")[2].split()
-    # The code's place is set last of all; the dead and the kernel's own have no memory either.
-    is_loading = fields[20] != b"0" and fields[23] == b"0"
-    return _Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[4]), is_loading)
+    stat = procfs.stat(pid)
+    if stat is None or stat.state == "Z":
+        return False
+    return not stat.terminal or stat.parent == os.getpid()
 
 
 def _kill(pid: int, mark: bytes) -> bool:

@@ -21,12 +21,12 @@ from typing import Any, Final
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.sessions import WorkerParams
 from debug_relay.protocol.system.files import open_regular
+from debug_relay.protocol.system.procfs import boot_id, is_alive
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.storage.directories import (
     NO_ROOM,
     atomic_write_json,
-    is_alive,
     read_json,
 )
 from debug_relay.supervisor.workers.child_process import Child
@@ -60,16 +60,9 @@ def living_worker(folder: Path) -> Child | None:
 def _is_that_one(identity: dict[str, Any]) -> bool:
     # Without the moment of its birth, in this run of the machine, a pid may be anybody's.
     ticks = identity.get("start_ticks")
-    if identity.get("boot_id") not in (_boot_id(), "", None):
+    if identity.get("boot_id") not in (boot_id(), "", None):
         return False
     return isinstance(ticks, int) and is_alive(identity.get("pid"), ticks)
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 def _listener(path: Path) -> int | None:

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from debug_relay.supervisor.processes.attach_preflight import Surroundings, refusal
-from debug_relay.supervisor.processes.procfs import Facts, look
+from debug_relay.supervisor.processes.facts import Facts, look
 
 PYTHON = "/opt/python/bin/python3.14"
 FREE = "/opt/python/bin/python3.14t"

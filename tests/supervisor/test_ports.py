@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from debug_relay.supervisor.processes.port_owner import port_holder
+from debug_relay.supervisor.processes.listening_ports import port_holder
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="starts a process of another user")

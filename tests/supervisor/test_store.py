@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
-import multiprocessing
 import os
 import shutil
 import stat
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from debug_relay.protocol.system.procfs import start_ticks
 from debug_relay.protocol.version import VERSION
 from debug_relay.supervisor.storage.directories import (
     LONGEST_SOCKET_PATH,
@@ -24,9 +24,7 @@ from debug_relay.supervisor.storage.directories import (
     StoreBusy,
     StoreError,
     atomic_write_json,
-    is_alive,
     read_json,
-    start_ticks,
 )
 
 NOBODY = 65534
@@ -357,21 +355,6 @@ def test_relay_json(short: Path):
     atomic_write_json(places.relay_json, {"pid": os.getpid() + 1})
     places.remove_relay_json()
     assert places.relay_json.exists()
-
-
-def test_is_alive():
-    ticks = start_ticks(os.getpid())
-    assert ticks is not None
-    assert is_alive(os.getpid(), ticks)
-    assert is_alive(os.getpid(), None)
-    assert not is_alive(os.getpid(), ticks + 1)
-    for nobody in (None, 0, -1, True, "1", 2**22 + 1):
-        assert not is_alive(nobody, None)
-    child = multiprocessing.get_context("spawn").Process(target=int)
-    child.start()
-    os.waitid(os.P_PID, child.pid or 0, os.WEXITED | os.WNOWAIT)
-    assert not is_alive(child.pid, None)  # a zombie
-    child.join()
 
 
 def test_written_json_reads_back(tmp_path: Path):

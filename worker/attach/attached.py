@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +19,8 @@ from debug_relay.protocol.models.output_events import Category
 from debug_relay.protocol.models.program import Attach
 from debug_relay.protocol.models.sessions import Program
 from debug_relay.protocol.secrets import shown_command
+from debug_relay.protocol.system import procfs
+from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.attach.descendants import Tree
 from debug_relay.worker.attach.injected_process import Hold
@@ -38,9 +38,7 @@ from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
-from debug_relay.worker.system import process_tree
 from debug_relay.worker.system.descendants import Ended
-from debug_relay.worker.system.process_tree import Row
 
 _EXIT_SECONDS: Final = 1.0  # an end is seen as the connection's a moment before as the process's
 _ENDING_SECONDS: Final = 30.0  # for one that says that it ends
@@ -107,9 +105,9 @@ class AttachedProgram:
     def pid(self) -> int | None:
         return self._pid
 
-    def processes(self) -> list[Row]:
-        row = process_tree.read(self._pid) if self._hold.lives else None
-        return [row, *process_tree.below(self._pid)] if row is not None else []
+    def processes(self) -> list[Stat]:
+        row = procfs.stat(self._pid) if self._hold.lives else None
+        return [row, *procfs.descendants(self._pid)] if row is not None else []
 
     # -- starting
 
@@ -133,9 +131,9 @@ class AttachedProgram:
 
     def _report_children(self) -> None:
         """Those that are there already; later ones are told of when they start."""
-        for row in process_tree.below(self._pid):
+        for row in procfs.descendants(self._pid):
             if row.lives:
-                child_events.found(self._log, row.pid, row.parent, process_tree.words(row.pid))
+                child_events.found(self._log, row.pid, row.parent, procfs.command(row.pid))
 
     async def _set_up(self, server: DebugServer) -> None:
         self._hub.add(server, root=True)
@@ -299,13 +297,5 @@ class _Facts(Struct):
 
 
 def _facts(pid: int) -> _Facts:
-    """What its files in /proc say; what may not be read is left out."""
-    executable, command, cwd = "", [""], None
-    with contextlib.suppress(OSError):
-        executable = os.readlink(f"/proc/{pid}/exe")
-    with contextlib.suppress(OSError):
-        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
-        command = [part.decode("utf-8", "replace") for part in raw.rstrip(b"\0").split(b"\0")]
-    with contextlib.suppress(OSError):
-        cwd = os.readlink(f"/proc/{pid}/cwd")
-    return _Facts(executable, command, cwd)
+    """What may not be read is left out."""
+    return _Facts(procfs.executable(pid) or "", procfs.command(pid) or [""], procfs.cwd(pid))

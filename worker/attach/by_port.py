@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import socket
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +18,8 @@ import msgspec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.program import Attach
 from debug_relay.protocol.models.sessions import Program
+from debug_relay.protocol.system import procfs
+from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
 from debug_relay.worker import bundle
 from debug_relay.worker.debuggee import child_events
@@ -31,7 +32,6 @@ from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.system.descendants import Ended
-from debug_relay.worker.system.process_tree import Row
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -110,7 +110,7 @@ class JoinedProgram:
     def pid(self) -> int | None:
         return self._pid
 
-    def processes(self) -> list[Row]:
+    def processes(self) -> list[Stat]:
         return []  # its pid is told by itself, and may be of another machine or container
 
     # -- starting
@@ -365,12 +365,11 @@ async def _nothing() -> None:
 
 def _has_unforeseen_greenlets(pid: int) -> bool:
     """By what the kernel tells of the process."""
-    try:
-        mapped = Path(f"/proc/{pid}/maps").read_bytes()
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
+    environment = procfs.environment(pid)
+    if environment is None:
         return False  # gone, or not ours to look at
-    return b"/gevent/" in mapped and b"GEVENT_SUPPORT=" not in environment
+    is_foreseen = any(entry.startswith(b"GEVENT_SUPPORT=") for entry in environment)
+    return b"/gevent/" in procfs.maps(pid) and not is_foreseen
 
 
 def _why(error: Exception) -> str:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from msgspec import Struct
 
 from debug_relay.protocol.errors import RelayError
+from debug_relay.protocol.system import procfs
+from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.attach.injected_process import Hold
 from debug_relay.worker.debuggee import child_events
@@ -24,11 +25,9 @@ from debug_relay.worker.debuggee.child_debugging import exit_of
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.probe_client import Asking
 from debug_relay.worker.debugger.target import ServerListener
-from debug_relay.worker.probe.startup.python_command_line import is_python, parted
+from debug_relay.worker.probe.startup.python_command_line import is_python
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.settings import Settings
-from debug_relay.worker.system import process_tree
-from debug_relay.worker.system.process_tree import Row
 
 MAX_PROCESSES: Final = 64
 _LOOK_SECONDS: Final = 0.5
@@ -85,7 +84,7 @@ class Tree:
     async def _look(self) -> None:
         began = asyncio.get_running_loop().time()
         while True:
-            rows = [row for row in process_tree.below(self._root) if row.lives]
+            rows = [row for row in procfs.descendants(self._root) if row.lives]
             keys = {row.key for row in rows}
             self._seen = {key: seen for key, seen in self._seen.items() if key in keys}
             for row in rows:
@@ -96,7 +95,7 @@ class Tree:
                 self._looked.set()
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _has_settled(self, row: Row) -> bool:
+    def _has_settled(self, row: Stat) -> bool:
         """It looks as before for long enough, and nothing was done about it."""
         now = asyncio.get_running_loop().time()
         looks = _looks(row.pid)
@@ -106,7 +105,7 @@ class Tree:
             return False
         return not seen.settled and now - seen.since >= _SETTLED_SECONDS
 
-    async def _meet(self, row: Row) -> None:
+    async def _meet(self, row: Stat) -> None:
         if row.pid in self._holds:
             # It calls itself otherwise; or it has just executed another program, and comes again
             # when the end of its connection is through.
@@ -122,7 +121,7 @@ class Tree:
             return
         await self._attach(row, words)
 
-    async def _attach(self, row: Row, words: list[str]) -> None:
+    async def _attach(self, row: Stat, words: list[str]) -> None:
         hold = Hold(row.pid, self._settings.params, self._take, self._lost, self._ended)
         came = False
 
@@ -166,13 +165,10 @@ class Tree:
         known = is_python(executable.removesuffix(" (deleted)"))  # type: ignore[no-untyped-call]
         if not known and executable != _looks(self._root)[0]:
             return "it is no Python that can be attached to"
-        parts = parted(words[1:])  # type: ignore[no-untyped-call]
-        if parts is not None and parts.is_tracker:
+        if procfs.is_tracker(words):
             return "it is a helper of multiprocessing, which runs nothing of the program's"
-        for space in ("pid", "net"):
-            with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/{pid}/ns/{space}") != os.readlink(f"/proc/self/ns/{space}"):
-                    return "it is in another container than the relay"
+        if not all(procfs.is_in_our_namespace(pid, kind) for kind in ("pid", "net")):
+            return "it is in another container than the relay"
         return None
 
     # -- going
@@ -240,7 +236,4 @@ class Tree:
 
 
 def _looks(pid: int) -> Looks:
-    executable = ""
-    with contextlib.suppress(OSError):
-        executable = os.readlink(f"/proc/{pid}/exe")
-    return executable, process_tree.words(pid)
+    return procfs.executable(pid) or "", procfs.command(pid)

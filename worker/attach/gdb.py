@@ -14,11 +14,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import IO, Any, Final
 
+from debug_relay.protocol.system import procfs
+
 _TAIL: Final = 4000
+_SYMBOLS: Final = re.compile(r"/lib(c|python[^/]*)[.-][^/]*$")  # libraries that gdb needs
 _under_way: set[int] = set()
 _LIBRARIES: Final = (
     # Otherwise a signal to the program ends gdb's call half-way through.
@@ -143,23 +144,15 @@ def _identity_for(program: int) -> dict[str, Any]:
 
 def _user_of(pid: int) -> tuple[int, int] | None:
     """Uid and gid, where there is only one of each."""
-    kinds: dict[str, set[int]] = {}
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines():
-            name, _, numbers = line.partition(":")
-            if name in ("Uid", "Gid"):
-                kinds[name] = set(map(int, numbers.split()[:3]))
-    uids, gids = kinds.get("Uid", set()), kinds.get("Gid", set())
-    return (uids.pop(), gids.pop()) if len(uids) == len(gids) == 1 else None
+    status = procfs.status(pid)
+    if status is None or len({*status.uids[:3]}) != 1 or len({*status.gids[:3]}) != 1:
+        return None
+    return status.uids[0], status.gids[0]
 
 
 def _code_of(pid: int) -> list[str]:
     """The program's file, and the libraries whose symbols are needed."""
-    found: set[str] = set()
-    with suppress(OSError):
-        found.add(os.readlink(f"/proc/{pid}/exe"))
-        for line in Path(f"/proc/{pid}/maps").read_text("utf-8", "replace").splitlines():
-            path = line.partition("/")[2]
-            if re.search(r"(^|/)lib(c|python[^/]*)[.-][^/]*$", path):
-                found.add(f"/{path}")
+    found = {path for path in procfs.mapped_files(pid) if _SYMBOLS.search(path)}
+    if executable := procfs.executable(pid):
+        found.add(executable)
     return sorted(found)

@@ -12,14 +12,13 @@ import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.processes import identity_of
 from debug_relay.protocol.models.sessions import WorkerParams
+from debug_relay.protocol.system import procfs
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker import bundle
@@ -30,7 +29,6 @@ from debug_relay.worker.debuggee.handshake import kept_bytecode
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.probe_client import Asking
-from debug_relay.worker.system import process_tree
 
 _BEAT_SECONDS: Final = 1.5
 _SILENCE_SECONDS: Final = 10.0
@@ -66,7 +64,7 @@ class Hold:
         self._left = probe.Left()
         self._late = False  # it had not let us go when nobody would wait any more
         self._beating: asyncio.Task[None] | None = None
-        self._adapter = adapter.Adapter(self._told, self._lost, lambda: process_tree.uids(pid))
+        self._adapter = adapter.Adapter(self._told, self._lost, lambda: procfs.uids(pid))
 
     @property
     def server(self) -> DebugServer | None:
@@ -142,7 +140,8 @@ class Hold:
                 self._pid, f"it cannot be watched: {error.strerror}", ""
             ) from None
         asyncio.get_running_loop().add_reader(self._pidfd, self._ended)
-        if identity is not None and identity != _identity(self._pid):
+        stat = procfs.stat(self._pid)
+        if identity is not None and (stat is None or identity != stat.identity):
             raise RelayError(
                 Code.ATTACH_PID_RECYCLED,
                 f"Process {self._pid} is another one by now",
@@ -334,12 +333,3 @@ class Hold:
 
 def _has_result(future: asyncio.Future[Any]) -> bool:
     return future.done() and not future.cancelled() and future.exception() is None
-
-
-def _identity(pid: int) -> str | None:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
-    return identity_of(pid, int(fields[19]), boot_id)

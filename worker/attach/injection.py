@@ -14,11 +14,11 @@ import asyncio
 import os
 from typing import Any, Final
 
+from debug_relay.protocol.system.procfs import Syscall
 from debug_relay.worker import bundle
 from debug_relay.worker.attach import payload as brought
 from debug_relay.worker.attach.gdb import Gdb
 from debug_relay.worker.attach.mailbox import Refusal, Word
-from debug_relay.worker.attach.main_thread_rest import Place
 
 # What the program's main thread runs.
 ARRIVAL: Final = bundle.text("startup/injected")
@@ -35,7 +35,7 @@ _BACK_SECONDS: Final = 3.0
 class Injection:
     """`rest` is where the program's main thread rests, if it does."""
 
-    def __init__(self, pid: int, setup: dict[str, Any], rest: Place | None) -> None:
+    def __init__(self, pid: int, setup: dict[str, Any], rest: Syscall | None) -> None:
         self._program = pid
         self._memory = brought.Memory(pid)
         self._word: Word | None = None
@@ -121,7 +121,7 @@ class Injection:
         self._gdb.release()
 
 
-def _commands(file: str, page: bytes, rest: Place | None) -> list[str]:
+def _commands(file: str, page: bytes, rest: Syscall | None) -> list[str]:
     at_rest = "0"
     if rest is not None:
         at_rest = f"(unsigned long)$sp == {rest.stack:#x} && (unsigned long)$pc == {rest.code:#x}"

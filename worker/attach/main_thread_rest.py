@@ -1,30 +1,19 @@
-"""Whether a program's main thread stands still in one system call, by the kernel's word.
-
-Knows /proc and nothing of Python or of debuggers.
-"""
+"""Whether a program's main thread waits in one system call, and where; nothing of it is touched."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from debug_relay.protocol.system import procfs
+from debug_relay.protocol.system.procfs import Syscall
 
 # Who waits for the interpreter looks every 5 ms whether it is free: that is no rest.
 _LOOK_SECONDS: Final = 0.03
 
 
-class Place(Struct, frozen=True):
-    """Where in its code, and on its stack, a thread has entered the kernel."""
-
-    stack: int
-    code: int
-
-
-async def resting_place(pid: int) -> Place | None:
-    """None while it runs, or has run meanwhile."""
+async def resting_place(pid: int) -> Syscall | None:
+    """The call in which it waits; None while it runs, or has run meanwhile."""
     before = _look(pid)
     if before is None:
         return None
@@ -34,14 +23,7 @@ async def resting_place(pid: int) -> Place | None:
     return before[1]
 
 
-def _look(pid: int) -> tuple[int, Place] | None:
+def _look(pid: int) -> tuple[int, Syscall] | None:
     """How often it has waited so far, and where it waits now."""
-    folder = Path(f"/proc/{pid}/task/{pid}")
-    with suppress(OSError, ValueError, StopIteration):
-        call = (folder / "syscall").read_text().split()
-        if len(call) != 9:
-            return None  # `running`
-        lines = (folder / "status").read_text("utf-8", "replace").splitlines()
-        waits = next(line for line in lines if line.startswith("voluntary_ctxt_switches:"))
-        return int(waits.split()[1]), Place(int(call[7], 16), int(call[8], 16))
-    return None
+    call, status = procfs.syscall(pid, pid), procfs.status(pid)
+    return (status.waits, call) if call is not None and status is not None else None

@@ -20,6 +20,7 @@ from typing import Final
 from msgspec import Struct
 
 from debug_relay.protocol.errors import RelayError
+from debug_relay.protocol.system import procfs
 from debug_relay.worker.debuggee import child_events
 from debug_relay.worker.debuggee.process import Exit
 from debug_relay.worker.debugger.adapter import Adapter
@@ -27,7 +28,6 @@ from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.system import process_tree
 from debug_relay.worker.system.blocked_syscalls import waits_for_signal
 
 # The kernel's word on a process that has ended (Linux 6.15 and later): what its parent was told.
@@ -95,7 +95,7 @@ class Children:
             return
         self._hub.add(server, root=is_root)
         self._publication.changed()
-        row = process_tree.read(pid)
+        row = procfs.stat(pid)
         parent = row.parent if row is not None else None
         child_events.attached(self._log, pid, parent, self._command_of(pid, parent))
         try:
@@ -109,7 +109,7 @@ class Children:
 
     def _command_of(self, pid: int, parent: int | None) -> list[str]:
         """As the program has written it, without what was put before its words."""
-        words = process_tree.words(pid)
+        words = procfs.command(pid)
         if self._bootstrap in words:
             self._called[pid] = words[0]
             own = words[words.index(self._bootstrap) + 2 :]
@@ -185,11 +185,10 @@ def _read_of_zombie(pid: int, pidfd: int) -> int | None:
     with contextlib.suppress(ChildProcessError):
         found, status = os.waitpid(pid, os.WNOHANG)
         return status if found else None
+    stat = procfs.stat(pid)
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
         # Still there after the look: it was this process, and no other by the same number.
         signal.pidfd_send_signal(pidfd, 0)
     except OSError:
         return None
-    return int(fields[49]) if fields[0] == b"Z" else None
+    return stat.exit_status if stat is not None and stat.state == "Z" else None

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from debug_relay.protocol.system.procfs import Stat
 from debug_relay.worker.system import descendants as sweep
-from debug_relay.worker.system.process_tree import Row
 
 # The kernel tells of the end of those that are known by then, and not of who comes meanwhile.
 _FIRST_LOOK: Final = 0.01
@@ -26,7 +26,7 @@ _SELDOM: Final = 0.1
 class Grace:
     """Of one ending."""
 
-    def __init__(self, find: Callable[[], list[Row] | None]) -> None:
+    def __init__(self, find: Callable[[], list[Stat] | None]) -> None:
         """`find` looks for all that there are; None while it cannot tell."""
         self._find = find
         self._told: set[tuple[int, int]] = set()
@@ -50,7 +50,7 @@ class Grace:
             await asyncio.sleep(min(pause, deadline - now()))
             pause = min(pause * _LATER, _SELDOM)
 
-    def _left(self) -> list[Row] | None:
+    def _left(self) -> list[Stat] | None:
         """Not the trackers of multiprocessing, which end when the sweep has taken the others."""
         found = self._find()
         if found is None:
@@ -66,6 +66,6 @@ def _group_of(pid: int) -> int:
         return 0  # gone since
 
 
-def _tell(row: Row) -> None:
+def _tell(row: Stat) -> None:
     with suppress(PermissionError):  # a setuid program: not ours to signal
         sweep.send(row, signal.SIGTERM)

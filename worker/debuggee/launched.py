@@ -16,6 +16,7 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.output_events import Category
 from debug_relay.protocol.state import State
+from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
 from debug_relay.worker import bundle
 from debug_relay.worker.debuggee.child_debugging import Children
@@ -38,7 +39,6 @@ from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.system import descendants as sweep
 from debug_relay.worker.system.blocked_syscalls import waits_for_signal
-from debug_relay.worker.system.process_tree import Row
 
 _TAIL: Final = 2000
 # Once connected it imports what it is to run, and says by then that there is none: a package that
@@ -113,7 +113,7 @@ class LaunchedProgram:
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
-    def processes(self) -> list[Row] | None:
+    def processes(self) -> list[Stat] | None:
         return sweep.of_programs()
 
     # -- starting

@@ -21,12 +21,11 @@ from msgspec import Struct
 
 from debug_relay.protocol.models.fields import TerminalSize
 from debug_relay.protocol.models.output_events import Category
+from debug_relay.protocol.system import procfs
 from debug_relay.worker.debuggee.pseudo_terminal import Terminal, come_to_front
 from debug_relay.worker.debuggee.stdin import Stdin
 
 _F_SETPIPE_SZ: Final = 1031
-_FLAGS: Final = 6  # in /proc/PID/stat, counted behind the name
-_PF_EXITING: Final = 0x4
 _PIPE_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 1 << 18
 _HOLD_SECONDS: Final = 0.02
@@ -241,12 +240,8 @@ class Process:
     def is_ending(self) -> bool:
         """The kernel closes the connections of a process that ends before it tells its end; on a
         busy machine much earlier."""
-        try:
-            with open(f"/proc/{self.pid}/stat", "rb") as stat:
-                flags = stat.read().rpartition(b")")[2].split()[_FLAGS]
-        except OSError:
-            return True
-        return bool(int(flags) & _PF_EXITING)
+        stat = procfs.stat(self.pid)
+        return stat is None or stat.is_exiting
 
     def send_signal(self, number: signal.Signals) -> None:
         """By pidfd: never to another process that got the same pid."""

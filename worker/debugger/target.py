@@ -7,11 +7,11 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from debug_relay.protocol.models.sessions import Program
+from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.system.descendants import Ended
-from debug_relay.worker.system.process_tree import Row
 
 
 class Target(Protocol):
@@ -27,7 +27,7 @@ class Target(Protocol):
     @property
     def pid(self) -> int | None: ...
 
-    def processes(self) -> list[Row] | None:
+    def processes(self) -> list[Stat] | None:
         """Itself and what it has started. None when that cannot be told at the moment; nothing
         of a program whose processes are not to be seen."""
 

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Final
 
 from debug_relay.protocol.models.limits import Limits, Use
-from debug_relay.worker.system import process_tree
-from debug_relay.worker.system.process_tree import Row
+from debug_relay.protocol.system import procfs
+from debug_relay.protocol.system.procfs import Stat
 
 WINDOW_SECONDS: Final = 2.0  # over which the output's rate is an average
 NEAR: Final = 0.8
@@ -27,13 +27,13 @@ class Meter:
     """One run. `rows` are its processes now, or None when that cannot be told at the moment."""
 
     def __init__(
-        self, rows: Callable[[], list[Row] | None], printed: Callable[[], int], newborn: bool
+        self, rows: Callable[[], list[Stat] | None], printed: Callable[[], int], newborn: bool
     ) -> None:
         """`newborn`: it began with this run; otherwise what it had used before does not count."""
         self._rows = rows
         self._printed = printed
         self._began = time.monotonic()
-        self._last: dict[tuple[int, int], Row] = {}
+        self._last: dict[tuple[int, int], Stat] = {}
         self._before = 0.0 if newborn else None
         self._gone = 0.0
         self._cpu = 0.0
@@ -65,7 +65,7 @@ class Meter:
         began, before = self._output[0]
         return round((self._output[-1][1] - before) / max(now - began, WINDOW_SECONDS))
 
-    def cpu_seconds(self, rows: list[Row]) -> float:
+    def cpu_seconds(self, rows: list[Stat]) -> float:
         """Never less than before: between two looks a process may have gone to nobody's account."""
         now = {row.key: row for row in rows}
         for key, row in self._last.items():
@@ -79,7 +79,7 @@ class Meter:
         self._cpu = max(self._cpu, total - self._before)
         return self._cpu
 
-    async def _memory_bytes(self, living: list[Row], allowed: int) -> int:
+    async def _memory_bytes(self, living: list[Stat], allowed: int) -> int:
         plain = sum(row.resident_bytes for row in living)
         if not allowed or plain < allowed * NEAR:
             self._memory = plain
@@ -89,8 +89,8 @@ class Meter:
         return self._memory
 
 
-def _exact_bytes(rows: list[Row]) -> tuple[int, float]:
+def _exact_bytes(rows: list[Stat]) -> tuple[int, float]:
     """And for how long a processor was busy with it: to wait for one on a busy machine is free."""
     began = time.thread_time()
-    found = sum(process_tree.proportional_bytes(row) for row in rows)
+    found = sum(procfs.proportional_bytes(row.pid) or row.resident_bytes for row in rows)
     return found, time.thread_time() - began

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
-from functools import cache
 from typing import Final
 
 from debug_relay.protocol.models.limits import LIMITS, Use
 from debug_relay.protocol.models.sessions import LimitUse, ProcessUse, Resources
 from debug_relay.protocol.state import LIVE
+from debug_relay.protocol.system import procfs
+from debug_relay.protocol.system.procfs import Stat
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
-from debug_relay.worker.system import process_tree
-from debug_relay.worker.system.process_tree import Row
+from debug_relay.worker.system.descendants import shown_command_of
 
 _LOOKS: Final = 50
 _PAUSE: Final = 0.02
@@ -70,7 +69,7 @@ class UsageReport:
             note=self._note(),
         )
 
-    async def _rows(self) -> list[Row]:
+    async def _rows(self) -> list[Stat]:
         """None can be told apart while a process of the worker's own starts: milliseconds."""
         for _ in range(_LOOKS):
             rows = self._debuggee.target.processes() if self._debuggee.target is not None else []
@@ -105,30 +104,17 @@ class UsageReport:
         return "cpu_seconds and wall_seconds count from the attach on."
 
 
-def _shown(row: Row, named: Mapping[int, str]) -> ProcessUse:
-    command = named.get(row.pid) or process_tree.command(row.pid)
+def _shown(row: Stat, named: Mapping[int, str]) -> ProcessUse:
+    command = named.get(row.pid) or shown_command_of(row.pid)
     return ProcessUse(
         pid=row.pid,
         ppid=row.parent,
         command=command[:_COMMAND] or f"[{row.name}]",
         state=_STATES.get(row.state, row.state),
-        start_time=round(_boot_time() + row.born_seconds, 2),
+        start_time=round(procfs.boot_time() + row.started, 2),
         cpu_seconds=row.own_seconds,
-        memory_bytes=process_tree.proportional_bytes(row),
+        memory_bytes=procfs.proportional_bytes(row.pid) or row.resident_bytes,
         resident_bytes=row.resident_bytes,
         threads=row.threads,
-        descriptors=_descriptors(row.pid),
+        descriptors=procfs.descriptors(row.pid),
     )
-
-
-def _descriptors(pid: int) -> int | None:
-    try:
-        return len(os.listdir(f"/proc/{pid}/fd"))
-    except OSError:
-        return None
-
-
-@cache
-def _boot_time() -> int:
-    with open("/proc/stat", "rb") as file:
-        return next((int(line.split()[1]) for line in file if line.startswith(b"btime ")), 0)

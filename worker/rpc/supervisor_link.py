@@ -32,6 +32,7 @@ from debug_relay.protocol.rendering import text
 from debug_relay.protocol.rendering.results import picture
 from debug_relay.protocol.rendering.stop import excerpt_lines
 from debug_relay.protocol.state import ENDED, State
+from debug_relay.protocol.system.procfs import start_ticks
 from debug_relay.protocol.version import VERSION, WIRE, WIRE_ACCEPTED
 from debug_relay.protocol.wire import frames
 from debug_relay.protocol.wire.envelope import encode_json, error_body
@@ -40,7 +41,6 @@ from debug_relay.worker.operations.call import Call
 from debug_relay.worker.operations.handlers import HANDLERS
 from debug_relay.worker.session.session import Session
 from debug_relay.worker.source.excerpts import excerpt
-from debug_relay.worker.system.identity import start_ticks
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -136,7 +136,9 @@ class Link(asyncio.Protocol):
     def _greet(self, hello: Any) -> None:
         worker = self._worker
         session = worker.session
-        answer = Hello(WIRE, VERSION, os.getpid(), session.settings.id, start_ticks())
+        answer = Hello(
+            WIRE, VERSION, os.getpid(), session.settings.id, start_ticks(os.getpid()) or 0
+        )
         self._send(frames.encode(Kind.HELLO, 0, answer))
         if not isinstance(hello, Hello) or hello.wire not in WIRE_ACCEPTED:
             self.close()

@@ -1,4 +1,4 @@
-"""Whether a program stands in a read of its standard input or waits for a signal, by the kernel.
+"""Whether a program waits in a read of its standard input or waits for a signal, by the kernel.
 
 There is no event for it; one look costs some microseconds and touches the program not at all. It
 sees every way of reading (`input`, `sys.stdin`, `os.read`, C code, a child like `cat`) on any
@@ -11,6 +11,8 @@ import os
 import platform
 from collections.abc import Iterator
 from typing import Final
+
+from debug_relay.protocol.system import procfs
 
 _MOST_PROCESSES: Final = 16
 _MOST_THREADS: Final = 32
@@ -27,18 +29,16 @@ def waits_for_input(pid: int, stdin: tuple[int, ...]) -> bool:
     return any(
         _reads_stdin(process, thread, stdin)
         for process in _family(pid)
-        for thread in _threads(process)
+        for thread in procfs.threads(process)[:_MOST_THREADS]
     )
 
 
 def waits_for_signal(pid: int) -> bool:
-    """Whether the main thread stands in `signal.pause()`, which any signal ends, ours too."""
-    try:
-        fields = _call(pid, pid)[: len(_PAUSES)]
-        call = tuple(int(field, 16 if place else 10) for place, field in enumerate(fields))
-    except (OSError, ValueError):
+    """Whether the main thread waits in `signal.pause()`, which any signal ends, ours too."""
+    call = procfs.syscall(pid, pid)
+    if call is None or not _PAUSES:
         return False  # gone since, not ours to look at, or it runs
-    return bool(_PAUSES) and call == _PAUSES
+    return (call.number, *call.arguments)[: len(_PAUSES)] == _PAUSES
 
 
 def _family(pid: int) -> Iterator[int]:
@@ -49,42 +49,25 @@ def _family(pid: int) -> Iterator[int]:
             return
         process = waiting.pop(0)
         yield process
-        try:
-            with open(f"/proc/{process}/task/{process}/children", "rb") as file:
-                waiting += [int(child) for child in file.read().split()]
-        except OSError:
-            continue  # gone since, or a kernel that does not tell
-
-
-def _threads(pid: int) -> list[int]:
-    try:
-        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))[:_MOST_THREADS]
-    except OSError:
-        return []
+        waiting += procfs.children(process, only_thread=True)
 
 
 def _reads_stdin(pid: int, thread: int, stdin: tuple[int, ...]) -> bool:
-    try:
-        fields = _call(pid, thread)
-        if len(fields) < 3:
-            return False  # it runs
-        call, first, second = int(fields[0]), int(fields[1], 16), int(fields[2], 16)
-        if call in _SELECTS:
-            # One descriptor is watched and it is the first: standard input.
-            return first == 1 and second != 0 and _is_stdin(pid, 0, stdin)
-        return call in _READS and _is_stdin(pid, first, stdin)
-    except (OSError, ValueError):
-        return False  # gone since, or not ours to look at
-
-
-def _call(pid: int, thread: int) -> list[bytes]:
-    """The number of the call in which it stands, and its arguments; a word where it runs."""
-    with open(f"/proc/{pid}/task/{thread}/syscall", "rb") as file:
-        return file.read(256).split()
+    call = procfs.syscall(pid, thread)
+    if call is None:
+        return False  # it runs, is gone since, or is not ours to look at
+    first, second = call.arguments[:2]
+    if call.number in _SELECTS:
+        # One descriptor is watched and it is the first: standard input.
+        return first == 1 and second != 0 and _is_stdin(pid, 0, stdin)
+    return call.number in _READS and _is_stdin(pid, first, stdin)
 
 
 def _is_stdin(pid: int, fd: int, stdin: tuple[int, ...]) -> bool:
-    facts = os.stat(f"/proc/{pid}/fd/{fd}")
+    try:
+        facts = os.stat(f"/proc/{pid}/fd/{fd}")
+    except OSError:
+        return False  # closed since, or gone
     if len(stdin) == 2:
         return (facts.st_dev, facts.st_ino) == stdin
     return facts.st_rdev in (stdin[0], _DEV_TTY)

@@ -21,11 +21,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from debug_relay.protocol.secrets import shown_command
+from debug_relay.protocol.system import procfs
+from debug_relay.protocol.system.procfs import Stat
 from debug_relay.worker.attach import gdb
 from debug_relay.worker.interpreter import query_process as brief_runs
-from debug_relay.worker.probe.startup.python_command_line import parted
-from debug_relay.worker.system import process_tree
-from debug_relay.worker.system.process_tree import Row
 
 log = logging.getLogger("debug_relay.worker")
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -47,13 +47,13 @@ def become_subreaper() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def of_programs() -> list[Row] | None:
+def of_programs() -> list[Stat] | None:
     """All below this worker that is a program, or was started by one.
 
     Not what the worker itself has just asked something, nor gdb. None while that cannot be told
     apart: something of the worker's own is just being started.
     """
-    found = process_tree.below(os.getpid())
+    found = procfs.descendants(os.getpid())
     if brief_runs.is_starting():
         return None
     return _without(found, brief_runs.asked() | gdb.under_way())
@@ -61,10 +61,10 @@ def of_programs() -> list[Row] | None:
 
 def uids() -> set[int]:
     """What those run as."""
-    return {uid for row in of_programs() or () for uid in process_tree.uids(row.pid)}
+    return {uid for row in of_programs() or () for uid in procfs.uids(row.pid)}
 
 
-def _without(rows: Iterable[Row], own: Set[int]) -> list[Row]:
+def _without(rows: Iterable[Stat], own: Set[int]) -> list[Stat]:
     """Parents come first: what descends from what is left out is left out as well."""
     left, out = [], set(own)
     for row in rows:
@@ -87,10 +87,10 @@ def end_programs(deadline: float, awaited: int | None) -> list[Ended]:
 def end_descendants(deadline: float, spared: Set[int] = frozenset()) -> list[Ended]:
     """SIGKILL to all below us but the spared. The loop has ended: nobody waits for any of them."""
 
-    def left() -> list[Row]:
+    def left() -> list[Stat]:
         if not _has_children():
             return []  # orphans become ours: who has no child has no descendant
-        return _without(process_tree.below(os.getpid()), spared)
+        return _without(procfs.descendants(os.getpid()), spared)
 
     return _Ending().run(left, _collect_all, deadline)
 
@@ -103,23 +103,27 @@ def _has_children() -> bool:
     return True
 
 
-def named(rows: list[Row]) -> list[Ended]:
-    return [Ended(row.pid, process_tree.command(row.pid) or row.name) for row in rows if row.lives]
+def named(rows: list[Stat]) -> list[Ended]:
+    return [Ended(row.pid, shown_command_of(row.pid) or row.name) for row in rows if row.lives]
+
+
+def shown_command_of(pid: int) -> str:
+    """Its command line without secrets; empty when it has none, or is gone."""
+    return " ".join(shown_command(procfs.command(pid))).strip()
 
 
 def is_tracker(pid: int) -> bool:
     """Of multiprocessing: it ends by itself, and ignores SIGTERM."""
-    parts = parted(process_tree.words(pid)[1:])  # type: ignore[no-untyped-call]
-    return parts is not None and bool(parts.is_tracker)
+    return procfs.is_tracker(procfs.command(pid))
 
 
 def collect_adopted(awaited: int | None) -> None:
     """Of the children that this worker was given, the ended ones go from the kernel's table."""
-    children = process_tree.children_of_us()
+    children = procfs.children(os.getpid(), only_thread=True)
     if brief_runs.is_starting():
         return
     for pid in set(children) - {awaited} - brief_runs.asked() - gdb.under_way():
-        row = process_tree.read(pid)
+        row = procfs.stat(pid)
         if row is not None and row.state == "Z":
             _collect(pid)
 
@@ -148,7 +152,7 @@ class _Ending:
         self._loaded: float | None = None  # by then: whoever has no name then has none
 
     def run(
-        self, find: Callable[[], list[Row] | None], collect: Callable[[], None], deadline: float
+        self, find: Callable[[], list[Stat] | None], collect: Callable[[], None], deadline: float
     ) -> list[Ended]:
         empty = 0
         # Also while there are others all the time: what calls itself a tracker may start them.
@@ -166,7 +170,7 @@ class _Ending:
                 time.sleep(_PASS_SECONDS)  # in a thread of its own, or after the loop's end
         return list(self._ended.values())
 
-    def _due(self, living: list[Row], at_last: float) -> list[Row]:
+    def _due(self, living: list[Stat], at_last: float) -> list[Stat]:
         """All but the trackers, until those had the time to tidy up and end by themselves."""
         now = time.monotonic()
         if now >= min(at_last, self._patience or at_last):
@@ -180,7 +184,7 @@ class _Ending:
                 self._patience = now + _TRACKER_SECONDS
         return others
 
-    def _is_tracker(self, row: Row) -> bool:
+    def _is_tracker(self, row: Stat) -> bool:
         """The command line of one that is frozen already is read again only if it had none."""
         named = row.key in self._ended and row.key not in self._nameless
         if not named and row.key not in self._trackers and is_tracker(row.pid):
@@ -188,20 +192,20 @@ class _Ending:
             self._ended.pop(row.key, None)  # frozen in the midst of exec: it may end by itself
         return row.key in self._trackers
 
-    def _freeze(self, living: list[Row]) -> bool:
+    def _freeze(self, living: list[Stat]) -> bool:
         """Whether any of them has to be looked at again: it is new, or has no name yet."""
         new = [row for row in living if row.key not in self._ended]
         nameless = []
         for row in living:
             if row.key not in self._ended or row.key in self._nameless:
-                command = process_tree.command(row.pid)
+                command = shown_command_of(row.pid)
                 self._ended[row.key] = Ended(row.pid, command or row.name)
                 nameless += [] if command else [row]
         self._nameless = {row.key for row in nameless}
         self._signal(new, signal.SIGSTOP)
         return bool(new) or self._may_be_loading(nameless)
 
-    def _may_be_loading(self, nameless: list[Row]) -> bool:
+    def _may_be_loading(self, nameless: list[Stat]) -> bool:
         """One in the midst of exec has no command line for a moment, and stops only after that."""
         if all(row.state in _STOPPED for row in nameless):
             return False
@@ -210,7 +214,7 @@ class _Ending:
         time.sleep(min(_PASS_SECONDS, max(0, self._loaded - now)))
         return now < self._loaded
 
-    def _signal(self, rows: list[Row], number: signal.Signals) -> None:
+    def _signal(self, rows: list[Stat], number: signal.Signals) -> None:
         for row in rows:
             try:
                 send(row, number)
@@ -220,14 +224,14 @@ class _Ending:
                 log.warning("sweep.not_ours", extra={"fields": {"pid": row.pid}})
 
 
-def send(row: Row, number: signal.Signals) -> None:
+def send(row: Stat, number: signal.Signals) -> None:
     """By pidfd, after a second look: between the first and the handle a pid may change hands."""
     try:
         handle = os.pidfd_open(row.pid)
     except OSError:
         return  # gone since the look
     try:
-        now = process_tree.read(row.pid)
+        now = procfs.stat(row.pid)
         if now is not None and now.key == row.key:
             signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:

@@ -1,13 +1,13 @@
-"""What the kernel's files say about a process; nothing of the process's own is run or asked.
+"""What can be told of a process from outside, and what of it says that it is Python.
 
-Knows /proc and how Python installations look. What follows from a fact is decided elsewhere.
+Knows how Python installations look; `protocol/system/procfs.py` reads /proc. What follows from a
+fact is decided elsewhere.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -16,18 +16,15 @@ from typing import Final, Literal
 import psutil
 from msgspec import Struct
 
-from debug_relay.protocol.models.processes import identity_of
+from debug_relay.protocol.system import procfs
 
 _PYTHON: Final = re.compile(r"^python(\d(?:\.\d+)?)?(t)?(d)?$")
 _LIBRARY: Final = re.compile(r"libpython(\d\.\d+)(t?)d?\.so")
 _LIBRARY_IN_MAPS: Final = re.compile(rb"/libpython\d\.\d+t?d?\.so")
-_FILE_IN_MAPS: Final = re.compile(rb" (/.*)$", re.MULTILINE)
 _EXTENSION: Final = re.compile(r"\.cpython-(\d)(\d+)(t?)d?-[\w-]+\.so$")
-# The beginning of a command line, in bytes.
-_LONGEST_COMMAND: Final = 64 * 1024
+_COMMAND_BYTES: Final = 64 * 1024  # the beginning of a command line
 _PATCH_LEVEL: Final = re.compile(r'^#define\s+PY_VERSION\s+"([^"]+)"', re.MULTILINE)
 _VENV_VERSION: Final = re.compile(r"^version\s*=\s*(\d\S+)$", re.MULTILINE)
-_LISTENING: Final = "0A"
 _THREAD_LOCALS: Final = "/gevent/_gevent_clocal."
 
 
@@ -89,26 +86,15 @@ class Facts(Struct):
 
     def descriptors(self) -> tuple[int, int] | None:
         """How many are open, and how many may be."""
-        with suppress(OSError):
-            limit = self._limit("Max open files")
-            return (len(os.listdir(f"/proc/{self.pid}/fd")), limit) if limit is not None else None
-        return None
+        opened, allowed = procfs.descriptors(self.pid), procfs.limit(self.pid, "Max open files")
+        return (opened, allowed) if opened is not None and allowed is not None else None
 
     def file_size(self) -> int | None:
-        """How many bytes of a file it may write."""
-        return self._limit("Max file size")
-
-    def _limit(self, name: str) -> int | None:
-        with suppress(OSError, StopIteration, ValueError):
-            limits = Path(f"/proc/{self.pid}/limits").read_text().splitlines()
-            row = next(line for line in limits if line.startswith(name))
-            return int(row[len(name) :].split()[0])
-        return None  # not ours to see, or unlimited
+        """How many bytes of a file it may write; None when it is not ours to see, or unlimited."""
+        return procfs.limit(self.pid, "Max file size")
 
     def cwd(self) -> str | None:
-        with suppress(OSError):
-            return os.readlink(f"/proc/{self.pid}/cwd")
-        return None
+        return procfs.cwd(self.pid)
 
     def venv(self) -> str | None:
         """The virtual environment whose interpreter it was started by."""
@@ -126,48 +112,29 @@ class Facts(Struct):
 
 def look(pid: int) -> Facts | None:
     """None when there is no such process, or only its remains."""
-    try:
-        stat = _read(pid, "stat").rpartition(b")")[2].split()
-        status = dict(
-            line.split(":", 1)
-            for line in _read(pid, "status").decode("utf-8", "replace").splitlines()
-            if ":" in line
-        )
-        words = command(pid)
-    except (OSError, ValueError):
+    stat, status = procfs.stat(pid), procfs.status(pid)
+    if stat is None or status is None or not stat.lives or status.process != pid:
         return None
-    if stat[0] in (b"Z", b"X") or int(status.get("Tgid", pid)) != pid:
-        return None
-    executable = None
-    with suppress(OSError):
-        executable = os.readlink(f"/proc/{pid}/exe")
     return Facts(
         pid=pid,
-        identity=identity_of(pid, int(stat[19]), _boot_id()),
-        state=stat[0].decode(),
-        uid=int(status["Uid"].split()[1]),
-        tracer=int(status.get("TracerPid", 0)),
-        seccomp=int(status.get("Seccomp", 0)),
-        inner_pids=[int(inner) for inner in status.get("NSpid", str(pid)).split()],
-        command=words,
-        executable=executable,
-        mapped=_mapped(pid),
+        identity=stat.identity,
+        state=stat.state,
+        uid=status.uids[1],
+        tracer=status.tracer,
+        seccomp=status.seccomp,
+        inner_pids=list(status.inner_pids),
+        command=command(pid),
+        executable=procfs.executable(pid),
+        mapped=procfs.mapped_files(pid),
     )
-
-
-def pids() -> Iterator[int]:
-    return (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
 def command(pid: int) -> list[str]:
     """Empty for a thread of the kernel's, and for a process that is gone; the beginning of one that
     is very long, for anybody may start such a process."""
-    with suppress(OSError):
-        words = _read(pid, "cmdline", _LONGEST_COMMAND).rstrip(b"\0")
-        # One word with spaces is a title, as a launched program has where it is short.
-        between = b"\0" if b"\0" in words else b" "
-        return [word.decode("utf-8", "replace") for word in words.split(between)] if words else []
-    return []
+    words = procfs.command(pid, _COMMAND_BYTES)
+    # One word with spaces is a title, as a launched program has where it is short.
+    return words[0].split(" ") if len(words) == 1 else words
 
 
 def is_python(executable: str) -> bool:
@@ -176,60 +143,11 @@ def is_python(executable: str) -> bool:
 
 
 def embeds_python(pid: int) -> bool:
-    with suppress(OSError):
-        return _LIBRARY_IN_MAPS.search(_read(pid, "maps")) is not None
-    return False
+    return _LIBRARY_IN_MAPS.search(procfs.maps(pid)) is not None
 
 
 def _name(executable: str) -> str:
     return os.path.basename(executable.removesuffix(" (deleted)"))
-
-
-def _mapped(pid: int) -> list[str]:
-    with suppress(OSError):
-        found = dict.fromkeys(_FILE_IN_MAPS.findall(_read(pid, "maps")))
-        return [path.decode("utf-8", "replace") for path in found]
-    return []
-
-
-def _read(pid: int, name: str, most: int = -1) -> bytes:
-    with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:
-        return file.read(most)
-
-
-class Listeners:
-    """The TCP ports that processes listen on. The kernel's tables are read once for all of them."""
-
-    def __init__(self) -> None:
-        self._ports: dict[str, dict[str, int]] = {}  # network → inode of the socket → port
-
-    def of(self, pid: int) -> list[int]:
-        inodes = set()
-        with suppress(OSError):
-            for descriptor in os.scandir(f"/proc/{pid}/fd"):
-                with suppress(OSError):
-                    target = os.readlink(descriptor.path)
-                    if target.startswith("socket:["):
-                        inodes.add(target[8:-1])
-        if not inodes:
-            return []
-        ports = self._listened_on(pid)
-        return sorted({ports[inode] for inode in inodes & ports.keys()})
-
-    def _listened_on(self, pid: int) -> dict[str, int]:
-        try:
-            network = os.readlink(f"/proc/{pid}/ns/net")
-        except OSError:
-            return {}  # gone, or not ours to see
-        if network not in self._ports:
-            found = self._ports[network] = {}
-            for table in ("tcp", "tcp6"):
-                with suppress(OSError):
-                    for row in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
-                        fields = row.split()
-                        if fields[3] == _LISTENING:
-                            found[fields[9]] = int(fields[1].rpartition(":")[2], 16)
-        return self._ports[network]
 
 
 @cache
@@ -245,10 +163,3 @@ def _exact_version(executable: str, minor: str) -> str | None:
             if found is not None:
                 return found.group(1)
     return None
-
-
-@cache
-def _boot_id() -> str:
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""

@@ -1,0 +1,418 @@
+"""What the kernel tells of processes in /proc: the one reader of those files, for both sides.
+
+Each function is one look at one moment and keeps nothing. Nothing of the process's own is run or
+asked. What is gone, and what this user may not see, is None, or empty; callers that must tell the
+two apart look at the process's `stat`, which everybody may read. Every read has a bound, because
+anybody may start a process with a long command line or many mapped files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from typing import Final
+
+from msgspec import Struct
+
+COMMAND_BYTES: Final = 4096  # of a command line; a caller may ask for more
+_STAT_BYTES: Final = 4096
+_STATUS_BYTES: Final = 1 << 20  # one line of it lists the groups, up to 65,536 of them
+_ENVIRONMENT_BYTES: Final = 16 << 20
+_MAPS_BYTES: Final = 64 << 20
+_TABLE_BYTES: Final = 64 << 20
+_CHUNK: Final = 1 << 16
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_PF_EXITING: Final = 0x4
+_DEAD: Final = frozenset("ZX")
+_MAPPED_FILE: Final = re.compile(rb" (/.*)$", re.MULTILINE)
+# Without CONFIG_PROC_CHILDREN a kernel has no lists of children.
+_LISTS_CHILDREN: Final = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
+# How the code begins that multiprocessing has its helpers run.
+_TRACKERS: Final = (
+    "from multiprocessing.resource_tracker import main;",
+    "from multiprocessing.semaphore_tracker import main;",
+)
+
+
+class Stat(Struct, frozen=True, kw_only=True):
+    """One process at one moment: what `/proc/PID/stat` tells in one read."""
+
+    pid: int
+    name: str
+    state: str  # the kernel's letter
+    parent: int
+    session: int
+    terminal: int  # 0: it has none
+    is_exiting: bool  # the kernel is taking it apart
+    own_seconds: float  # of processor time
+    waited_seconds: float  # of its children that have ended and were collected
+    threads: int
+    start_ticks: int  # since the machine started
+    virtual_bytes: int
+    resident_bytes: int
+    code_start: int  # an address
+    arguments_end: int  # an address
+    exit_status: int  # of a zombie, as `waitpid` would give it
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Names this process and no other: a pid alone is given out again."""
+        return self.pid, self.start_ticks
+
+    @property
+    def identity(self) -> str:
+        """The same for callers of the relay, on this machine since it was started."""
+        return f"{self.pid}-{self.start_ticks}-{boot_id()}"
+
+    @property
+    def started(self) -> float:
+        """Seconds after the machine has started."""
+        return self.start_ticks / _TICKS
+
+    @property
+    def lives(self) -> bool:
+        return self.state not in _DEAD
+
+    @property
+    def is_loading(self) -> bool:
+        """In the midst of exec: the kernel sets the code's place last of all. A dead process and a
+        kernel thread have no memory at all."""
+        return self.virtual_bytes != 0 and self.code_start == 0
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """What `/proc/PID/status` tells; of a thread, if `pid` is the number of one."""
+
+    process: int  # whose thread it is; its own number for a process
+    uids: tuple[int, ...]  # real, effective, saved, that of the file system
+    gids: tuple[int, ...]
+    tracer: int  # 0: nobody traces it
+    seccomp: int  # 1: read and write are the only system calls that are left to it
+    inner_pids: tuple[int, ...]  # as namespaces see it, the outermost first
+    waits: int  # how often it has waited in the kernel so far
+
+
+class Syscall(Struct, frozen=True, kw_only=True):
+    """The system call in which a thread waits, and where it entered the kernel."""
+
+    number: int
+    arguments: tuple[int, ...]
+    stack: int
+    code: int
+
+
+class Listener(Struct, frozen=True, kw_only=True):
+    """A TCP socket that listens."""
+
+    address: str  # as the kernel prints it: in words of 32 bits, in this machine's order
+    port: int
+    uid: int
+    inode: str
+
+
+# -- one process
+
+
+def stat(pid: int) -> Stat | None:
+    """None when there is no such process."""
+    text = _read(f"/proc/{pid}/stat", _STAT_BYTES)
+    # The name may hold anything, brackets and spaces too: the last bracket ends it.
+    head, found, tail = text.rpartition(b")")
+    if not found:
+        return None
+    fields = tail.split()
+    return Stat(
+        pid=pid,
+        name=head.partition(b"(")[2].decode("utf-8", "replace"),
+        state=fields[0].decode(),
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        terminal=int(fields[4]),
+        is_exiting=bool(int(fields[6]) & _PF_EXITING),
+        own_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
+        waited_seconds=(int(fields[13]) + int(fields[14])) / _TICKS,
+        threads=int(fields[17]),
+        start_ticks=int(fields[19]),
+        virtual_bytes=int(fields[20]),
+        resident_bytes=int(fields[21]) * _PAGE,
+        code_start=int(fields[23]),
+        arguments_end=int(fields[46]),
+        exit_status=int(fields[49]),
+    )
+
+
+def status(pid: int) -> Status | None:
+    """None when there is no such process or thread."""
+    lines = _read(f"/proc/{pid}/status", _STATUS_BYTES).splitlines()
+    rows = {name: values for name, _, values in (line.partition(b":") for line in lines)}
+
+    def numbers(name: bytes, default: int = 0) -> tuple[int, ...]:
+        return tuple(map(int, rows[name].split())) if name in rows else (default,)
+
+    if b"Uid" not in rows:
+        return None
+    return Status(
+        process=numbers(b"Tgid", pid)[0],
+        uids=numbers(b"Uid"),
+        gids=numbers(b"Gid"),
+        tracer=numbers(b"TracerPid")[0],
+        seccomp=numbers(b"Seccomp")[0],
+        inner_pids=numbers(b"NSpid", pid),
+        waits=numbers(b"voluntary_ctxt_switches")[0],
+    )
+
+
+def uids(pid: int) -> frozenset[int]:
+    """All that it may act as: a process may change from one to another at any moment."""
+    found = status(pid)
+    return frozenset(found.uids) if found is not None else frozenset()
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process started, in clock ticks since the machine did."""
+    found = stat(pid)
+    return found.start_ticks if found is not None else None
+
+
+def is_alive(pid: object, ticks: object) -> bool:
+    """Whether it is still that very process; `ticks` tell it from a later one with its pid."""
+    if not isinstance(pid, int) or isinstance(pid, bool) or pid <= 0:
+        return False
+    found = stat(pid)
+    return found is not None and found.lives and ticks in (None, found.start_ticks)
+
+
+def executable(pid: int) -> str | None:
+    """None for a thread of the kernel's too."""
+    return _link(f"/proc/{pid}/exe")
+
+
+def cwd(pid: int) -> str | None:
+    return _link(f"/proc/{pid}/cwd")
+
+
+def command(pid: int, most: int = COMMAND_BYTES) -> list[str]:
+    """The words of its command line; the beginning of one that is longer than `most` bytes. None
+    for a thread of the kernel's."""
+    text = _read(f"/proc/{pid}/cmdline", most).rstrip(b"\0")
+    return text.decode("utf-8", "replace").split("\0") if text else []
+
+
+def is_tracker(words: list[str]) -> bool:
+    """Whether that command line starts one of multiprocessing's trackers. They run nothing of the
+    program's, ignore SIGTERM, and end by themselves when nobody needs them any more."""
+    return any(
+        option.startswith("-") and code.startswith(_TRACKERS) for option, code in pairwise(words)
+    )
+
+
+def environment(pid: int) -> list[bytes] | None:
+    """Each `NAME=value` that it was started with. Empty for a moment in the midst of exec."""
+    try:
+        text = _read_or_raise(f"/proc/{pid}/environ", _ENVIRONMENT_BYTES)
+    except OSError:
+        return None
+    return text.split(b"\0") if text else []
+
+
+def maps(pid: int) -> bytes:
+    """The table of its memory."""
+    return _read(f"/proc/{pid}/maps", _MAPS_BYTES)
+
+
+def mapped_files(pid: int) -> list[str]:
+    """The files in its memory, each once."""
+    found = dict.fromkeys(_MAPPED_FILE.findall(maps(pid)))
+    return [path.decode("utf-8", "replace") for path in found]
+
+
+def proportional_bytes(pid: int) -> int | None:
+    """Its memory, of what it shares with others only its part; blocks for large programs. Older
+    kernels do not tell it."""
+    for line in _read(f"/proc/{pid}/smaps_rollup", _STAT_BYTES).splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def limit(pid: int, name: str) -> int | None:
+    """Its soft limit by the kernel's name for it; None when it has none too."""
+    for line in _read(f"/proc/{pid}/limits", _STAT_BYTES).decode().splitlines():
+        if line.startswith(name):
+            value = line[len(name) :].split()[0]
+            return int(value) if value.isdigit() else None
+    return None
+
+
+def descriptors(pid: int) -> int | None:
+    """How many it has open."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+    except OSError:
+        return None
+
+
+def namespace(pid: int, kind: str) -> str | None:
+    return _link(f"/proc/{pid}/ns/{kind}")
+
+
+def is_in_our_namespace(pid: int, kind: str) -> bool:
+    """Also where the kernel does not know that kind, or does not tell."""
+    theirs = namespace(pid, kind)
+    return theirs is None or theirs == namespace(os.getpid(), kind)
+
+
+# -- threads and children
+
+
+def threads(pid: int) -> list[int]:
+    try:
+        return sorted(map(int, os.listdir(f"/proc/{pid}/task")))
+    except OSError:
+        return []
+
+
+def syscall(pid: int, thread: int) -> Syscall | None:
+    """None while it runs."""
+    fields = _read(f"/proc/{pid}/task/{thread}/syscall", _STAT_BYTES).split()
+    # `running`, or -1 with two addresses for one that waits in no call.
+    if len(fields) != 9:
+        return None
+    arguments = tuple(int(field, 16) for field in fields[1:7])
+    return Syscall(
+        number=int(fields[0]),
+        arguments=arguments,
+        stack=int(fields[7], 16),
+        code=int(fields[8], 16),
+    )
+
+
+def children(pid: int, only_thread: bool = False) -> list[int]:
+    """Of all its threads, for each has its own; `only_thread` saves the look for others."""
+    if not _LISTS_CHILDREN:
+        return _children_by_parent().get(pid, [])
+    found: list[int] = []
+    for thread in [pid] if only_thread else threads(pid):
+        found += map(int, _read(f"/proc/{pid}/task/{thread}/children", _TABLE_BYTES).split())
+    return found
+
+
+def descendants(pid: int) -> list[Stat]:
+    """All that descend from it, parents first, ended ones that nobody has collected too.
+
+    Read parents first, a child that is collected meanwhile is missing for once and never counted
+    twice. The kernel may leave one out while others end: who must have all looks again.
+    """
+    by_parent = None if _LISTS_CHILDREN else _children_by_parent()
+    found: list[Stat] = []
+    waiting, seen = [(pid, 0)], {pid}
+    while waiting:
+        parent, thread_count = waiting.pop()
+        if by_parent is None:
+            of_it = children(parent, only_thread=thread_count == 1)
+        else:
+            of_it = by_parent.get(parent, [])
+        for child in of_it:
+            row = stat(child) if child not in seen else None
+            seen.add(child)
+            if row is not None:
+                found.append(row)
+                waiting.append((child, row.threads))
+    return found
+
+
+def _children_by_parent() -> dict[int, list[int]]:
+    """By one look at all processes there are."""
+    found: dict[int, list[int]] = {}
+    for pid in pids():
+        row = stat(pid)
+        if row is not None:
+            found.setdefault(row.parent, []).append(pid)
+    return found
+
+
+# -- the machine
+
+
+def pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+@cache
+def boot_id() -> str:
+    """Another one after each start of the machine; empty where it is not told."""
+    return _read("/proc/sys/kernel/random/boot_id", _STAT_BYTES).decode().strip()
+
+
+@cache
+def boot_time() -> int:
+    """When the machine was started, in seconds since the epoch."""
+    for line in _read("/proc/stat", _TABLE_BYTES).splitlines():
+        if line.startswith(b"btime "):
+            return int(line.split()[1])
+    return 0
+
+
+# -- sockets
+
+
+def sockets(pid: int) -> set[str]:
+    """The inodes of those that it has open."""
+    found: set[str] = set()
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return found
+    for name in names:
+        # One descriptor may be closed meanwhile; the others count all the same.
+        target = _link(f"/proc/{pid}/fd/{name}")
+        if target is not None and target.startswith("socket:["):
+            found.add(target[8:-1])
+    return found
+
+
+def listeners(pid: int) -> Iterator[Listener]:
+    """All in the network of that process, whoever has them open."""
+    for table in ("tcp", "tcp6"):
+        for row in _read(f"/proc/{pid}/net/{table}", _TABLE_BYTES).decode().splitlines()[1:]:
+            _, local, _, state, _, _, _, uid, _, inode, *_ = row.split()
+            if state == "0A":
+                address, _, port = local.partition(":")
+                yield Listener(address=address, port=int(port, 16), uid=int(uid), inode=inode)
+
+
+# -- reading
+
+
+def _link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _read(path: str, most: int) -> bytes:
+    try:
+        return _read_or_raise(path, most)
+    except OSError:
+        return b""
+
+
+def _read_or_raise(path: str, most: int) -> bytes:
+    """At most `most` bytes; what the kernel gives in pieces is put together."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = os.read(descriptor, min(most, _CHUNK))
+        if not text or len(text) == most:
+            return text
+        pieces, size = [text], len(text)
+        while size < most and (piece := os.read(descriptor, min(most - size, _CHUNK))):
+            pieces.append(piece)
+            size += len(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)
