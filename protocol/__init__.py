@@ -1,4 +1,6 @@
-"""What supervisor and worker both speak: operations, their data, errors, states and bytes.
+"""The contract between supervisor and worker: operations, their data, errors, states and wire
+formats.
 
-Standard library and msgspec only: no asyncio, no I/O, nothing of either side.
+Both processes import it, and it imports neither. It needs the standard library and msgspec only.
+Apart from `system/`, it does no I/O.
 """

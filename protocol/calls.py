@@ -1,7 +1,8 @@
-"""Calls as a suggestion names them: verb and whole path, from the operations table.
+"""The text of a call as suggestions name it: verb and full path, taken from the operations table.
 
-Where a session's id is not at hand its placeholder stays in the text, and is filled in where the
-error is answered: see `RelayError.about`.
+Error messages on both sides use it, so a suggestion cannot name a path that does not exist. Where
+the session's id is unknown, its placeholder stays in the text; `RelayError.for_session` fills it in
+when the error is answered.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ from debug_relay.protocol.version import API_PREFIX
 
 
 def call_of(operation: str, session_id: str | None = None, /, **values: object) -> str:
-    """`POST /api/v1/sessions/sess_1/step-over`; of several paths the first that takes `values`."""
+    """The verb and path, such as `POST /api/v1/sessions/sess_1/step-over`.
+
+    If the operation has several paths, the first one whose variables include all `values` is used.
+    """
     row = OPERATIONS[operation]
     known = values if session_id is None else {"session_id": session_id, **values}
     return f"{row.verb} {filled(_path(row.paths, values), known)}"
 
 
 def filled(path: str, values: dict[str, object]) -> str:
-    """With the prefix; what no value is known of stays as it is in the table."""
+    """The path with the API prefix and the known values; unknown variables keep their
+    placeholder.
+    """
     for name in path_variables(path):
         if name in values:
             path = path.replace(f"{{{name}}}", str(values[name]))

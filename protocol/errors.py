@@ -1,7 +1,8 @@
-"""The one catalogue of errors: code → status, meaning, and what to do next.
+"""The catalogue of errors: code → status, meaning, and what to do next.
 
-Both sides raise `RelayError`; a worker's error crosses the wire as it is and nobody maps it again.
-There is no subclass per code: who is interested compares `error.code`.
+Supervisor and worker both raise `RelayError`. A worker's error crosses the wire unchanged, and the
+supervisor never maps it to another one. There is no subclass per code: callers compare
+`error.code`.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ class Code(StrEnum):
     INTERNAL_ERROR = "INTERNAL_ERROR"
 
 
-# `RelayError.about` fills in the session. The operations table names these codes, so that paths are
-# not taken from there; the tests compare them with it.
+# `RelayError.for_session` fills in the session. The operations table imports these codes, so the
+# paths here cannot be taken from it; a test compares them with the table.
 _S: Final = "/api/v1/sessions/{session_id}"
 
 
@@ -86,7 +87,7 @@ class ErrorRow(Struct, frozen=True):
     status: int
     category: str
     meaning: str
-    # Used when the place that raises has nothing more exact to say.
+    # The default, for a place that raises without a more exact suggestion.
     suggestion: str
     retry: bool = False
 
@@ -98,26 +99,26 @@ def _rows() -> dict[Code, ErrorRow]:
             404,
             "session",
             "No session has this id.",
-            "Use GET /api/v1/sessions to list the sessions there are.",
+            "Use GET /api/v1/sessions to list the existing sessions.",
         ),
         c.SESSION_LIMIT_REACHED: row(
             429,
             "session",
-            "As many sessions are open as may be.",
+            "The maximum number of sessions is open.",
             "DELETE one of the listed sessions, or raise [sessions] max_sessions.",
             True,
         ),
         c.SESSION_EXPIRED: row(
             410,
             "session",
-            "The session timed out; nothing had touched it.",
+            "The session timed out because no call used it.",
             "Create a new one with POST /api/v1/sessions.",
         ),
         c.SESSION_CRASHED: row(
             500,
             "session",
             "The session's worker process died.",
-            f"GET {_S}/output still answers; create a new session with POST /api/v1/sessions.",
+            f"GET {_S}/output still works; create a new session with POST /api/v1/sessions.",
         ),
         c.SESSION_LEASED: row(
             423,
@@ -130,7 +131,7 @@ def _rows() -> dict[Code, ErrorRow]:
             409,
             "session",
             "The session's state does not allow this.",
-            f"GET {_S}/status tells the state.",
+            f"GET {_S}/status shows the state.",
         ),
         c.STOP_CHANGED: row(
             409,
@@ -148,7 +149,7 @@ def _rows() -> dict[Code, ErrorRow]:
             404,
             "breakpoint",
             "No breakpoint has this id.",
-            f"GET {_S}/breakpoints lists those there are.",
+            f"GET {_S}/breakpoints lists the existing ones.",
         ),
         c.BREAKPOINT_INVALID_LINE: row(
             400,
@@ -171,20 +172,20 @@ def _rows() -> dict[Code, ErrorRow]:
         c.BREAKPOINT_TEXT_MISMATCH: row(
             400,
             "breakpoint",
-            "The text is not on that line, or not on just one.",
+            "The text is not on that line, or it is on several lines.",
             "Read the neighbouring lines in details and choose one.",
         ),
         c.PROFILE_NOT_FOUND: row(
             404,
             "breakpoint",
             "No breakpoint profile has this name.",
-            "GET /api/v1/breakpoint-profiles lists those there are.",
+            "GET /api/v1/breakpoint-profiles lists the existing ones.",
         ),
         c.THREAD_NOT_FOUND: row(
             404,
             "thread",
             "No thread has this id.",
-            f"GET {_S}/threads lists those there are.",
+            f"GET {_S}/threads lists the existing ones.",
         ),
         c.FRAME_NOT_FOUND: row(
             404,
@@ -202,13 +203,13 @@ def _rows() -> dict[Code, ErrorRow]:
             404,
             "watch",
             "No watch has this id.",
-            f"GET {_S}/watch lists those there are.",
+            f"GET {_S}/watch lists the existing ones.",
         ),
         c.EVALUATE_ERROR: row(
             400,
             "evaluate",
             "The expression does not parse.",
-            "Correct the expression; statements go with context repl.",
+            "Correct the expression; send statements with context repl.",
         ),
         c.LAUNCH_FAILED: row(
             500,
@@ -262,7 +263,7 @@ def _rows() -> dict[Code, ErrorRow]:
             500,
             "attach",
             "The process could not be attached to.",
-            "Read details; the process runs on.",
+            "Read details; the process keeps running.",
         ),
         c.ATTACH_TIMEOUT: row(
             504,
@@ -281,8 +282,8 @@ def _rows() -> dict[Code, ErrorRow]:
         c.ATTACH_NOT_PYTHON: row(
             400,
             "attach",
-            "The process is not a CPython program.",
-            "GET /api/v1/processes lists those that can be attached to.",
+            "The process is not a CPython process.",
+            "GET /api/v1/processes lists the processes that can be attached to.",
         ),
         c.ATTACH_UNSUPPORTED: row(
             400,
@@ -294,7 +295,7 @@ def _rows() -> dict[Code, ErrorRow]:
             404,
             "attach",
             "No such process.",
-            "GET /api/v1/processes lists those that can be attached to.",
+            "GET /api/v1/processes lists the processes that can be attached to.",
         ),
         c.ATTACH_NOT_PERMITTED: row(
             403,
@@ -305,7 +306,7 @@ def _rows() -> dict[Code, ErrorRow]:
         c.ATTACH_OTHER_NAMESPACE: row(
             403,
             "attach",
-            "The process lives in another container.",
+            "The process runs in another container.",
             "Start debugpy inside it with --listen and attach by host and port.",
         ),
         c.ATTACH_SELF: row(
@@ -329,8 +330,8 @@ def _rows() -> dict[Code, ErrorRow]:
         c.ATTACH_PID_RECYCLED: row(
             409,
             "attach",
-            "The pid belongs to another process by now.",
-            "GET /api/v1/processes again.",
+            "The pid now belongs to another process.",
+            "Call GET /api/v1/processes again.",
         ),
         c.ATTACH_NO_DEBUGGER: row(
             503,
@@ -348,7 +349,7 @@ def _rows() -> dict[Code, ErrorRow]:
             504,
             "debugger",
             "The debugger did not answer in time.",
-            f"GET {_S}/status tells how it is; the session stays usable.",
+            f"GET {_S}/status shows its state; the session stays usable.",
             True,
         ),
         c.WORKER_START_FAILED: row(
@@ -361,14 +362,14 @@ def _rows() -> dict[Code, ErrorRow]:
         c.WORKER_UNRESPONSIVE: row(
             504,
             "internal",
-            "The session's worker process does not answer.",
+            "The session's worker process does not respond.",
             f"DELETE {_S}?force=true if this lasts.",
             True,
         ),
         c.INVALID_REQUEST: row(
             400,
             "request",
-            "The request's body does not fit.",
+            "The request's body is invalid.",
             "Correct the fields listed in details.errors.",
         ),
         c.MISSING_PARAMETER: row(
@@ -380,19 +381,19 @@ def _rows() -> dict[Code, ErrorRow]:
         c.INVALID_PARAMETER: row(
             400,
             "request",
-            "A path or query parameter does not fit.",
+            "A path or query parameter is invalid.",
             "Correct the parameters listed in details.errors.",
         ),
         c.UNSUPPORTED_MEDIA_TYPE: row(
             415,
             "request",
-            "Bodies are JSON.",
+            "The body must be JSON.",
             "Send the body with the header Content-Type: application/json.",
         ),
         c.REQUEST_TOO_LARGE: row(
             413,
             "request",
-            "The request is larger than may be.",
+            "The request is larger than allowed.",
             "Send less, or raise [server] max_body_bytes.",
         ),
         c.REQUEST_TIMEOUT: row(
@@ -405,7 +406,7 @@ def _rows() -> dict[Code, ErrorRow]:
         c.NOT_FOUND: row(
             404,
             "request",
-            "There is no such path.",
+            "The path does not exist.",
             "GET /api/v1/openapi.json lists all paths.",
         ),
         c.METHOD_NOT_ALLOWED: row(
@@ -423,14 +424,14 @@ def _rows() -> dict[Code, ErrorRow]:
         c.FORBIDDEN_ORIGIN: row(
             403,
             "guard",
-            "Web pages may not drive the relay.",
+            "Web pages may not call the relay.",
             "Call it from a program, without an Origin header.",
         ),
         c.UNAUTHENTICATED: row(
             401,
             "guard",
             "A valid bearer token is needed.",
-            "Send Authorization: Bearer TOKEN; debug-relay token create makes one.",
+            "Send Authorization: Bearer TOKEN; debug-relay token create creates one.",
         ),
         c.INSUFFICIENT_SCOPE: row(
             403,
@@ -441,34 +442,34 @@ def _rows() -> dict[Code, ErrorRow]:
         c.TOO_MANY_WAITERS: row(
             429,
             "request",
-            "Too many requests wait for news already.",
+            "Too many requests are waiting for events already.",
             "Poll without a timeout, or close other long-polls.",
             True,
         ),
         c.TOO_MUCH_IN_FLIGHT: row(
             429,
             "request",
-            "Bodies of other requests take all the room there is for them.",
-            "Send it again when other requests are answered.",
+            "The bodies of other requests use all the memory reserved for bodies.",
+            "Send it again after other requests have been answered.",
             True,
         ),
         c.SHUTTING_DOWN: row(
             503,
             "server",
             "The relay is stopping.",
-            "Try again when it is up again.",
+            "Try again after it has restarted.",
             True,
         ),
         c.NOT_IMPLEMENTED: row(
             501,
             "server",
             "This version of the relay does not do that yet.",
-            "GET /api/v1/openapi.json marks what works with x-implemented.",
+            "GET /api/v1/openapi.json marks implemented operations with x-implemented.",
         ),
         c.INTERNAL_ERROR: row(
             500,
             "server",
-            "The relay made a mistake.",
+            "The relay failed because of a bug of its own.",
             "Report error_id together with the log file named in details.",
         ),
     }
@@ -476,7 +477,7 @@ def _rows() -> dict[Code, ErrorRow]:
 
 ERRORS: Final[Mapping[Code, ErrorRow]] = _rows()
 
-# What any operation may answer, whatever its row says.
+# Errors that any operation may answer, in addition to those of its row.
 COMMON: Final = frozenset(
     {
         Code.INVALID_REQUEST, Code.INVALID_PARAMETER, Code.MISSING_PARAMETER,
@@ -487,19 +488,19 @@ COMMON: Final = frozenset(
     }
 )  # fmt: skip
 
-# What any operation on a session may answer besides.
+# Errors that any operation on a session may answer as well.
 COMMON_SESSION: Final = frozenset(
     {
         Code.SESSION_NOT_FOUND, Code.SESSION_EXPIRED, Code.SESSION_CRASHED,
         Code.INVALID_SESSION_STATE, Code.WORKER_UNRESPONSIVE,
-        # One that came back gets a worker with the first call that needs one.
+        # A restored session gets a worker with the first call that needs one.
         Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED,
     }
 )  # fmt: skip
 
 
 class RelayError(Exception):
-    """What a caller is told when something cannot be done."""
+    """An error that a caller receives: a code, what happened, and what to do next."""
 
     def __init__(
         self, code: Code, message: str, /, suggestion: str | None = None, **details: Any
@@ -510,8 +511,8 @@ class RelayError(Exception):
         self.details: dict[str, Any] = details
         self.details["suggestion"] = suggestion or ERRORS[code].suggestion
 
-    def about(self, session_id: str | None) -> RelayError:
-        """Where the session of the call is known: suggestions name its id, whoever wrote them."""
+    def for_session(self, session_id: str | None) -> RelayError:
+        """Fills the session's id into the suggestion, whichever module wrote it."""
         suggestion = self.details["suggestion"]
         if session_id is not None and isinstance(suggestion, str):
             self.details["suggestion"] = suggestion.replace("{session_id}", session_id)

@@ -1,10 +1,11 @@
-"""The one table: every operation of the relay is a row here and nowhere else.
+"""The operations table: every operation of the relay is one row here and nowhere else.
 
 Routes, validation, 409s, the worker's dispatch, OpenAPI and every other front are derived from it.
-A row names where the work is done (`side`), where it is legal (`states`), what a caller must be
-allowed (`scope`) and what may go wrong beyond what always may (`errors`).
+A row says which process does the work (`side`), in which states it is allowed (`states`), which
+scope the caller needs (`scope`) and which errors it may answer besides those that any call may
+answer (`errors`).
 
-Rows with `since` above `DONE` answer 501 until the capability they belong to is there.
+Rows with `since` above `DONE` answer 501 until their capability is implemented.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Deadline(Struct, frozen=True):
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    name: str  # also the handler's, the command's and the tool's
+    name: str  # also the name of the handler, the command and the tool
     verb: Verb
     path: str
     params: type[Params]
@@ -58,10 +59,10 @@ class Operation(Struct, frozen=True, kw_only=True):
     states: frozenset[State] = ANY
     errors: frozenset[Code] = frozenset()
     status: int = 200
-    also: tuple[int, ...] = ()  # further statuses that come with the same data
+    also: tuple[int, ...] = ()  # further statuses with the same data
     kind: Kind = "json"
-    safe: bool = False  # reads only; may be repeated
-    drives: bool = False  # changes the run: the lease applies
+    safe: bool = False  # only reads; may be repeated
+    drives: bool = False  # changes the program's run, so the lease applies
     deadline: Deadline = Deadline()
     prepare: Preparation | None = None  # what the supervisor does before it asks the worker
     on_refusal: RefusalCheck | None = None  # what it looks at besides when the params are unsound
@@ -70,7 +71,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     finishes: bool = False  # goes on to its end in the supervisor when the caller leaves
     touches: bool = True  # counts as use of the session
     since: int = 1
-    words: str = ""  # what it does, where its Params is shared and cannot say it
+    words: str = ""  # what it does, if a shared Params cannot describe it
 
     @property
     def all_errors(self) -> frozenset[Code]:
@@ -78,11 +79,11 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     @property
     def own_errors(self) -> frozenset[Code]:
-        return self.errors | ({Code.STOP_CHANGED} if self.heeds_stop else frozenset())
+        return self.errors | ({Code.STOP_CHANGED} if self.checks_if_stop else frozenset())
 
     @property
-    def heeds_stop(self) -> bool:
-        """Whether `If-Stop` is looked at: wherever the program's worker answers."""
+    def checks_if_stop(self) -> bool:
+        """Whether `If-Stop` is checked: for every operation that the worker answers."""
         return self.side == "worker"
 
     @property
@@ -91,7 +92,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     @property
     def takes_body(self) -> bool:
-        """Where its fields are looked for that are not in the path: else in the query."""
+        """Whether fields that are not in the path come from the body; otherwise from the query."""
         return self.verb not in ("GET", "DELETE")
 
     @property
@@ -103,11 +104,12 @@ class Operation(Struct, frozen=True, kw_only=True):
         return self.since <= DONE
 
 
-# The capabilities that are complete, in the order in which they are built.
+# The last capability that is complete; capabilities are numbered in the order of building.
 DONE: Final = 2
 
 _PAUSED: Final = frozenset({State.PAUSED})
-_RUNNING: Final = frozenset({State.RUNNING, State.PAUSED})  # one thread may be paused already
+# in `paused`, other threads may still run
+_RUNNING: Final = frozenset({State.RUNNING, State.PAUSED})
 _CREATED: Final = frozenset({State.CREATED})
 _S: Final = "/sessions/{session_id}"
 _FRAME: Final = frozenset({Code.THREAD_NOT_FOUND, Code.FRAME_NOT_FOUND})
@@ -121,7 +123,7 @@ _LAUNCH: Final = frozenset(
 )  # fmt: skip
 _MISSING: Final = frozenset({Code.LAUNCH_ENV_MISSING, Code.LAUNCH_FIELDS_MISSING})
 _ATTACH: Final = frozenset(code for code in Code if code.value.startswith("ATTACH_"))
-# A launched program cannot be let go, and a joined one has its own standard input.
+# A launched program cannot be detached from, and a joined one has its own standard input.
 _UNSUPPORTED: Final = frozenset({Code.ATTACH_UNSUPPORTED})
 _BREAKPOINT: Final = frozenset(
     {
@@ -129,8 +131,8 @@ _BREAKPOINT: Final = frozenset(
         Code.BREAKPOINT_FILE_NOT_FOUND, Code.BREAKPOINT_TEXT_MISMATCH,
     }
 )  # fmt: skip
-# Lines and expressions are judged as the session's interpreter compiles them.
-_JUDGED: Final = _BREAKPOINT | {Code.LAUNCH_INTERPRETER_NOT_FOUND}
+# Lines and expressions are verified with the session's interpreter.
+_VERIFIED: Final = _BREAKPOINT | {Code.LAUNCH_INTERPRETER_NOT_FOUND}
 _NO_BREAKPOINT: Final = frozenset({Code.BREAKPOINT_NOT_FOUND})
 _IDEMPOTENT: Final = frozenset({Code.IDEMPOTENCY_CONFLICT})
 _START: Final = Deadline("launch_timeout")
@@ -168,19 +170,19 @@ def _session(
 _SERVER_ROWS: Final = (
     _server(
         "index", "GET", "/", sv.Document, safe=True, kind="document",
-        words="Where to begin: version, links and three calls. At the root too.",
+        words="Where to begin: version, links and three calls. Also served at the root.",
     ),
     _server(
         "health", "GET", "/health", sv.Health, scope="", safe=True, also=(503,),
-        words="Tell whether the relay is well: 503 if it is not. Needs no token.",
+        words="Show whether the relay is healthy: 503 if it is not. Needs no token.",
     ),
     _server(
         "info", "GET", "/info", sv.Info, safe=True,
-        words="Tell versions, capabilities and endpoints.",
+        words="Show versions, capabilities and endpoints.",
     ),
     _server(
         "get-config", "GET", "/config", sv.Configuration, scope="admin", safe=True, since=2,
-        words="Show the settings in force and which of them can be changed now.",
+        words="Show the settings in force and which of them can be changed at run time.",
     ),
     _server(
         "patch-config", "PATCH", "/config", sv.Configuration,
@@ -195,11 +197,11 @@ _SERVER_ROWS: Final = (
     ),
     _server(
         "docs", "GET", "/docs", sv.Document, safe=True, kind="document", since=9,
-        words="The documentation as a page that needs no internet.",
+        words="The documentation as a page that works without the internet.",
     ),
     _server(
         "metrics", "GET", "/metrics", sv.Document, safe=True, kind="document", since=9,
-        words="Figures for Prometheus.",
+        words="Metrics for Prometheus.",
     ),
     _server(
         "llms", "GET", "/llms.txt", sv.Document, safe=True, kind="document", since=9,
@@ -217,7 +219,7 @@ _SERVER_ROWS: Final = (
         "get-process", "GET", "/processes/{pid}", pr.Process,
         params=sv.OneProcess, scope="processes:attach", safe=True,
         errors=frozenset({Code.ATTACH_NO_SUCH_PROCESS}),
-        words="Show one process and whether it can be attached to.",
+        words="Show one process and whether the relay can attach to it.",
     ),
     _server(
         "process-stacks", "GET", "/processes/{pid}/stacks", sv.Stacks,
@@ -226,12 +228,12 @@ _SERVER_ROWS: Final = (
             {Code.ATTACH_NO_SUCH_PROCESS, Code.ATTACH_NOT_PYTHON, Code.ATTACH_NO_DEBUGGER,
              Code.ATTACH_NOT_PERMITTED, Code.ATTACH_FAILED}
         ),
-        words="Every thread's stack of a process, without stopping it or attaching.",
+        words="Show the stack of every thread of a process, without stopping it or attaching.",
     ),
     _server(
         "run", "POST", "/run", r.RunReport,
         params=r.Run, scope="sessions:write",
-        errors=_LAUNCH | _DEBUGGER | _JUDGED
+        errors=_LAUNCH | _DEBUGGER | _VERIFIED
         | {Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED, Code.WORKER_UNRESPONSIVE,
            Code.SESSION_CRASHED, Code.EVALUATE_ERROR},
     ),
@@ -253,7 +255,7 @@ _SERVER_ROWS: Final = (
         "delete-profile", "DELETE", "/breakpoint-profiles/{name}", Deleted,
         params=b.Profile, group="breakpoints", scope="sessions:write", finishes=True,
         errors=frozenset({Code.PROFILE_NOT_FOUND}),
-        words="Forget a breakpoint profile.",
+        words="Delete a breakpoint profile.",
     ),
 )  # fmt: skip
 
@@ -297,7 +299,7 @@ _SESSION_ROWS: Final = (
     _session(
         "drop-lease", "DELETE", _S + "/lease", SessionParams, s.Lease, since=2,
         errors=frozenset({Code.SESSION_LEASED}),
-        words="Give the lease back; anyone may drive again.",
+        words="Give up the lease; any caller may drive again.",
     ),
     _session(
         "clone-session", "POST", _S + "/clone", s.CloneSession, s.SessionState,
@@ -306,19 +308,19 @@ _SESSION_ROWS: Final = (
     _session(
         "export-session", "GET", _S + "/export", SessionParams, s.Export,
         side="supervisor", scope="artifacts:read",
-        words="Everything of a session that is not its state, ready for an import.",
+        words="Export everything of a session except its state, ready for an import.",
     ),
     _session(
         "ping", "POST", _S + "/ping", SessionParams, s.Pong, side="supervisor", since=2,
-        words="Touch the session, so that it does not expire.",
+        words="Mark the session as used, so that it does not expire.",
     ),
     _session(
         "get-ping", "GET", _S + "/ping", SessionParams, s.Pong, side="supervisor", since=2,
-        words="Touch the session, so that it does not expire.",
+        words="Mark the session as used, so that it does not expire.",
     ),
     _session(
         "resources", "GET", _S + "/resources", SessionParams, s.Resources, since=2,
-        words="Show what the session's process tree uses, and its limits.",
+        words="Show the resource usage of the session's process tree, and its limits.",
     ),
 )  # fmt: skip
 
@@ -387,16 +389,16 @@ _EXECUTION_ROWS: Final = (
         "step-out", e.Step, _PAUSED,
         words="Run until this function has returned.",
     ),
-    _drive("run-to", e.RunTo, _PAUSED, errors=_JUDGED),
+    _drive("run-to", e.RunTo, _PAUSED, errors=_VERIFIED),
     _session(
         "trace", "POST", _S + "/trace", e.Trace, e.TraceRows,
         group="execution", states=_RUNNING,
-        errors=_DRIVE | _JUDGED | _UNSUPPORTED | {Code.EVALUATE_ERROR}, drives=True,
+        errors=_DRIVE | _VERIFIED | _UNSUPPORTED | {Code.EVALUATE_ERROR}, drives=True,
         deadline=Deadline(fields=("timeout",)),
     ),
     _session(
         "get-trace", "GET", _S + "/trace", e.GetTrace, e.TraceRows, group="execution",
-        words="Read on in the rows of the last trace, also while it goes on.",
+        words="Read further rows of the last trace, also while it runs.",
     ),
 )  # fmt: skip
 
@@ -410,7 +412,7 @@ def _breakpoint(
 _BREAKPOINT_ROWS: Final = (
     _breakpoint(
         "set-breakpoints", "POST", "/breakpoints", b.SetBreakpoints, b.BreakpointsSet,
-        errors=_JUDGED | _IDEMPOTENT | _DEBUGGER, on_refusal="verify-sound-entries",
+        errors=_VERIFIED | _IDEMPOTENT | _DEBUGGER, on_refusal="verify-sound-entries",
     ),
     _breakpoint(
         "list-breakpoints", "GET", "/breakpoints", b.ListBreakpoints, b.BreakpointList,
@@ -427,7 +429,7 @@ _BREAKPOINT_ROWS: Final = (
     ),
     _breakpoint(
         "patch-breakpoint", "PATCH", "/breakpoints/{breakpoint_id}", b.PatchBreakpoint,
-        b.BreakpointChanged, errors=_NO_BREAKPOINT | _JUDGED | _DEBUGGER,
+        b.BreakpointChanged, errors=_NO_BREAKPOINT | _VERIFIED | _DEBUGGER,
     ),
     _breakpoint(
         "delete-breakpoint", "DELETE", "/breakpoints/{breakpoint_id}", b.OneBreakpoint,
@@ -452,7 +454,7 @@ _BREAKPOINT_ROWS: Final = (
     ),
     _breakpoint(
         "apply-profile", "POST", "/breakpoint-profiles/{name}/apply", b.ApplyProfile,
-        b.BreakpointsSet, errors=_JUDGED | _DEBUGGER | {Code.PROFILE_NOT_FOUND},
+        b.BreakpointsSet, errors=_VERIFIED | _DEBUGGER | {Code.PROFILE_NOT_FOUND},
         side="supervisor", finishes=True,
     ),
 )  # fmt: skip
@@ -564,7 +566,7 @@ _OUTPUT_ROWS: Final = (
     ),
     _output(
         "logs", "GET", "/logs", o.OpenStream, o.StreamBytes, kind="websocket", since=9,
-        words="Follow the output over a WebSocket: what was printed first, then live.",
+        words="Follow the output over a WebSocket: past output first, then live.",
     ),
     _output(
         "debug", "GET", "/debug", o.OpenStream, o.StreamBytes,
@@ -580,14 +582,14 @@ _OUTPUT_ROWS: Final = (
 
 
 def _table(*groups: tuple[Operation, ...]) -> dict[str, Operation]:
-    """The rows by name; refuses what would make two rows fight."""
+    """The rows by name; raises if two rows conflict."""
     table: dict[str, Operation] = {}
     routes: set[tuple[str, str]] = set()
     for row in (row for group in groups for row in group):
         if row.name in table:
             raise ValueError(f"two operations are called {row.name}")
         if not row.params.__doc__:
-            raise ValueError(f"{row.params.__name__} has no words about itself")
+            raise ValueError(f"{row.params.__name__} has no docstring")
         asks_for = _SECONDS_FIELDS & set(row.params.__struct_fields__)
         if row.side == "worker" and asks_for != set(row.deadline.fields):
             raise ValueError(f"{row.name}: its deadline does not count {sorted(asks_for)}")
@@ -619,9 +621,10 @@ OPERATIONS: Final[Mapping[str, Operation]] = _table(
     _OUTPUT_ROWS,
 )
 
-# Spoken between supervisor and worker only: never routed, always legal.
+# Operations between supervisor and worker only: not routed, allowed in every state. Their names are
+# on the wire, where workers of an earlier version must understand them.
 END_SESSION: Final = "end-session"
-JUDGE_BREAKPOINTS: Final = "judge-breakpoints"
-DRAW_BLUEPRINT: Final = "draw-blueprint"
-WRITE_STOPS: Final = "write-stops"
+VERIFY_BREAKPOINTS: Final = "judge-breakpoints"
+GET_BLUEPRINT: Final = "draw-blueprint"
+SAVE_STOP_REPORTS: Final = "write-stops"
 RETIRE: Final = "retire"

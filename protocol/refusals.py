@@ -1,4 +1,4 @@
-"""Refusals that both sides make, worded once."""
+"""The refusals and notes that both supervisor and worker produce, worded in one place."""
 
 from __future__ import annotations
 
@@ -13,37 +13,38 @@ from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.models.sessions import Program
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.scopes import RUNS_CODE
-from debug_relay.protocol.secrets import HIDDEN, hide_secrets, looks_secret, shown
+from debug_relay.protocol.secrets import HIDDEN, hide_secrets, looks_secret, masked
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
 
 _SHOWN: Final = 200
-_SHOWN_WORDS: Final = 1000  # of a field's name and of what is wrong with it
-# So many are looked for and told: who has more of them wrong has another thing in mind.
+_SHOWN_WORDS: Final = 1000  # for a field's name and its message
+# At most so many are collected and reported; a caller with more mistakes needs no longer list.
 MOST_PROBLEMS: Final = 100
-MISSING: Final = "required"  # what is said of a field that has to be there
+MISSING: Final = "required"  # the message for a required field that is missing
 
 
 class Problem(msgspec.Struct):
-    """One wrong field."""
+    """One invalid field."""
 
     field: str
     message: str
     value: Any = None
-    # Entries of a batch may be refused for different reasons: each says its own.
+    # Entries of a batch may be refused for different reasons, so each has its own code.
     code: Code | msgspec.UnsetType = msgspec.UNSET
     suggestion: str | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
-        # Whatever was sent is shown, a caller's names too; but not all of a large thing, nor what
-        # looks secret.
+        # The refusal shows what was sent, names that the caller chose included, but only the
+        # beginning of a large value and nothing that looks secret.
         name = self.field[-_SHOWN:].rpartition(".")[2]
         words = HIDDEN if looks_secret(name) else _beginning(self.value)
         if len(words) > _SHOWN:
-            # A little more than is shown: a token that is cut in two is no longer known for one.
+            # We look at a little more than is shown: a token that is cut in two is no longer
+            # recognised.
             self.value = hide_secrets(words[: 4 * _SHOWN])[:_SHOWN] + "…"
         else:
-            self.value = shown(name, self.value)
+            self.value = masked(name, self.value)
         self.field = _cut(self.field)
         self.message = _cut(self.message)
 
@@ -53,7 +54,7 @@ def _cut(text: str) -> str:
 
 
 def _beginning(value: Any) -> str:
-    """What a value looks like, or a little more of it than is shown: not all of a large one."""
+    """A value as text, or a little more of it than is shown; never all of a large one."""
     if isinstance(value, str):
         return value
     pieces: list[str] = []
@@ -67,7 +68,7 @@ def _beginning(value: Any) -> str:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """As `repr` has it, piece by piece."""
+    """The value's `repr`, piece by piece."""
     if isinstance(value, list):
         yield "["
         for index, item in enumerate(value):
@@ -85,7 +86,7 @@ def _pieces(value: Any) -> Iterator[str]:
 
 
 OUTPUT_WITHHELD: Final = (
-    "What the program has printed is left out: to read it needs artifacts:read."
+    "The program's output is left out: reading it needs the scope artifacts:read."
 )
 
 
@@ -95,10 +96,10 @@ class Problems(msgspec.Struct):
     problems: list[Problem]
 
 
-def runs_code() -> RelayError:
+def needs_scope_to_run_code() -> RelayError:
     return RelayError(
         Code.INSUFFICIENT_SCOPE,
-        "This program's own debugger runs its code to show values, which needs the scope "
+        "The debugger in this program runs program code to show values, which needs the scope "
         f"{RUNS_CODE}",
         f"Use a token with {RUNS_CODE}. "
         f"{call_of('stacktrace')} and {call_of('threads')} need none.",
@@ -113,13 +114,13 @@ def wrong_state(
     session_id: str,
     program: Program | None = None,
 ) -> RelayError:
-    """409 with the call that leads to a state in which it is allowed.
+    """409 with the call that leads to a state in which the operation is allowed.
 
-    `program` is the session's: one that was attached to cannot be started by us.
+    `program` is the session's; if we attached to it, we cannot start it again.
     """
     base = f"{API_PREFIX}/sessions/{session_id}"
     needed = " or ".join(sorted(s.value for s in states))
-    # What is read is called by a noun.
+    # Operations that read are named by a noun.
     does = f"show {operation}" if OPERATIONS[operation].safe else operation
     return RelayError(
         Code.INVALID_SESSION_STATE,
@@ -131,14 +132,14 @@ def wrong_state(
     )
 
 
-def attach_anew(program: Program) -> str:
-    """What follows when one that was attached to has ended."""
+def how_to_attach_again(program: Program) -> str:
+    """The suggestion for an attached program that has ended."""
     if program.port is not None and program.host is not None:
         whom = f'"host": "{program.host}", "port": {program.port}'
     else:
         whom = '"pid": <its new pid>'
     return (
-        "start it again as it was started, and attach in a new session: "
+        "start it again the way it was started, and attach in a new session: "
         f'POST {API_PREFIX}/sessions {{"mode": "attach", {whom}}}'
     )
 
@@ -148,58 +149,62 @@ def _way_out(
 ) -> str:
     if current is State.TERMINATED and attached_to is not None:
         return (
-            f"The program has ended: {attach_anew(attached_to)}; "
-            f"GET {base}/events shows what has happened here."
+            f"The program has ended: {how_to_attach_again(attached_to)}; "
+            f"GET {base}/events shows what happened here."
         )
     if current is State.TERMINATED:
         return (
             f"The program has ended: POST {base}/restart runs it again, "
-            f"GET {base}/output shows what it has printed."
+            f"GET {base}/output shows its output."
         )
     if current is State.FAILED:
-        return f"The session is lost: GET {base}/output still answers. Create a new session."
+        return f"The session is lost: GET {base}/output still works. Create a new session."
     if current is State.CREATED:
         return f"Start a program with POST {base}/launch, or attach to one: POST {base}/attach."
     if current is State.LAUNCHING:
-        return f"GET {base}/status tells when it runs; DELETE {base} ends it."
+        return f"GET {base}/status shows when it runs; DELETE {base} ends it."
     if current is State.RUNNING and State.PAUSED in states:
         return f"Call POST {base}/pause first, or wait for a breakpoint: {_next_stop(base)}."
     if State.CREATED in states and attached_to is not None:
         return (
-            f"A session debugs one program: POST {base}/detach lets this one go; "
+            f"A session debugs one program: POST {base}/detach detaches from this one; "
             f"for another one create a session with POST {API_PREFIX}/sessions."
         )
     if State.CREATED in states:
         return (
-            f"A session debugs one program: POST {base}/restart starts it anew; "
+            f"A session debugs one program: POST {base}/restart starts it again; "
             f"for another one create a session with POST {API_PREFIX}/sessions."
         )
     return f"It is paused: GET {base}/stacktrace shows where, POST {base}/continue resumes it."
 
 
 def _next_stop(base: str) -> str:
-    """How to wait for it: no cursor is known here, and without one all stops so far are told."""
+    """The call that waits for the next stop. No cursor is known here, and without one the call
+    returns all stops so far.
+    """
     return (
-        f"GET {base}/events?timeout=30&types=stopped with cursor=, which the last reply about the "
-        "run has as events_cursor (without it the stops so far are told at once)"
+        f"GET {base}/events?timeout=30&types=stopped with cursor= set to events_cursor of the last "
+        "execution reply (without it, the stops so far are returned at once)"
     )
 
 
 def has_moved_on(if_stop: int, current: State, stop_id: int, states: frozenset[State]) -> bool:
-    """Whether the program is not where the caller has seen it: at another stop, or on its way."""
+    """Whether the program has left the stop that the caller has seen: it is at another one, or it
+    runs.
+    """
     return if_stop != stop_id or (current is State.RUNNING and current not in states)
 
 
 def stop_changed(
     if_stop: int, current: State, stop_id: int, location: Location | None, session_id: str
 ) -> RelayError:
-    """409: the caller would act on what is not so any more."""
+    """409: the caller would act on an outdated state."""
     if current is State.PAUSED:
-        now, look = f"is at stop {stop_id}", f"Look again, then send If-Stop: {stop_id}."
+        now, look = f"is at stop {stop_id}", f"Read the present stop, then send If-Stop: {stop_id}."
     else:
         now = f"is {current.value}, its last stop was {stop_id}"
         events = _next_stop(f"{API_PREFIX}/sessions/{session_id}")
-        look = f"Wait for the next stop: {events}. Look, then send that stop's number."
+        look = f"Wait for the next stop: {events}. Read it, then send its number."
     return RelayError(
         Code.STOP_CHANGED,
         f"If-Stop says {if_stop}, but the program {now}",
@@ -221,8 +226,8 @@ def threads_are_greenlets(pid: int, whose: str) -> RelayError:
     )
 
 
-def refusal_of(raw: bytes) -> RelayError:
-    """The error that a worker has sent, to be raised here."""
+def decode_error(raw: bytes) -> RelayError:
+    """The error that a worker has sent, to be raised in the supervisor."""
     body = msgspec.json.decode(raw)
     details = dict(body["details"])
     suggestion = details.pop("suggestion", None)
@@ -230,11 +235,11 @@ def refusal_of(raw: bytes) -> RelayError:
 
 
 def no_such_session(session_id: str, known: list[str]) -> RelayError:
-    shown = ", ".join(known[:10]) or "none"
+    masked = ", ".join(known[:10]) or "none"
     return RelayError(
         Code.SESSION_NOT_FOUND,
         f"Session with ID '{session_id[:100]}' not found",
-        f"Use GET {API_PREFIX}/sessions to list the sessions; open now: {shown}.",
+        f"Use GET {API_PREFIX}/sessions to list the sessions; open now: {masked}.",
         session_id=session_id[:100],
         sessions=known[:10],
     )
@@ -244,17 +249,17 @@ def deleted_meanwhile(session_id: str) -> RelayError:
     return RelayError(
         Code.SESSION_NOT_FOUND,
         f"Session {session_id} was deleted meanwhile",
-        f"GET {API_PREFIX}/sessions lists those there are.",
+        f"GET {API_PREFIX}/sessions lists the existing ones.",
         session_id=session_id,
     )
 
 
 def require_project(project_root: str | None) -> None:
-    """Breakpoints are saved for a project: without one there are none to restore."""
+    """Breakpoints are saved per project; without a project there are none to restore."""
     if project_root is None:
         raise RelayError(
             Code.INVALID_REQUEST,
             "restore_breakpoints needs project_root: breakpoints are saved for a project",
-            "Send project_root beside it.",
+            "Send project_root as well.",
             errors=[{"field": "project_root", "message": "required", "value": None}],
         )

@@ -1,15 +1,15 @@
-"""What a token may allow. The operations table says which operation needs which."""
+"""The scopes that a token can grant. The operations table says which operation needs which."""
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
-# None is needed for what anyone may ask.
+# "" means that the operation needs no scope.
 Scope = Literal[
     "", "sessions:read", "sessions:write", "artifacts:read", "processes:attach", "admin"
 ]
-# What a caller's scopes decide beyond which operations it may ask for: whether a reply holds what
-# the program has printed, and whether the program's own code is run to show a value.
+# Two scopes also decide what a reply contains: the program's output, and values for which the
+# program's own code must run.
 READS_OUTPUT: Final[Scope] = "artifacts:read"
 RUNS_CODE: Final[Scope] = "sessions:write"
 SCOPES: Final = ("sessions:read", "sessions:write", "artifacts:read", "processes:attach", "admin")

@@ -1,8 +1,8 @@
-"""What looks secret, by its name or by itself: one judgement for all that is shown or written.
+"""Decides what looks secret, by its name or by its value, for everything that is shown or written.
 
-Replies, the logs, the audit log, session records, exports and kept replies ask here. In doubt a
-value is secret: one that is asked for again costs a moment, one that was written down cannot be
-taken back. docs/guide/secrets.md says in words what is looked for.
+Replies, the logs, the audit log, session records, exports and stored replies ask here. In doubt a
+value is secret: asking for a value again costs a moment, but a secret that was written down cannot
+be taken back. docs/guide/secrets.md describes the rules in words.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HIDDEN: Final = "***"
 # -- names
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-# Also inside a word: PGPASSWORD, clientsecret, SetCookie.
+# These match inside a word too: PGPASSWORD, clientsecret, SetCookie.
 _ANYWHERE: Final = re.compile(
     r"passw(?:or)?d|passphrase|secret|credential|authorization|cookie|apikey|privatekey|accesskey"
 )
@@ -26,13 +26,13 @@ _LAST_WORDS: Final = frozenset(
      "sk"}
 )  # fmt: skip
 _PASS: Final = re.compile(r"(?<!by)(?<!com)(?<!over)(?<!sur)(?<!tres)(?<!under)pass")  # SSHPASS
-# PWD and KEY alone are the working directory and anybody's loop variable.
+# PWD and KEY alone usually mean the working directory and a loop variable.
 _NOT_ALONE: Final = frozenset({"key", "keys", "pwd"})
-# Keys that open nothing.
+# Keys that grant no access.
 _PLAIN_KEYS: Final = frozenset(
     {"cache", "foreign", "idempotency", "partition", "primary", "public", "sort"}
 )
-# A number about a secret, or the place where one lies: MAX_TOKENS, COOKIE_MAX_AGE, TOKENS_FILE.
+# A number about a secret, or a path to one: MAX_TOKENS, COOKIE_MAX_AGE, TOKENS_FILE.
 _ABOUT: Final = frozenset(
     {"age", "count", "expires", "expiry", "length", "limit", "max", "min", "num", "size", "ttl"}
 )
@@ -41,7 +41,7 @@ _PLACES: Final = frozenset({"file", "path", "dir", "directory"})
 # -- values
 
 _ADDRESS: Final = re.compile(r"(?<=://)([^\s/@:]*):[^\s/]+(?=@)")
-# Beginnings that their issuers chose to be known by, and keys in PEM.
+# Prefixes by which issuers mark their tokens, and keys in PEM.
 _KNOWN: Final = re.compile(
     r"(?<![\w-])(?:gh[a-z]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|odr_[\w-]{20,}"
     r"|xox[a-z]-[\w-]{10,}|[rs]k_(?:live|test)_\w{10,}|sk-(?:ant|proj)-[\w-]{16,}"
@@ -50,7 +50,7 @@ _KNOWN: Final = re.compile(
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]*-----END [A-Z ]{0,40}PRIVATE KEY-----)?.*",
     re.DOTALL,
 )
-# name=value and "name": "value"; in code only a quoted text is a value.
+# name=value and "name": "value"; in code only a quoted text can be a secret.
 _NAME: Final = r"(?<![\w.-])(?P<name>[A-Za-z_][\w.-]*)"
 _QUOTED: Final = r"[\"']?\s{0,3}(?:=(?!=)|:)\s{0,3}[\"'](?P<value>[^\"'\r\n]+)"
 _BARE: Final = r"=(?P<bare>(?:bearer |basic )?[^\s;&,\"'=][^\s;&,\"']*)"
@@ -61,12 +61,12 @@ _HEADER: Final = re.compile(r"([A-Za-z][\w-]*)(:\s*)(.+)", re.DOTALL)
 # -- arguments
 
 _OPTION: Final = re.compile(r"(--?)([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
-# --no-auth and --ask-pass are followed by no secret.
+# No secret follows --no-auth and --ask-pass.
 _SWITCHES: Final = frozenset(
     {"allow", "ask", "disable", "enable", "no", "prompt", "require", "show", "skip", "use",
      "without"}
 )  # fmt: skip
-# Programs whose options of one letter take a password: in the same word, or in the next one too.
+# Programs with a one-letter option that takes a password, in the same word or in the next one.
 _ATTACHED: Final = {
     **dict.fromkeys(
         ("mysql", "mysqladmin", "mysqlcheck", "mysqldump", "mysqlimport", "mysqlshow", "mariadb",
@@ -86,7 +86,7 @@ _PLAIN_P: Final = frozenset(
     {"cp", "docker", "find", "kubectl", "make", "mkdir", "nmap", "perl", "podman", "ps", "py.test",
      "pytest", "scp", "ssh", "tar", "tox"}
 )  # fmt: skip
-# What else stands right behind -p: a port or range, a path, a word (-print, -pno:cov, -python3).
+# What else may follow -p directly: a port or range, a path, a word (-print, -pno:cov, -python3).
 _NO_PASSWORD: Final = re.compile(
     r"[\d.,:/x-]*|[a-z_.:-]+|[/.~@].*|rint0|ython[23]|[A-Z]:\d+", re.DOTALL
 )
@@ -95,7 +95,7 @@ _DEEPEST: Final = 8
 
 
 def looks_secret(name: str) -> bool:
-    """Whether what goes by this name (a field, option, header or variable) should be hidden."""
+    """Whether the value of this name (a field, option, header or variable) should be hidden."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or words[-1] in _PLACES or _ABOUT.intersection(words):
         return False
@@ -114,12 +114,14 @@ def looks_secret(name: str) -> bool:
 
 
 def hide_secrets(text: str) -> str:
-    """The text with the passwords and tokens in it hidden: of addresses, of `password=…`."""
+    """The text with its passwords and tokens masked, those in addresses and in `password=…`."""
     return _hidden(text, _PAIR)
 
 
 def hide_in_code(text: str) -> str:
-    """The same of a program's text, where `password=pw` names a variable: quoted values alone."""
+    """The same for a program's text, where `password=pw` names a variable: only quoted values are
+    masked.
+    """
     return _hidden(text, _LITERAL)
 
 
@@ -134,22 +136,22 @@ def _hidden(text: str, pairs: re.Pattern[str]) -> str:
 def _hide_pair(found: re.Match[str]) -> str:
     name, groups = found["name"], found.groupdict()
     value = groups.get("bare") or groups.get("value") or ""
-    # In a connection string Pwd is a password, in a command line PWD the working directory.
+    # In a connection string, Pwd is a password; in a command line, PWD is the working directory.
     if not looks_secret(name) and (name.lower() != "pwd" or value.startswith(("/", "."))):
         return found[0]
     return f"{found[0][: -len(value)]}{HIDDEN}"
 
 
 def _hide_value(text: str) -> str:
-    """Of an argument or a variable, which may be a header: `Authorization: Bearer …`."""
+    """Masks an argument or a variable, which may be a header: `Authorization: Bearer …`."""
     header = _HEADER.fullmatch(text)
     if header is not None and looks_secret(header[1]):
         return f"{header[1]}{header[2]}{HIDDEN}"
     return hide_secrets(text)
 
 
-def shown(name: str, value: Any, depth: int = _DEEPEST) -> Any:
-    """A field as it may be shown, whatever it holds; looks into mappings and lists."""
+def masked(name: str, value: Any, depth: int = _DEEPEST) -> Any:
+    """A value as it may be shown; looks into mappings and lists."""
     if value is None or isinstance(value, bool):
         return value
     if looks_secret(name):
@@ -159,38 +161,39 @@ def shown(name: str, value: Any, depth: int = _DEEPEST) -> Any:
     if depth == 0:
         return value if isinstance(value, int | float) else "…"
     if isinstance(value, Mapping):
-        return {key: shown(str(key), item, depth - 1) for key, item in value.items()}
+        return {key: masked(str(key), item, depth - 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [shown("", item, depth - 1) for item in value]
+        return [masked("", item, depth - 1) for item in value]
     return value
 
 
-def shown_environment(env: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Variables, or labels, as they may be shown: values that look secret are not."""
-    return {name: shown(name, value) for name, value in env.items()}
+def masked_environment(env: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Variables, or labels, with secret-looking values masked."""
+    return {name: masked(name, value) for name, value in env.items()}
 
 
 def is_secret(name: str, value: str | None) -> bool:
-    """Whether a variable holds something that may not be written down."""
-    # To unset a variable tells nothing of what it held.
-    return value is not None and shown(name, value) != value
+    """Whether a variable's value may not be written down."""
+    # Unsetting a variable reveals nothing of its value.
+    return value is not None and masked(name, value) != value
 
 
-def shown_arguments(args: Sequence[str], program: str = "") -> list[str]:
-    """Arguments without what they give away: `--token=…`, `--password …`, `-p…`, `TOKEN=…`.
+def masked_arguments(args: Sequence[str], program: str = "") -> list[str]:
+    """Arguments with secrets masked: `--token=…`, `--password …`, `-p…`, `TOKEN=…`.
 
-    `program` is whose they are. One that is named among them (`sudo mysql -pX`) counts from there.
+    `program` is the program that gets them. If the arguments name another program (`sudo mysql
+    -pX`), that one counts from there on.
     """
     return list(_arguments(args, _name_of(program)))
 
 
-def shown_command(words: Sequence[str]) -> list[str]:
-    """A whole command line."""
-    return [*words[:1], *shown_arguments(words[1:], words[0])] if words else []
+def masked_command(words: Sequence[str]) -> list[str]:
+    """A whole command line with secrets masked."""
+    return [*words[:1], *masked_arguments(words[1:], words[0])] if words else []
 
 
 def _arguments(args: Sequence[str], program: str) -> Iterator[str]:
-    follows = False  # the value of an option that looks secret
+    follows = False  # whether the next argument is the value of a secret-looking option
     for arg in args:
         option = _OPTION.fullmatch(arg)
         if option is None and not arg.startswith("-"):
@@ -225,10 +228,10 @@ def _takes_secret(option: str) -> bool:
 
 
 def _password_letter(arg: str, program: str) -> str | None:
-    """Of an option of one letter that takes a password, in this word or the next one.
+    """The letter of a one-letter option that takes a password, in this word or in the next one.
 
-    Elsewhere than in the programs that are known for it only -p is taken for one, and only where
-    what is behind it is no port, no path and no word: `-phunter2`, but not `-p8080` or `-print`.
+    For programs that are not listed above only -p counts, and only if what follows it is no port,
+    no path and no word: `-phunter2`, but not `-p8080` or `-print`.
     """
     letter, behind = arg[1:2], arg[2:]
     if arg[:1] != "-" or letter in ("", "-"):

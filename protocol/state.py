@@ -1,13 +1,13 @@
-"""The life of a session: one table and one pure function.
+"""The states of a session: one table and one pure function.
 
-All transitions live here. The worker is the only writer; the supervisor keeps a mirror and adds
-nothing but `WORKER_LOST` when the process is gone. What a session is doing is its state: there
+All transitions are here. The worker is the only writer; the supervisor keeps a mirror and adds only
+`WORKER_LOST` when the worker process is gone. The state alone says what a session is doing: there
 is no boolean beside it.
 
-    step(State.PAUSED, Event.RESUMED) is State.RUNNING
+step(State.PAUSED, Event.RESUMED) is State.RUNNING
 
-An event that a state does not know is a bug of ours (`IllegalTransition`), never the caller's:
-what callers may ask for in which state stands in the operations table.
+An event that a state does not accept is a bug of ours (`IllegalTransition`), never the caller's:
+the operations table says which calls are allowed in which state.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class State(StrEnum):
 
 class Event(StrEnum):
     STARTING = "starting"  # a launch or attach was accepted
-    REFUSED = "refused"  # it came to nothing; the session is as before
-    READY = "ready"  # the debugger is configured, the program runs
+    REFUSED = "refused"  # the launch or attach failed; the session is as before
+    READY = "ready"  # the debugger is configured and the program runs
     STOPPED = "stopped"
     RESUMED = "resumed"
-    EXITED = "exited"  # the program has ended, by itself or by us
-    DETACHED = "detached"  # the program runs on without us
+    EXITED = "exited"  # the program has ended, by itself or because we ended it
+    DETACHED = "detached"  # the program keeps running without us
     WORKER_LOST = "worker_lost"
 
 
@@ -61,13 +61,13 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
         _E.WORKER_LOST: _S.FAILED,
     },
     _S.PAUSED: {
-        _E.STOPPED: _S.PAUSED,  # another thread stops, or the same after a step of its own
+        _E.STOPPED: _S.PAUSED,  # another thread stops, or the same one after a step
         _E.RESUMED: _S.RUNNING,
         _E.EXITED: _S.TERMINATED,
         _E.DETACHED: _S.CREATED,
         _E.WORKER_LOST: _S.FAILED,
     },
-    # A worker that is told to go after the program has ended loses nothing.
+    # A worker that ends after its program has ended loses nothing.
     _S.TERMINATED: {_E.STARTING: _S.LAUNCHING, _E.WORKER_LOST: _S.TERMINATED},
     _S.FAILED: {_E.WORKER_LOST: _S.FAILED},
 }

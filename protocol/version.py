@@ -1,4 +1,4 @@
-"""The numbers by which the parts of the relay recognise each other."""
+"""Version numbers and names by which the parts of the relay recognise each other."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ VERSION: Final = "0.1.0"
 API_VERSION: Final = "v1"
 API_PREFIX: Final = "/api/v1"
 
-# The framing between supervisor and worker. A new supervisor adopts workers of the version before.
+# The version of the framing between supervisor and worker. A new supervisor adopts workers of the
+# version before.
 WIRE: Final = 1
 WIRE_ACCEPTED: Final = frozenset({1})
 
-# Larger bodies are refused; frames are bounded so that a broken peer cannot fill memory.
+# Larger bodies are refused; the bound on frames keeps a broken peer from filling the memory.
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 
@@ -22,5 +23,6 @@ FIRST_PYTHON: Final = (3, 8)
 LAST_PYTHON: Final = (3, 15)
 PYTHONS: Final = "{}.{} to {}.{}".format(*FIRST_PYTHON, *LAST_PYTHON)
 
-# In the environment of every launched program: by it a session's processes are found again.
+# This variable in the environment of every launched program lets us find a session's processes
+# again.
 MARK: Final = "DEBUG_RELAY_SESSION"

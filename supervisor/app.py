@@ -84,7 +84,7 @@ def _refuse_open_address(host: str) -> None:
     if host.lower() not in _LOOPBACK:
         raise StoreError(
             f"The relay does not listen on {host}: whoever reaches it runs code as this user.",
-            "Listen on 127.0.0.1 and come in by an SSH tunnel.",
+            "Listen on 127.0.0.1 and connect through an SSH tunnel.",
         )
 
 

@@ -1,7 +1,8 @@
-"""What the operations table cannot say of itself: examples, groups, headers, formats.
+"""What the documents show and the operations table does not contain: examples, groups, headers,
+formats.
 
-Written by hand, one small story: an order service whose total is wrong. What a field is and
-whether it fits is known elsewhere; a test converts every example to its row's types.
+They are written by hand and tell one small story: an order service whose total is wrong. A test
+converts every example to its row's types.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from msgspec import Struct
 
 
 class Example(Struct, frozen=True):
-    """What is sent as query or body (path variables are in `PATH_VALUES`), and what comes back."""
+    """The query or body that is sent (path variables are in `PATH_VALUES`), and the data of the
+    reply.
+    """
 
     request: dict[str, Any] = {}
     data: Any = {}
@@ -354,16 +357,16 @@ EXAMPLES: Final[Mapping[str, Example]] = {
 }  # fmt: skip
 
 GROUPS: Final[Mapping[str, str]] = {
-    "server": "The relay itself and the machine it runs on.",
-    "sessions": "Making, finding, changing and ending debug sessions.",
+    "server": "The relay itself and the machine on which it runs.",
+    "sessions": "Creating, finding, changing and ending debug sessions.",
     "program": "Launching, attaching, ending, standard input.",
     "execution": "Running, stepping, stopping, tracing.",
     "breakpoints": "Breakpoints of every kind, and profiles of them.",
     "inspection": "Threads, stacks, variables, evaluation.",
-    "output": "What the program printed and what happened.",
+    "output": "The program's output and the session's events.",
 }
 
-# The format of a reply that is neither the envelope nor a WebSocket.
+# Content types of replies that are neither the envelope nor a WebSocket.
 MEDIA: Final[Mapping[str, str]] = {
     "index": "application/json",
     "openapi": "application/json",
@@ -374,24 +377,27 @@ MEDIA: Final[Mapping[str, str]] = {
     "stream-output": "text/event-stream",
 }
 
-# Request headers that operations take: what they mean and what fits.
+# Request headers: what they mean, and their schema.
 HEADERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
-    "X-Request-ID": ("Comes back in the header and in `meta`; made if absent.", {"type": "string"}),
+    "X-Request-ID": (
+        "Returned in the header and in `meta`; generated if absent.",
+        {"type": "string"},
+    ),
     "X-Agent": (
-        "Who calls, where no token says it; events and the audit log carry it.",
+        "The caller's name, if no token gives one; events and the audit log contain it.",
         {"type": "string", "maxLength": 100},
     ),
     "If-Stop": (
-        "The `stop_id` that the caller has seen; if the program has moved on since, or is on its "
-        "way, the call is refused with 409 STOP_CHANGED.",
+        "The `stop_id` that the caller has seen. If the program has resumed or stopped "
+        "again since, the call is refused with 409 STOP_CHANGED.",
         {"type": "integer", "minimum": 0},
     ),
     "Idempotency-Key": (
-        "The same key and body again within ten minutes answers the first reply again.",
+        "Within ten minutes, the same key and body get the first reply again.",
         {"type": "string"},
     ),
 }
 REPLY_HEADERS: Final[Mapping[str, dict[str, Any]]] = {
-    "X-Request-ID": {"description": "As sent, or made.", "schema": {"type": "string"}},
+    "X-Request-ID": {"description": "As sent, or generated.", "schema": {"type": "string"}},
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}},
 }

@@ -1,7 +1,7 @@
-"""The operations table for machines: OpenAPI 3.1.
+"""The OpenAPI 3.1 document, generated from the operations table.
 
-Everything is derived from the table, its Structs and the error catalogue; nothing about an
-operation is decided here. Knows no server: who serves the document says version and address.
+Everything comes from the table, its Structs and the error catalogue; this module decides nothing
+about an operation. The supervisor serves the document and passes its own version and address.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from debug_relay.protocol.state import ANY, State
 
 _Node = dict[str, Any]
 _JSON: Final = "application/json"
-# Every JSON reply can be had as text: `?format=text`, or the Accept header.
+# Every JSON reply is also available as text: `?format=text`, or the Accept header.
 _TEXT: Final[_Node] = {
     "text/plain": {"schema": {"type": "string"}},
     "text/markdown": {"schema": {"type": "string"}},
@@ -42,9 +42,9 @@ _META: Final = {"request_id": REQUEST_ID, "timestamp": MOMENT}
 
 
 class ReplyMeta(Struct, kw_only=True):
-    """What every reply says about itself."""
+    """Metadata of every reply."""
 
-    request_id: Annotated[str, Meta(description="As sent in X-Request-ID, or made.")]
+    request_id: Annotated[str, Meta(description="The id from X-Request-ID, or a generated one.")]
     timestamp: Time
 
 
@@ -55,18 +55,18 @@ class Failure(Struct, kw_only=True):
     message: str
     details: Annotated[
         dict[str, Any],
-        Meta(description="`suggestion` says what to call or change next, with real values."),
+        Meta(description="`suggestion` names the call to make or the value to change next."),
     ]
 
 
 class _Components:
-    """What the operations share, by name."""
+    """The schemas, responses and names that the operations share."""
 
     def __init__(self) -> None:
         kinds: dict[Any, None] = {ReplyMeta: None, Failure: None}
         for row in OPERATIONS.values():
             kinds |= {row.params: None, row.result: None}
-        # Structs of one name in two modules are told apart there: both get their full names.
+        # If two modules have a Struct of the same name, msgspec gives both their full names.
         refs, self.schemas = msgspec.json.schema_components(kinds, ref_template=_SCHEMAS + "{name}")
         self.refs: dict[type, _Node] = dict(zip(kinds, refs, strict=True))
         reply = self.envelope(False, _NULL, self.refs[Failure])
@@ -83,7 +83,9 @@ class _Components:
         return dict(self.schemas[self.name(kind)])
 
     def shared(self, name: str, schema: _Node) -> _Node:
-        """A reference to `schema` under `name`; where the name is another's, `schema` itself."""
+        """A reference to `schema` under `name`; if another schema has that name, `schema`
+        itself.
+        """
         kept = self.schemas.setdefault(name, schema)
         return {"$ref": _SCHEMAS + name} if kept == schema else schema
 
@@ -109,7 +111,7 @@ class _Components:
     def refuse(self, status: int, codes: frozenset[Code]) -> _Node:
         ordered = [code for code in Code if code in codes]
         only = {"error": {"properties": {"code": {"enum": [code.value for code in ordered]}}}}
-        # Of several errors under one status not all are worth another try.
+        # One status may cover several errors, and a retry helps only for some of them.
         retry = ["Retry-After"] if codes == {Code.SHUTTING_DOWN} else []
         examples = {code.value: {"$ref": f"#/components/examples/{code}"} for code in ordered}
         return {
@@ -161,8 +163,8 @@ def openapi(version: str, url: str) -> dict[str, Any]:
         "info": {
             "title": "OpenCode Debug Relay",
             "version": version,
-            "description": "Drive interactive debuggers over HTTP. What is marked "
-            "`x-implemented: false` answers 501 NOT_IMPLEMENTED.",
+            "description": "Drive interactive debuggers over HTTP. Operations marked "
+            "`x-implemented: false` answer 501 NOT_IMPLEMENTED.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": url}],
@@ -198,7 +200,7 @@ def _operation(row: Operation, path: str, parts: _Components) -> _Node:
         "summary": _doc(row).splitlines()[0],
         "description": _description(row),
         "tags": [row.group],
-        # Tokens are needed only where some are configured, hence the empty alternative.
+        # The empty alternative: a relay without configured tokens asks for none.
         "security": [{"bearer": [row.scope]}, {}] if row.scope else [],
         "parameters": list(_parameters(row, path, parts)),
         "responses": _responses(row, parts),
@@ -212,7 +214,9 @@ def _operation(row: Operation, path: str, parts: _Components) -> _Node:
 
 
 def _operation_id(row: Operation, path: str) -> str:
-    """The name; an alias adds the parts of its path that the row's own path has not."""
+    """The operation's name; for an alias, plus the path segments that the main path does
+    not have.
+    """
     if path == row.path:
         return row.name
     own = row.path.split("/")
@@ -229,7 +233,7 @@ def _description(row: Operation) -> str:
     parts = [_doc(row)]
     if row.on_session and row.states != ANY:
         states = " or ".join(f"`{state.value}`" for state in State if state in row.states)
-        parts.append(f"Legal while the session is {states}.")
+        parts.append(f"Allowed while the session is {states}.")
     if not row.implemented:
         parts.append("Not implemented yet: answers 501 NOT_IMPLEMENTED.")
     return "\n\n".join(parts)
@@ -246,13 +250,13 @@ def _parameters(row: Operation, path: str, parts: _Components) -> Iterator[_Node
             required = name in fields.get("required", ())
             yield _parameter(name, "query", fields["properties"][name], required, values.get(name))
     headers = ["X-Request-ID", "X-Agent"]
-    headers += ["If-Stop"] if row.heeds_stop else []
+    headers += ["If-Stop"] if row.checks_if_stop else []
     headers += ["Idempotency-Key"] if Code.IDEMPOTENCY_CONFLICT in row.errors else []
     yield from ({"$ref": f"#/components/parameters/{name}"} for name in headers)
 
 
 def _parameter(name: str, place: str, field: _Node, required: bool, example: Any) -> _Node:
-    """A field as text: it cannot say null, and what is required has no default."""
+    """A field as text: it cannot be null, and a required one has no default."""
     kinds = [kind for kind in field.get("anyOf", ()) if kind != _NULL]
     schema = {key: value for key, value in field.items() if key != "anyOf"}
     if len(kinds) == 1:
@@ -300,7 +304,7 @@ def _responses(row: Operation, parts: _Components) -> _Node:
 
 
 def _either(success: _Node, refusal: _Node) -> _Node:
-    """What may come under one status: the data, or an error."""
+    """One response for a status that carries either the data or an error."""
     media = refusal["content"][_JSON]
     kinds = [success["content"][_JSON]["schema"], media["schema"]]
     content = {_JSON: {**media, "schema": {"oneOf": kinds}}, **_TEXT}
@@ -311,7 +315,7 @@ def _either(success: _Node, refusal: _Node) -> _Node:
 def _success(row: Operation, parts: _Components) -> tuple[str, _Node]:
     node: _Node = {"description": "Success.", "headers": _reply_headers("X-Request-ID")}
     if row.kind == "websocket":
-        # The row's status is that of a reply; an upgrade answers 101.
+        # The row's status applies to a normal reply; an upgrade answers 101.
         return "101", {**node, "description": "From here on the connection speaks WebSocket."}
     media, schema = MEDIA.get(row.name, _JSON), {"type": "string"}
     content: _Node = {"schema": {"type": "object"} if media == _JSON else schema}

@@ -1,5 +1,7 @@
-"""Blueprints of sessions: how they are made, what of them may be written down, and the record on
-disk in which they stand.
+"""Blueprints: how a session was created and configured, without its state.
+
+Exports, clones and restored sessions are made from one. This module removes secrets before a
+blueprint is written or shown, and holds the record on disk that contains it.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from debug_relay.protocol.models.sessions import Blueprint, SessionState
 from debug_relay.protocol.secrets import (
     hide_in_code,
     is_secret,
-    shown,
-    shown_arguments,
-    shown_environment,
+    masked,
+    masked_arguments,
+    masked_environment,
 )
 from debug_relay.protocol.wire.envelope import encode_json
 
-# Of a launch: who it was for, and how its reply was to look.
+# Fields of a launch that belong to that one call: its session, and how the reply should look.
 _OF_THE_CALL: Final = frozenset({"session_id", "wait", "snapshot"})
 
 
@@ -37,7 +39,7 @@ class SessionRecord(Struct, kw_only=True):
 
 
 def given_fields(asked: Struct) -> dict[str, Any]:
-    """What was given of it, as JSON would have it: a field at its default says nothing."""
+    """The fields that the caller gave, as JSON; fields at their default are left out."""
     given = {}
     for field in fields_of(type(asked)):
         value = getattr(asked, field.name)
@@ -48,7 +50,7 @@ def given_fields(asked: Struct) -> dict[str, Any]:
 
 @functools.cache
 def fields_of(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Found anew by evaluating annotations each time that msgspec is asked."""
+    """The fields of a Struct, cached: msgspec evaluates the annotations anew at each call."""
     return msgspec.structs.fields(kind)
 
 
@@ -59,11 +61,13 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def without_secrets(blueprint: Blueprint) -> Blueprint:
-    """As it may be written down and shown: values that look secret are named, not told."""
+    """The blueprint as it may be written and shown: for secret-looking values only the names
+    remain.
+    """
     config = blueprint.config
     plain = msgspec.structs.replace(
         blueprint,
-        config=msgspec.structs.replace(config, labels=shown_environment(config.labels)),
+        config=msgspec.structs.replace(config, labels=masked_environment(config.labels)),
     )
     if blueprint.program is None:
         return plain
@@ -81,20 +85,21 @@ def without_secrets(blueprint: Blueprint) -> Blueprint:
 
 @functools.lru_cache(maxsize=1)
 def _hidden_in(encoded: bytes) -> Mapping[str, Any]:
-    """Those fields of a launch that hold something secret, without it.
+    """The fields of a launch that contain a secret, with the secret masked.
 
-    They are kept so that one sees what they were; nothing is ever run with them. A worker asks for
-    the same launch at every stop, and a launch may be a megabyte long.
+    They are kept so that a reader sees what they were; nothing is ever run with them. The result is
+    cached because a worker asks for the same launch at every stop, and a launch may be a megabyte
+    long.
     """
     program = msgspec.json.decode(encoded)
     whose = program.get("script") or program.get("module") or ""
     seen: dict[str, Any] = {}
     if args := program.get("args"):
-        seen["args"] = shown_arguments(args, whose)
+        seen["args"] = masked_arguments(args, whose)
     if python_args := program.get("python_args"):
-        seen["python_args"] = shown_arguments(python_args)
+        seen["python_args"] = masked_arguments(python_args)
     if texts := program.get("stdin_inputs"):
-        seen["stdin_inputs"] = shown("", texts)
+        seen["stdin_inputs"] = masked("", texts)
     if code := program.get("code"):
         seen["code"] = hide_in_code(code)
     return {name: value for name, value in seen.items() if value != program[name]}

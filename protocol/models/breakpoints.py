@@ -1,4 +1,4 @@
-"""Breakpoints of every kind."""
+"""Breakpoints of every kind: parameters and results."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from debug_relay.protocol.models.fields import (
     SessionParams,
 )
 
-MOST_IN_A_BATCH = 10_000
+MAX_BATCH = 10_000
 Condition = Annotated[
     str, Meta(max_length=65536, description="Stop only when this is true.", examples=["x > 10"])
 ]
 HitCondition = Annotated[
     str,
-    Meta(max_length=64, description="Stop by count of hits: 5 ==5 !=5 >=5 >5 <=5 <5 %5."),
+    Meta(
+        max_length=64,
+        description="Stop depending on the number of hits: 5 ==5 !=5 >=5 >5 <=5 <5 %5.",
+    ),
 ]
 LogMessage = Annotated[
     str,
@@ -38,25 +41,25 @@ FoundText = Annotated[
     Meta(
         min_length=1,
         max_length=4096,
-        description="Instead of a line: the one line that contains this.",
+        description="Instead of a line: the only line that contains this text.",
     ),
 ]
 ExpectedText = Annotated[
     str,
-    Meta(min_length=1, max_length=4096, description="Refuse unless the line contains this."),
+    Meta(min_length=1, max_length=4096, description="Refuse unless the line contains this text."),
 ]
 Function = Annotated[
     str,
     Meta(
         min_length=1,
         max_length=512,
-        description="Instead of a line: stop where a call of this function begins, such as `f`,"
-        " `K.m`, `f.g` (nested) or `package.module.f`; with a file, only that file's.",
+        description="Instead of a line: stop at the entry of this function, such as `f`, `K.m`,"
+        " `f.g` (nested) or `package.module.f`; with `file`, only the function of that file.",
     ),
 ]
-Enabled = Annotated[bool, Meta(description="False keeps the breakpoint and does not stop at it.")]
+Enabled = Annotated[bool, Meta(description="False keeps the breakpoint but does not stop at it.")]
 MustExist = Annotated[
-    bool, Meta(description="Refuse a file that does not exist instead of waiting for it.")
+    bool, Meta(description="Refuse a file that does not exist, instead of waiting for it.")
 ]
 
 
@@ -65,7 +68,7 @@ class Source(Params, kw_only=True):
 
 
 class BreakpointSpec(Params, kw_only=True):
-    """One breakpoint as it is asked for."""
+    """One breakpoint as a caller asks for it."""
 
     source: Annotated[Source | None, Meta(description="The file; or give `file`.")] = None
     file: Path | None = None
@@ -81,12 +84,14 @@ class BreakpointSpec(Params, kw_only=True):
 
 
 class SetBreakpoints(SessionParams, kw_only=True):
-    """Add breakpoints, a batch or one; none is removed. A batch is set whole or not at all."""
+    """Add breakpoints, one or a batch; existing ones stay. A batch is set as a whole or not
+    at all.
+    """
 
     breakpoints: (
         Annotated[
             list[BreakpointSpec],
-            Meta(min_length=1, max_length=MOST_IN_A_BATCH, description="The batch."),
+            Meta(min_length=1, max_length=MAX_BATCH, description="The batch."),
         ]
         | None
     ) = None
@@ -104,7 +109,7 @@ class SetBreakpoints(SessionParams, kw_only=True):
 
 
 class Breakpoint(Result, kw_only=True):
-    """One breakpoint as it stands."""
+    """One breakpoint in its present state."""
 
     id: str
     verified: bool
@@ -121,7 +126,8 @@ class Breakpoint(Result, kw_only=True):
     updated: bool = False
 
 
-# `persisted` is told after the disk has it; without a project root the session's own record has.
+# `persisted` is reported after the write to disk: of the project's file, or without a project root
+# of the session's own record.
 
 
 class BreakpointsSet(Result, kw_only=True):
@@ -130,19 +136,19 @@ class BreakpointsSet(Result, kw_only=True):
 
 
 class BreakpointChanged(Breakpoint, kw_only=True):
-    """As it stands now, and whether that is on disk."""
+    """The breakpoint after the change, and whether the change is on disk."""
 
     persisted: bool = True
 
 
 class BreakpointRemoved(Deleted, kw_only=True):
-    """What is gone, and whether it is gone on disk."""
+    """The removed breakpoint, and whether the removal is on disk."""
 
     persisted: bool = True
 
 
 class BreakpointsCleared(Count, kw_only=True):
-    """How many were removed, and whether on disk."""
+    """How many breakpoints were removed, and whether that is on disk."""
 
     persisted: bool = True
 
@@ -152,7 +158,8 @@ class ListBreakpoints(SessionParams, kw_only=True):
 
     file: Path | None = None
     verified: Annotated[
-        bool | None, Meta(description="Only those that can be hit, or only the others.")
+        bool | None,
+        Meta(description="True: only verified breakpoints; false: only unverified ones."),
     ] = None
 
 
@@ -168,7 +175,7 @@ class OneBreakpoint(SessionParams, kw_only=True):
 
 
 class PatchBreakpoint(OneBreakpoint, kw_only=True):
-    """Change a breakpoint; what is left out stays."""
+    """Change a breakpoint; fields that are left out stay as they are."""
 
     condition: Condition | None | UnsetType = UNSET
     hit_condition: HitCondition | None | UnsetType = UNSET
@@ -183,21 +190,22 @@ class SetExceptionBreakpoints(SessionParams, kw_only=True):
         list[Literal["raised", "uncaught", "user_unhandled"]],
         Meta(
             max_length=100,
-            description="Stop at exceptions that are raised, or that nobody catches.",
+            description="Stop at exceptions that are raised, or that are not caught.",
         ),
     ] = []
     types: Annotated[
         list[Annotated[str, Meta(min_length=1, max_length=512)]],
         Meta(
-            max_length=1000, description="Stop at these exceptions and their subclasses, by name."
+            max_length=1000,
+            description="Stop at these exceptions, by name, and at their subclasses.",
         ),
     ] = []
     condition: Condition | None = None
     raised_in: Annotated[
         Literal["user", "all"] | None,
         Meta(
-            description="`user` passes over what libraries raise and handle themselves, `all` "
-            "counts that too. Left out: `user` for `filters`, `all` for `types`."
+            description="`user` ignores exceptions that libraries raise and handle themselves, "
+            "`all` includes them. Default: `user` for `filters`, `all` for `types`."
         ),
     ] = None
 
@@ -206,9 +214,9 @@ class ExceptionBreakpoints(Result, kw_only=True):
     filters: list[str]
     types: list[str]
     condition: str | None = None
-    # As it holds; null where it was left out and is another for `filters` than for `types`.
+    # The value in force; null if it was left out and differs between `filters` and `types`.
     raised_in: str | None = None
-    # No class has the name so far: it counts as soon as the program defines or imports it.
+    # No class has this name yet; it takes effect as soon as the program defines or imports one.
     unknown_types: list[str] = []
     message: str | None = None
 
@@ -220,11 +228,11 @@ class Profile(Params, kw_only=True):
 
 
 class PutProfile(Profile, kw_only=True):
-    """Keep breakpoints under a name."""
+    """Save breakpoints under a name."""
 
     breakpoints: Annotated[
         list[BreakpointSpec],
-        Meta(max_length=MOST_IN_A_BATCH, description="The breakpoints to keep."),
+        Meta(max_length=MAX_BATCH, description="The breakpoints to save."),
     ]
 
 
@@ -240,13 +248,13 @@ class ProfileData(Result, kw_only=True):
 
 
 class ProfileKept(ProfileData, kw_only=True):
-    """As it is kept, and whether on disk."""
+    """The saved profile, and whether it is on disk."""
 
     persisted: bool = True
 
 
 class ListProfiles(Params, kw_only=True):
-    """List the breakpoint profiles, by name; `get-profile` shows what is in one."""
+    """List the breakpoint profiles, by name; `get-profile` shows the contents of one."""
 
     offset: Offset = 0
     limit: Limit = 100

@@ -1,4 +1,4 @@
-"""Running, stepping, stopping, tracing."""
+"""Running, stepping, stopping, tracing: parameters and results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from debug_relay.protocol.state import State
 
 
 class Continue(SessionParams, kw_only=True):
-    """Let the program run on: all threads, or just one."""
+    """Resume the program: all threads, or only one."""
 
     thread_id: ThreadId | None = None
     wait: Wait = 0.1
@@ -55,7 +55,7 @@ class Step(SessionParams, kw_only=True):
 
 
 class RunTo(SessionParams, kw_only=True):
-    """Run to a line, once; without `file`, of the file in which the thread stands."""
+    """Run to a line, once; without `file`, a line of the file in which the thread is stopped."""
 
     file: Path | None = None
     line: Line
@@ -73,21 +73,21 @@ class Execution(Result, kw_only=True):
     stop_reason: StopReason | None = None
     stop_id: int = 0
     thread_id: int | None = None
-    child_pid: int | None = None  # of its process, where that is not the program itself
+    child_pid: int | None = None  #  pid of the thread's process, if that is a child
     current_location: Location | None = None
     exit_code: int | None = None
     signal: str | None = None
     end_reason: str | None = None
-    waiting_for_input: bool = False  # the program itself; it goes on when it is sent some
-    prompt: str | None = None  # what it has printed to ask for it
-    events_cursor: str | None = None  # for GET …/events: what has happened after this reply
+    waiting_for_input: bool = False  # the program waits; it continues when it is sent some
+    prompt: str | None = None  # what the program printed to ask for it
+    events_cursor: str | None = None  # for GET …/events: continues after this reply
     continued: bool | None = None
     return_value: ReturnValue | None = None
-    pause_pending: bool | None = None  # a thread in C stops when it comes back
+    pause_pending: bool | None = None  # a thread in C code stops when it returns from there
     live_stack: Stack | None = None  # where that thread is
-    reached: bool | None = None  # whether the stop is the line that it was to run to
-    native_frame: bool | None = None  # the step went into a function in C, and is over
-    native_callee: str | None = None  # what that is called
+    reached: bool | None = None  # whether the stop is at the requested line
+    native_frame: bool | None = None  # the step went into a C function, which has returned
+    native_callee: str | None = None  # its name
     stop: Stop | None = None
 
 
@@ -97,7 +97,8 @@ class TraceAt(Params, kw_only=True):
     file: Path
     line: Line
     capture: Annotated[
-        list[Expression], Meta(max_length=100, description="What a row of this place evaluates.")
+        list[Expression],
+        Meta(max_length=100, description="Expressions that a row of this place contains."),
     ] = []
     condition: Condition | None = None
 
@@ -111,23 +112,26 @@ class StepFiles(Params, kw_only=True):
 At = Annotated[list[TraceAt], Meta(max_length=1000, description="Where rows are recorded.")]
 Steps = Annotated[
     Literal["function"] | StepFiles | None,
-    Meta(description='Or every line: of the current `function`, or of `{"files": […]}`.'),
+    Meta(
+        description='Instead of `at`, every line: of the current `function` or of `{"files": […]}`.'
+    ),
 ]
 Captures = Annotated[
-    list[Expression], Meta(max_length=100, description="What every row evaluates.")
+    list[Expression], Meta(max_length=100, description="Expressions that every row contains.")
 ]
-MaxRows = Annotated[int, Meta(ge=1, le=1_000_000, description="End after so many rows.")]
+MaxRows = Annotated[int, Meta(ge=1, le=1_000_000, description="End after this number of rows.")]
 Until = Annotated[
-    str, Meta(min_length=1, max_length=65536, description="End after a row where this is true.")
+    str, Meta(min_length=1, max_length=65536, description="End after a row for which this is true.")
 ]
 TraceSeconds = Annotated[
-    float, Meta(ge=0, le=300, description="End after so many seconds.", examples=[5])
+    float, Meta(ge=0, le=300, description="End after this number of seconds.", examples=[5])
 ]
 Budget = Annotated[
-    int, Meta(ge=100, le=10_000_000, description="How many characters of rows the reply may have.")
+    int, Meta(ge=100, le=10_000_000, description="Maximum characters of rows in the reply.")
 ]
 Then = Annotated[
-    Literal["pause", "continue"], Meta(description="What the program does when the trace ends.")
+    Literal["pause", "continue"],
+    Meta(description="Whether the program pauses or continues when the trace ends."),
 ]
 
 
@@ -157,24 +161,24 @@ class Trace(SessionParams, kw_only=True):
 
 
 class GetTrace(SessionParams, kw_only=True):
-    """Read on in the rows of the last trace."""
+    """Read further rows of the last trace."""
 
     cursor: Cursor | None = None
     limit: Limit = 100
 
 
 class TraceRow(Result, kw_only=True):
-    """The program came to this line; it has not run yet."""
+    """A thread reached this line; the line itself has not run yet."""
 
     seq: int
     path: str
     line: int
     function: str
     thread_id: int | None
-    hit: int  # how often this line had been come to, this time included
+    hit: int  # how often threads have reached this line, this time included
     values: dict[str, str] = {}
-    changed: dict[str, str] = {}  # locals that differ from the row before of the same frame
-    bounded: bool = False  # a value was too large to be looked at as a whole
+    changed: dict[str, str] = {}  # locals that differ from the previous row of the same frame
+    bounded: bool = False  # a value was too large to be read completely
 
 
 TraceEnd = Literal[
@@ -187,10 +191,10 @@ class TraceRows(Execution, kw_only=True):
     """Rows of a trace, and where the program is."""
 
     rows: list[TraceRow]
-    ended: TraceEnd | None  # why; null while it goes on
+    ended: TraceEnd | None  # why the trace ended; null while it runs
     total: int  # how many rows were recorded
-    left_out: int  # how many of them come after those in this reply
-    dropped: int = 0  # how many before them had to make room for newer ones
+    left_out: int  # rows that follow those in this reply
+    dropped: int = 0  # older rows that newer ones have overwritten
     next_cursor: str | None
     has_more: bool
     warnings: list[str] = []

@@ -1,4 +1,4 @@
-"""The types that parameters and results are made of. A field's words stand here, once."""
+"""The field types that parameters and results are made of, each with its description, once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["UNSET", "Params", "Result", "Struct", "UnsetType"]
 
 
 class Params(Struct, forbid_unknown_fields=True):
-    """What a caller sends: path, query and body of one operation together."""
+    """The input of one operation: path variables, query and body together."""
 
 
 class Result(Struct):
-    """What a caller gets: the `data` of the envelope."""
+    """The output of one operation: the `data` of the envelope."""
 
 
 class Empty(Params, kw_only=True):
@@ -24,13 +24,13 @@ class Empty(Params, kw_only=True):
 SessionId = Annotated[
     str,
     Meta(
-        # No pattern: an id of the wrong shape is one that no session has (404, not 400).
+        # No pattern: an id of the wrong shape is simply unknown (404, not 400).
         description="The session's id.",
         examples=["sess_a1b2c3d4"],
     ),
 ]
 BreakpointId = Annotated[str, Meta(max_length=64, description="Breakpoint id.", examples=["bp_1"])]
-# Behind `$` because Python's also matches before a line break at the end.
+# The lookahead after `$`: Python's `$` also matches before a final line break.
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$(?!\n)"
 Name = Annotated[
     str,
@@ -45,13 +45,14 @@ FrameId = Annotated[
     int, Meta(ge=0, le=1_000_000, description="Index in the thread's stack, 0 at the top.")
 ]
 Reference = Annotated[
-    int, Meta(ge=1, description="From scopes or an expandable variable; valid until it resumes.")
+    int,
+    Meta(ge=1, description="From scopes or an expandable variable; valid until the next resume."),
 ]
 Pid = Annotated[int, Meta(ge=1, le=2**22, description="Process id.")]
-# The kernel and sockets end a text at a NUL: no path, argument or name can hold one.
+# The kernel and sockets end a text at a NUL, so no path, argument or name can contain one.
 NO_NUL = r"^[^\u0000]*$"
 ENV_NAME = r"^[^=\u0000]+$"
-# Found by `?label=key=value`, which ends the key at its first "=".
+# `?label=key=value` ends the key at its first "=".
 LABEL_KEY = r"^[^=]+$"
 LABEL_FILTER = r"^[^=]+=[\s\S]*$"
 WATCH_ID = r"^watch_[1-9][0-9]*$(?!\n)"
@@ -59,37 +60,37 @@ Path = Annotated[str, Meta(min_length=1, max_length=4096, pattern=NO_NUL, descri
 Script = Annotated[
     Path,
     Meta(
-        description="A Python file, a folder or an archive with a `__main__.py`; if relative, in "
-        "`cwd`, else in `project_root`."
+        description="A Python file, or a folder or archive with a `__main__.py`. A relative "
+        "path is looked up in `cwd`, else in `project_root`."
     ),
 ]
 Cwd = Annotated[
     Path,
     Meta(
-        description="The working directory; if relative, in `project_root`. By default "
-        "`project_root`, else where `script` lies, else the home directory."
+        description="The working directory; a relative path starts at `project_root`. Default: "
+        "`project_root`, else the folder of `script`, else the home directory."
     ),
 ]
 EnvFile = Annotated[
     Path,
     Meta(
         description="A file of `NAME=value` lines, as shells and dotenv write them: `export`, "
-        "quotes, `${NAME}`, `${NAME:-default}`, comments. `env` goes over it."
+        "quotes, `${NAME}`, `${NAME:-default}`, comments. `env` overrides it."
     ),
 ]
 PythonPath = Annotated[
     Path,
     Meta(
-        description="The interpreter: a path, or a name on PATH. It wins over `venv`, what a "
-        "launch says over what the session says, and nothing is activated."
+        description="The interpreter: a path, or a name on PATH. It overrides `venv`; a launch's "
+        "value overrides the session's. No venv is activated."
     ),
 ]
 Venv = Annotated[
     Path,
     Meta(
-        description="A venv or conda prefix, which is activated. With neither this nor "
-        "`python_path`: `.venv` or `venv` of `project_root`, else `[python] default_path`, else "
-        "`python3` on PATH, else the relay's own."
+        description="A venv or conda prefix, which is activated. Default, without `python_path`: "
+        "`.venv` or `venv` of `project_root`, else `[python] default_path`, else "
+        "`python3` on PATH, else the relay's own interpreter."
     ),
 ]
 Line = Annotated[int, Meta(ge=1, le=10_000_000, description="Line number, counted from 1.")]
@@ -101,20 +102,20 @@ Wait = Annotated[
     Meta(
         ge=0,
         le=300,
-        description="Seconds that the reply may be held for the next stop or the end; a program of "
-        "one thread that asks for input is not waited for any longer.",
+        description="Seconds to wait, before replying, for the next stop or the end. The wait also "
+        "ends when a program with one thread waits for input.",
         examples=[5],
     ),
 ]
 Offset = Annotated[int, Meta(ge=0, description="How many entries to skip.")]
-Limit = Annotated[int, Meta(ge=1, le=1000, description="How many entries at most.")]
+Limit = Annotated[int, Meta(ge=1, le=1000, description="Maximum number of entries.")]
 Cursor = Annotated[
     str,
-    Meta(max_length=200, description="Where to go on: `next_cursor` of the reply before."),
+    Meta(max_length=200, description="Where to continue: `next_cursor` of the previous reply."),
 ]
 Time = Annotated[str, Meta(description="RFC 3339, UTC, milliseconds.")]
 EnvName = Annotated[str, Meta(pattern=ENV_NAME, max_length=4096)]
-# The kernel hands no longer text to a program.
+# The kernel passes no longer string to a program.
 EnvValue = Annotated[str, Meta(max_length=131072, pattern=NO_NUL)]
 Arg = Annotated[str, Meta(max_length=131072, pattern=NO_NUL)]
 Env = Annotated[
@@ -122,10 +123,10 @@ Env = Annotated[
     Meta(max_length=10_000, description="Changes to the program's environment; null unsets."),
 ]
 LabelKey = Annotated[str, Meta(pattern=LABEL_KEY, max_length=255)]
-# Few and short: every list of sessions shows them.
+# Few and short, because every list of sessions shows them.
 Labels = Annotated[
     dict[LabelKey, Annotated[str, Meta(max_length=1024)]],
-    Meta(max_length=64, description="Any keys without =, any values."),
+    Meta(max_length=64, description="Any keys without =; any values."),
 ]
 Module = Annotated[
     str,
@@ -146,62 +147,63 @@ Host = Annotated[
         min_length=1,
         max_length=255,
         pattern=NO_NUL,
-        description="Where debugpy listens; by default here.",
+        description="The host on which debugpy listens; default: this machine.",
     ),
 ]
 Port = Annotated[int, Meta(ge=1, le=65535, description="The port on which debugpy listens.")]
 TimeoutMinutes = Annotated[
     int, Meta(ge=1, le=1440, description="Idle timeout of the session in minutes.")
 ]
-Seconds = Annotated[float, Meta(ge=0, le=31_536_000, description="Seconds; 0 is for ever.")]
+Seconds = Annotated[float, Meta(ge=0, le=31_536_000, description="Seconds; 0 means no limit.")]
 PauseBudget = Annotated[
     Seconds,
     Meta(
-        description="How long an attached program may stand at a stop while nobody calls; then it "
-        "runs on and its breakpoints are suspended until one is set or changed. Seconds; 0 is for "
-        "ever."
+        description="How long an attached program may stay paused without a call. After that it is "
+        "resumed, and its breakpoints are suspended until one is set or changed. Seconds; 0 means "
+        "no limit."
     ),
 ]
 HeldSeconds = Annotated[
-    float, Meta(description="How long the session's programs have stood still in all.")
+    float, Meta(description="Total time that the session's programs have been paused.")
 ]
 Inputs = Annotated[
     list[str],
     Meta(
-        description="Texts for its standard input, in order; each is a line, whose end is added "
-        "where it is missing."
+        description="Lines for the program's standard input, in order; a missing line end is added."
     ),
 ]
 KeepChildren = Annotated[
     bool,
     Meta(
-        description="Let what it started run on for good. Otherwise that is ended with the "
-        "session, by `restart` and by `terminate`; the program's own end ends nothing."
+        description="Keep the processes that the program started. Otherwise `restart`, "
+        "`terminate` and the session's end also end them; the program's own end never does."
     ),
 ]
 ExceptionStop = Annotated[
     bool | Literal["uncaught", "raised"],
-    Meta(description="Stop at exceptions; true is raised and uncaught."),
+    Meta(description="Stop at exceptions; true means raised and uncaught."),
 ]
 Console = Annotated[
     Literal["internalConsole", "integratedTerminal", "externalTerminal"],
-    Meta(description="`integratedTerminal` is a pty; a relay has no window to open."),
+    Meta(description="`integratedTerminal` is a pty; a relay cannot open a window."),
 ]
 Json = Any
 
-FrameLimit = Annotated[int, Meta(ge=0, le=1000, description="How many frames.")]
-LocalLimit = Annotated[int, Meta(ge=0, le=1000, description="How many locals of the top frame.")]
-SourceLines = Annotated[int, Meta(ge=0, le=1000, description="How many source lines on each side.")]
+FrameLimit = Annotated[int, Meta(ge=0, le=1000, description="Number of frames.")]
+LocalLimit = Annotated[int, Meta(ge=0, le=1000, description="Number of locals of the top frame.")]
+SourceLines = Annotated[
+    int, Meta(ge=0, le=1000, description="Number of source lines on each side.")
+]
 OutputBytes = Annotated[
-    int, Meta(ge=0, le=65536, description="How much of what was printed since the last stop.")
+    int, Meta(ge=0, le=65536, description="Bytes of the output since the last stop.")
 ]
 ReportBytes = Annotated[
-    int, Meta(ge=1024, le=16_777_216, description="How large the whole reply may be.")
+    int, Meta(ge=1024, le=16_777_216, description="Maximum bytes of the whole reply.")
 ]
 
 
 class Bounds(Params, kw_only=True):
-    """How much of the stop report is wanted."""
+    """Bounds on the parts of a stop report."""
 
     frames: FrameLimit = 20
     locals: LocalLimit = 50
@@ -212,15 +214,15 @@ class Bounds(Params, kw_only=True):
 
 SnapshotBounds = Annotated[
     bool | Bounds,
-    Meta(description="Add the stop report; an object bounds its parts."),
+    Meta(description="Add the stop report; an object sets bounds for its parts."),
 ]
 
 
 class TerminalSize(Params, kw_only=True):
-    """How large the program's terminal is, in characters."""
+    """The size of the program's terminal, in characters."""
 
     rows: Annotated[int, Meta(ge=1, le=1000, description="Lines of text.")] = 24
-    columns: Annotated[int, Meta(ge=1, le=1000, description="Characters a line.")] = 80
+    columns: Annotated[int, Meta(ge=1, le=1000, description="Characters per line.")] = 80
 
 
 class SessionParams(Params, kw_only=True):
@@ -230,7 +232,7 @@ class SessionParams(Params, kw_only=True):
 
 
 class PathMapping(Params, kw_only=True):
-    """One folder, as it is called here and in the program."""
+    """One folder, with its path here and its path in the program."""
 
     local: Path
     remote: Path
@@ -246,13 +248,13 @@ class Location(Result, kw_only=True):
 
 
 class Deleted(Result, kw_only=True):
-    """What is gone."""
+    """The object that was deleted."""
 
     id: str
     deleted: bool = True
 
 
 class Count(Result, kw_only=True):
-    """How many were removed."""
+    """How many objects were deleted."""
 
     deleted: int

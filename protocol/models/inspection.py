@@ -26,14 +26,15 @@ from debug_relay.protocol.models.fields import (
 
 Levels = Annotated[int, Meta(ge=1, le=1000, description="How many frames.")]
 Start = Annotated[int, Meta(ge=0, description="Where to begin.")]
-CountOf = Annotated[int, Meta(ge=1, le=1000, description="How many at most.")]
+CountOf = Annotated[int, Meta(ge=1, le=1000, description="Maximum number of entries.")]
 EvaluateTimeout = (
     Annotated[
         float,
         Meta(
             gt=0,
             le=300,
-            description="Seconds until the evaluation is interrupted; by default the setting.",
+            description="Seconds until the evaluation is interrupted; default: the relay's "
+            "setting.",
         ),
     ]
     | None
@@ -50,10 +51,10 @@ class Thread(Result, kw_only=True):
     status: Literal["running", "paused"]
     is_current: bool
     current_location: Location | None = None
-    # It is to stop, and is in C: it stands as soon as it comes back.
+    # A pause is pending: the thread is in C code and stops as soon as it returns.
     pause_pending: bool = False
     pid: int | None = None
-    is_child: bool = False  # that process is one that the program has started
+    is_child: bool = False  # that process is a child of the program
 
 
 class ThreadList(Result, kw_only=True):
@@ -62,7 +63,7 @@ class ThreadList(Result, kw_only=True):
 
 
 class Stacktrace(SessionParams, kw_only=True):
-    """The call stack of a thread: of the stopped one, or of any, also while it runs."""
+    """The call stack of a thread: by default the selected one; a running thread works too."""
 
     thread_id: ThreadId | None = None
     start_frame: Start = 0
@@ -82,7 +83,7 @@ class Frame(Result, kw_only=True):
     column: int
     module_name: str | None = None
     presentation_hint: str = "normal"
-    # That the file on disk is not what runs any more.
+    # Set when the file on disk differs from the code that runs.
     warning: str | None = None
 
 
@@ -91,8 +92,8 @@ class Stack(Result, kw_only=True):
     frames: list[Frame]
     total_frames: int
     has_more: bool = False
-    live: bool = False  # read from a running thread: a moment's picture
-    child_pid: int | None = None  # of its process, where that is not the program itself
+    live: bool = False  # read from a running thread, so already outdated
+    child_pid: int | None = None  # pid of the thread's process, if that is a child
 
 
 class Scopes(SessionParams, kw_only=True):
@@ -118,7 +119,7 @@ class ScopeList(Result, kw_only=True):
 
 
 Summary = Annotated[
-    bool, Meta(description="Types and sizes, no values; none of the program's code is run.")
+    bool, Meta(description="Types and sizes without values; none of the program's code is run.")
 ]
 
 
@@ -129,12 +130,13 @@ class Variables(SessionParams, kw_only=True):
     start: Start = 0
     count: CountOf = 100
     filter: Annotated[
-        Literal["indexed", "named"] | None, Meta(description="Only elements, or only names.")
+        Literal["indexed", "named"] | None,
+        Meta(description="Only indexed, or only named children."),
     ] = None
     frame_id: FrameId | None = None
     summary: Summary = False
-    offset: Annotated[Offset | None, Meta(description="`start` by another name.")] = None
-    limit: Annotated[Limit | None, Meta(description="`count` by another name.")] = None
+    offset: Annotated[Offset | None, Meta(description="Another name for `start`.")] = None
+    limit: Annotated[Limit | None, Meta(description="Another name for `count`.")] = None
 
 
 class FrameVariables(SessionParams, kw_only=True):
@@ -161,11 +163,12 @@ class Variable(Result, kw_only=True):
     expandable: bool = False
     presentation_hint: Json = None
     truncated: bool = False
-    base64: str | UnsetType = UNSET  # of bytes: what the text shows, and more of it
+    # for bytes: the same content, and more of it than the text shows
+    base64: str | UnsetType = UNSET
     circular: bool | UnsetType = UNSET
 
 
-# Said to a caller without sessions:write: none of the program's code was run to show values.
+# "safe" for a caller without sessions:write: none of the program's code was run to show values.
 Safe = Literal["safe"] | UnsetType
 
 
@@ -175,7 +178,8 @@ class VariableList(Result, kw_only=True):
     start: int = 0
     total: int
     has_more: bool
-    # The thread hangs in code of the program's; another one has told this, without running any.
+    # The thread hangs in the program's own code; the probe answered on another thread without
+    # running any.
     evaluating: bool | UnsetType = UNSET
     repr: Safe = UNSET
 
@@ -185,7 +189,7 @@ class SetVariable(SessionParams, kw_only=True):
 
     variables_reference: Reference
     name: Annotated[
-        str, Meta(min_length=1, max_length=4096, description="The variable within that container.")
+        str, Meta(min_length=1, max_length=4096, description="The variable inside that container.")
     ]
     value: Expression
 
@@ -205,7 +209,7 @@ class Evaluate(SessionParams, kw_only=True):
     thread_id: ThreadId | None = None
     context: Annotated[
         Literal["watch", "repl", "hover"],
-        Meta(description="`repl` takes statements too; `watch` and `hover` only expressions."),
+        Meta(description="`repl` accepts statements too; `watch` and `hover` only expressions."),
     ] = "repl"
     timeout: EvaluateTimeout = None
 
@@ -247,7 +251,7 @@ class DeleteWatches(SessionParams, kw_only=True):
     watch_id: (
         Annotated[
             str,
-            Meta(pattern=WATCH_ID, description="The one to remove; by default all."),
+            Meta(pattern=WATCH_ID, description="The watch to remove; default: all."),
         ]
         | None
     ) = None
@@ -268,13 +272,11 @@ class WatchList(Result, kw_only=True):
 
 
 class Completions(SessionParams, kw_only=True):
-    """What could stand at the cursor."""
+    """Completions at the cursor."""
 
-    text: Annotated[str, Meta(max_length=65536, description="What has been typed.")]
+    text: Annotated[str, Meta(max_length=65536, description="The text typed so far.")]
     column: (
-        Annotated[
-            int, Meta(ge=1, description="Where the cursor is, from 1; by default at the end.")
-        ]
+        Annotated[int, Meta(ge=1, description="The cursor's position, from 1; default: the end.")]
         | None
     ) = None
     frame_id: FrameId = 0
@@ -284,7 +286,8 @@ class Completions(SessionParams, kw_only=True):
 class Completion(Result, kw_only=True):
     label: str
     type: str | None = None
-    start: int | None = None  # where it begins, if it replaces more than what follows the dot
+    # where the replaced text begins, if it is more than what follows the dot
+    start: int | None = None
     length: int | None = None
 
 
@@ -293,7 +296,7 @@ class CompletionList(Result, kw_only=True):
 
 
 class Hover(SessionParams, kw_only=True):
-    """A value, without side effects intended."""
+    """Evaluate an expression that has no side effects."""
 
     expression: Expression
     frame_id: FrameId = 0
@@ -311,7 +314,7 @@ BreakMode = Literal["always", "unhandled", "userUnhandled"]
 
 
 class RaisedFrame(Result, kw_only=True):
-    """Where an exception has passed."""
+    """One frame through which an exception passed."""
 
     path: str
     line: int
@@ -334,11 +337,11 @@ class Raised(Result, kw_only=True):
 
 
 class GroupMember(Raised, kw_only=True):
-    """One of an exception group."""
+    """One exception of an exception group."""
 
 
 class ChainedException(Raised, kw_only=True):
-    """What an exception came of: its cause, or what was being handled."""
+    """The cause of an exception, or the exception that was being handled when it was raised."""
 
     relation: Literal["cause", "context"]
 
@@ -352,7 +355,7 @@ class ExceptionReport(Raised, kw_only=True):
 
 
 class Modules(SessionParams, kw_only=True):
-    """The modules that the program has loaded; with `thread_id` the process of that thread."""
+    """The modules that the program has loaded; with `thread_id`, those of that thread's process."""
 
     thread_id: ThreadId | None = None
     offset: Offset = 0
@@ -391,12 +394,12 @@ class SourceText(Result, kw_only=True):
     lines: list[str]
     decompiled: Annotated[
         bool,
-        Meta(description="Rebuilt from byte code, for there is no text: its lines are a guess."),
+        Meta(description="Rebuilt from byte code because there is no text; its lines are a guess."),
     ] = False
 
 
 class Tasks(SessionParams, kw_only=True):
-    """The asyncio tasks of the program; with `thread_id` of the process of that thread."""
+    """The program's asyncio tasks; with `thread_id`, those of that thread's process."""
 
     thread_id: ThreadId | None = None
 
@@ -411,10 +414,11 @@ class Task(Result, kw_only=True):
     name: str
     coroutine: str
     state: Literal["pending", "done", "cancelled"]
-    frames: list[TaskFrame] = []  # where it waits: the coroutine first, then what it awaits
-    waiting_for: str | None = None  # the task or tasks that it awaits, or else of which type
-    current: bool = False  # whether its loop runs it just now
-    exception: str | None = None  # what it has ended with
+    frames: list[TaskFrame] = []  # where it is suspended: the coroutine first, then what it awaits
+    # the task or tasks that it awaits, else the type of what it awaits
+    waiting_for: str | None = None
+    current: bool = False  # whether its event loop runs it at this moment
+    exception: str | None = None  # the exception that ended it
 
 
 class TaskList(Result, kw_only=True):

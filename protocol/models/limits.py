@@ -1,4 +1,6 @@
-"""Bounds over a session's whole process tree: as they hold, as they are asked for, and passed."""
+"""Limits of a session's process tree: as configured, as changed by a call, and as exceeded by a
+program.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +12,20 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from debug_relay.protocol.models.fields import Params, Result
 
 _MemoryBytes = Annotated[
-    int, Meta(ge=0, description="Memory that is resident; what processes share counts once.")
+    int, Meta(ge=0, description="Resident memory; memory that processes share counts once.")
 ]
 _CpuSeconds = Annotated[
-    float, Meta(ge=0, description="Processor time, that of children which have ended too.")
+    float, Meta(ge=0, description="Processor time, including children that have ended.")
 ]
-_Processes = Annotated[int, Meta(ge=0, description="How many processes at once.")]
+_Processes = Annotated[int, Meta(ge=0, description="Number of processes at the same time.")]
 _WallSeconds = Annotated[
-    float, Meta(ge=0, description="Time since the program began, stops included.")
+    float, Meta(ge=0, description="Time since the program started, stops included.")
 ]
-_OutputRate = Annotated[
-    int, Meta(ge=0, description="How fast it may print, on the average of two seconds.")
-]
+_OutputRate = Annotated[int, Meta(ge=0, description="Output rate, averaged over two seconds.")]
 
 
 class Limits(Params, kw_only=True):
-    """Bounds over the whole process tree of a session; 0 is none."""
+    """Limits on the whole process tree of a session; 0 means no limit."""
 
     memory_bytes: _MemoryBytes = 0
     cpu_seconds: _CpuSeconds = 0
@@ -35,7 +35,7 @@ class Limits(Params, kw_only=True):
 
 
 class LimitChanges(Params, kw_only=True):
-    """Bounds to set; 0 is none, and what is left out stays as it is."""
+    """Limits to set; 0 means no limit, and fields that are left out stay as they are."""
 
     memory_bytes: _MemoryBytes | UnsetType = UNSET
     cpu_seconds: _CpuSeconds | UnsetType = UNSET
@@ -48,7 +48,7 @@ LIMITS: Final = Limits.__struct_fields__
 _BYTES: Final = frozenset({"memory_bytes", "output_bytes_per_second"})
 
 
-def changed(limits: Limits, changes: LimitChanges | None) -> Limits:
+def with_changes(limits: Limits, changes: LimitChanges | None) -> Limits:
     given = {
         name: value
         for name in LIMITS
@@ -58,17 +58,17 @@ def changed(limits: Limits, changes: LimitChanges | None) -> Limits:
 
 
 class PassedLimit(Result, kw_only=True):
-    """Which limit a program has passed, and by how much."""
+    """The limit that a program has exceeded, and by how much."""
 
     limit: str
     allowed: int | float
     used: int | float
 
     def words(self) -> str:
-        more = amount(self.limit, self.used - self.allowed)
+        more = format_amount(self.limit, self.used - self.allowed)
         return (
-            f"its limit {self.limit}: {amount(self.limit, self.used)} "
-            f"where {amount(self.limit, self.allowed)} are allowed, {more} too much"
+            f"its limit {self.limit}: {format_amount(self.limit, self.used)} used, "
+            f"{format_amount(self.limit, self.allowed)} allowed, {more} too much"
         )
 
 
@@ -82,15 +82,15 @@ class Use(Struct):
     output_bytes_per_second: int = 0
 
 
-def amount(limit: str, value: float) -> str:
-    """For people: 1.5 GB, 12.3 s, 40."""
+def format_amount(limit: str, value: float) -> str:
+    """A value as people read it: 1.5 GB, 12.3 s, 40."""
     if limit in _BYTES:
-        text = in_bytes(value)
+        text = format_bytes(value)
         return f"{text}/s" if limit == "output_bytes_per_second" else text
     return f"{value:.4g} s" if limit.endswith("seconds") else f"{value:g}"
 
 
-def in_bytes(value: float) -> str:
+def format_bytes(value: float) -> str:
     units = ["bytes", "kB", "MB", "GB", "TB"]
     while value >= 1000 and len(units) > 1:
         value /= 1000

@@ -1,4 +1,4 @@
-"""What the program printed and what happened: pages, streams, event bodies."""
+"""Output and events: parameters, pages, and the numbers of their categories on disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EventType = Literal[
 
 
 class GetOutput(SessionParams, kw_only=True):
-    """What the program has printed."""
+    """The program's output."""
 
     cursor: Cursor | None = None
     limit: Limit = 100
@@ -27,7 +27,7 @@ class GetOutput(SessionParams, kw_only=True):
     tail: (
         Annotated[
             int,
-            Meta(ge=1, le=1000, description="The last so many, instead of the first `limit`."),
+            Meta(ge=1, le=1000, description="The last entries, instead of the first `limit`."),
         ]
         | None
     ) = None
@@ -51,7 +51,7 @@ class OutputPage(Result, kw_only=True):
 
 
 class ClearOutput(SessionParams, kw_only=True):
-    """Forget what was printed so far."""
+    """Forget the output so far."""
 
 
 class OutputCleared(Result, kw_only=True):
@@ -67,20 +67,21 @@ class StreamOutput(SessionParams, kw_only=True):
 
 
 class GetEvents(SessionParams, kw_only=True):
-    """What happened in the session; waits for news if there is none.
+    """The session's events; waits for the next one if there is none.
 
-    What a call has brought about says in `body.caller` whose call it was.
+    If a call caused an event, `body.caller` names its caller.
     """
 
     cursor: Cursor | None = None
     limit: Limit = 100
     types: (
         Annotated[
-            str, Meta(description="Only these, comma-separated.", examples=["stopped,terminated"])
+            str,
+            Meta(description="Only these types, comma-separated.", examples=["stopped,terminated"]),
         ]
         | None
     ) = None
-    timeout: Annotated[float, Meta(ge=0, le=300, description="Seconds to wait for news.")] = 0
+    timeout: Annotated[float, Meta(ge=0, le=300, description="Seconds to wait for an event.")] = 0
 
 
 class Event(Result, kw_only=True):
@@ -99,7 +100,7 @@ class EventPage(Result, kw_only=True):
 
 
 class StreamBytes(Result, kw_only=True):
-    """Not JSON: the stream's own format."""
+    """Not JSON: the stream has its own format."""
 
 
 class OpenStream(SessionParams, kw_only=True):
@@ -108,14 +109,16 @@ class OpenStream(SessionParams, kw_only=True):
     cursor: Cursor | None = None
 
 
-# What a ring's records carry as their category: of output, and of events by type. New names go to
-# the end of the Literal: a new supervisor reads the rings of older workers.
+# The numbers that ring records store as their category. New names go to the end of the Literal,
+# because a new supervisor reads the rings of older workers.
 CATEGORY_NUMBERS: Final[Mapping[str, int]] = {name: n for n, name in enumerate(get_args(Category))}
 EVENT_NUMBERS: Final[Mapping[str, int]] = {name: n for n, name in enumerate(get_args(EventType))}
 
 
 def seq_meta(seq: int) -> bytes:
-    """The meta of an event's record: its seq, so that merging two rings need not decode bodies."""
+    """The meta of an event's record: its seq, so that merging two rings needs no decoding of
+    bodies.
+    """
     return seq.to_bytes(8, "little")
 
 

@@ -1,4 +1,6 @@
-"""Processes of this machine: what is told of one, and what makes it this one and no other."""
+"""Processes of this machine: what the relay shows of one, and the identity that distinguishes it
+from a later process with the same pid.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ Identity = Annotated[
     str,
     Meta(
         max_length=200,
-        description="As `list-processes` gave it; refuses a pid that was recycled since.",
+        description="As `list-processes` returned it; a pid that was reused since is refused.",
     ),
 ]
 ListeningOn = Annotated[
-    int, Meta(ge=1, le=65535, description="Find the process by a port that it listens on.")
+    int, Meta(ge=1, le=65535, description="Find the process by a port on which it listens.")
 ]
 Match = Annotated[
     str,
@@ -30,7 +32,7 @@ Match = Annotated[
 
 
 def identity_of(pid: int, start_ticks: int, boot_id: str) -> str:
-    """A pid is given out again; together with the moment of birth it is not."""
+    """The kernel reuses a pid; pid, start time and boot id together are unique."""
     return f"{pid}-{start_ticks}-{boot_id}"
 
 
@@ -48,7 +50,7 @@ class Process(Result, kw_only=True):
     python_version: str | None
     venv: str | None
     listening_ports: list[int]
-    debugged_by: str | None  # a session of this relay
+    debugged_by: str | None  # the session of this relay that debugs it
     greenlets: Literal["gevent", "eventlet"] | None
     attachable: bool
     code: Code | None = None

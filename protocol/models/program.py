@@ -1,4 +1,4 @@
-"""Launching, attaching, ending, standard input."""
+"""Launching, attaching, ending, standard input: parameters and results."""
 
 from __future__ import annotations
 
@@ -59,24 +59,24 @@ class Launch(SessionParams, kw_only=True):
     ] = []
     pythonpath: Annotated[
         list[Path],
-        Meta(max_length=1000, description="Directories to put in front of its import path."),
+        Meta(max_length=1000, description="Directories to put at the front of its import path."),
     ] = []
     stop_on_entry: Annotated[
         bool | None,
         Meta(
-            description="Stop at the first line that is neither the standard library's nor an "
-            "installed package's; by default as the session says."
+            description="Stop at the first line outside the standard library and installed "
+            "packages; default: the session's setting."
         ),
     ] = None
     stop_on_exception: ExceptionStop | None = None
     just_my_code: Annotated[
         bool | None,
-        Meta(description="Leave libraries out of stepping; by default as the session says."),
+        Meta(description="Do not step into libraries; default: the session's setting."),
     ] = None
     console: Console = "internalConsole"
     pty: Annotated[
         bool | TerminalSize,
-        Meta(description="Give the program a terminal instead of pipes; an object has its size."),
+        Meta(description="Give the program a terminal instead of pipes; an object sets its size."),
     ] = False
     stdin_inputs: Inputs = []
     debug_subprocesses: Annotated[
@@ -85,7 +85,7 @@ class Launch(SessionParams, kw_only=True):
     keep_children: KeepChildren = False
     limits: Annotated[
         LimitChanges | None,
-        Meta(description="Bounds over its whole process tree, over the session's."),
+        Meta(description="Limits on its whole process tree; they override the session's."),
     ] = None
     wait: Wait = 0.1
     snapshot: SnapshotBounds = False
@@ -97,7 +97,7 @@ class Launched(Execution, kw_only=True):
 
 
 class Attach(SessionParams, kw_only=True):
-    """Join a running Python program: by `pid`, or where debugpy listens by `port`."""
+    """Attach to a running Python program: by `pid`, or by the `port` on which debugpy listens."""
 
     pid: Pid | None = None
     host: Host | None = None
@@ -113,37 +113,38 @@ class Attach(SessionParams, kw_only=True):
         Meta(
             ge=0,
             le=300,
-            description="How long to wait for a program that `match` or `listening_on` finds.",
+            description="How long to wait for a process that `match` or `listening_on` finds.",
         ),
     ] = 0
     path_mappings: Annotated[
         list[PathMapping],
-        Meta(max_length=1000, description="Where the same files are, here and in the program."),
+        Meta(max_length=1000, description="Folders of the same files, here and in the program."),
     ] = []
     just_my_code: Annotated[
         bool | None,
-        Meta(description="Leave libraries out of stepping; by default as the session says."),
+        Meta(description="Do not step into libraries; default: the session's setting."),
     ] = None
     stop_on_exception: ExceptionStop | None = None
     redirect_output: Annotated[
-        bool, Meta(description="Bring the program's own output too; the detach undoes it.")
+        bool,
+        Meta(description="Capture the program's own output too; detaching undoes it."),
     ] = False
     repr: Annotated[
         Literal["safe", "full"],
         Meta(
-            description="`safe` runs none of the program's code to show a value; "
-            "joined by port, debugpy shows them its own way."
+            description="`safe` runs none of the program's code to show a value. "
+            "When joined by port, debugpy decides how values are shown."
         ),
     ] = "safe"
     tracing: Annotated[
         Literal["auto", "settrace"],
         Meta(
-            description="`auto` is what its Python does best, and reaches coroutines that already "
-            "run; `settrace` is what it is up to 3.11, and refused on later ones."
+            description="`auto` is the best method of its Python and also reaches coroutines that "
+            "already run. `settrace` is that method up to 3.11; later versions refuse it."
         ),
     ] = "auto"
     tree: Annotated[
-        bool, Meta(description="All processes of a prefork server, those born later too.")
+        bool, Meta(description="All processes of a prefork server, including those forked later.")
     ] = False
     wait: Wait = 0.1
     snapshot: SnapshotBounds = False
@@ -157,7 +158,7 @@ class Attached(Execution, kw_only=True):
 
 
 class Detach(SessionParams, kw_only=True):
-    """Let an attached program go; the session is `created` again."""
+    """Detach from an attached program; the session is `created` again."""
 
 
 class Detached(Result, kw_only=True):
@@ -166,23 +167,23 @@ class Detached(Result, kw_only=True):
     detached: bool
     pid: int | None
     residue: (
-        Annotated[str, Meta(description="What could not be cleared away in the program.")] | None
+        Annotated[str, Meta(description="What could not be removed from the program.")] | None
     ) = None
 
 
 class Restart(SessionParams, kw_only=True):
-    """Launch again with the same arguments; breakpoints stay, edited source counts."""
+    """Launch again with the same arguments; breakpoints stay, edited source is used."""
 
     env: Annotated[
         dict[EnvName, EnvValue | None],
         Meta(
             max_length=10_000,
-            description="On top of the launch's; what `missing_env` names must be here.",
+            description="Added to the launch's; the names in `missing_env` must be here.",
         ),
     ] = {}
     args: Annotated[
         Args | None,
-        Meta(description="In place of the launch's; needed if `missing_fields` names them."),
+        Meta(description="Replace the launch's; required if `missing_fields` names them."),
     ] = None
     python_args: Annotated[Args | None, Meta(description="Likewise.")] = None
     code: Annotated[SourceCode | None, Meta(description="Likewise.")] = None
@@ -194,8 +195,9 @@ class Restart(SessionParams, kw_only=True):
 class Terminate(SessionParams, kw_only=True):
     """End the program: SIGTERM, then SIGKILL after `grace` seconds.
 
-    All that a launched program has started gets both too, also what is in a process group or
-    session of its own, unless `keep_children` says otherwise. It is over as soon as nobody is left.
+    Both signals also go to all processes that a launched program has started, even those in a
+    process group or session of their own, unless `keep_children` says otherwise. The call returns
+    as soon as none of them is left.
     """
 
     grace: Annotated[

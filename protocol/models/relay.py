@@ -25,7 +25,7 @@ class Info(Result, kw_only=True):
     api_version: str
     python_version: str
     debugpy_version: str | None
-    runs_as_root: bool  # and so do the programs that it launches
+    runs_as_root: bool  # launched programs run as root too
     capabilities: dict[str, Json]
     endpoints: list[str]
 
@@ -34,7 +34,7 @@ class Configuration(Result, kw_only=True):
     config: dict[str, Json]
     origins: dict[str, str]
     changeable: list[str]
-    persisted: bool = True  # false: what PATCH has set holds until the relay stops only
+    persisted: bool = True  # false: changes made by PATCH are lost when the relay stops
 
 
 class PatchConfig(Params, kw_only=True):
@@ -47,24 +47,25 @@ class PatchConfig(Params, kw_only=True):
     dap: Annotated[dict[str, Json], Meta(max_length=100, description="Keys of `[dap]`.")] = {}
     limits: Annotated[dict[str, Json], Meta(max_length=100, description="Keys of `[limits]`.")] = {}
     log: Annotated[dict[str, Json], Meta(max_length=100, description="Keys of `[log]`.")] = {}
-    # These have no key that may be changed; they are here to be refused by the key's name.
+    # None of their keys can be changed at run time; they are here so that the refusal names the
+    # key.
     server: Annotated[
-        dict[str, Json], Meta(max_length=100, description="None can be changed now.")
+        dict[str, Json], Meta(max_length=100, description="No key can be changed at run time.")
     ] = {}
     python: Annotated[
-        dict[str, Json], Meta(max_length=100, description="None can be changed now.")
+        dict[str, Json], Meta(max_length=100, description="No key can be changed at run time.")
     ] = {}
     auth: Annotated[
-        dict[str, Json], Meta(max_length=100, description="None can be changed now.")
+        dict[str, Json], Meta(max_length=100, description="No key can be changed at run time.")
     ] = {}
 
 
 class Shutdown(Params, kw_only=True):
-    """Stop the relay; launched programs end, attached ones run on."""
+    """Stop the relay; launched programs end, attached ones keep running."""
 
     keep_sessions: Annotated[
         bool | None,
-        Meta(description="Leave the sessions to the next relay; by default as it was started."),
+        Meta(description="Leave the sessions to the next relay; default: as configured at start."),
     ] = None
 
 
@@ -81,7 +82,8 @@ class ListProcesses(Params, kw_only=True):
     limit: Limit = 100
     match: (
         Annotated[
-            str, Meta(max_length=1000, description="Only those whose command line contains this.")
+            str,
+            Meta(max_length=1000, description="Only processes whose command line contains this."),
         ]
         | None
     ) = None
@@ -96,8 +98,8 @@ class ProcessList(Result, kw_only=True):
     not_looked_into: Annotated[
         int,
         Meta(
-            description="Processes under another name, which may embed a Python, that the time did "
-            "not suffice for; ask again, the next call goes on with them."
+            description="Number of processes that may embed a Python and that this call had no "
+            "time to examine; call again, the next call continues with them."
         ),
     ] = 0
 
@@ -109,11 +111,11 @@ class OneProcess(Params, kw_only=True):
 
 
 class Stacks(Result, kw_only=True):
-    """Every thread's stack, the innermost frame first, as py-spy tells them."""
+    """Every thread's stack, the innermost frame first, as py-spy reports it."""
 
     pid: int
     threads: list[Json]
 
 
 class Document(Result, kw_only=True):
-    """A document of its own format, without the envelope."""
+    """A document in a format of its own, without the envelope."""

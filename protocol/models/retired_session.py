@@ -1,5 +1,7 @@
-"""What the worker of an ended session leaves when it retires: its answers to what may still be
-asked. The supervisor gives them from then on, and the session's next worker begins with them."""
+"""The answers that a worker leaves on disk when it retires after its session's end.
+
+The supervisor answers from them afterwards, and the session's next worker starts with them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call from nothing to an answer: launch, record, run to the end, tell."""
+"""One call that launches a program, records, runs it to its end and reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from debug_relay.protocol.models.limits import LimitChanges, PassedLimit
 
 
 class Run(Params, kw_only=True):
-    """From nothing to an answer: launch, trace, run to the end, report."""
+    """Launch a program, trace it, run it to its end and report, in one call."""
 
     script: Script | None = None
     module: Module | None = None
@@ -42,20 +42,18 @@ class Run(Params, kw_only=True):
     ] = []
     pythonpath: Annotated[
         list[Path],
-        Meta(max_length=1000, description="Directories to put in front of its import path."),
+        Meta(max_length=1000, description="Directories to put at the front of its import path."),
     ] = []
     just_my_code: Annotated[
         bool | None, Meta(description="Look for exceptions in your own code only.")
     ] = None
     stdin_inputs: Annotated[
-        list[str], Meta(description="Texts for its standard input, in order; then it ends.")
+        list[str], Meta(description="Lines for its standard input, in order; then it is closed.")
     ] = []
     limits: Annotated[
-        LimitChanges | None, Meta(description="Bounds over its whole process tree.")
+        LimitChanges | None, Meta(description="Limits on its whole process tree.")
     ] = None
-    trace: Annotated[TraceSpec | None, Meta(description="What to record, as `trace` takes it.")] = (
-        None
-    )
+    trace: Annotated[TraceSpec | None, Meta(description="What to record, as in `trace`.")] = None
     timeout: Annotated[
         float, Meta(gt=0, le=300, description="Seconds until the program is ended.")
     ] = 60
@@ -63,7 +61,8 @@ class Run(Params, kw_only=True):
         bool, Meta(description="Keep the session, paused, when an exception stops it.")
     ] = False
     output_bytes: Annotated[
-        int, Meta(ge=0, le=10_000_000, description="How much of the output's end is told.")
+        int,
+        Meta(ge=0, le=10_000_000, description="How many bytes of the output's end are reported."),
     ] = 65_536
 
 
@@ -106,10 +105,10 @@ class RunReport(Result, kw_only=True):
     end_reason: str | None
     passed_limit: PassedLimit | None = None
     output: str
-    output_left_out: int = 0  # bytes of the beginning
+    output_left_out: int = 0  # bytes at the beginning that are not shown
     trace: RunTrace | None = None
     exception: RunException | None = None
-    # Where its main thread was when the time was up.
+    # Where its main thread was at the timeout.
     stack: Stack | None = None
-    session_id: str | None = None  # of the session that was kept
+    session_id: str | None = None  # the session, if it was kept
     note: str | None = None  # why something is missing

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from debug_relay.protocol.models.breakpoints import MOST_IN_A_BATCH, BreakpointSpec
+from debug_relay.protocol.models.breakpoints import MAX_BATCH, BreakpointSpec
 from debug_relay.protocol.models.fields import (
     LABEL_FILTER,
     Arg,
@@ -69,16 +69,16 @@ class CreateSession(Params, kw_only=True):
     pause_budget: PauseBudget | None = None
     labels: Labels = {}
     limits: Annotated[
-        LimitChanges | None, Meta(description="Bounds over the program's whole process tree.")
+        LimitChanges | None, Meta(description="Limits on the program's whole process tree.")
     ] = None
     stop_on_entry: Annotated[bool, Meta(description="Stop at the first line.")] = False
-    stop_all: Annotated[bool, Meta(description="A stop of one thread stops the others too.")] = True
-    just_my_code: Annotated[bool, Meta(description="Leave libraries out of stepping.")] = False
+    stop_all: Annotated[bool, Meta(description="A stop of one thread stops all threads.")] = True
+    just_my_code: Annotated[bool, Meta(description="Do not step into libraries.")] = False
     restore_breakpoints: Annotated[
-        bool, Meta(description="Load the breakpoints that were saved for `project_root`.")
+        bool, Meta(description="Load the breakpoints saved for `project_root`.")
     ] = False
     mode: Annotated[
-        Literal["launch", "attach"] | None, Meta(description="Launch or attach too, in this call.")
+        Literal["launch", "attach"] | None, Meta(description="Also launch or attach, in this call.")
     ] = None
     # mode launch
     script: Script | None = None
@@ -95,12 +95,12 @@ class CreateSession(Params, kw_only=True):
     stdin_inputs: Inputs = []
     pythonpath: Annotated[
         list[Path],
-        Meta(max_length=1000, description="Directories to put in front of its import path."),
+        Meta(max_length=1000, description="Directories to put at the front of its import path."),
     ] = []
     console: Console = "internalConsole"
     pty: Annotated[
         bool | TerminalSize,
-        Meta(description="Give the program a terminal instead of pipes; an object has its size."),
+        Meta(description="Give the program a terminal instead of pipes; an object sets its size."),
     ] = False
     debug_subprocesses: Annotated[
         bool, Meta(description="Debug its child processes in the same session.")
@@ -116,24 +116,23 @@ class CreateSession(Params, kw_only=True):
     ) = None
     path_mappings: Annotated[
         list[PathMapping],
-        Meta(max_length=1000, description="Folders here and in the program's container."),
+        Meta(max_length=1000, description="Folders of the same files, here and in the program."),
     ] = []
     identity: Identity | None = None
     listening_on: ListeningOn | None = None
     match: Match | None = None
     wait_seconds: (
-        Annotated[float, Meta(ge=0, le=300, description="Seconds to wait for such a process.")]
+        Annotated[float, Meta(ge=0, le=300, description="Seconds to wait for a matching process.")]
         | None
     ) = None
     redirect_output: Annotated[
-        bool, Meta(description="Bring the program's own output too; the detach undoes it.")
+        bool,
+        Meta(description="Capture the program's own output too; detaching undoes it."),
     ] = False
     wait: (
         Annotated[
             float,
-            Meta(
-                ge=0, le=300, description="Seconds that the reply may be held for the first stop."
-            ),
+            Meta(ge=0, le=300, description="Seconds to wait, before replying, for the first stop."),
         ]
         | None
     ) = None
@@ -142,7 +141,7 @@ class CreateSession(Params, kw_only=True):
 class ListSessions(Params, kw_only=True):
     """List sessions, newest first."""
 
-    status: Annotated[State | None, Meta(description="Only those in this state.")] = None
+    status: Annotated[State | None, Meta(description="Only sessions in this state.")] = None
     label: (
         Annotated[
             str,
@@ -155,7 +154,7 @@ class ListSessions(Params, kw_only=True):
 
 
 class PatchSession(SessionParams, kw_only=True):
-    """Change what may be changed while the session lives."""
+    """Change the settings that may be changed while the session lives."""
 
     name: Annotated[str, Meta(max_length=255, description="Any name.")] | UnsetType = UNSET
     project_root: Path | UnsetType = UNSET
@@ -171,7 +170,7 @@ class PatchSession(SessionParams, kw_only=True):
         Annotated[bool, Meta(description="Step and stop in the user's code only.")] | UnsetType
     ) = UNSET
     restore_breakpoints: (
-        Annotated[bool, Meta(description="Load those saved for the project root.")] | UnsetType
+        Annotated[bool, Meta(description="Load those saved for `project_root`.")] | UnsetType
     ) = UNSET
     timeout_minutes: TimeoutMinutes | UnsetType = UNSET
     idle_timeout: Seconds | UnsetType = UNSET
@@ -181,45 +180,45 @@ class PatchSession(SessionParams, kw_only=True):
     limits: (
         Annotated[
             LimitChanges,
-            Meta(description="Bounds over the process tree; those of the program that runs too."),
+            Meta(description="Limits on the process tree; they also apply to the running program."),
         ]
         | UnsetType
     ) = UNSET
     breakpoints_suspended: (
-        Annotated[bool, Meta(description="False arms suspended breakpoints again.")] | UnsetType
+        Annotated[bool, Meta(description="False enables suspended breakpoints again.")] | UnsetType
     ) = UNSET
 
 
 class DeleteSession(SessionParams, kw_only=True):
-    """End a session. A launched program ends with it; an attached one runs on."""
+    """End a session. A launched program ends with it; an attached one keeps running."""
 
     force: Annotated[bool, Meta(description="Do not wait for the program to end by itself.")] = (
         False
     )
     terminate_debuggee: Annotated[
         bool | None,
-        Meta(description="Whether the program ends too; by default a launched one does."),
+        Meta(description="Whether the program ends too; default: only if it was launched."),
     ] = None
 
 
 class TakeLease(SessionParams, kw_only=True):
-    """Become the one caller who drives this session."""
+    """Become the only caller that may drive this session."""
 
     holder: (
         Annotated[
             str,
-            Meta(min_length=1, max_length=255, description="Who drives; by default the caller."),
+            Meta(min_length=1, max_length=255, description="Who drives; default: the caller."),
         ]
         | None
     ) = None
     ttl: Annotated[
         float, Meta(gt=0, le=86400, description="Seconds until it lapses unless renewed.")
     ] = 60
-    take_over: Annotated[bool, Meta(description="Take it from whoever has it.")] = False
+    take_over: Annotated[bool, Meta(description="Take the lease from its present holder.")] = False
 
 
 class Lease(Result, kw_only=True):
-    """Who drives the session, and until when; nobody in particular where both are null."""
+    """Who drives the session, and until when; both are null if any caller may drive."""
 
     holder: str | None
     expires_at: Time | None
@@ -233,16 +232,14 @@ class ImportedConfig(Params, kw_only=True):
     venv: Venv | None = None
     stop_on_entry: Annotated[bool, Meta(description="Stop at the first line.")] = False
     stop_all: Annotated[bool, Meta(description="A stop of one thread stops all.")] = True
-    just_my_code: Annotated[bool, Meta(description="Leave libraries out of stepping.")] = False
+    just_my_code: Annotated[bool, Meta(description="Do not step into libraries.")] = False
     timeout_minutes: (
         Annotated[float, Meta(ge=0, le=525_600, description="Idle timeout; 0 is for ever.")] | None
     ) = None
     max_lifetime: Seconds | None = None
     pause_budget: PauseBudget | None = None
     labels: Labels = {}
-    limits: Annotated[LimitChanges | None, Meta(description="Of the program's process tree.")] = (
-        None
-    )
+    limits: Annotated[LimitChanges | None, Meta(description="Limits on the process tree.")] = None
 
 
 class ImportedExceptions(Params, kw_only=True):
@@ -278,21 +275,24 @@ class ImportSession(Params, kw_only=True):
         dict[str, Json] | None, Meta(description="As exported: fields of `launch`.")
     ] = None
     missing_env: Annotated[
-        list[EnvName], Meta(description="Names whose values looked secret and were left out.")
+        list[EnvName], Meta(description="Names whose values look secret and were left out.")
     ] = []
     missing_fields: Annotated[
         list[MissingField],
         Meta(max_length=10, description="Fields of `program` in which secrets were hidden."),
     ] = []
     breakpoints: Annotated[
-        list[BreakpointSpec], Meta(max_length=MOST_IN_A_BATCH, description="As exported.")
+        list[BreakpointSpec], Meta(max_length=MAX_BATCH, description="As exported.")
     ] = []
     exception_breakpoints: Annotated[
         ImportedExceptions | None, Meta(description="As exported.")
     ] = None
     watches: Annotated[list[ImportedWatch], Meta(max_length=100, description="As exported.")] = []
     version: (
-        Annotated[str, Meta(max_length=40, description="Of the relay that exported it.")] | None
+        Annotated[
+            str, Meta(max_length=40, description="The version of the relay that exported it.")
+        ]
+        | None
     ) = None
 
 
@@ -301,15 +301,17 @@ class CloneSession(SessionParams, kw_only=True):
 
     name: (
         Annotated[
-            str, Meta(max_length=255, description="Its own name; by default made of the first.")
+            str, Meta(max_length=255, description="Its name; default: derived from the first one.")
         ]
         | None
     ) = None
-    labels: Annotated[Labels | None, Meta(description="Other labels than the first has.")] = None
+    labels: Annotated[
+        Labels | None, Meta(description="Its labels; default: those of the first.")
+    ] = None
 
 
 class Export(Result, kw_only=True):
-    """All of a session that is not its state."""
+    """Everything of a session except its state."""
 
     name: str
     config: Json
@@ -339,10 +341,10 @@ class SessionConfig(Result, kw_only=True):
 
 
 def idle_limit(status: State, config: SessionConfig) -> float:
-    """Seconds of idleness that end the session; 0 is never."""
+    """Seconds without a call after which the session ends; 0 means never."""
     idle = config.timeout_minutes * 60.0
     if status is State.RUNNING and idle:
-        # A program that runs puts expiry off.
+        # A running program postpones expiry.
         return max(idle, config.max_lifetime) if config.max_lifetime else 0.0
     return idle
 
@@ -385,7 +387,7 @@ class SessionState(Result, kw_only=True):
     expires_at: Time | None = None
     config: SessionConfig
     program: Program | None = None
-    child_pids: list[int] = []  # of the program's processes that are debugged with it
+    child_pids: list[int] = []  # the children that are debugged with the program
     current_location: Location | None = None
     stopped_thread_id: int | None = None
     stopped_threads: list[int] = []
@@ -394,7 +396,7 @@ class SessionState(Result, kw_only=True):
     exit_code: int | None = None
     signal: str | None = None
     end_reason: EndReason | None = None
-    passed_limit: PassedLimit | None = None  # with end_reason `limit`
+    passed_limit: PassedLimit | None = None  # set with end_reason `limit`
     waiting_for_input: bool = False
     prompt: str | None = None
     warning: str | None = None
@@ -404,12 +406,14 @@ class SessionState(Result, kw_only=True):
     restored: bool = False
     previous_status: State | None = None
     missing_env: list[str] = []
-    missing_fields: list[str] = []  # of the launch, that `restart` must give: a secret was hidden
+    # fields of the launch that hid a secret; `restart` must give them
+    missing_fields: list[str] = []
     worker_unresponsive: bool = False
-    worker_signal: str | None = None  # what ended its worker, with end_reason `crashed`
-    worker_exit_code: int | None = None  # or how that ended; both null where nobody was told
-    disk_trouble: str | None = None  # what a full disk did not take; the session goes on
-    lease: Lease | None = None  # who alone drives it
+    worker_signal: str | None = None  # the signal that ended its worker, with end_reason `crashed`
+    worker_exit_code: int | None = None  # or the worker's exit code; both are null if it is unknown
+    # what could not be written to a full disk; the session continues
+    disk_trouble: str | None = None
+    lease: Lease | None = None  # the caller that alone may drive it
 
 
 class SessionStatus(Result, kw_only=True):
@@ -481,20 +485,20 @@ class ProcessUse(Result, kw_only=True):
     ppid: int
     command: str
     state: str
-    start_time: float  # seconds since 1970, as psutil's create_time
+    start_time: float  # seconds since 1970, like psutil's create_time
     cpu_seconds: float
-    memory_bytes: int  # its part of what it shares with others
-    resident_bytes: int  # all that it shares included
+    memory_bytes: int  # shared memory counts in proportion
+    resident_bytes: int  # shared memory counts in full
     threads: int
-    descriptors: int | None  # None where they may not be seen
+    descriptors: int | None  # None if the kernel does not permit reading them
 
 
 class LimitUse(Result, kw_only=True):
-    """One limit; `allowed` 0 is none."""
+    """One limit; `allowed` 0 means no limit."""
 
     allowed: int | float
     used: int | float
-    share: float | None  # of what is allowed
+    share: float | None  # used / allowed
 
 
 class Resources(Result, kw_only=True):
@@ -507,11 +511,11 @@ class Resources(Result, kw_only=True):
     processes: list[ProcessUse]
     limits: dict[str, LimitUse]
     passed_limit: PassedLimit | None
-    note: str | None  # why something is not known
+    note: str | None  # why a value is unknown
 
 
 class EndSession(SessionParams, kw_only=True):
-    """Between supervisor and worker only: end the session and then yourself."""
+    """Between supervisor and worker only: the worker ends the session and then itself."""
 
     terminate_debuggee: bool | None = None
     force: bool = False
@@ -519,18 +523,19 @@ class EndSession(SessionParams, kw_only=True):
 
 
 class Blueprint(Result, kw_only=True):
-    """All of a session that is not its state: what an export holds, a clone begins with and a
-    session that comes back is made from."""
+    """Everything of a session except its state: the contents of an export, and what clones and
+    restored sessions are made from.
+    """
 
     name: str
     config: SessionConfig
-    # The fields of the last launch that were given, or None.
+    # The fields that the last launch gave, or None.
     program: dict[str, Json] | None = None
-    # Names in the launch's environment whose values are not here: they look secret.
+    # Environment variables of the launch whose values look secret; the values are not here.
     missing_env: list[str] = []
-    # Fields of the launch in which something is hidden, for the same reason.
+    # Fields of the launch in which a secret is masked.
     missing_fields: list[str] = []
-    # Breakpoints as they are asked for; with their ids where they keep them.
+    # Breakpoints as callers asked for them; with ids where the new session keeps them.
     breakpoints: list[dict[str, Json]] = []
     next_breakpoint: int = 1
     exception_breakpoints: dict[str, Json] | None = None
@@ -538,8 +543,9 @@ class Blueprint(Result, kw_only=True):
 
 
 class Retired(Result, kw_only=True):
-    """Between supervisor and worker only: whether the worker of an ended session ends itself now,
-    and what the next one begins with, secrets too."""
+    """Between supervisor and worker only: whether the worker of an ended session ends now, and what
+    the session's next worker starts with, secrets included.
+    """
 
     retired: bool
     blueprint: Blueprint | None = None
@@ -547,20 +553,20 @@ class Retired(Result, kw_only=True):
 
 
 class WorkerParams(Params, kw_only=True):
-    """What a worker is born with: one JSON document on an inherited descriptor."""
+    """What a worker needs to start: one JSON document on an inherited descriptor."""
 
     session_id: SessionId
-    session_dir: str  # rings, socket, identity: the run directory's
-    record_dir: str  # what survives a reboot: the data directory's
-    breakpoints_dir: str  # all projects' saved breakpoints
+    session_dir: str  # in the run directory: rings, socket, identity
+    record_dir: str  # in the data directory: what survives a reboot
+    breakpoints_dir: str  # the saved breakpoints of all projects
     name: str
     created_at: Time
     created_by: str | None
     config: SessionConfig
     debugpy_dir: str
-    # Where programs keep the debugger's compiled code; what kind of interpreter it is for is added.
+    # Where programs keep the debugger's compiled code; a subfolder for each kind of interpreter.
     bytecode: str
-    interpreters_dir: str  # where workers keep who an interpreter is
+    interpreters_dir: str  # where workers cache what they know of an interpreter
     output_max_bytes: int
     events_max: int
     request_timeout: float
@@ -569,12 +575,13 @@ class WorkerParams(Params, kw_only=True):
     orphan_timeout: float
     python_default: str | None = None
     restore_breakpoints: bool = False
-    # What the session takes over: of an import, of another session, of itself before a reboot.
+    # The blueprint that the session starts from: of an import, a clone, or its own before a reboot.
     blueprint: Blueprint | None = None
     restored: bool = False
     previous_status: State | None = None
     first_seq: int = 1
-    stop_id: int = 0  # of the last stop there was
-    # As it ended, where it is to be as if its worker had never retired.
+    stop_id: int = 0  # of the session's last stop
+    # The state at the end of an ended session, so that a new worker continues where the retired one
+    # left off.
     ended: SessionState | None = None
     runtime_seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""The stop report: all that is worth knowing about one stop, in one piece."""
+"""The stop report: everything worth knowing about one stop, in one piece."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StoppedThread(Result, kw_only=True):
     id: int
     name: str | None = None
     pid: int | None = None
-    is_child: bool = False  # that process is one that the program has started
+    is_child: bool = False  # that process is a child of the program
 
 
 class SourceLine(Result, kw_only=True):
@@ -53,7 +53,7 @@ class Excerpt(Result, kw_only=True):
 
 
 class Change(Result, kw_only=True):
-    """A local whose value differs from the last stop in the same frame; null is not there."""
+    """A local that changed since the last stop in this frame; null means that it did not exist."""
 
     name: str
     before: str | None
@@ -61,23 +61,23 @@ class Change(Result, kw_only=True):
 
 
 class Printed(Result, kw_only=True):
-    """What was printed since the stop before: its end, where it was too much."""
+    """Output since the previous stop; only its end if there was too much."""
 
     category: str
     text: str
 
 
 class Cut(Result, kw_only=True):
-    """A part that did not fit, or was not asked for in full."""
+    """A part of the report that did not fit, or that the caller did not request in full."""
 
     part: str
-    shown: int  # of output, bytes
+    shown: int  # bytes if the part is output
     total: int
-    get: Annotated[str, Meta(description="The call that brings the rest.")]
+    get: Annotated[str, Meta(description="The call that returns the rest.")]
 
 
 class Stop(Result, kw_only=True):
-    """Where and why the program stands, and what it looks like there."""
+    """Where and why the program stopped, and its state there."""
 
     stop_id: int
     stop_reason: StopReason
@@ -90,14 +90,14 @@ class Stop(Result, kw_only=True):
     locals: list[Variable] = []
     total_locals: int = 0
     changed: list[Change] = []
-    new_frame: bool = False  # no stop in this frame is remembered: nothing to compare it with
+    new_frame: bool = False  # no earlier stop in this frame is known, so nothing is compared
     watches: list[Watch] = []
     exception: ExceptionInfo | None = None
     return_value: ReturnValue | None = None
     output: list[Printed] = []
     hit_breakpoints: list[str] = []
     cut: list[Cut] = []
-    note: str | None = None  # why something is missing
+    note: str | None = None  # why a part is missing
     repr: Safe = UNSET
 
 
@@ -105,10 +105,11 @@ KEPT_STOPS: Final = 100
 
 
 class KeptStop(Result, kw_only=True):
-    """A report in the session's `stops.ring`: all that is known of the stop, before any bound."""
+    """A report in the session's `stops.ring`: everything known of the stop, before any bound."""
 
     report: Stop
-    printed_from: Place | None  # where its output begins; None is at the session's
+    # where its output begins; None: at the beginning of the session's output
+    printed_from: Place | None
 
 
 class Snapshot(SessionParams, kw_only=True):

@@ -1,6 +1,8 @@
-"""How the results that are read most look as text: stops, stacks, variables, breakpoints, output.
+"""Text renderings of the results that callers read most: stops, stacks, variables, breakpoints,
+output.
 
-One function a result, chosen by its type; `text` renders the rest.
+One function per result type; `text.generic` renders all others. The HTTP front calls this for
+`?format=text` and `?format=markdown`.
 """
 
 from __future__ import annotations
@@ -19,27 +21,27 @@ from debug_relay.protocol.models import run as runs
 from debug_relay.protocol.models import sessions as s
 from debug_relay.protocol.models import stop_report as stops
 from debug_relay.protocol.models.fields import Location
-from debug_relay.protocol.models.limits import amount, in_bytes
+from debug_relay.protocol.models.limits import format_amount, format_bytes
 from debug_relay.protocol.rendering import stop as stop_text
-from debug_relay.protocol.rendering import traces as recorded
+from debug_relay.protocol.rendering import traces
 from debug_relay.protocol.rendering.text import Code, Line, generic, short
 
 _NOISE: Final = frozenset({"description", "preserve_focus_hint", "all_threads_stopped"})
 _VALUE: Final = 100
 
 
-def picture(result: Any) -> Iterator[Line]:
+def render(result: Any) -> Iterator[Line]:
     """The lines of any result."""
     for kind in type(result).__mro__:
-        if kind in _PICTURES:
-            return _PICTURES[kind](result)
+        if kind in _RENDERERS:
+            return _RENDERERS[kind](result)
     return generic(result)
 
 
-def picture_of(kind: type, data: bytes) -> Iterator[Line]:
-    """The lines of a result that is JSON already."""
+def render_json(kind: type, data: bytes) -> Iterator[Line]:
+    """The lines of a result that is already JSON."""
     try:
-        return picture(msgspec.json.decode(data, type=kind))
+        return render(msgspec.json.decode(data, type=kind))
     except msgspec.ValidationError:
         return generic(msgspec.json.decode(data))
 
@@ -52,12 +54,12 @@ def _headline(
 ) -> str:
     if status != "paused":
         return f"{status}{end}"
-    place = f" {stop_text.at(location)}" if location is not None else ""
+    place = f" {stop_text.location_text(location)}" if location is not None else ""
     return f"paused ({reason}, stop {stop_id}){place}"
 
 
 def _execution(result: e.Execution) -> Iterator[Line]:
-    end = recorded.ending(result.exit_code, result.signal, result.end_reason)
+    end = traces.ending(result.exit_code, result.signal, result.end_reason)
     place = None if result.stop is not None else result.current_location
     yield _headline(result.status, result.stop_reason, result.stop_id, place, end)
     if result.child_pid is not None and result.stop is None:
@@ -65,11 +67,11 @@ def _execution(result: e.Execution) -> Iterator[Line]:
     if not result.completed and result.status == "running":
         if result.waiting_for_input:
             how = call_of("input", result.session_id)
-            yield f"waits for input: {short(result.prompt or '', 200)!r}: send it by {how}"
+            yield f"waits for input: {short(result.prompt or '', 200)!r}: send it with {how}"
         query = f"timeout=30&types=stopped,terminated,input&cursor={result.events_cursor}"
         yield f"not stopped yet: wait with {call_of('events', result.session_id)}?{query}"
     elif not result.completed and result.status == "paused":
-        yield "the thread that was moved still runs; this is where another one stands"
+        yield "the resumed thread still runs; this is where another thread is paused"
     if result.pause_pending:
         yield "pause pending: a thread is in C code and stops as soon as it returns"
     if result.live_stack is not None:
@@ -85,13 +87,13 @@ def _execution(result: e.Execution) -> Iterator[Line]:
 
 
 def _trace(result: e.TraceRows) -> Iterator[Line]:
-    yield from recorded.trace(result)
+    yield from traces.trace(result)
     yield from _execution(result)
 
 
 def _history(page: stops.HistoryPage) -> Iterator[Line]:
     for report in page.items:
-        yield from stop_text.brief(report)
+        yield from stop_text.brief_stop(report)
     yield from _more(page)
 
 
@@ -115,9 +117,9 @@ def _variables(page: i.VariableList) -> Iterator[Line]:
     elif not page.variables:
         yield "no variables" if not page.total else f"no variables from {page.start} on"
     if page.repr is not msgspec.UNSET:
-        yield stop_text.SAFELY
+        yield stop_text.SAFE_VALUES_NOTE
     if page.evaluating is True:
-        yield "the thread hangs in its own code: nothing of the program's was run for this"
+        yield "the thread hangs in its own code; none of the program's code was run for this reply"
 
 
 def _scopes(result: i.ScopeList) -> Iterator[Line]:
@@ -150,13 +152,13 @@ def _threads(result: i.ThreadList) -> Iterator[Line]:
         mark = "→" if thread.is_current else " "
         where = f" (child process {thread.pid})" if thread.is_child else ""
         place = thread.current_location
-        at = f" {stop_text.at(place)}" if place is not None else ""
-        pending = ", to stop when it comes back from C" * thread.pause_pending
+        at = f" {stop_text.location_text(place)}" if place is not None else ""
+        pending = ", stops when it returns from C" * thread.pause_pending
         yield f"{mark} {thread.id} {short(thread.name, 80)}: {thread.status}{where}{at}{pending}"
 
 
 def _source(result: i.SourceText) -> Iterator[Line]:
-    guess = ", decompiled: there is no text, lines and names are a guess"
+    guess = ", decompiled: no source text; lines and names are a guess"
     yield f"{result.path}, lines {result.start} to {result.end} of {result.total_lines}" + (
         guess * result.decompiled
     )
@@ -220,7 +222,7 @@ def _breakpoints(result: b.BreakpointList | b.BreakpointsSet) -> Iterator[Line]:
 
 def _session(state: s.SessionState | s.SessionStatus) -> Iterator[Line]:
     name = f" {short(state.name, 80)}" if isinstance(state, s.SessionState) else ""
-    end = recorded.ending(state.exit_code, state.signal, state.end_reason)
+    end = traces.ending(state.exit_code, state.signal, state.end_reason)
     line = _headline(state.status, state.stop_reason, state.stop_id, state.current_location, end)
     yield f"{state.session_id}{name}: {line}"
     if state.waiting_for_input:
@@ -248,31 +250,33 @@ def _session(state: s.SessionState | s.SessionStatus) -> Iterator[Line]:
         if state.missing_env:
             yield f"missing in env: {short(', '.join(state.missing_env), 300)}"
         if state.missing_fields:
-            yield f"hidden, to be given to restart: {', '.join(state.missing_fields)}"
+            yield f"hidden, restart must give them: {', '.join(state.missing_fields)}"
         if state.disk_trouble:
             yield f"disk: {short(state.disk_trouble, 300)}"
 
 
 def _lease(lease: s.Lease) -> Iterator[Line]:
     held = lease.holder is not None
-    yield f"driven by {lease.holder} until {lease.expires_at}" if held else "nobody drives it alone"
+    yield (
+        f"driven by {lease.holder} until {lease.expires_at}" if held else "any caller may drive it"
+    )
 
 
 def _resources(result: s.Resources) -> Iterator[Line]:
     yield (
         f"{result.session_id} {result.status}: cpu {result.cpu_seconds:g} s, memory "
-        f"{in_bytes(result.memory_bytes)}, {len(result.processes)} processes"
+        f"{format_bytes(result.memory_bytes)}, {len(result.processes)} processes"
     )
     for name, limit in result.limits.items():
         if limit.allowed:
-            used, allowed = amount(name, limit.used), amount(name, limit.allowed)
+            used, allowed = format_amount(name, limit.used), format_amount(name, limit.allowed)
             yield f"{name}: {used} of {allowed} ({limit.share or 0:.0%})"
     if result.passed_limit is not None:
         yield f"passed {result.passed_limit.words()}"
     for one in result.processes:
         yield (
             f"{one.pid} (of {one.ppid}) {one.state}: cpu {one.cpu_seconds:g} s, memory "
-            f"{in_bytes(one.memory_bytes)}, {one.threads} threads, "
+            f"{format_bytes(one.memory_bytes)}, {one.threads} threads, "
             f"{'?' if one.descriptors is None else one.descriptors} descriptors: "
             f"{short(one.command, 200)}"
         )
@@ -314,11 +318,11 @@ def _events(page: o.EventPage) -> Iterator[Line]:
     if page.dropped:
         yield f"({page.dropped} events before these are gone)"
     for event in page.events:
-        yield f"{event.seq} {event.type}: {_told(event)}"
+        yield f"{event.seq} {event.type}: {_summary(event)}"
     yield f"session {page.session_status}; next: ?cursor={page.next_cursor}"
 
 
-def _told(event: o.Event) -> str:
+def _summary(event: o.Event) -> str:
     body = event.body
     try:
         if event.type == "breakpoint":
@@ -327,7 +331,7 @@ def _told(event: o.Event) -> str:
         if event.type == "module":
             return f"{body['module']['name']} {body['module']['path']}"
     except (KeyError, TypeError, msgspec.ValidationError):
-        pass  # of another version of the relay
+        pass  # the event is of another version of the relay
     return _body(body)
 
 
@@ -358,11 +362,11 @@ def _more(page: Any) -> Iterator[Line]:
         yield f"… {page.total} in all: ?offset={page.offset + len(page.items)}"
 
 
-_PICTURES: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
+_RENDERERS: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
     e.Execution: _execution,
     e.TraceRows: _trace,
-    runs.RunReport: recorded.run,
-    i.ExceptionReport: recorded.exception,
+    runs.RunReport: traces.run,
+    i.ExceptionReport: traces.exception,
     stops.Stop: stop_text.stop,
     stops.StopReport: lambda report: stop_text.stop(report.stop),
     stops.HistoryPage: _history,

@@ -1,4 +1,8 @@
-"""A stop report within a number of bytes, exactly: what is largest is cut first, and it is said."""
+"""Shrinks a stop report to an exact number of bytes: the largest part is cut first, and each cut is
+listed.
+
+The supervisor (history) and the worker (snapshots, replies with a report) both use it.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,21 @@ import msgspec
 from debug_relay.protocol.models.stop_report import Cut, Stop
 from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 from debug_relay.protocol.wire.envelope import encode_json
-from debug_relay.protocol.wire.ring_format import Place, output_of, pack_cursor
+from debug_relay.protocol.wire.ring_format import Place, output_owner, pack_cursor
 
-# Around the data of a reply, without its request id.
+# Bytes of the envelope around a reply's data, without the request id.
 ENVELOPE: Final = 160
 _LISTS: Final = ("frames", "locals", "changed", "watches", "output", "hit_breakpoints")
-_AT_LEAST: Final = 64  # bytes: what is smaller is not worth cutting
+_AT_LEAST: Final = 64  # bytes: a smaller part is not worth cutting
 _MARK: Final = "…"
 
 
-def calls(session_id: str, max_bytes: int, printed_from: Place | None) -> dict[str, str]:
-    """How to get what a report leaves out; its output begins at that place."""
+def calls_for_rest(session_id: str, max_bytes: int, printed_from: Place | None) -> dict[str, str]:
+    """For each part of a report, the call that returns what was left out; `printed_from` is where
+    its output begins.
+    """
     base = f"GET /api/v1/sessions/{session_id}"
-    cursor = pack_cursor(output_of(session_id), printed_from) if printed_from else None
+    cursor = pack_cursor(output_owner(session_id), printed_from) if printed_from else None
     return {
         "frames": f"{base}/stacktrace?levels=1000",
         "locals": f"{base}/frames/0/variables?count=1000",
@@ -38,27 +44,27 @@ def calls(session_id: str, max_bytes: int, printed_from: Place | None) -> dict[s
 
 
 def leave_out_output(stop: Stop) -> None:
-    """For a caller who may not read what the program has printed."""
+    """Removes the program's output, for a caller whose token may not read it."""
     if stop.output or any(cut.part == "output" for cut in stop.cut):
         stop.output = []
         stop.cut = [cut for cut in stop.cut if cut.part != "output"]
         stop.note = " ".join(filter(None, (stop.note, OUTPUT_WITHHELD)))
 
 
-def fit(stop: Stop, most: int, calls: Mapping[str, str]) -> Stop | None:
-    """The report in at most so many bytes; None if not even its bare facts have room.
+def fit(stop: Stop, most: int, calls_for_rest: Mapping[str, str]) -> Stop | None:
+    """Shrinks the report to at most `most` bytes; None if not even its bare facts fit.
 
-    `calls` says for each part how to get the rest.
+    `calls_for_rest` names, for each part, the call that returns the rest.
     """
     totals: dict[str, int] = {}
     while (over := len(encode_json(stop)) - most) > 0:
         sizes = {part: size for part, size in _sizes(stop).items() if size > _AT_LEAST}
         if not sizes:
-            return _bare(stop, most, calls)
+            return _bare(stop, most, calls_for_rest)
         part = max(sizes, key=lambda name: sizes[name])
         totals.setdefault(part, _length(stop, part))
         _shrink(stop, part, sizes[part], over)
-        _note(stop, part, totals[part], calls)
+        _note(stop, part, totals[part], calls_for_rest)
     return stop
 
 
@@ -72,7 +78,7 @@ def _sizes(stop: Stop) -> dict[str, int]:
 
 
 def _texts(stop: Stop) -> dict[str, tuple[str, Callable[[str], None]]]:
-    """The long texts of a report and how to put another in their place."""
+    """The long texts of a report, each with a function that replaces it."""
     texts: dict[str, tuple[str, Callable[[str], None]]] = {}
     if (raised := stop.exception) is not None:
         for field in ("traceback", "message"):
@@ -111,7 +117,7 @@ def printed_bytes(stop: Stop) -> int:
 
 
 def _shrink(stop: Stop, part: str, size: int, over: int) -> None:
-    """Down to what must go, but never by more than half at once: others may be large too."""
+    """Cuts one part, by at most half at once: other parts may be large too."""
     keep = max(0.5, (size - over) / size - 0.05)
     if part == "output" and len(stop.output) == 1:
         text = stop.output[0].text
@@ -120,7 +126,7 @@ def _shrink(stop: Stop, part: str, size: int, over: int) -> None:
         if count == 0:
             stop.output = []
     elif part == "output":
-        stop.output = stop.output[1:]  # the last that was printed counts most
+        stop.output = stop.output[1:]  # the latest output matters most
     elif part in _LISTS:
         rows = getattr(stop, part)
         setattr(stop, part, rows[: int(len(rows) * keep)])
@@ -133,7 +139,7 @@ def _shrink(stop: Stop, part: str, size: int, over: int) -> None:
 
 
 def _narrow(stop: Stop) -> None:
-    """Half of the lines, around the current one."""
+    """Keeps half of the source lines, around the current one."""
     assert stop.source is not None
     lines = stop.source.lines
     if len(lines) <= 1:
@@ -148,7 +154,7 @@ def _narrow(stop: Stop) -> None:
     )
 
 
-def _note(stop: Stop, part: str, total: int, calls: Mapping[str, str]) -> None:
+def _note(stop: Stop, part: str, total: int, calls_for_rest: Mapping[str, str]) -> None:
     if part == "source":
         shown = len(stop.source.lines) if stop.source else 0
     elif part == "output":
@@ -159,11 +165,15 @@ def _note(stop: Stop, part: str, total: int, calls: Mapping[str, str]) -> None:
         shown = len(_texts(stop)[part][0])
     total = next((cut.total for cut in stop.cut if cut.part == part), total)
     stop.cut = [cut for cut in stop.cut if cut.part != part]
-    stop.cut.append(Cut(part=part, shown=shown, total=total, get=calls[part.partition(".")[0]]))
+    stop.cut.append(
+        Cut(part=part, shown=shown, total=total, get=calls_for_rest[part.partition(".")[0]])
+    )
 
 
-def _bare(stop: Stop, most: int, calls: Mapping[str, str]) -> Stop | None:
-    """Where and why; if there is no room for where, then why alone."""
+def _bare(stop: Stop, most: int, calls_for_rest: Mapping[str, str]) -> Stop | None:
+    """A report with the place and the reason; with the reason alone if even the place does
+    not fit.
+    """
     bare = Stop(
         stop_id=stop.stop_id,
         stop_reason=stop.stop_reason,
@@ -172,7 +182,7 @@ def _bare(stop: Stop, most: int, calls: Mapping[str, str]) -> Stop | None:
         current_location=stop.current_location,
         total_frames=stop.total_frames,
         total_locals=stop.total_locals,
-        cut=[Cut(part="all", shown=0, total=1, get=calls["all"])],
+        cut=[Cut(part="all", shown=0, total=1, get=calls_for_rest["all"])],
     )
     for field in (None, "current_location", "cut"):
         if field is not None:

@@ -1,7 +1,7 @@
-"""How a stop looks as text: where, the lines around, what changed, who called, what was printed.
+"""Text rendering of a stop: place, source lines, changes, callers, output.
 
-A language model pays for every character: nothing is said twice, and a step with its changes has at
-most 600. Places are whole paths all the same, for they are what the next call needs.
+A language model pays for every character: nothing is said twice, and a step with its changes takes
+at most 600. Paths are still written in full, because the next call needs them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.models.run import RunFrame, RunLocal
 from debug_relay.protocol.rendering.text import Code, Line, short
 
-SAFELY: Final = "(shown without running the program's code, which needs sessions:write)"
+SAFE_VALUES_NOTE: Final = "(shown without running the program's code, which needs sessions:write)"
 _VALUE: Final = 100
 _TEXT: Final = 120
 _STEP: Final = 600
@@ -41,14 +41,14 @@ _Row = TypeVar("_Row", i.Variable, RunLocal)
 
 
 def stop(report: stops.Stop, headline: bool = True) -> Iterator[Line]:
-    """All that a report tells; without a headline where the reply has one already."""
+    """The whole report; without the headline if the reply already has one."""
     place = _place(report)
     yield f"stop {report.stop_id} ({report.stop_reason}) {place}" if headline else place
     stepped = report.stop_reason == "step" and not report.new_frame
     if report.hit_breakpoints:
         yield f"hit: {', '.join(report.hit_breakpoints)}"
     if report.exception is not None:
-        yield f"exception: {said(report.exception.type, report.exception.message, 300)}"
+        yield f"exception: {raised_text(report.exception.type, report.exception.message, 300)}"
         yield from _causes(report.exception.traceback or "")
     if report.return_value is not None:
         yield returned(report.return_value)
@@ -67,35 +67,35 @@ def stop(report: stops.Stop, headline: bool = True) -> Iterator[Line]:
     if report.note:
         yield f"note: {short(report.note)}"
     if report.repr is not UNSET:
-        yield SAFELY
+        yield SAFE_VALUES_NOTE
 
 
 def _place(report: stops.Stop) -> str:
     thread = report.thread
     name = f" {short(thread.name, 60)}" if thread.name else ""
-    # Most programs have one thread that matters.
+    # In most programs only the main thread matters, so it is not named.
     is_main = thread.id == 1 or thread.name == "MainThread"
     where = "" if is_main and not thread.is_child else f", thread {thread.id}{name}"
     if thread.is_child:
         where += f" of child process {thread.pid}"
-    return at(report.current_location) + where
+    return location_text(report.current_location) + where
 
 
-def at(location: Location | None) -> str:
+def location_text(location: Location | None) -> str:
     return (
         f"{location.path}:{location.line} in {location.function}" if location else "unknown place"
     )
 
 
-def brief(report: stops.Stop) -> Iterator[Line]:
-    """One of many: the line itself, and what was new there."""
+def brief_stop(report: stops.Stop) -> Iterator[Line]:
+    """One stop of a list: the current line, and what was new there."""
     yield f"stop {report.stop_id} ({report.stop_reason}) {_place(report)}"
     if report.source is not None:
         yield from (
             f"→ {short(row.text.strip(), _TEXT)}" for row in report.source.lines if row.current
         )
     if report.exception is not None:
-        yield f"exception: {said(report.exception.type, report.exception.message, _TEXT)}"
+        yield f"exception: {raised_text(report.exception.type, report.exception.message, _TEXT)}"
     if report.return_value is not None:
         yield returned(report.return_value)
     yield from _locals(report) if report.new_frame else _changed(report)
@@ -104,20 +104,22 @@ def brief(report: stops.Stop) -> Iterator[Line]:
         yield f"{printed.category}: {short(printed.text.rstrip(), _TEXT)}"
 
 
-def said(type: str, message: str, longest: int) -> str:
+def raised_text(type: str, message: str, longest: int) -> str:
     return f"{type}: {short(message, longest)}" if message else type
 
 
 def _causes(traceback: str) -> Iterator[Line]:
-    """What an exception came of, the nearest first: the end of each traceback before its own."""
+    """The exceptions that led to this one, the nearest first: the last line of each earlier
+    traceback.
+    """
     parts = _CHAINED.split(traceback)
-    for at in range(len(parts) - 3, -1, -2):
-        places = list(_RAISED_AT.finditer(parts[at]))
-        rest = parts[at][places[-1].end() :] if places else ""
-        said = next((line for line in rest.splitlines() if line and not line[0].isspace()), None)
-        if said is not None:
-            how = "caused by" if parts[at + 1].startswith("The above") else "while handling"
-            yield f"  {how} {short(said, 200)} at {places[-1][1]}:{places[-1][2]}"
+    for index in range(len(parts) - 3, -1, -2):
+        places = list(_RAISED_AT.finditer(parts[index]))
+        rest = parts[index][places[-1].end() :] if places else ""
+        last = next((line for line in rest.splitlines() if line and not line[0].isspace()), None)
+        if last is not None:
+            how = "caused by" if parts[index + 1].startswith("The above") else "while handling"
+            yield f"  {how} {short(last, 200)} at {places[-1][1]}:{places[-1][2]}"
 
 
 # -- the lines around
@@ -128,7 +130,7 @@ def _excerpt(report: stops.Stop, around: int | None, width: int) -> Iterator[Lin
         return
     lines = report.source.lines
     if around is not None:
-        here = next((at for at, row in enumerate(lines) if row.current), 0)
+        here = next((index for index, row in enumerate(lines) if row.current), 0)
         lines = lines[max(0, here - around) : here + around + 1]
     yield from excerpt_lines(lines, width)
 
@@ -145,7 +147,7 @@ def excerpt_lines(lines: list[stops.SourceLine], width: int = _TEXT) -> Iterator
 
 
 def _within(room: int, report: stops.Stop) -> Iterator[Line]:
-    """The lines around a step and what it has changed: fewer of them, if they are long."""
+    """The source lines around a step and its changes; fewer lines if they are long."""
     changed = list(_changed(report))
     for around, width in ((None, _TEXT), (1, _TEXT), (1, 60), (0, 60)):
         shown = [*_excerpt(report, around, width), *changed]
@@ -155,7 +157,7 @@ def _within(room: int, report: stops.Stop) -> Iterator[Line]:
     for index, line in enumerate(shown):
         room -= _length(line)
         if room < 0 and index > 0:
-            yield f"… {len(shown) - index} lines more: snapshot has them"
+            yield f"… {len(shown) - index} more lines: see snapshot"
             return
         yield line
 
@@ -172,7 +174,7 @@ def _locals(report: stops.Stop) -> Iterator[Line]:
     changes = {change.name: change for change in report.changed}
     place = report.current_location
     function = place.function if place is not None else ""
-    shown, others = apart(report.locals, function, changes)
+    shown, others = split_module_names(report.locals, function, changes)
     for row in shown:
         change = changes.pop(row.name, None)
         yield variable(row) + (_was(change) if change is not None else "")
@@ -183,8 +185,12 @@ def _locals(report: stops.Stop) -> Iterator[Line]:
         yield "(no locals)"
 
 
-def apart(rows: list[_Row], function: str, changed: Collection[str] = ()) -> tuple[list[_Row], str]:
-    """Of a module's names those that hold data or have changed; the others by their names alone."""
+def split_module_names(
+    rows: list[_Row], function: str, changed: Collection[str] = ()
+) -> tuple[list[_Row], str]:
+    """A module's names split into data or changed ones, and the others, of which only the names are
+    shown.
+    """
     if function != "<module>":
         return rows, ""
     shown = [row for row in rows if row.type not in _DEFINED or row.name in changed]
@@ -213,7 +219,7 @@ def _was(change: stops.Change) -> str:
 
 def typed(name: str, type: str | None, value: str | None, cut: bool = False) -> str:
     head = f"{name}: {type}" if name and type else name or type or ""
-    if cut:  # how much is missing is not the value's to tell: it was cut before
+    if cut:  # the probe cut it before, so its length does not say how much is missing
         shown = short((value or "")[:_VALUE]).removesuffix("…") + "…"
     else:
         shown = short(value or "", _VALUE)
@@ -257,12 +263,12 @@ def place(row: i.Frame | RunFrame) -> str:
 
 
 def frames(rows: list[i.Frame]) -> Iterator[str]:
-    """One a line; of a recursion the first, and how far the same goes on."""
+    """One frame per line; of a recursion only the first, and how far it repeats."""
     yield from folded([(row.id, place(row), []) for row in rows])
 
 
 def folded(rows: list[tuple[int, str, list[str]]]) -> Iterator[str]:
-    """`#number place` and the lines that belong to it; not all of many that read the same."""
+    """`#number place` and the lines that belong to it; repeated entries are folded."""
     for _, alike in groupby(rows, key=lambda row: row[1:]):
         same = list(alike)
         shown = same if len(same) <= _SAME else same[:1]
@@ -281,7 +287,7 @@ def _callers(report: stops.Stop) -> Iterator[Line]:
 
 def _cuts(report: stops.Stop, stepped: bool) -> Iterator[Line]:
     for cut in report.cut:
-        # A step shows neither: only what it has changed.
+        # A step shows neither frames nor locals, only the changes.
         if not (cut.part in ("frames", "locals") and stepped):
             unit = " bytes" if cut.part == "output" else ""
             yield f"cut: {cut.part}, {cut.shown} of {cut.total}{unit} shown; all: {cut.get}"

@@ -1,8 +1,8 @@
 """Results as compact text for a language model or a person, instead of JSON.
 
-Every result has a rendering: those that are read most have one of their own in `pictures`, all
-others the generic one here. Pure; never fails on any value; lines stay short, however large values
-are.
+Every result has a rendering: `results` has one for each type that callers read most, and this
+module has the generic one for all others. Pure; it never fails on any value, and lines stay short
+however large the values are.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ CONTENT_TYPES: Final[Mapping[str, str]] = {
 _LONGEST: Final = 400  # characters of one value in the generic rendering
 _SAID: Final = len("… (+99 characters)")
 _DEEPEST: Final = 8
-_BAR: Final = "| "  # what a program prints cannot be taken for a line of the relay's
+_BAR: Final = "| "  # so that a program's output cannot be mistaken for a line of the relay
 _BACKTICKS: Final = re.compile(r"`+")
 _LISTED: Final = 1000
 
 
 class Code(msgspec.Struct, frozen=True):
-    """Lines that are not the relay's own: markdown fences them, text puts a bar before each.
+    """Lines that the program wrote: markdown fences them, text puts a bar before each.
 
-    Source has its line numbers before each line already.
+    Source lines have no bar because each begins with its line number.
     """
 
     lines: tuple[str, ...]
@@ -41,12 +41,12 @@ class Code(msgspec.Struct, frozen=True):
 Line = str | Code
 
 
-def written(lines: Iterator[Line] | list[Line], format: str) -> bytes:
+def encode_lines(lines: Iterator[Line] | list[Line], format: str) -> bytes:
     """The finished body."""
     out: list[str] = []
     for line in lines:
         if isinstance(line, str):
-            # A list item of markdown keeps its line; two plain ones would run together.
+            # Two spaces end a markdown line; without them, consecutive lines would run together.
             out.append(line + "  " if format == "markdown" and line else line)
         elif format == "markdown":
             fence = _fence(line.lines)
@@ -58,13 +58,15 @@ def written(lines: Iterator[Line] | list[Line], format: str) -> bytes:
 
 
 def _fence(lines: tuple[str, ...]) -> str:
-    """Longer than all that the lines could end it with."""
+    """A fence longer than any run of backticks in the lines, so that none of them can close it."""
     longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
     return "`" * max(3, longest + 1)
 
 
 def short(value: object, longest: int = _LONGEST) -> str:
-    """One line of bounded length; what is cut is said, where that is shorter than what is cut."""
+    """One line of bounded length; a note says how much was cut, unless the note is longer than the
+    cut.
+    """
     text = value if isinstance(value, str) else str(value)
     cut = len(text) - longest
     if cut <= _SAID:
@@ -77,7 +79,7 @@ def short(value: object, longest: int = _LONGEST) -> str:
 
 
 def generic(value: Any, depth: int = 0) -> Iterator[Line]:
-    """`key: value`, indented, empty things left out."""
+    """`key: value`, indented; empty values are left out."""
     if isinstance(value, msgspec.Struct):
         value = msgspec.structs.asdict(value)
     pad = "  " * depth
@@ -119,8 +121,8 @@ def scalar(value: Any) -> str:
     return "none" if value is None else short(value)
 
 
-def failure(error: RelayError) -> Iterator[Line]:
-    """What happened, what to do next, and the facts."""
+def render_error(error: RelayError) -> Iterator[Line]:
+    """The text of an error: what happened, what to do next, and the details."""
     details = dict(error.details)
     suggestion = details.pop("suggestion", None)
     yield f"error {error.code.value}: {short(error.message, 2000)}"

@@ -1,4 +1,4 @@
-"""How what a program has done looks as text: rows of a trace, an exception, a whole run."""
+"""Text rendering of what a program did: rows of a trace, an exception, a whole run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from debug_relay.protocol.rendering import stop as stop_text
 from debug_relay.protocol.rendering.text import Code, Line, short
 
 _ENDS = {
-    "max_rows": "max_rows are recorded",
+    "max_rows": "max_rows were recorded",
     "until": "until was true",
-    "timeout": "its timeout was over",
+    "timeout": "its timeout passed",
     "ended": "the program ended",
     "returned": "the function returned",
-    "detached": "the program was let go",
+    "detached": "the relay detached from the program",
     "exception": "stopped at an exception",
     "breakpoint": "stopped at a breakpoint",
     "pause": "the program was paused",
@@ -45,16 +45,16 @@ def trace(recorded: TraceRows | RunTrace) -> Iterator[Line]:
             path = row.path
             yield f"{path}:"
         yield f"  {_row(row, with_thread=len(threads) > 1)}"
-    how = "it goes on" if recorded.ended is None else _ENDS.get(recorded.ended, recorded.ended)
+    how = "still running" if recorded.ended is None else _ENDS.get(recorded.ended, recorded.ended)
     yield f"trace of {recorded.total} row{'s' * (recorded.total != 1)}: {how}"
     if recorded.dropped:
-        yield f"({recorded.dropped} rows before these made room for newer ones)"
+        yield f"({recorded.dropped} earlier rows were overwritten by newer ones)"
     if recorded.left_out:
         onwards = ""
         if isinstance(recorded, TraceRows) and recorded.next_cursor:
             read_on = call_of("get-trace", recorded.session_id)
             onwards = f": {read_on}?cursor={recorded.next_cursor}"
-        yield f"({recorded.left_out} rows after these are left out{onwards})"
+        yield f"({recorded.left_out} later rows are left out{onwards})"
     yield from (f"warning: {short(warning)}" for warning in recorded.warnings)
 
 
@@ -66,13 +66,13 @@ def _row(row: TraceRow, with_thread: bool) -> str:
 
 
 def exception(report: ExceptionReport) -> Iterator[Line]:
-    yield stop_text.said(report.full_type_name, report.message, 1000)
+    yield stop_text.raised_text(report.full_type_name, report.message, 1000)
     yield f"thread {report.thread_id}, {report.break_mode}"
     yield _last_lines(report.traceback, _TRACEBACK)
     if report.repr is not UNSET:
-        yield stop_text.SAFELY
+        yield stop_text.SAFE_VALUES_NOTE
     for member in report.members:
-        yield f"in the group: {stop_text.said(member.full_type_name, member.message, _TEXT)}"
+        yield f"in the group: {stop_text.raised_text(member.full_type_name, member.message, _TEXT)}"
     if report.members_omitted:
         yield f"in the group: {report.members_omitted} more"
 
@@ -95,12 +95,12 @@ def run(report: RunReport) -> Iterator[Line]:
     if report.exception is not None:
         yield from _crash(report.exception)
     if report.stack is not None:
-        yield "where its main thread was when the time was up:"
+        yield "where its main thread was at the timeout:"
         yield from (f"  {line}" for line in stop_text.frames(report.stack.frames))
 
 
 def _crash(crash: RunException) -> Iterator[Line]:
-    yield f"exception: {stop_text.said(crash.type, crash.message, 1000)}"
+    yield f"exception: {stop_text.raised_text(crash.type, crash.message, 1000)}"
     yield from stop_text.folded(
         [
             (number, stop_text.place(frame), list(_locals(frame)))
@@ -112,7 +112,7 @@ def _crash(crash: RunException) -> Iterator[Line]:
 
 
 def _locals(frame: RunFrame) -> Iterator[str]:
-    shown, others = stop_text.apart(frame.locals, frame.name)
+    shown, others = stop_text.split_module_names(frame.locals, frame.name)
     for local in shown:
         yield f"  {short(local.name, _VALUE)}: {local.type} = {short(local.value, _TEXT)}"
     if others:

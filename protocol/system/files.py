@@ -1,9 +1,9 @@
-"""Opening files that others may have prepared: a project's, and those of the data directory.
+"""Opens files that others may have prepared: a project's, and those of the data directory.
 
-The one module of the protocol with I/O, because both sides need it and neither may import the
-other. A path that comes from a caller, a project or a disk may name a FIFO, a device, a terminal or
-a file without end. Opening such a thing may wait for ever, and reading it may fill the memory.
-Here nothing waits, only regular files are accepted, and every read has a bound.
+A path from a caller, a project or a disk may name a FIFO, a device, a terminal or a file without
+end. Opening one may block for ever, and reading it may fill the memory. Here nothing blocks, only
+regular files are accepted, and every read has a bound. Supervisor and worker both need it, and
+neither may import the other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import stat
 from typing import Final, Literal
 
 Reason = Literal["directory", "not_a_file", "too_large"]
-# O_NOCTTY: a terminal that is opened must not become that of a process without one.
+# O_NOCTTY: opening a terminal must not make it the controlling terminal of our process.
 _AT_ONCE: Final = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
 _ERRNO: Final[dict[Reason, int]] = {
@@ -25,7 +25,7 @@ _ERRNO: Final[dict[Reason, int]] = {
 
 
 class FileRefused(OSError):
-    """The file exists, but it is not one to read. `words` say why, to be put behind its path."""
+    """The file exists but must not be read. `words` say why and follow its path in messages."""
 
     def __init__(self, path: str, reason: Reason, words: str) -> None:
         super().__init__(_ERRNO[reason], words, path)
@@ -34,13 +34,15 @@ class FileRefused(OSError):
 
 
 def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """A descriptor of a regular file. Fits `open(…, opener=open_regular)` for reading and writing.
+    """A descriptor of a regular file. Usable as `open(…, opener=open_regular)` for reading and
+    writing.
 
-    Links are followed. What is no regular file raises FileRefused, all else OSError.
+    It follows symbolic links. A file that is not regular raises FileRefused; other failures raise
+    OSError.
     """
     fd = os.open(path, flags | _AT_ONCE, mode)
     try:
-        # Asked of what is open now: the path may lead elsewhere by the next call.
+        # We check the open descriptor, because the path may lead elsewhere by the next call.
         require_regular(path, os.fstat(fd))
     except BaseException:
         os.close(fd)
@@ -51,7 +53,7 @@ def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: i
 def require_regular(
     path: str | os.PathLike[str], facts: os.stat_result, most: int | None = None
 ) -> None:
-    """FileRefused for what is, by `facts`, no regular file or holds more than `most` bytes."""
+    """Raises FileRefused if `facts` describe no regular file or one of more than `most` bytes."""
     if stat.S_ISDIR(facts.st_mode):
         raise FileRefused(os.fspath(path), "directory", "is a directory")
     if not stat.S_ISREG(facts.st_mode):
@@ -61,11 +63,11 @@ def require_regular(
 
 
 def read_bounded(path: str | os.PathLike[str], most: int) -> bytes:
-    """The whole file; FileRefused when it holds more than `most` bytes."""
+    """The whole file; raises FileRefused if it holds more than `most` bytes."""
     data = bytearray()
     with open(open_regular(path), "rb", buffering=0) as file:
         require_regular(path, os.fstat(file.fileno()), most)
-        # To the end and not to the size: files in /proc have none, and others grow.
+        # We read to the end, not to the size: files in /proc report none, and others grow.
         while chunk := file.read(min(most + 1 - len(data), _CHUNK)):
             data += chunk
     if len(data) > most:

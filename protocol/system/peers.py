@@ -1,7 +1,8 @@
-"""Whose process is at the other end of a local connection, as the kernel knows it.
+"""The uid of the process at the other end of a local connection, as the kernel knows it.
 
-Loopback TCP: one exact NETLINK_SOCK_DIAG query for the client's socket. Unix: SO_PEERCRED.
-Says who it is and whether it is still there; who may come in is not decided here.
+Loopback TCP: one exact NETLINK_SOCK_DIAG query for the client's socket. Unix sockets: SO_PEERCRED.
+This module identifies the peer and says whether it is still connected; the access guard decides
+whether it is admitted.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ _SOCK_DIAG_BY_FAMILY: Final = 20
 _NLM_F_REQUEST: Final = 1
 _NO_COOKIE: Final = 0xFFFFFFFF
 _ALL_STATES: Final = 0xFFFFFFFF
-# The kernel answers within the send itself; this bounds what must not happen.
+# The kernel answers within the send itself; this timeout bounds what should never happen.
 _ANSWER_SECONDS: Final = 0.05
 
 _HEADER: Final = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _QUERY: Final = struct.Struct("=BBBxI")  # family, protocol, extensions, states
-_ENDS: Final = struct.Struct("!HH16s16s")  # the socket's own port, its peer's, and the addresses
+_ENDS: Final = struct.Struct("!HH16s16s")  # own port, the peer's port, both addresses
 _TAIL: Final = struct.Struct("=III")  # interface, cookie
 _COUNTS: Final = struct.Struct("=IIIII")  # expires, receive queue, send queue, uid, inode
 _FIXED: Final = 4  # family, state, timer, retransmits
@@ -46,26 +47,26 @@ class _Ends(NamedTuple):
 
 
 def available() -> bool:
-    """Whether this system can tell the uid behind a loopback TCP connection."""
+    """Whether this system can report the uid behind a loopback TCP connection."""
     return _LINUX
 
 
 def peer_uid(sock: AnySocket) -> int | None:
-    """The uid of the process that holds the other end; None when the kernel knows of none."""
+    """The uid of the process at the other end; None if the kernel knows of none."""
     if sock.family == socket.AF_UNIX:
         return _unix_uid(sock)
     if not _LINUX or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return None
     try:
         return _diagnosis.uid(*_client_ends(sock))
-    except OSError:  # The client has reset the connection, or netlink is not to be had: refuse.
+    except OSError:  # The client has reset the connection, or netlink is unavailable: refuse.
         return None
 
 
-def is_told(sock: AnySocket) -> bool:
-    """Whether the kernel tells of this connection at all, to judge by our own end of it.
+def kernel_reports(sock: AnySocket) -> bool:
+    """Whether the kernel reports on this connection at all, tested with our own end of it.
 
-    Some sandboxes (gVisor) have no NETLINK_SOCK_DIAG: there every peer is without a uid.
+    Some sandboxes (gVisor) have no NETLINK_SOCK_DIAG: there no peer has a uid.
     """
     try:
         client, interface = _client_ends(sock)
@@ -75,10 +76,10 @@ def is_told(sock: AnySocket) -> bool:
         return False
 
 
-def has_left(sock: AnySocket) -> bool:
-    """Tells a client that closed from one that only shut its sending half.
+def has_disconnected(sock: AnySocket) -> bool:
+    """Distinguishes a client that closed from one that only shut its sending half.
 
-    Where the kernel cannot say, a client that sends no more counts as gone.
+    Where the kernel cannot say, a client that has shut its sending half counts as gone.
     """
     if sock.family != socket.AF_UNIX:
         return peer_uid(sock) is None
@@ -113,13 +114,13 @@ def _packed(address: str) -> bytes:
 
 
 def _unmapped(packed: bytes) -> bytes:
-    """A v4-mapped address is a v4 one: the kernel keeps such connections in the v4 table."""
+    """The v4 address of a v4-mapped one: the kernel keeps such connections in its v4 table."""
     mapped = packed[:12] == b"\0" * 10 + b"\xff\xff"
     return packed[12:] if mapped else packed
 
 
 class _Diagnosis:
-    """One netlink socket, opened at the first question and kept."""
+    """One netlink socket, opened with the first query and kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -131,7 +132,8 @@ class _Diagnosis:
             try:
                 answer = self._ask(ends, interface)
             except OSError:
-                # An answer that comes late would be taken for the next one's: start afresh.
+                # A late answer would be read as the next query's answer, so we start with a new
+                # socket.
                 self.close()
                 raise
         return _uid_in(answer, ends)
@@ -142,7 +144,7 @@ class _Diagnosis:
                 socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG
             )
             self._socket.settimeout(_ANSWER_SECONDS)
-            self._socket.connect((0, 0))  # answers from the kernel alone
+            self._socket.connect((0, 0))  # accept answers from the kernel only
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF
         family = socket.AF_INET if len(ends.address) == 4 else socket.AF_INET6
         query = (
@@ -166,14 +168,14 @@ class _Diagnosis:
 
 def _uid_in(answer: bytes, asked: _Ends) -> int | None:
     if _HEADER.unpack_from(answer)[1] != _SOCK_DIAG_BY_FAMILY or len(answer) < _ANSWER_LENGTH:
-        return None  # an error message: no such socket
+        return None  # an error message: there is no such socket
     at = _HEADER.size
     family = answer[at]
     port, peer_port, address, peer_address = _ENDS.unpack_from(answer, at + _FIXED)
     if family == socket.AF_INET:
         address, peer_address = address[:4], peer_address[:4]
     found = _Ends(port, peer_port, _unmapped(address), _unmapped(peer_address))
-    # Without a connection the kernel falls back to whoever listens on the client's port.
+    # If there is no such connection, the kernel falls back to a listener on the client's port.
     if found != asked:
         return None
     *_, uid, inode = _COUNTS.unpack_from(answer, at + _FIXED + _ENDS.size + _TAIL.size)

@@ -1,8 +1,8 @@
-"""What fields of a request mean together, where each by itself is well formed.
+"""Rules for request fields that are valid one by one and wrong together.
 
-One rule for each Params that needs one, over the request as it was sent: a rule must bear that any
-field has any shape, so that what does not fit together is told along with what has a wrong shape.
-Whatever needs a file or the program is judged where those are.
+`params.examine` calls it with the request as it was sent. One rule per Params that needs one. A
+rule must accept fields of any shape, because its findings are reported together with those about
+wrong shapes. Rules that need a file or the program are checked where those are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from debug_relay.protocol.errors import Code
 from debug_relay.protocol.models.breakpoints import (
-    MOST_IN_A_BATCH,
+    MAX_BATCH,
     BreakpointSpec,
     ListBreakpoints,
     SetBreakpoints,
@@ -31,17 +31,17 @@ from debug_relay.protocol.models.sessions import CreateSession, ImportSession, P
 from debug_relay.protocol.refusals import MISSING, MOST_PROBLEMS, Problem
 from debug_relay.protocol.version import API_PREFIX
 
-# The session's project_root; UNSET where no session is known to which a path could be relative.
+# The session's project_root; UNSET if no session is known to which a path could be relative.
 Root = str | None | UnsetType
 Sent = Mapping[str, Any]
 
 
-class Misfit(NamedTuple):
+class Violation(NamedTuple):
     problem: Problem
     advice: str
 
 
-Rule = Callable[[Sent, Root], Iterator[Misfit]]
+Rule = Callable[[Sent, Root], Iterator[Violation]]
 
 _PROGRAMS: Final = ("script", "module", "code")
 _ROWS: Final = ("at", "step")
@@ -56,7 +56,7 @@ _ATTACH: Final = (
     *_TARGETS, "host", "stop_on_exception", "connect_timeout", "path_mappings", "identity",
     "wait_seconds", "redirect_output",
 )  # fmt: skip
-# What belongs to the first program of a session, by the mode that starts it.
+# The fields that describe a session's first program, by the mode that starts it.
 OF_MODE: Final[Mapping[str, Sequence[str]]] = {"launch": _LAUNCH, "attach": _ATTACH}
 _ONE_BREAKPOINT: Final = frozenset(BreakpointSpec.__struct_fields__)
 _EXAMPLE: Final = 'Send {"source": {"path": "/absolute/file.py"}, "line": 12}.'
@@ -78,15 +78,15 @@ _IMPORT_ADVICE: Final = (
 _MODE_ADVICE: Final = 'Send "mode": "launch" with script or module, or "mode": "attach" with port.'
 
 
-def misfits(params: type[Params], sent: Sent, root: Root) -> list[Misfit]:
-    """As many as are told of, and one more where there are more."""
+def violations(params: type[Params], sent: Sent, root: Root) -> list[Violation]:
+    """At most as many as are reported, and one more if there are more."""
     rule = _RULES.get(params)
     found = rule(sent, root) if rule is not None else iter(())
     return list(itertools.islice(found, MOST_PROBLEMS + 1))
 
 
 def is_absolute(path: str) -> bool:
-    """Whether it names one place whatever the working directory is."""
+    """Whether the path names one place whatever the working directory is."""
     return path.startswith(("/", "~/")) or path == "~"
 
 
@@ -94,56 +94,59 @@ def _given(sent: Sent, names: Sequence[str]) -> list[str]:
     return [name for name in names if sent.get(name) not in (None, [], {}, UNSET)]
 
 
-def _just_one(sent: Sent, names: Sequence[str], advice: str) -> Iterator[Misfit]:
+def _just_one(sent: Sent, names: Sequence[str], advice: str) -> Iterator[Violation]:
     given = _given(sent, names)
     if len(given) != 1:
         message = f"give exactly one of {', '.join(names)}"
         for name in given or names[:1]:
-            yield Misfit(Problem(name, message, sent.get(name)), advice)
+            yield Violation(Problem(name, message, sent.get(name)), advice)
 
 
-def _absolute(sent: Sent, name: str, message: str, advice: str) -> Iterator[Misfit]:
+def _absolute(sent: Sent, name: str, message: str, advice: str) -> Iterator[Violation]:
     path = sent.get(name)
     if isinstance(path, str) and path and not is_absolute(path):
-        yield Misfit(Problem(name, message, path), advice)
+        yield Violation(Problem(name, message, path), advice)
 
 
 # -- sessions
 
 
-def _create(sent: Sent, root: Root) -> Iterator[Misfit]:
+def _create(sent: Sent, root: Root) -> Iterator[Violation]:
     yield from _config(sent, root)
     mode = sent.get("mode")
     allowed = OF_MODE.get(mode, ()) if isinstance(mode, str) else ()
-    reason = f"has no place with mode {mode}" if mode else "needs mode launch or attach"
+    reason = f"not allowed with mode {mode}" if mode else "needs mode launch or attach"
     first_program = dict.fromkeys((*_LAUNCH, *_ATTACH))
     for name in _given(sent, [name for name in first_program if name not in allowed]):
-        yield Misfit(Problem(name, reason, sent[name]), _MODE_ADVICE)
+        yield Violation(Problem(name, reason, sent[name]), _MODE_ADVICE)
     if mode == "launch":
         yield from _launch(sent, sent.get("project_root"))
     elif mode == "attach":
         yield from _just_one(sent, _TARGETS, _ATTACH_ADVICE)
 
 
-def _config(sent: Sent, _: Root) -> Iterator[Misfit]:
+def _config(sent: Sent, _: Root) -> Iterator[Violation]:
     yield from _absolute(
-        sent, "project_root", "must be absolute", "The relay has no directory of yours to start at."
+        sent,
+        "project_root",
+        "must be absolute",
+        "Send an absolute path: the relay does not know your working directory.",
     )
-    # One setting in two units.
+    # Both are the same setting, in two units.
     both = ("timeout_minutes", "idle_timeout")
     if len(_given(sent, both)) == len(both):
         for name in both:
-            yield Misfit(Problem(name, "give one of the two", sent[name]), "Send one of them.")
+            yield Violation(Problem(name, "give one of the two", sent[name]), "Send one of them.")
 
 
-def _imported(sent: Sent, root: Root) -> Iterator[Misfit]:
+def _imported(sent: Sent, root: Root) -> Iterator[Violation]:
     if not _given(sent, _EXPORTED):
         message = f"there is nothing to import: give any of {', '.join(_EXPORTED)}"
-        yield Misfit(Problem("config", message), _IMPORT_ADVICE)
+        yield Violation(Problem("config", message), _IMPORT_ADVICE)
     config = sent.get("config")
     for wrong in _config(config, root) if isinstance(config, Mapping) else ():
         problem = wrong.problem
-        yield Misfit(
+        yield Violation(
             Problem(f"config.{problem.field}", problem.message, problem.value), wrong.advice
         )
 
@@ -151,27 +154,29 @@ def _imported(sent: Sent, root: Root) -> Iterator[Misfit]:
 # -- pages by either name
 
 
-def _page(sent: Sent, _: Root) -> Iterator[Misfit]:
+def _page(sent: Sent, _: Root) -> Iterator[Violation]:
     for both in (("start", "offset"), ("count", "limit")):
         if len([name for name in both if name in sent]) == len(both):
             for name in both:
-                yield Misfit(Problem(name, "give one of the two", sent[name]), "Send one of them.")
+                yield Violation(
+                    Problem(name, "give one of the two", sent[name]), "Send one of them."
+                )
 
 
-def _source(sent: Sent, _: Root) -> Iterator[Misfit]:
+def _source(sent: Sent, _: Root) -> Iterator[Violation]:
     both = ("path", "frame_id")
     given = _given(sent, both)
     if not given:
         advice = "Add path=/absolute/file.py; while the program is paused, frame_id=0 does as well."
-        yield Misfit(Problem("path", MISSING), advice)
+        yield Violation(Problem("path", MISSING), advice)
     for name in given if len(given) > 1 else ():
-        yield Misfit(Problem(name, "give one of the two", sent[name]), "Send one of them.")
+        yield Violation(Problem(name, "give one of the two", sent[name]), "Send one of them.")
 
 
 # -- programs
 
 
-def _launch(sent: Sent, root: Root) -> Iterator[Misfit]:
+def _launch(sent: Sent, root: Root) -> Iterator[Violation]:
     yield from _just_one(sent, _PROGRAMS, _LAUNCH_ADVICE)
     if root is None:
         here = "or create the session with project_root."
@@ -185,113 +190,115 @@ def _launch(sent: Sent, root: Root) -> Iterator[Misfit]:
                 f"Send an absolute path, or cwd beside it, {here}",
             )  # fmt: skip
     if sent.get("console") == "externalTerminal":
-        yield Misfit(
-            Problem("console", "a relay has no terminal window to open", sent["console"]),
+        yield Violation(
+            Problem("console", "a relay cannot open a terminal window", sent["console"]),
             "Leave console out: output and input go through the relay.",
         )
 
 
-def _run(sent: Sent, _: Root) -> Iterator[Misfit]:
+def _run(sent: Sent, _: Root) -> Iterator[Violation]:
     yield from _launch(sent, None)
     if isinstance(trace := sent.get("trace"), Mapping):
         for wrong in _just_one(trace, _ROWS, _TRACE_ADVICE):
             inside = Problem(f"trace.{wrong.problem.field}", wrong.problem.message)
-            yield Misfit(inside, wrong.advice)
+            yield Violation(inside, wrong.advice)
 
 
-def _trace(sent: Sent, _: Root) -> Iterator[Misfit]:
+def _trace(sent: Sent, _: Root) -> Iterator[Violation]:
     yield from _just_one(sent, _ROWS, _TRACE_ADVICE)
 
 
-def _attach(sent: Sent, _: Root) -> Iterator[Misfit]:
+def _attach(sent: Sent, _: Root) -> Iterator[Violation]:
     yield from _just_one(sent, _TARGETS, _ATTACH_ADVICE)
     if _given(sent, ["host"]) and not _given(sent, ["port"]):
-        yield Misfit(Problem("host", "needs port beside it", sent["host"]), _ATTACH_ADVICE)
+        yield Violation(Problem("host", "needs port as well", sent["host"]), _ATTACH_ADVICE)
     if _given(sent, ["port"]):
         for name in _given(sent, _OF_PROCESSES):
-            yield Misfit(Problem(name, "has no meaning beside port", sent[name]), "Leave it out.")
+            yield Violation(
+                Problem(name, "not allowed together with port", sent[name]), "Leave it out."
+            )
 
 
-def _input(sent: Sent, _: Root) -> Iterator[Misfit]:
+def _input(sent: Sent, _: Root) -> Iterator[Violation]:
     encoded = sent.get("base64")
     if isinstance(encoded, str):
         try:
             base64.b64decode(encoded, validate=True)
         except (binascii.Error, ValueError) as error:
             message = f"does not decode: {error}"
-            yield Misfit(
+            yield Violation(
                 Problem("base64", message, encoded[:200]),
                 "Send standard base64, or text in input.",
             )
     if not sent.get("input") and not encoded and not sent.get("eof"):
         advice = 'Send {"input": "text\\n"}, base64 or {"eof": true}.'
         message = "there is nothing to write: give input, base64 or eof"
-        yield Misfit(Problem("input", message, sent.get("input")), advice)
+        yield Violation(Problem("input", message, sent.get("input")), advice)
 
 
 # -- breakpoints
 
 
-def _breakpoints(sent: Sent, root: Root) -> Iterator[Misfit]:
+def _breakpoints(sent: Sent, root: Root) -> Iterator[Violation]:
     batch = sent.get("breakpoints")
     single = _given(sent, sorted(_ONE_BREAKPOINT))
     if batch is None:
         yield from _breakpoint(sent, root)
         return
     for name in single:
-        yield Misfit(
-            Problem(name, "not beside breakpoints", sent[name]),
+        yield Violation(
+            Problem(name, "not allowed together with breakpoints", sent[name]),
             "Send either a batch in breakpoints, or the fields of one breakpoint.",
         )
     yield from _batch(sent, root)
 
 
-def _batch(sent: Sent, root: Root) -> Iterator[Misfit]:
+def _batch(sent: Sent, root: Root) -> Iterator[Violation]:
     batch = sent.get("breakpoints")
-    # Of one that is too long just that is told.
-    entries = batch if isinstance(batch, list) and len(batch) <= MOST_IN_A_BATCH else ()
+    # For a batch that is too long, only its length is reported.
+    entries = batch if isinstance(batch, list) and len(batch) <= MAX_BATCH else ()
     for index, entry in enumerate(entries):
         for problem, advice in _breakpoint(entry, root) if isinstance(entry, dict) else ():
             field = f"breakpoints[{index}].{problem.field}"
-            told = Problem(field, problem.message, problem.value, Code.INVALID_REQUEST)
-            yield Misfit(told, advice)
+            entry_problem = Problem(field, problem.message, problem.value, Code.INVALID_REQUEST)
+            yield Violation(entry_problem, advice)
 
 
-def _breakpoint(entry: Sent, root: Root) -> Iterator[Misfit]:
+def _breakpoint(entry: Sent, root: Root) -> Iterator[Violation]:
     places = _given(entry, _PLACES)
     file, field = file_of(entry)
     if file is None and places != ["function"]:
-        yield Misfit(Problem(field, MISSING), _EXAMPLE)
+        yield Violation(Problem(field, MISSING), _EXAMPLE)
     if not places:
-        yield Misfit(Problem("line", MISSING), _EXAMPLE)
+        yield Violation(Problem("line", MISSING), _EXAMPLE)
     for name in places if len(places) > 1 else ():
-        yield Misfit(Problem(name, f"give one of {', '.join(_PLACES)}", entry[name]), _EXAMPLE)
+        yield Violation(Problem(name, f"give one of {', '.join(_PLACES)}", entry[name]), _EXAMPLE)
     if _given(entry, ["expected_text"]) and "line" not in places:
         text = entry["expected_text"]
-        yield Misfit(Problem("expected_text", "needs line beside it", text), _EXAMPLE)
+        yield Violation(Problem("expected_text", "needs line as well", text), _EXAMPLE)
     if field == "source.path" and _given(entry, ["file"]) and entry["file"] != file:
         message = f"differs from source.path {file!r}"
-        yield Misfit(Problem("file", message, entry["file"]), "Send one of file and source.")
+        yield Violation(Problem("file", message, entry["file"]), "Send one of file and source.")
     if root is None and isinstance(file, str) and file and not is_absolute(file):
-        yield Misfit(
+        yield Violation(
             Problem(field, "must be absolute: the session has no project_root", file),
             "Send an absolute path, or create the session with project_root.",
         )
 
 
 def file_of(entry: Sent) -> tuple[Any, str]:
-    """The file that an entry names, and the field that does."""
+    """The file that an entry names, and the field that names it."""
     source = entry.get("source")
     if isinstance(source, Mapping) and source.get("path") is not None:
         return source["path"], "source.path"
     if source is None and _given(entry, ["file"]):
         return entry["file"], "file"
-    # Of a source without a sound path its shape is told.
+    # The source has no valid path: its shape is reported elsewhere.
     return source, "source.path"
 
 
 def _in_project(name: str) -> Rule:
-    def rule(sent: Sent, root: Root) -> Iterator[Misfit]:
+    def rule(sent: Sent, root: Root) -> Iterator[Violation]:
         if root is None:
             yield from _absolute(
                 sent, name, "must be absolute: the session has no project_root",

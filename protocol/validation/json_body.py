@@ -1,6 +1,6 @@
-"""From the bytes of a request to a JSON object, or to where and why they are none.
+"""Parses the bytes of a request into a JSON object, or says where and why they are not one.
 
-Knows JSON and nothing of operations. Numbers without a fraction are integers, as in JSON Schema.
+It knows JSON and nothing of operations. Numbers without a fraction are integers, as in JSON Schema.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import msgspec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
 
-# A reader that is strict takes half a pair for the end of the text.
+# A strict parser takes half a surrogate pair for the end of the text.
 _HALF: Final = re.compile(r"\\u([dD][89a-fA-F][0-9a-fA-F]{2})")
 MOST_VALUES: Final = 200_000
 DEEPEST: Final = 64
 _BEGINNINGS: Final = (b",", b"[", b"{")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
-_EXACT: Final = 2.0**53  # larger floats stand for many integers
+_EXACT: Final = 2.0**53  # above this, one float represents several integers
 
 
 def parse_json(body: bytes) -> dict[str, Any]:
-    """The body as an object; an empty one is `{}`."""
+    """The body as an object; an empty body is `{}`."""
     if not body.strip():
         return {}
     try:
@@ -63,16 +63,16 @@ def parse_json(body: bytes) -> dict[str, Any]:
     return value
 
 
-# -- how much there is in it, before anything is made of it
+# -- bounds, checked before any Python object is made
 
 
 def _require_bounded(body: bytes) -> None:
-    """Refuses what would cost seconds and hundreds of megabytes as Python's objects."""
+    """Refuses a body that would cost seconds and hundreds of megabytes as Python objects."""
     if sum(map(body.count, _BEGINNINGS)) <= DEEPEST:
-        return  # as nearly all
+        return  # nearly every body
     outside = _outside_texts(body)
-    # One value begins with the text, one with each bracket and one behind each comma: at most so
-    # many, for an empty bracket holds none.
+    # One value begins with the text, one with each bracket and one after each comma. That is an
+    # upper bound, because an empty bracket holds none.
     if outside is None or 1 + sum(map(outside.count, _BEGINNINGS)) > MOST_VALUES:
         raise _too_much(
             f"more than {MOST_VALUES} values", f"Send at most {MOST_VALUES} values in one body."
@@ -81,20 +81,21 @@ def _require_bounded(body: bytes) -> None:
     for _ in range(DEEPEST):
         if not brackets:
             return
-        brackets = brackets.replace(b"[]", b"")  # the innermost ones
-    # Brackets that are never closed are no depth: the parser says where they stand.
+        brackets = brackets.replace(b"[]", b"")  # removes the innermost ones
+    # Unclosed brackets add no depth: the parser reports where they are.
     if b"[]" in brackets:
         levels = f"{DEEPEST} levels of brackets"
-        raise _too_much(f"more than {levels} in depth", f"Send at most {levels} in one another.")
+        raise _too_much(f"more than {levels} in depth", f"Send at most {levels}.")
 
 
 def _outside_texts(body: bytes) -> bytes | None:
-    """The body without what stands in double quotes; None: there are too many of those.
+    """The body without its double-quoted texts; None if there are too many of them.
 
-    Where the body is no JSON it is right up to there, and nobody reads on.
+    For a body that is not JSON, the result is correct up to the first mistake, and parsing ends
+    there.
     """
     plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
-    # A value and its name may be texts, each between two quotes.
+    # A value and its name may both be texts, each with two quotes.
     if plain.count(b'"') > 4 * MOST_VALUES:
         return None
     return b"".join(plain.split(b'"')[::2])
@@ -120,14 +121,14 @@ _decode: Final = msgspec.json.Decoder(float_hook=_number).decode
 
 
 def _malformed(text: str, reason: str) -> RelayError:
-    # msgspec tells the byte; a person needs line and column.
+    # msgspec reports the byte; a person needs line and column.
     found = re.search(r"\(byte (\d+)\)", reason)
     if found is None and "truncated" not in reason:
         return _unreadable(reason)
     if (half := _half_a_pair(text)) is not None:
-        return _at(text[:half], "half of a surrogate pair, which is no character,")
+        return _at(text[:half], "half of a surrogate pair, which is not a character,")
     at = int(found.group(1)) if found else len(text.encode())
-    at -= "trailing characters" in reason  # here it names the byte behind the first of them
+    at -= "trailing characters" in reason  # here msgspec names the byte after the first of them
     reason = re.sub(r"\s*\(byte \d+\)", "", reason.removeprefix("JSON is malformed: "))
     return _at(text.encode()[:at].decode("utf-8", "ignore"), reason)
 
@@ -138,7 +139,7 @@ def _at(before: str, reason: str) -> RelayError:
     return RelayError(
         Code.INVALID_REQUEST,
         f"The body is not JSON: {reason} at line {line}, column {column}",
-        "Correct the JSON; names and texts stand in double quotes.",
+        "Correct the JSON; names and texts need double quotes.",
         line=line,
         column=column,
         errors=[Problem("", f"{reason} at line {line}, column {column}")],
@@ -146,13 +147,13 @@ def _at(before: str, reason: str) -> RelayError:
 
 
 def _half_a_pair(text: str) -> int | None:
-    """Where the first `\\ud800` stands without its other half, if that is all that is wrong."""
+    """Where the first `\\ud800` has no other half, if that is the only mistake."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
         return None
     waiting: re.Match[str] | None = None
-    # A backslash that is itself escaped begins nothing.
+    # An escaped backslash begins no escape.
     for escape in _HALF.finditer(text.replace(r"\\", "  ")):
         unit = int(escape.group(1), 16)
         is_second = 0xDC00 <= unit < 0xE000
@@ -166,21 +167,23 @@ def _half_a_pair(text: str) -> int | None:
 
 
 def _unreadable(reason: str) -> RelayError:
-    """Too deep, or a number that is too large: the parser does not tell where."""
+    """The refusal of a number that is too large or nesting that is too deep: the parser does not
+    say where.
+    """
     reason = reason[:1].lower() + reason.partition(" - at ")[0][1:]
     return RelayError(
         Code.INVALID_REQUEST,
-        f"The body is JSON beyond what can be read: {reason}",
+        f"The body is JSON that exceeds the parser's limits: {reason}",
         "Send numbers that fit a double, and fewer levels of brackets.",
         errors=[Problem("", reason)],
     )
 
 
-# -- names that are given twice: one of the two values would be lost without a word
+# -- names that are given twice: one of the two values would be lost silently
 
 
 class _Twice:
-    """In place of a value whose name stands twice in its object."""
+    """Replaces a value whose name is given twice in its object."""
 
 
 def _given_twice(text: str) -> list[Problem]:
@@ -195,7 +198,7 @@ def _given_twice(text: str) -> list[Problem]:
             found.update((name, _Twice()) for name, count in counts.items() if count > 1)
         return found
 
-    # Values do not matter here, and a text is read quicker than a number.
+    # The values do not matter here, and a text is parsed faster than a number.
     read = json.JSONDecoder(object_pairs_hook=marked, parse_int=str, parse_float=str).decode
     value = read(text)
     places = itertools.islice(_places(value, ""), MOST_PROBLEMS) if is_any else ()

@@ -1,7 +1,7 @@
-"""From what a caller sent to a Struct, with every wrong field named.
+"""Turns what a caller sent into a Struct, or lists every invalid field.
 
-The quick way is one `msgspec.convert`. Only when that fails is the value walked field by field,
-so that the answer lists all that is wrong and not just the first.
+The fast path is one `msgspec.convert`. Only if it fails, we check field by field, so that the
+answer lists all mistakes and not just the first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from debug_relay.protocol.models.fields import (
     Params,
 )
 from debug_relay.protocol.refusals import MISSING, MOST_PROBLEMS, Problem
-from debug_relay.protocol.validation import cross_field_rules as meaning
+from debug_relay.protocol.validation import cross_field_rules
 from debug_relay.protocol.wire.envelope import encode_json
 
 _P = TypeVar("_P", bound=Params)
@@ -45,7 +45,7 @@ _PLAINER: Final = {
         (NAME, "of at most 64 letters, digits, dots, dashes, underscores, a letter or digit first"),
     )
 }
-# To compare names takes its time: a slip of the pen is one of few, and as long as what was meant.
+# Comparing names is slow, and a typing mistake is rare and about as long as the intended name.
 _MOST_COMPARED: Final = 20
 _LONGEST_COMPARED: Final = 100
 _INTEGER: Final = re.compile(r"-?[0-9]{1,400}")
@@ -54,21 +54,23 @@ _BOOLEANS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": F
 
 
 class Examined(Struct, Generic[_P]):
-    """A request as it was understood: its Params, or all that is wrong with it."""
+    """The result of validation: the Params, or everything that is wrong."""
 
     params: _P | None
-    parameters: list[Problem]  # of path and query
-    fields: list[Problem]  # of the body
+    parameters: list[Problem]  # in path and query
+    fields: list[Problem]  # in the body
     advice: str | None = None
     nothing_sent: bool = False
 
     @property
     def is_whole(self) -> bool:
-        """Whether these are all problems there are."""
+        """Whether the lists contain every problem."""
         return len(self.parameters) + len(self.fields) <= MOST_PROBLEMS
 
     def refusal(self, *, by_query: bool = False) -> RelayError:
-        """`by_query`: the operation takes its fields from the query, as `GET` does."""
+        """The error for these problems. `by_query`: the operation takes its fields from the query,
+        as `GET` does.
+        """
         problems = (self.parameters + self.fields)[:MOST_PROBLEMS]
         what = "; ".join(f"{one.field or 'body'}: {one.message}" for one in problems[:3])
         if len(problems) > 3:
@@ -78,7 +80,7 @@ class Examined(Struct, Generic[_P]):
         if in_query and all(one.message == MISSING for one in problems):
             code, text = Code.MISSING_PARAMETER, f"Missing: {what}"
         elif in_query:
-            code, text = Code.INVALID_PARAMETER, f"Parameters do not fit: {what}"
+            code, text = Code.INVALID_PARAMETER, f"Invalid parameters: {what}"
         else:
             code, text = Code.INVALID_REQUEST, f"Request validation failed: {what}"
         return RelayError(code, text, self.advice, errors=problems)
@@ -89,9 +91,9 @@ def convert(
     path: Mapping[str, str],
     query: Mapping[str, str],
     body: Mapping[str, Any],
-    root: meaning.Root = UNSET,
+    root: cross_field_rules.Root = UNSET,
 ) -> _P:
-    """One Struct out of path, query and body together."""
+    """One Struct from path, query and body together."""
     examined = examine(params, path, query, body, root)
     if examined.params is None:
         raise examined.refusal()
@@ -103,47 +105,49 @@ def examine(
     path: Mapping[str, str],
     query: Mapping[str, str],
     body: Mapping[str, Any],
-    root: meaning.Root = UNSET,
+    root: cross_field_rules.Root = UNSET,
 ) -> Examined[_P]:
-    """`convert`, for those who have more to say about what is wrong."""
-    loose = _loose(params, {**query, **path})
+    """Like `convert`, for callers that add problems of their own."""
+    loose = _parse_texts(params, {**query, **path})
     sent = {**body, **loose}
-    of_path, of_query = _loose(params, path), _loose(params, query)
+    of_path, of_query = _parse_texts(params, path), _parse_texts(params, query)
     odd_parameters = _clashes(of_path, "path", of_query)
     odd_fields = _clashes(of_path, "path", body) + _clashes(of_query, "query", body)
-    misfits = meaning.misfits(params, sent, root)
-    if not odd_parameters and not odd_fields and not misfits:
+    found_violations = cross_field_rules.violations(params, sent, root)
+    if not odd_parameters and not odd_fields and not found_violations:
         try:
             found = msgspec.convert(sent, params, strict=True)
             return Examined(found, [], [])
         except msgspec.ValidationError:
             pass
-    parameters = odd_parameters + _most(_problems(params, loose, "", whole=False))
-    shapes = _most(_problems(params, sent, "", whole=True))
-    told = {place for one in shapes for place in _around(one.field)}
-    fitting = [one.problem for one in misfits if one.problem.field not in told]
+    parameters = odd_parameters + _capped(_problems(params, loose, "", whole=False))
+    shapes = _capped(_problems(params, sent, "", whole=True))
+    told = {place for one in shapes for place in _enclosing(one.field)}
+    fitting = [one.problem for one in found_violations if one.problem.field not in told]
     in_parameters = {one.field for one in parameters}
     parameters += [one for one in fitting if one.field in loose]
     fields = odd_fields + [one for one in shapes if one.field not in in_parameters]
-    fields = _most(fields + [one for one in fitting if one.field not in loose])
-    advice = misfits[0].advice if fitting and len(fitting) == len(parameters + fields) else None
+    fields = _capped(fields + [one for one in fitting if one.field not in loose])
+    advice = (
+        found_violations[0].advice if fitting and len(fitting) == len(parameters + fields) else None
+    )
     return Examined(None, parameters, fields, advice, nothing_sent=not body)
 
 
-def _most(problems: Iterable[Problem]) -> list[Problem]:
-    """So many as are told, and one more where there are more."""
+def _capped(problems: Iterable[Problem]) -> list[Problem]:
+    """At most as many as are reported, and one more if there are more."""
     return list(itertools.islice(problems, MOST_PROBLEMS + 1))
 
 
-def _around(field: str) -> Iterator[str]:
-    """The field and what it is in: of `env.A` also `env`."""
+def _enclosing(field: str) -> Iterator[str]:
+    """The field and everything that contains it: for `env.A` also `env`."""
     yield field
     for end in re.finditer(r"[.\[]", field):
         yield field[: end.start()]
 
 
 def _clashes(strong: Mapping[str, Any], place: str, weak: Mapping[str, Any]) -> list[Problem]:
-    """What is said twice and differently: none of the two may win without a word."""
+    """Fields that two places give with different values: neither may win silently."""
     return [
         Problem(name, f"the {place} says {strong[name]!r}", weak[name])
         for name in strong
@@ -151,8 +155,8 @@ def _clashes(strong: Mapping[str, Any], place: str, weak: Mapping[str, Any]) -> 
     ]
 
 
-def _loose(params: type[Params], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Path and query values are text: read them as the field's type says, or leave them."""
+def _parse_texts(params: type[Params], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Path and query values are text: parsed as the field's type says, or left as text."""
     if not texts:
         return {}
     hints = _hints(params)
@@ -163,7 +167,8 @@ def _read(text: str, hint: Any) -> Any:
     kinds = _plain_types(hint)
     if bool in kinds and text.lower() in _BOOLEANS:
         return _BOOLEANS[text.lower()]
-    # As JSON writes numbers: int() would take 1_0 and digits of other scripts, float() nan as well.
+    # Numbers as JSON writes them: int() would accept 1_0 and digits of other scripts, and float()
+    # nan.
     if int in kinds and str not in kinds and _INTEGER.fullmatch(text):
         return int(text)
     if float in kinds and str not in kinds and _DECIMAL.fullmatch(text):
@@ -192,11 +197,11 @@ def _hints(params: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _problems(kind: Any, value: Any, at: str, whole: bool) -> Iterator[Problem]:
-    """All that is wrong with `value` as a `kind`; `whole` also asks for required fields."""
+    """Everything that is wrong with `value` as a `kind`; `whole` also requires required fields."""
     text = ""
     if whole:
         try:
-            # In one go: nothing inside of what is sound has to be looked at.
+            # The whole value at once: if it is valid, nothing inside has to be checked.
             msgspec.convert(value, kind, strict=True)
             return
         except msgspec.ValidationError as error:
@@ -206,7 +211,7 @@ def _problems(kind: Any, value: Any, at: str, whole: bool) -> Iterator[Problem]:
         yield from _struct_problems(struct, value, at, whole)
         return
     is_told = False
-    # What is said without a place is said of the collection itself, such as that it is too long.
+    # A message without a place is about the collection itself, such as its length.
     for where, part, item in _parts(kind, value, at) if _WHERE.search(text) else ():
         for problem in _problems(part, item, where, True):
             is_told = True
@@ -216,7 +221,7 @@ def _problems(kind: Any, value: Any, at: str, whole: bool) -> Iterator[Problem]:
 
 
 def _parts(kind: Any, value: Any, at: str) -> Iterator[tuple[str, Any, Any]]:
-    """Where each part of a collection stands, what it has to be, and what it is."""
+    """For each part of a collection: its path, its expected type, and its value."""
     if isinstance(value, list) and (element := _inside(kind, list)) is not None:
         yield from ((f"{at}[{index}]", element, item) for index, item in enumerate(value))
     elif isinstance(value, Mapping) and (element := _inside(kind, dict)) is not None:
@@ -257,19 +262,19 @@ def _problem(text: str, at: str, value: Any, kind: Any) -> Problem:
         at += where.group(1)
     for regex, words in _PLAINER.items():
         text = text.replace(regex, words)
-    # Only of the value itself: the kind of what lies deeper is another.
+    # Only for the value itself: a nested value has another type.
     if text.startswith("Invalid enum value") and where is None:
         text += f"; accepted: {', '.join(_choices(kind))}"
     return Problem(at, text[:1].lower() + text[1:], value)
 
 
 def _choices(kind: Any) -> Iterator[str]:
-    """What a literal or an enumeration in this type may be."""
+    """The accepted values of a literal or an enumeration in this type."""
     if get_origin(kind) is Literal:
         yield from map(str, get_args(kind))
     elif isinstance(kind, type) and issubclass(kind, enum.Enum):
         yield from (str(member.value) for member in kind)
-    elif kind is bool:  # beside one of the others
+    elif kind is bool:  # bool in a union with one of the others
         yield from ("true", "false")
     else:
         for part in get_args(kind):

@@ -1,6 +1,6 @@
-"""The Debug Adapter Protocol as we use it: framing and the few types. Sans I/O.
+"""The Debug Adapter Protocol as far as we use it: framing and the few types. Sans I/O.
 
-Bodies stay `Raw` until somebody wants their fields; what is only passed on is never decoded.
+Bodies stay `Raw` until someone reads their fields; a body that is only passed on is never decoded.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 _NULL: Final = Raw(b"null")
-# debugpy refuses messages above 16 MiB itself; a peer that announces more is not debugpy.
+# debugpy itself refuses messages above 16 MiB, so a peer that announces more than this is not
+# debugpy.
 MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
-_START: Final = b"content-"  # of either header that there is
+_START: Final = b"content-"  # both possible headers begin like this
 
 
 class Message(Struct):
@@ -40,7 +41,7 @@ class StoppedBody(Struct, rename="camel"):
     all_threads_stopped: bool = True
     preserve_focus_hint: bool = False
     hit_breakpoint_ids: list[int] | None = None
-    # By the probe: function, path, line and module.
+    # Added by the probe: function, path, line and module.
     relay_place: tuple[str, str, int, str | None] | None = None
 
 
@@ -195,7 +196,7 @@ class SystemInfo(Struct):
 
 
 class DapError(Exception):
-    """The peer sent bytes that are no DAP."""
+    """The peer sent bytes that are not DAP."""
 
 
 _decode: Final = msgspec.json.Decoder(Message).decode
@@ -206,13 +207,13 @@ def encode_request(seq: int, command: str, arguments: Any = None) -> bytes:
     message = {"seq": seq, "type": "request", "command": command, "arguments": arguments or {}}
     try:
         body = _encode(message)
-    except UnicodeEncodeError:  # the name of a file, in bytes that are no UTF-8
+    except UnicodeEncodeError:  # a file name whose bytes are not UTF-8
         body = json.dumps(message, separators=(",", ":")).encode()
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
 def decode_message(body: bytes) -> Message:
-    """One message; lone surrogates, which a program can put into any text, are shown escaped."""
+    """One message. Lone surrogates, which a program can put into any text, are escaped."""
     try:
         return _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -237,7 +238,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 class Decoder:
-    """Feed it what the socket gives; iterate over the messages that are complete."""
+    """Feed it the bytes of the socket; iterate over the complete messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -256,10 +257,10 @@ class Decoder:
             raise DapError("no header in 4096 bytes")
 
     def _begins_well(self) -> bool:
-        """What is none by its first bytes is told at once: more may never come."""
+        """Refuses a wrong beginning at once, because the rest may never arrive."""
         start = bytes(self._buffer[: len(_START)])
         if not _START.startswith(start.lower()):
-            raise DapError(f"it begins with {bytes(self._buffer[:40])!r}")
+            raise DapError(f"the data begins with {bytes(self._buffer[:40])!r}")
         return True
 
     @staticmethod
@@ -267,7 +268,7 @@ class Decoder:
         for line in head.split(b"\r\n"):
             name, _, value = line.partition(b":")
             value = value.strip()
-            # Few digits: int() refuses thousands of them with an error of its own.
+            # We bound the digits because int() raises an error of its own for thousands of them.
             if name.strip().lower() == b"content-length" and value.isdigit() and len(value) < 20:
                 length = int(value)
                 if length <= MAX_MESSAGE_BYTES:

@@ -1,4 +1,4 @@
-"""The envelope of every JSON reply, spliced around bytes that were encoded once, elsewhere."""
+"""The envelope of every JSON reply, spliced around data that was encoded once, elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def timestamp_of(seconds: float) -> str:
 
 
 def _meta(request_id: str) -> bytes:
-    # It may come from a header, whose bytes need not be UTF-8.
+    # The id may come from a header, whose bytes need not be UTF-8.
     request_id = request_id.encode("utf-8", "backslashreplace").decode()
     return b'{"request_id":%b,"timestamp":"%b"}' % (
         encode_json(request_id),
@@ -32,7 +32,7 @@ def _meta(request_id: str) -> bytes:
 
 
 def success(data: bytes, request_id: str) -> bytes:
-    """The whole reply around `data`, which is JSON already."""
+    """The whole reply around `data`, which is already JSON."""
     return b'{"success":true,"data":%b,"error":null,"meta":%b}\n' % (data, _meta(request_id))
 
 
@@ -49,14 +49,14 @@ class _Reply(msgspec.Struct):
 _decode: Final = msgspec.json.Decoder(_Reply).decode
 
 
-def opened(reply: bytes) -> tuple[bool, bytes]:
-    """Whether a whole reply is a success, and what was spliced into it."""
+def unwrap(reply: bytes) -> tuple[bool, bytes]:
+    """Whether a whole reply is a success, and its `data` or `error`."""
     found = _decode(reply)
     return found.success, bytes(found.data if found.success else found.error)
 
 
 def error_body(error: RelayError) -> bytes:
-    """The `error` member: what a worker sends and the supervisor splices."""
+    """The `error` member, which a worker sends and the supervisor splices in."""
     body: dict[str, Any] = {
         "code": error.code.value,
         "message": error.message,
@@ -65,7 +65,8 @@ def error_body(error: RelayError) -> bytes:
     try:
         return encode_json(body)
     except (TypeError, ValueError, UnicodeEncodeError):
-        # Details may hold whatever a caller sent (lone surrogates, odd types): show, never fail.
+        # Details may contain anything that a caller sent (lone surrogates, odd types): show it,
+        # never fail.
         body["details"] = _showable(error.details)
         body["message"] = error.message.encode("utf-8", "backslashreplace").decode()
         return encode_json(body)

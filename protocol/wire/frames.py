@@ -1,11 +1,10 @@
 """Framing between supervisor and worker on their one Unix stream. Sans I/O.
 
-    u32 length of all that follows the prefix | u32 id | u8 kind | u8 flags | u32 length of head
-    head: msgpack of the kind's Struct | payload: bytes that this layer never looks into
+u32 length of all that follows the prefix | u32 id | u8 kind | u8 flags | u32 length of head
+    head: msgpack of the kind's Struct | payload: bytes that this layer does not interpret
 
-A payload above `PIECE` travels in several frames with the same id, all but the last flagged
-`MORE` and all but the first with an empty head, so that a small answer is never stuck behind a
-large one.
+A payload above `PIECE` travels in several frames with the same id. All but the last have the flag
+`MORE`, and all but the first an empty head. So a small answer never waits behind a large one.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ _MORE: Final = 1
 
 
 class Kind(IntEnum):
-    HELLO = 1  # both ways, first; the worker answers the supervisor's
+    HELLO = 1  # the first frame in both directions; the worker answers the supervisor's
     REQUEST = 2
     REPLY = 3
     NEWS = 4  # worker → supervisor: state, event and output positions
-    TOUCH = 5  # supervisor → worker: somebody uses the session
-    CANCEL = 6  # supervisor → worker: nobody waits for request `id` any more
+    TOUCH = 5  # supervisor → worker: a caller uses the session
+    CANCEL = 6  # supervisor → worker: no caller waits for request `id` any more
     PING = 7  # answered by an empty REPLY
 
 
@@ -45,7 +44,7 @@ class Hello(Struct, array_like=True):
 
 
 class Caller(Struct, array_like=True, frozen=True):
-    """Who asks. With no tokens configured a caller has every scope."""
+    """The caller of a request. Without configured tokens, a caller has every scope."""
 
     name: str
     uid: int
@@ -56,7 +55,7 @@ class RequestHead(Struct, array_like=True):
     operation: str
     request_id: str
     caller: Caller
-    deadline: float  # seconds from now, by the supervisor's reckoning
+    deadline: float  # seconds from now, computed by the supervisor
     if_stop: int | None = None
     idempotency_key: str | None = None
     format: str = "json"  # json | pretty | text | markdown
@@ -64,10 +63,10 @@ class RequestHead(Struct, array_like=True):
 
 
 class NewsHead(Struct, array_like=True):
-    """Where the session stands: carried by every reply and by frames of its own.
+    """The session's position and state, carried by every reply and by frames of its own.
 
-    `state` is the session's whole public state as JSON, present when it changed since the last
-    frame on this connection.
+    `state` is the session's whole public state as JSON, present if it changed since the last frame
+    on this connection.
     """
 
     events_end: int
@@ -104,7 +103,7 @@ class Frame(Struct):
 
 
 class FrameError(Exception):
-    """The peer sent bytes that are no frames of ours; the stream cannot be used any more."""
+    """The peer sent bytes that are not our frames; the stream is unusable from here on."""
 
 
 def encode(kind: Kind, id: int, head: Head = None, payload: bytes = b"") -> bytes:
@@ -125,12 +124,12 @@ def _frame(kind: Kind, id: int, flags: int, head: bytes, payload: bytes) -> byte
 
 
 class Decoder:
-    """Feed it what the socket gives; iterate over what is complete."""
+    """Feed it the bytes of the socket; iterate over the complete frames."""
 
     def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
         self._buffer = bytearray()
         self._max = max_bytes
-        # Messages that came in pieces and are not whole yet: (kind, id) → head, payload so far.
+        # Incomplete messages that arrive in pieces: (kind, id) → head, payload so far.
         self._open: dict[tuple[Kind, int], tuple[Head, bytearray]] = {}
 
     def feed(self, data: bytes) -> Iterator[Frame]:

@@ -1,21 +1,21 @@
-"""The layout of a ring file: what the worker writes and the supervisor reads. Sans I/O.
+"""The layout of a ring file, which the worker writes and the supervisor reads. Sans I/O.
 
-Also a reader's place in one, which callers carry as an opaque cursor.
+It also defines a reader's place in a ring, which callers carry as an opaque cursor.
 
-One writer, any number of readers, a fixed size. Positions are absolute: they grow for ever, and
-`position % capacity` is the place in the file. A record never crosses the end of the data area;
-what is left over there is filled by a PAD record, or is too small to hold a header and skipped.
+A ring has one writer, any number of readers and a fixed size. Positions are absolute: they grow for
+ever, and `position % capacity` is the place in the file. A record never crosses the end of the data
+area; a PAD record fills the rest there, or the rest is too small for a header and skipped.
 
     header (HEADER bytes, one page): magic, then the fields of `RingHeader`
     data   (capacity bytes): records, each a fixed part followed by meta and payload
 
 The writer moves `tail` *before* it overwrites old records and publishes `head` *after* the new one
-is complete. So a reader copies bytes first and looks at `tail` afterwards: what lies behind the
-tail by then may be torn and is thrown away. Every record but a PAD, which is known by reaching the
-end of the data area exactly, has a checksum besides.
+is complete. So a reader copies bytes first and reads `tail` afterwards: records behind that tail
+may be torn and are discarded. Every record has a checksum too, except a PAD, which a reader
+recognises because it ends exactly at the end of the data area.
 
-Only `tail` and `head` can be trusted together. `tail_entry` and `next_entry` are stores of their
-own: a reader may see them a record ahead, and counts what it missed by the records' own numbers.
+Only `tail` and `head` are consistent with each other. `tail_entry` and `next_entry` are separate
+stores: a reader may see them one record ahead, so it counts what it missed by the records' numbers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AT_CAPACITY: Final = 8
 AT_EPOCH: Final = 16
 AT_TAIL: Final = 24
 AT_TAIL_ENTRY: Final = 32
-AT_MARK: Final = 40  # the writer's own number, published last of all
+AT_MARK: Final = 40  # a number of the writer's own, published last
 AT_HEAD: Final = 48
 AT_NEXT_ENTRY: Final = 56
 
@@ -48,7 +48,7 @@ _HEADER_FIELDS: Final = Layout("<8sQQQQQQQ")
 
 class RingHeader(Struct):
     capacity: int
-    epoch: int  # tells one ring from a later one under the same path
+    epoch: int  # distinguishes a ring from a later one at the same path
     tail: int  # position of the oldest record
     tail_entry: int  # number of its first entry
     mark: int
@@ -72,10 +72,10 @@ class Record(Struct):
 
 
 class RingCorrupt(Exception):
-    """The bytes at this place are no record: torn, overwritten or damaged."""
+    """The bytes at this position are not a record: torn, overwritten or damaged."""
 
 
-class CursorOfAnother(ValueError):
+class ForeignCursor(ValueError):
     """A cursor of another session, or of output where events are read."""
 
 
@@ -83,36 +83,40 @@ _Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class Place(Struct, array_like=True, frozen=True):
-    """Where a reader goes on in one ring."""
+    """Where a reader continues in one ring."""
 
     epoch: _Number = 0
     position: _Number = 0
-    entry: _Number = 0  # number of the entry that it waits for
-    offset: _Number = 0  # byte of the record's payload where that entry begins
+    entry: _Number = 0  # number of the next entry to read
+    offset: _Number = 0  # byte offset of that entry in the record's payload
 
 
-def output_of(session_id: str) -> str:
-    """What a cursor of the output is good for; `events_of` likewise."""
+def output_owner(session_id: str) -> str:
+    """The owner name for a cursor over the output; `events_owner` does the same for events."""
     return f"output of {session_id}"
 
 
-def events_of(session_id: str) -> str:
+def events_owner(session_id: str) -> str:
     return f"events of {session_id}"
 
 
 def pack_cursor(owner: str, *places: Place) -> str:
-    """`owner` names what is read, such as the output of one session: a cursor is good for that."""
+    """`owner` names what is read, such as the output of one session; the cursor is valid only for
+    that.
+    """
     raw = msgspec.json.encode((_tag(owner), *places))
     return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
 
 
 def unpack_cursor(owner: str, cursor: str, count: int) -> tuple[Place, ...]:
-    """The places in a cursor; ValueError if it is none, CursorOfAnother if it is not ours."""
+    """The places in a cursor; ValueError if it is malformed, ForeignCursor if it has another
+    owner.
+    """
     raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True)
     tag, *rest = msgspec.json.decode(raw, type=list[Any])
     places = msgspec.convert(rest, tuple[Place, ...])
     if tag != _tag(owner):
-        raise CursorOfAnother(owner)
+        raise ForeignCursor(owner)
     if len(places) != count:
         raise ValueError(f"{len(places)} places instead of {count}")
     return places
@@ -161,12 +165,12 @@ def pack_record(
 
 
 def record_length(raw: bytes) -> int:
-    """How many bytes the record with this fixed part takes in all."""
+    """The total number of bytes of the record with this fixed part."""
     return RECORD + int.from_bytes(raw[:4], "little")
 
 
-def outline(raw: bytes, at: int) -> tuple[int, int, int, int]:
-    """Of the fixed part that begins at `at`: length in all, category, first entry, entries."""
+def record_facts(raw: bytes, at: int) -> tuple[int, int, int, int]:
+    """From the fixed part at `at`: total length, category, first entry, entries."""
     length, _, first_entry, _, category, _, _, entries = _LAYOUT.unpack_from(raw, at)
     return RECORD + length, category, first_entry, entries
 

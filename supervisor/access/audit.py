@@ -20,7 +20,7 @@ from msgspec import Struct
 from debug_relay.protocol.models.blueprint import given_fields
 from debug_relay.protocol.models.fields import Params
 from debug_relay.protocol.operations import Operation
-from debug_relay.protocol.secrets import HIDDEN, looks_secret, shown_arguments
+from debug_relay.protocol.secrets import HIDDEN, looks_secret, masked_arguments
 from debug_relay.protocol.wire.envelope import timestamp_of
 from debug_relay.supervisor.log import Log, Place, RotatingFile, in_json, redact
 from debug_relay.supervisor.storage.directories import StoreError
@@ -138,7 +138,7 @@ def _shown(fields: dict[str, Any]) -> Any:
     for name in ("args", "python_args"):
         if name in fields:
             whose = fields.get("script") or fields.get("module") or ""
-            fields[name] = shown_arguments(fields[name], whose if name == "args" else "")
+            fields[name] = masked_arguments(fields[name], whose if name == "args" else "")
     return _cut(redact("parameters", fields))
 
 

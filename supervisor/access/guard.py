@@ -137,7 +137,7 @@ class Guard:
         host = _shown(headers[0])
         raise RelayError(
             Code.FORBIDDEN_HOST,
-            f"The Host header names {host}, which is no address of this relay.",
+            f"The Host header names {host}, which is not an address of this relay.",
             f"Call the relay at {self.address}, or list the name in [server] allow_hosts.",
             host=host,
             allowed=sorted(self._exact | self._names),

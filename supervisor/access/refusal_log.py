@@ -78,7 +78,7 @@ class Refused:
         counted = self._counted.pop(key)
         counted.ends.cancel()
         if counted.more:
-            self._tell(key, counted.more, {"besides": "those of this uid and reason told before"})
+            self._tell(key, counted.more, {"besides": "those of this uid and reason logged before"})
 
     def _tell(self, key: _Key, count: int, seen: dict[str, Any]) -> None:
         event, uid, reason = key

@@ -112,7 +112,7 @@ class TokensFile:
                 mend = shlex.join(["chmod", "600", str(self.path)])
                 self._unusable(
                     f"others may write to it (mode {mode:04o})",
-                    f"Look at what it holds, then close it: {mend}",
+                    f"Check its contents, then restrict access:  {mend}",
                 )
             return file.read(_LARGEST)
 

@@ -74,7 +74,7 @@ def _run(argv: list[str]) -> int:
     word = argv[0]
     if word not in commands and word not in top.options():
         if word.startswith("-"):
-            top.error(f"unknown option {word}; options stand after the command: serve {word} …")
+            top.error(f"unknown option {word}; options follow the command: serve {word} …")
         top.error(f"unknown command {word}; {_hint(word, list(commands), top)}")
     known, unknown = top.parse_known_args(argv)
     command = commands[known.command]
@@ -111,7 +111,7 @@ def parsers() -> tuple[_Parser, dict[str, _Parser]]:
     choices = top.add_subparsers(dest="command", metavar="COMMAND")
     commands = {}
     for name, words in (
-        ("serve", "run the relay until it is told to stop"),
+        ("serve", "run the relay until it is stopped"),
         ("config", "print every setting and where it comes from"),
         ("token", "create, list and revoke bearer tokens"),
     ):
@@ -126,7 +126,7 @@ def parsers() -> tuple[_Parser, dict[str, _Parser]]:
     commands["serve"].add_argument(
         "--insecure-no-auth",
         action="store_true",
-        help="ask other users, where they are let in, for no token while there is none",
+        help="do not require a token from admitted users while none exists",
     )
     commands["config"].add_argument("--json", action="store_true", help="as JSON")
     for name, action in token_commands.add_to(commands["token"]).items():

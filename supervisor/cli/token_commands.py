@@ -99,7 +99,7 @@ def scopes_of(text: str) -> list[str]:
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no name: a letter or digit, then up to 99 of those and . _ @ : + -"
+            f"{text!r} is not a valid name: a letter or digit, then up to 99 of these and ._@:+-"
         )
     return text
 

@@ -260,7 +260,7 @@ class _Reading:
                 return os.path.abspath(base / text if base else text)
             reason = "no such user's home directory"
         except FileNotFoundError:
-            reason = "it is relative to a working directory that is gone"
+            reason = "it is relative to a working directory that no longer exists"
         self._refuse(name, text, origin, f"{reason}; accepted: an absolute path")
         return text
 

@@ -20,7 +20,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.system.peers import AnySocket, has_left
+from debug_relay.protocol.system.peers import AnySocket, has_disconnected
 from debug_relay.supervisor.access.guard import Guard
 from debug_relay.supervisor.access.refusal_log import Refused
 from debug_relay.supervisor.http.reply import error_reply, new_id, unasked
@@ -209,7 +209,7 @@ class Connection(web.RequestHandler):
         is_stream = self._upgraded or self._payload_parser is not None
         if wire is None or self._deaf or self._is_waiting or is_stream:
             return False
-        if has_left(wire.get_extra_info("socket")):
+        if has_disconnected(wire.get_extra_info("socket")):
             return False
         if not is_whole:
             self._end_body(request)
@@ -264,7 +264,7 @@ class Connection(web.RequestHandler):
     def _not_http(self, problem: str) -> RelayError:
         return RelayError(
             Code.INVALID_REQUEST,
-            "What arrived is no HTTP/1.1 request within the relay's limits.",
+            "The data received is not an HTTP/1.1 request within the relay's limits.",
             f"Send plain HTTP, for example: curl -s {self._acceptor.guard.address}/api/v1/health; "
             f"a line may have {self._acceptor.limits.line_bytes} bytes, "
             f"a request {self._acceptor.limits.headers} headers.",
@@ -334,7 +334,7 @@ class Connection(web.RequestHandler):
             # Its end came between two turns of the loop, before the request was at hand.
             self._end_body(request)
             self._look_later(delay * 2)
-        elif has_left(self.wire.get_extra_info("socket")):
+        elif has_disconnected(self.wire.get_extra_info("socket")):
             self.wire.abort()
         else:
             self._look_later(delay * 2)

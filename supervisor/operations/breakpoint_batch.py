@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.breakpoints import MOST_IN_A_BATCH, BreakpointSpec, SetBreakpoints
-from debug_relay.protocol.operations import JUDGE_BREAKPOINTS
+from debug_relay.protocol.models.breakpoints import MAX_BATCH, BreakpointSpec, SetBreakpoints
+from debug_relay.protocol.operations import VERIFY_BREAKPOINTS
 from debug_relay.protocol.refusals import Problem, Problems
 from debug_relay.supervisor.sessions.proxy import Session
 
@@ -27,7 +27,7 @@ async def verify_sound_entries(
 ) -> None:
     """Adds to `found` what the worker says of the entries that are not in it."""
     entries = body.get("breakpoints")
-    if not isinstance(entries, list) or len(entries) > MOST_IN_A_BATCH:
+    if not isinstance(entries, list) or len(entries) > MAX_BATCH:
         return
     malformed = set()
     for problem in found:
@@ -43,7 +43,7 @@ async def _verified(session: Session, entries: list[Any], sound: list[int]) -> l
     specs = msgspec.convert([entries[index] for index in sound], list[BreakpointSpec])
     asked = SetBreakpoints(session_id=session.id, breakpoints=specs)
     try:
-        problems = (await session.ask(JUDGE_BREAKPOINTS, asked, Problems, _SECONDS)).problems
+        problems = (await session.ask(VERIFY_BREAKPOINTS, asked, Problems, _SECONDS)).problems
     except RelayError:
         return []  # without its worker: what is malformed is refused all the same
     for problem in problems:

@@ -24,12 +24,12 @@ from debug_relay.protocol.operations import OPERATIONS, Operation, RefusalCheck
 from debug_relay.protocol.refusals import (
     MOST_PROBLEMS,
     Problem,
-    refusal_of,
+    decode_error,
     stop_changed,
     wrong_state,
 )
 from debug_relay.protocol.rendering import text
-from debug_relay.protocol.rendering.results import picture_of
+from debug_relay.protocol.rendering.results import render_json
 from debug_relay.protocol.scopes import SCOPES
 from debug_relay.protocol.state import State
 from debug_relay.protocol.validation.json_body import parse_json
@@ -167,7 +167,7 @@ class Dispatch:
             error = self._mistake(request.operation, request.id, error)
         else:
             self._count(call, error)
-            error = error.about(request.path.get("session_id"))
+            error = error.for_session(request.path.get("session_id"))
         return _refusal(error, request.id, request.format)
 
     def _count(self, call: _Call, error: RelayError) -> None:
@@ -303,7 +303,7 @@ class Dispatch:
                 if error.code is Code.SHUTTING_DOWN:
                     raise  # not kept: the next relay is asked again under the same key
                 session_id = getattr(understood.params, "session_id", None)
-                return _refusal(error.about(session_id), understood.id, "json")
+                return _refusal(error.for_session(session_id), understood.id, "json")
             finally:
                 understood.created = plain.created
 
@@ -400,7 +400,7 @@ def _if_stop(given: str | int | None) -> int | None:
         return int(given)
     raise RelayError(
         Code.INVALID_PARAMETER,
-        f"The header If-Stop is no number: {given[:100]!r}",
+        f"The header If-Stop is not a number: {given[:100]!r}",
         "Send the stop_id of the stop that you have seen, as If-Stop: 7.",
         errors=[{"field": "If-Stop", "message": "must be a number", "value": given[:100]}],
     )
@@ -410,9 +410,9 @@ def _written(understood: _Understood, status: int, answer: Struct) -> Finished:
     data = encode_json(answer)
     if understood.format == "json":
         return Finished(status, envelope.success(data, understood.id))
-    lines = picture_of(understood.operation.result, data)
+    lines = render_json(understood.operation.result, data)
     content_type = text.CONTENT_TYPES[understood.format]
-    return Finished(status, text.written(lines, understood.format), content_type)
+    return Finished(status, text.encode_lines(lines, understood.format), content_type)
 
 
 def _pretty(finished: Finished) -> Finished:
@@ -424,15 +424,15 @@ def _pretty(finished: Finished) -> Finished:
 
 def _again(first: Finished, understood: _Understood) -> Finished:
     """A reply that was kept, under the id and in the format of the request that has it now."""
-    ok, body = envelope.opened(first.body)
+    ok, body = envelope.unwrap(first.body)
     if understood.format == "json":
         wrap = envelope.success if ok else envelope.failure
         return msgspec.structs.replace(first, body=wrap(body, understood.id))
     result = understood.operation.result
-    lines = picture_of(result, body) if ok else text.failure(refusal_of(body))
+    lines = render_json(result, body) if ok else text.render_error(decode_error(body))
     return msgspec.structs.replace(
         first,
-        body=text.written(lines, understood.format),
+        body=text.encode_lines(lines, understood.format),
         content_type=text.CONTENT_TYPES[understood.format],
     )
 
@@ -462,7 +462,7 @@ def _refusal(error: RelayError, request_id: str, format: Format) -> Finished:
     if ERRORS[error.code].retry and error.status in (429, 503):
         headers["Retry-After"] = _RETRY_AFTER
     if format != "json":
-        body = text.written(text.failure(error), format)
+        body = text.encode_lines(text.render_error(error), format)
         return Finished(error.status, body, text.CONTENT_TYPES[format], headers)
     body = envelope.failure(error_body(error), request_id)
     return Finished(error.status, body, headers=headers)

@@ -11,7 +11,7 @@ import msgspec
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.blueprint import given_fields, without_secrets
-from debug_relay.protocol.models.limits import changed
+from debug_relay.protocol.models.limits import with_changes
 from debug_relay.protocol.models.program import Launch
 from debug_relay.protocol.models.sessions import (
     Blueprint,
@@ -83,7 +83,7 @@ def _config(asked: ImportedConfig, settings: Settings) -> SessionConfig:
         "timeout_minutes": int(minutes) if minutes == int(minutes) else minutes,
         "max_lifetime": _chosen(asked.max_lifetime, defaults.max_lifetime),
         "pause_budget": _chosen(asked.pause_budget, defaults.pause_budget),
-        "limits": changed(settings.limits, asked.limits),
+        "limits": with_changes(settings.limits, asked.limits),
     }
     known = SessionConfig.__struct_fields__
     others = {name: getattr(asked, name) for name in asked.__struct_fields__ if name in known}
@@ -113,7 +113,7 @@ def _bad(problems: list[Problem]) -> RelayError:
     what = "; ".join(f"{one.field}: {one.message}" for one in problems[:3])
     return RelayError(
         Code.INVALID_REQUEST,
-        f"This is no export that can be read: {what}",
+        f"This is not a readable export: {what}",
         f"Send the data of {call_of('export-session')}; "
         f"program holds fields of {call_of('launch')}.",
         errors=problems,

@@ -28,7 +28,7 @@ from debug_relay.protocol.models import sessions as s
 from debug_relay.protocol.models import stop_report as st
 from debug_relay.protocol.models.fields import Empty, SessionParams
 from debug_relay.protocol.models.run import Run
-from debug_relay.protocol.operations import OPERATIONS, WRITE_STOPS, Operation
+from debug_relay.protocol.operations import OPERATIONS, SAVE_STOP_REPORTS, Operation
 from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.protocol.version import API_PREFIX, API_VERSION, VERSION
@@ -369,7 +369,7 @@ class Handlers:
             # So that the report of the present stop is in the file. If the worker hangs, earlier
             # ones are there.
             with contextlib.suppress(RelayError):
-                await session.ask(WRITE_STOPS, Empty(), Empty, _WRITE_SECONDS)
+                await session.ask(SAVE_STOP_REPORTS, Empty(), Empty, _WRITE_SECONDS)
             session.require_there()
         return await asyncio.to_thread(
             history.page,

@@ -14,7 +14,7 @@ import msgspec
 
 from debug_relay.protocol.models.fields import Params, Result
 from debug_relay.protocol.operations import OPERATIONS, Operation, Preparation
-from debug_relay.protocol.refusals import refusal_of
+from debug_relay.protocol.refusals import decode_error
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.frames import Caller, ReplyHead, RequestHead
 from debug_relay.supervisor.config.settings import Dap
@@ -64,7 +64,7 @@ class WorkerCalls:
         reply, payload = await self.forward(session, OPERATIONS[name], params, caller)
         session.require_there()
         if not reply.ok:
-            raise refusal_of(payload)
+            raise decode_error(payload)
         return msgspec.json.decode(payload, type=kind)
 
 

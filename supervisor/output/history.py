@@ -14,7 +14,12 @@ import msgspec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import stop_report as st
 from debug_relay.protocol.models.output_events import seq_of
-from debug_relay.protocol.rendering.size_limit import ENVELOPE, calls, fit, leave_out_output
+from debug_relay.protocol.rendering.size_limit import (
+    ENVELOPE,
+    calls_for_rest,
+    fit,
+    leave_out_output,
+)
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.ring_format import Place, pack_cursor, unpack_cursor
 from debug_relay.supervisor.output.ring_reader import Walk, opened
@@ -46,7 +51,7 @@ def page(
         size = len(encode_json(told.report)) + 1
         if size > room and items:
             break
-        fitted = fit(told.report, room, calls(id, params.max_bytes, told.printed_from))
+        fitted = fit(told.report, room, calls_for_rest(id, params.max_bytes, told.printed_from))
         if fitted is None:
             break
         items.append(fitted)
@@ -85,7 +90,7 @@ def _below(session_id: str, cursor: str | None) -> int | None:
     except (ValueError, msgspec.MsgspecError):
         raise RelayError(
             Code.INVALID_PARAMETER,
-            f"cursor {cursor[:80]!r} is none that this endpoint gave",
+            f"cursor {cursor[:80]!r} is not one that this endpoint returned",
             "Use next_cursor of an earlier reply as it is, or leave cursor out for the newest.",
             errors=[
                 {

@@ -33,11 +33,11 @@ from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.envelope import timestamp_of
 from debug_relay.protocol.wire.ring_format import (
-    CursorOfAnother,
+    ForeignCursor,
     Place,
     Record,
-    events_of,
-    output_of,
+    events_owner,
+    output_owner,
     pack_cursor,
     unpack_cursor,
 )
@@ -67,7 +67,7 @@ class OutputPages:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._owner = output_of(path.parent.name)
+        self._owner = output_owner(path.parent.name)
 
     def end(self) -> int:
         with opened(self._path) as fd:
@@ -210,7 +210,7 @@ class EventPages:
     def __init__(self, state_path: Path, output_path: Path) -> None:
         self._state_path = state_path
         self._output_path = output_path
-        self._owner = events_of(state_path.parent.name)
+        self._owner = events_owner(state_path.parent.name)
 
     def last_seq(self) -> int:
         """The highest that is in the rings, when nobody writes them any more."""
@@ -306,10 +306,10 @@ def _places(owner: str, cursor: str | None, count: int) -> tuple[Place, ...]:
         return (Place(),) * count
     try:
         return unpack_cursor(owner, cursor, count)
-    except CursorOfAnother:
+    except ForeignCursor:
         problem = f"belongs to another session or endpoint, not to the {owner}"
     except (ValueError, msgspec.MsgspecError):
-        problem = "is none that a relay gave"
+        problem = "is not one that a relay returned"
     raise RelayError(
         Code.INVALID_PARAMETER,
         f"cursor {cursor[:80]!r} {problem}",

@@ -22,7 +22,7 @@ from debug_relay.protocol.wire.ring_format import (
     Record,
     RingCorrupt,
     RingHeader,
-    outline,
+    record_facts,
     unpack_header,
     unpack_record,
 )
@@ -135,7 +135,7 @@ class Walk:
         if room < RECORD:
             return None
         at = self._load(RECORD, room)
-        length, category, _, _ = outline(self._block, at)
+        length, category, _, _ = record_facts(self._block, at)
         if category == PAD and length == room:
             return None
         at = self._load(length, room)
@@ -175,7 +175,7 @@ class Walk:
         at = position - self._block_start
         length = 0
         if 0 <= at <= len(self._block) - RECORD:
-            length = outline(self._block, at)[0]
+            length = record_facts(self._block, at)[0]
         sound = RECORD <= length <= min(room, header.head - position)
         self._go(position + length if sound else header.head)
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import threads_are_greenlets
-from debug_relay.protocol.secrets import shown_command
+from debug_relay.protocol.secrets import masked_command
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.version import API_PREFIX, FIRST_PYTHON, LAST_PYTHON, PYTHONS
 from debug_relay.supervisor.processes.facts import Facts
@@ -68,8 +68,8 @@ def no_such_process(pid: int) -> RelayError:
     if leader is not None:
         return RelayError(
             Code.ATTACH_NO_SUCH_PROCESS,
-            f"{pid} is no process but a thread of process {leader}",
-            f"Attach to {leader}; threads of a session are told by {call_of('threads')}.",
+            f"{pid} is not a process but a thread of process {leader}",
+            f"Attach to {leader}; {call_of('threads')} lists the threads of a session.",
             pid=pid,
             process=leader,
         )
@@ -90,8 +90,8 @@ def _leader(pid: int) -> int | None:
 def recycled(facts: Facts, identity: str) -> RelayError:
     return RelayError(
         Code.ATTACH_PID_RECYCLED,
-        f"Process {facts.pid} is another one by now: {_shown(facts)}",
-        f"GET {API_PREFIX}/processes again, and attach with the identity told there.",
+        f"Process {facts.pid} is another process now: {_shown(facts)}",
+        f"GET {API_PREFIX}/processes again, and attach with the identity shown there.",
         pid=facts.pid,
         identity=facts.identity,
         identity_asked_for=identity,
@@ -100,7 +100,7 @@ def recycled(facts: Facts, identity: str) -> RelayError:
 
 def _refuse(code: Code, facts: Facts, message: str, suggestion: str) -> RelayError:
     return RelayError(
-        code, message, suggestion, pid=facts.pid, command=shown_command(facts.command)
+        code, message, suggestion, pid=facts.pid, command=masked_command(facts.command)
     )
 
 
@@ -135,7 +135,7 @@ def _python(facts: Facts, around: Surroundings) -> RelayError | None:
     return _refuse(
         Code.ATTACH_NOT_PYTHON,
         facts,
-        f"Process {facts.pid} is no CPython program: {_shown(facts)}",
+        f"Process {facts.pid} is not a CPython process: {_shown(facts)}",
         f"GET {API_PREFIX}/processes lists those that are.",
     )
 
@@ -181,7 +181,7 @@ def _traced(facts: Facts, around: Surroundings) -> RelayError | None:
         Code.ATTACH_ALREADY_ATTACHED,
         facts,
         f"Process {facts.pid} is traced by process {facts.tracer} already",
-        f"Let that one (gdb, strace) go first: ps -p {facts.tracer} tells who it is.",
+        f"Let that one (gdb, strace) go first: ps -p {facts.tracer} shows what it is.",
     )
 
 
@@ -222,7 +222,7 @@ def _sees(pid: int, path: str) -> bool:
 def _version(facts: Facts, around: Surroundings) -> RelayError | None:
     minor = facts.minor()
     if minor is None:
-        what = "of a version that its files do not tell"
+        what = "of a version that its files do not reveal"
     else:
         if FIRST_PYTHON <= _numbers(facts) <= LAST_PYTHON and not minor[1]:
             return None
@@ -352,7 +352,7 @@ def _debugger(facts: Facts, around: Surroundings) -> RelayError | None:
 
 
 def _shown(facts: Facts) -> str:
-    text = " ".join(shown_command(facts.command)) or facts.name
+    text = " ".join(masked_command(facts.command)) or facts.name
     return text if len(text) <= 200 else text[:200] + "…"
 
 

@@ -21,7 +21,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.processes import Process
 from debug_relay.protocol.models.program import Attach
 from debug_relay.protocol.models.relay import ListProcesses, ProcessList, Stacks
-from debug_relay.protocol.secrets import shown_command
+from debug_relay.protocol.secrets import masked_command
 from debug_relay.protocol.state import LIVE
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.processes import attach_preflight
@@ -215,7 +215,7 @@ def _several(found: list[int], words: str) -> RelayError:
         f"{len(found)} Python processes: each {words}",
         f'Choose one of details.candidates and send {{"pid": {found[0]}}}.',
         candidates=[
-            {"pid": facts.pid, "identity": facts.identity, "command": shown_command(facts.command)}
+            {"pid": facts.pid, "identity": facts.identity, "command": masked_command(facts.command)}
             for facts in looked
             if facts is not None
         ],
@@ -253,7 +253,7 @@ def _shown(facts: Facts, around: Surroundings, listeners: Listeners) -> Process:
     return Process(
         pid=facts.pid,
         identity=facts.identity,
-        command=shown_command(facts.command),
+        command=masked_command(facts.command),
         cwd=facts.cwd(),
         user=_user(facts.uid),
         uid=facts.uid,
@@ -304,9 +304,9 @@ def _unreadable(facts: Facts, said: str) -> RelayError:
     return RelayError(
         Code.ATTACH_NOT_PERMITTED if denied else Code.ATTACH_FAILED,
         f"py-spy could not read the stacks of process {facts.pid}",
-        f"GET {API_PREFIX}/processes/{facts.pid} tells whether it is Python and may be traced.",
+        f"GET {API_PREFIX}/processes/{facts.pid} shows whether it is Python and may be traced.",
         pid=facts.pid,
-        command=shown_command(facts.command),
+        command=masked_command(facts.command),
         debugger_output=said[-2000:],
     )
 

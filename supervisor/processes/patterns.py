@@ -41,7 +41,7 @@ class Patterns:
             advice = "Leave out what repeats inside of a repetition, such as (a+)+, or give a pid."
             raise _bad(field, pattern, problem, advice)
         if "error" in said:
-            raise _bad(field, pattern, f"is no regular expression: {said['error']}", _ADVICE)
+            raise _bad(field, pattern, f"is not a regular expression: {said['error']}", _ADVICE)
         keys = list(texts)
         return [keys[index] for index in said["found"]]
 

@@ -19,7 +19,7 @@ from debug_relay.protocol import state
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.sessions import Blueprint, Retired, SessionState, idle_limit
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.protocol.refusals import deleted_meanwhile, refusal_of
+from debug_relay.protocol.refusals import decode_error, deleted_meanwhile
 from debug_relay.protocol.state import Event, State
 from debug_relay.protocol.wire.envelope import encode_json, timestamp_of
 from debug_relay.protocol.wire.frames import Caller, NewsHead, ReplyHead, RequestHead
@@ -147,7 +147,7 @@ class Session:
                 waiter.set_result(None)
 
     def begin_deletion(self) -> None:
-        """Refuse requests from now on; those that wait fail now, not when the worker is gone."""
+        """Refuse requests from now on; those that wait fail now, not when the worker has ended."""
         self.deleting = True
         if self._link is not None and not self.unresponsive:
             self._link.cancel_all()
@@ -164,7 +164,7 @@ class Session:
         return RelayError(
             Code.SHUTTING_DOWN,
             "The relay is stopping",
-            f"When one is up again, GET /api/v1/sessions/{self.id}/status tells how it went on.",
+            f"After its restart, GET /api/v1/sessions/{self.id}/status shows what happened.",
             session_id=self.id,
         )
 
@@ -327,7 +327,7 @@ class Session:
         head = RequestHead(operation, secrets.token_hex(8), relay, seconds)
         reply, payload = await self.forward(head, encode_json(params), patience)
         if not reply.ok:
-            raise refusal_of(payload)
+            raise decode_error(payload)
         return msgspec.json.decode(payload, type=kind)
 
     async def _wake_and_forward(
@@ -369,7 +369,7 @@ class Session:
         return self._link
 
     def crashed(self, operation: str) -> RelayError:
-        """The refusal of `operation` where the worker is gone."""
+        """The refusal of `operation` where the worker has ended."""
         base = f"/api/v1/sessions/{self.id}"
         if self._mirror is not None and self._mirror.status is State.TERMINATED:
             return RelayError(

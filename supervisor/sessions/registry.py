@@ -24,7 +24,7 @@ from debug_relay.protocol.models.sessions import (
     SessionDeleted,
     WorkerParams,
 )
-from debug_relay.protocol.operations import DRAW_BLUEPRINT
+from debug_relay.protocol.operations import GET_BLUEPRINT
 from debug_relay.protocol.refusals import no_such_session, require_project
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
@@ -229,7 +229,7 @@ class Registry:
             return session.blueprint
         if session.child is not None:
             asked = SessionParams(session_id=session.id)
-            return await session.ask(DRAW_BLUEPRINT, asked, Blueprint, _DRAW_SECONDS)
+            return await session.ask(GET_BLUEPRINT, asked, Blueprint, _DRAW_SECONDS)
         record = await asyncio.to_thread(read_record, self.places.sessions / session.id)
         if record is None:
             raise session.crashed("read what it was")

@@ -76,7 +76,7 @@ def how_its_worker_ended(shown: SessionState) -> str:
         return f"was ended by {shown.worker_signal}"
     if shown.worker_exit_code is not None:
         return f"ended with exit code {shown.worker_exit_code}"
-    return "is gone; how it ended was told to nobody"
+    return "has ended, and its exit status is unknown"
 
 
 def _name_of(number: int) -> str:

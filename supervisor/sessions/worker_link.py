@@ -132,7 +132,7 @@ class Link(asyncio.Protocol):
         self, kind: Kind, head: RequestHead | None, payload: bytes, timeout: float, what: str
     ) -> Frame:
         if self.lost:
-            raise LinkLost("the worker is gone")
+            raise LinkLost("the worker has ended")
         if self._unread > _MOST_UNREAD:
             raise _silent(
                 f"The session's worker takes nothing: {self._unread} bytes wait for it", what

@@ -174,7 +174,7 @@ class Profiles:
             f"There is no breakpoint profile {name}",
             f"Did you mean {near[0]}? {listed}."
             if near
-            else f"{listed}; there are: {', '.join(known[:_SUGGESTED]) or 'none'}.",
+            else f"{listed}; existing ones: {', '.join(known[:_SUGGESTED]) or 'none'}.",
             name=name,
             closest=near[0] if near else None,
             profiles=known[:_SUGGESTED],

@@ -221,7 +221,7 @@ class Places:
     def _write_relay_json(self, url: str) -> None:
         value = {"url": url, "version": VERSION, "started_at": timestamp(), **_identity()}
         if is_no_file(self.relay_json):
-            set_aside(self.relay_json, "it is no file")
+            set_aside(self.relay_json, "it is not a file")
         atomic_write_json(self.relay_json, value)
 
     def remove_relay_json(self) -> None:
@@ -283,7 +283,7 @@ def _check_way_to(data_dir: Path) -> list[str]:
         if is_strange and is_open:
             raise StoreError(
                 f"The data directory {data_dir} lies below {folder} of {owner}, to which everybody "
-                f"may write (mode {mode}): others can put a directory of their own in its place.",
+                f"may write (mode {mode}): other users can replace it with a directory of theirs.",
                 "Choose a directory below your home with --data-dir.",
             )
         if is_open:
@@ -330,7 +330,7 @@ def _private_directory(path: Path) -> Path:
     if about.st_mode & 0o022:
         raise StoreError(
             f"Others may write to {path} (mode {_mode(about)}); what is in it cannot be trusted.",
-            f"Look at what it holds, then close it: chmod 700 {path}",
+            f"Check its contents, then restrict access:  chmod 700 {path}",
         )
     if about.st_mode & 0o777 != 0o700:
         path.chmod(0o700)
@@ -376,7 +376,7 @@ def _usual_short_base() -> Path:
 def _recorded_run_directory(record: Path) -> tuple[str | None, bool]:
     """Where the relay before kept its sockets, and whether a power cut has damaged the record."""
     if is_no_file(record):
-        set_aside(record, "it is no file")
+        set_aside(record, "it is not a file")
         return None, True
     recorded = read_text(record)
     if recorded is not None and ("\0" in recorded or not os.path.isabs(recorded)):

@@ -6,7 +6,7 @@ import os
 
 import msgspec
 
-from debug_relay.protocol.models.limits import changed
+from debug_relay.protocol.models.limits import with_changes
 from debug_relay.protocol.models.sessions import (
     Blueprint,
     CreateSession,
@@ -44,7 +44,7 @@ class Births:
             max_lifetime=_chosen(asked.max_lifetime, settings.sessions.max_lifetime),
             pause_budget=_chosen(asked.pause_budget, settings.sessions.pause_budget),
             labels=dict(asked.labels),
-            limits=changed(settings.limits, asked.limits),
+            limits=with_changes(settings.limits, asked.limits),
         )
         params = self._params(id, settings, asked.name or usual_name(id), config, created_by)
         params.restore_breakpoints = asked.restore_breakpoints

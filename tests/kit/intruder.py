@@ -51,7 +51,7 @@ while not select.select([sys.stdin], [], [], 0.002)[0]:
     try:
         found = ports()
     except OSError:
-        break  # the worker is gone
+        break  # the worker has ended
     for port in found:
         os.seteuid(uid)
         sock = socket.socket()

@@ -51,5 +51,7 @@ def test_every_call_in_the_catalogue_is_there() -> None:
 
 def test_the_session_is_filled_in_where_it_is_known() -> None:
     error = RelayError(Code.THREAD_NOT_FOUND, "none")
-    assert "{session_id}" in error.about(None).details["suggestion"]
-    assert f"{API_PREFIX}/sessions/sess_1/threads" in error.about("sess_1").details["suggestion"]
+    assert "{session_id}" in error.for_session(None).details["suggestion"]
+    assert (
+        f"{API_PREFIX}/sessions/sess_1/threads" in error.for_session("sess_1").details["suggestion"]
+    )

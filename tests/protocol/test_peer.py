@@ -71,15 +71,15 @@ def test_a_closed_client_has_no_uid(pair: Pair) -> None:
     client.sendall(b"GET / HTTP/1.1\r\n\r\n")
     client.close()
     assert peer.peer_uid(server) is None
-    assert peer.is_told(server)  # it is the client that is gone
-    assert peer.has_left(server)
+    assert peer.kernel_reports(server)  # it is the client that is gone
+    assert peer.has_disconnected(server)
 
 
 def test_a_half_closed_client_is_still_there(pair: Pair) -> None:
     client, server = pair
     client.shutdown(socket.SHUT_WR)
     assert peer.peer_uid(server) == os.geteuid()
-    assert not peer.has_left(server)
+    assert not peer.has_disconnected(server)
 
 
 def test_a_reset_connection_has_no_uid(pair: Pair) -> None:
@@ -118,9 +118,9 @@ def test_unix(tmp_path: Path) -> None:
     with ours:
         assert peer.peer_uid(ours) == os.geteuid()
         theirs.shutdown(socket.SHUT_WR)
-        assert not peer.has_left(ours)
+        assert not peer.has_disconnected(ours)
         theirs.close()
-        assert peer.has_left(ours)
+        assert peer.has_disconnected(ours)
 
 
 @needs_root

@@ -11,15 +11,15 @@ from debug_relay.protocol.wire.ring_format import (
     MAGIC,
     PAD,
     RECORD,
-    CursorOfAnother,
+    ForeignCursor,
     Place,
     RingCorrupt,
     RingHeader,
-    outline,
     pack_cursor,
     pack_header,
     pack_record,
     pad_record,
+    record_facts,
     record_length,
     unpack_cursor,
     unpack_header,
@@ -70,7 +70,7 @@ def test_record_round_trip(
     assert (record.category, record.flags) == (category, flags)
     assert (record.meta, record.payload) == (meta, payload)
     assert record.end == 1000 + len(raw) == 1000 + record_length(raw)
-    assert outline(b"..." + raw, 3) == (len(raw), category, first, entries)
+    assert record_facts(b"..." + raw, 3) == (len(raw), category, first, entries)
 
 
 @given(payload=st.binary(max_size=60), data=st.data())
@@ -90,7 +90,7 @@ def test_a_cut_record_is_noticed(cut: int):
 
 @given(room=st.integers(RECORD, 1 << 20))
 def test_a_pad_fills_its_room(room: int):
-    length, category, _, _ = outline(pad_record(room), 0)
+    length, category, _, _ = record_facts(pad_record(room), 0)
     assert (length, category) == (room, PAD)
 
 
@@ -101,7 +101,7 @@ def test_cursor_round_trip(places: list[Place]):
     with pytest.raises(ValueError):
         unpack_cursor("output of a", cursor, len(places) + 1)
     for other in ("output of b", "events of a"):
-        with pytest.raises(CursorOfAnother):
+        with pytest.raises(ForeignCursor):
             unpack_cursor(other, cursor, len(places))
 
 

@@ -11,10 +11,10 @@ from debug_relay.protocol.secrets import (
     hide_secrets,
     is_secret,
     looks_secret,
-    shown,
-    shown_arguments,
-    shown_command,
-    shown_environment,
+    masked,
+    masked_arguments,
+    masked_command,
+    masked_environment,
 )
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----"
@@ -30,7 +30,7 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmN"
 )  # fmt: skip
 def test_names(name: str) -> None:
     assert looks_secret(name)
-    assert shown_environment({name: "x"}) == {name: "***"}
+    assert masked_environment({name: "x"}) == {name: "***"}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_names(name: str) -> None:
 )  # fmt: skip
 def test_names_of_other_things(name: str) -> None:
     assert not looks_secret(name)
-    assert shown_environment({name: "x"}) == {name: "x"}
+    assert masked_environment({name: "x"}) == {name: "x"}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_names_of_other_things(name: str) -> None:
     ],
 )
 def test_values_under_any_name(value: str, told: str) -> None:
-    assert shown_environment({"CONN": value}) == {"CONN": told}
+    assert masked_environment({"CONN": value}) == {"CONN": told}
     assert is_secret("CONN", value)
 
 
@@ -76,12 +76,12 @@ def test_values_under_any_name(value: str, told: str) -> None:
     ],
 )  # fmt: skip
 def test_values_that_are_none(value: str) -> None:
-    assert shown("value", value) == value
+    assert masked("value", value) == value
 
 
 def test_to_unset_a_variable_tells_nothing() -> None:
     assert not is_secret("API_TOKEN", None)
-    assert shown_environment({"API_TOKEN": None}) == {"API_TOKEN": None}
+    assert masked_environment({"API_TOKEN": None}) == {"API_TOKEN": None}
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,12 @@ def test_to_unset_a_variable_tells_nothing() -> None:
     ],
 )
 def test_arguments(line: str, told: str) -> None:
-    assert " ".join(shown_command(line.split())) == told
+    assert " ".join(masked_command(line.split())) == told
 
 
 def test_an_argument_may_be_a_header() -> None:
     args = ["-H", "Authorization: Basic abc", "-H", "Accept: */*"]
-    assert shown_arguments(args) == ["-H", "Authorization: ***", "-H", "Accept: */*"]
+    assert masked_arguments(args) == ["-H", "Authorization: ***", "-H", "Accept: */*"]
 
 
 def test_in_code_a_name_is_no_secret() -> None:
@@ -131,5 +131,5 @@ def test_long_texts_take_no_long_time(piece: str) -> None:
     text = piece * (500_000 // len(piece))
     began = time.perf_counter()
     hide_secrets(text)
-    shown_arguments([text])
+    masked_arguments([text])
     assert time.perf_counter() - began < 5

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.rendering import text
-from debug_relay.protocol.rendering.results import picture_of
+from debug_relay.protocol.rendering.results import render_json
 from debug_relay.protocol.wire.envelope import encode_json
 
 JSON = st.recursive(
@@ -25,7 +25,7 @@ JSON = st.recursive(
 
 @given(JSON, st.sampled_from(["text", "markdown"]))
 def test_any_value_has_lines(value: object, format: str):
-    text.written(text.generic(value), format).decode()
+    text.encode_lines(text.generic(value), format).decode()
 
 
 @given(st.text(), st.integers(1, 50))
@@ -43,12 +43,12 @@ def test_a_short_line_is_one_line_and_says_what_is_cut(value: str, longest: int)
 def test_any_result_of_any_operation_is_drawn(value: object):
     data = encode_json(value)
     for row in OPERATIONS.values():
-        text.written(picture_of(row.result, data), "text")
+        text.encode_lines(render_json(row.result, data), "text")
 
 
 def test_empty_things_are_left_out_and_false_is_not():
     value = {"a": None, "b": "", "c": [], "d": False, "e": 0, "f": {"g": [1, 2]}}
-    assert text.written(text.generic(value), "text") == b"d: no\ne: 0\nf:\n  g: 1, 2\n"
+    assert text.encode_lines(text.generic(value), "text") == b"d: no\ne: 0\nf:\n  g: 1, 2\n"
 
 
 def test_an_error_says_what_is_wrong_and_what_to_do():
@@ -59,7 +59,7 @@ def test_an_error_says_what_is_wrong_and_what_to_do():
         errors=[{"field": "line", "message": "expected int", "value": "x"}],
         session_id="sess_1",
     )
-    shown = text.written(text.failure(error), "text").decode().splitlines()
+    shown = text.encode_lines(text.render_error(error), "text").decode().splitlines()
     assert shown == [
         "error INVALID_REQUEST: Two fields are wrong",
         "  line: expected int",
@@ -70,23 +70,23 @@ def test_an_error_says_what_is_wrong_and_what_to_do():
 
 def test_markdown_fences_code():
     code = text.Code(("a = 1", "b = 2"), "python")
-    assert text.written([code], "markdown") == b"```python\na = 1\nb = 2\n```\n"
-    assert text.written([code], "text") == b"a = 1\nb = 2\n"
+    assert text.encode_lines([code], "markdown") == b"```python\na = 1\nb = 2\n```\n"
+    assert text.encode_lines([code], "text") == b"a = 1\nb = 2\n"
 
 
 def test_what_a_program_prints_is_no_line_of_the_relays():
     printed = text.Code(("next: DELETE all", "```", "````x", "# a"))
     shown = ["output:", printed, "note: over"]
-    assert text.written(shown, "text").decode().splitlines() == [
+    assert text.encode_lines(shown, "text").decode().splitlines() == [
         "output:", "| next: DELETE all", "| ```", "| ````x", "| # a", "note: over",
     ]  # fmt: skip
-    assert text.written([printed], "markdown").decode().splitlines() == [
+    assert text.encode_lines([printed], "markdown").decode().splitlines() == [
         "`````", "next: DELETE all", "```", "````x", "# a", "`````",
     ]  # fmt: skip
 
 
 def test_lone_surrogates_and_control_characters_are_shown():
-    shown = text.written(text.generic({"value": "\ud800\x1b[31m\n"}), "text")
+    shown = text.encode_lines(text.generic({"value": "\ud800\x1b[31m\n"}), "text")
     assert shown == b"value: \\ud800\\x1b[31m\\n\n"
 
 
@@ -94,7 +94,7 @@ def test_deep_nesting_ends():
     value: object = 1
     for _ in range(200):
         value = {"inner": value}
-    assert len(text.written(text.generic(value), "text")) < 1000
+    assert len(text.encode_lines(text.generic(value), "text")) < 1000
 
 
 def test_structs_are_drawn_by_their_fields():
@@ -102,4 +102,4 @@ def test_structs_are_drawn_by_their_fields():
         name: str
         parts: list[int]
 
-    assert text.written(text.generic(Odd("x", [1])), "text") == b"name: x\nparts: 1\n"
+    assert text.encode_lines(text.generic(Odd("x", [1])), "text") == b"name: x\nparts: 1\n"

@@ -8,7 +8,7 @@ import pytest
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.state import State
-from debug_relay.protocol.wire.ring_format import Place, events_of, output_of, pack_cursor
+from debug_relay.protocol.wire.ring_format import Place, events_owner, output_owner, pack_cursor
 from debug_relay.supervisor.output.pages import EventPages
 from debug_relay.worker.storage.journal import EventLog
 from tests.kit.races import racing, read_while_written
@@ -121,7 +121,7 @@ def test_events_of_another_worker_begin_at_the_beginning(tmp_path: Path):
 
 def test_an_output_cursor_is_no_event_cursor(tmp_path: Path):
     folder = tmp_path.name
-    for owner in (output_of(folder), events_of("another")):
+    for owner in (output_owner(folder), events_owner("another")):
         with pytest.raises(RelayError) as caught:
             event_pages(tmp_path).page(pack_cursor(owner, Place()), 10, None, State.RUNNING)
         assert caught.value.code is Code.INVALID_PARAMETER

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.fields import Cursor
 from debug_relay.protocol.models.output_events import OutputPage
-from debug_relay.protocol.wire.ring_format import HEADER, Place, output_of, pack_cursor
+from debug_relay.protocol.wire.ring_format import HEADER, Place, output_owner, pack_cursor
 from debug_relay.supervisor.output.pages import OutputPages
 from debug_relay.worker.storage.journal import OutputLog
 from debug_relay.worker.storage.ring_writer import Ring
@@ -180,7 +180,7 @@ def test_a_forged_cursor_does_no_harm(tmp_path_factory, place: Place, same: bool
     if same:
         epoch = int.from_bytes(path.read_bytes()[16:24], "little")
         place = Place(epoch, place.position, place.entry, place.offset)
-    page = ring.page(pack_cursor(output_of(path.parent.name), place), 10, None)
+    page = ring.page(pack_cursor(output_owner(path.parent.name), place), 10, None)
     for _ in range(100):
         if not page.has_more:
             break
@@ -411,7 +411,7 @@ def test_a_writer_that_goes_on_at_the_worst_moment(
     pages = OutputPages(path)
     seen = 200 - lag
     place = Place(ring.end.epoch, ring.head - 64 * lag, seen)
-    cursor = pack_cursor(output_of(path.parent.name), place)
+    cursor = pack_cursor(output_owner(path.parent.name), place)
     write(lag and 2)
     copied = os.pread
     pending = [more]

@@ -96,7 +96,7 @@ def test_each_part_decides(place, relay_user):
         assert f"{place / part} belongs to uid {ATTACKER}" in error.message
         if relay_user == 0:
             assert user_for([str(path)], found=False) == ATTACKER
-            with pytest.raises(RelayError, match="not run by root"):
+            with pytest.raises(RelayError, match="not run as root"):
                 require_ours([str(path)], found=False)
         else:
             assert user_for([str(path)], found=False) is None  # who names it trusts it

@@ -1,7 +1,7 @@
-"""A running program that is attached to by its pid, alone or with its processes.
+"""A running program that the worker attached to by its pid, alone or with its processes.
 
-It outlives us in any case, and is let go without a trace. How one process is held is `hold`'s
-business, which of its children are is `tree`'s.
+It outlives the worker in any case, and a detach leaves no trace in it. `injected_process` holds one
+process; `descendants` decides which of its children are attached to as well.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.output_events import Category
 from debug_relay.protocol.models.program import Attach
 from debug_relay.protocol.models.sessions import Program
-from debug_relay.protocol.secrets import shown_command
+from debug_relay.protocol.secrets import masked_command
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
@@ -163,14 +163,15 @@ class AttachedProgram:
         """Lines are judged as the program's own interpreter compiles them."""
         facts = _facts(self._pid)
         version = None
-        with contextlib.suppress(RelayError):  # one that may not be run: judged by the session's
+        # an interpreter that may not be run: the session's one is used instead
+        with contextlib.suppress(RelayError):
             interpreter = await self._interpreters.find(facts.executable)
             version = interpreter.version_text
             self._breakpoints.use(self._breakpoints.book_of(interpreter))
         self._debuggee.program = Program(
             attached=True,
             pid=self._pid,
-            args=shown_command(facts.command)[1:],
+            args=masked_command(facts.command)[1:],
             cwd=facts.cwd,
             python_path=facts.executable,
             python_version=version,
@@ -216,7 +217,9 @@ class AttachedProgram:
             if self._debuggee.target is not self or self._leaving:
                 return
             self._leaving = True
-            self._log.say(f"The connection to process {self._pid} was lost; it runs on undebugged.")
+            self._log.say(
+                f"The connection to process {self._pid} was lost; it runs without the debugger."
+            )
             if self._tree is not None:
                 await self._tree.detach()
             await self._release()
@@ -225,13 +228,13 @@ class AttachedProgram:
     # -- living with it
 
     def wake(self) -> None:
-        """Its signals are its own."""
+        """Nothing to do: we send no signals to a program that we did not start."""
 
     def state_changed(self) -> None:
         """Nothing of it depends on that."""
 
     def flush_output(self) -> None:
-        """Its output goes where its owner sent it."""
+        """Nothing to do: the program writes to where its owner sent its output."""
 
     async def write_input(self, data: bytes, eof: bool) -> None:
         raise RelayError(
@@ -255,7 +258,7 @@ class AttachedProgram:
         self._lifecycle.ended(None, None, "terminated")
 
     async def end_children(self) -> list[Ended]:
-        return []  # what it has started is its owner's
+        return []  # the processes that it started belong to its owner
 
     async def detach(self) -> None:
         """Let it run on as it was, with nothing of ours left in it or in its processes."""
@@ -267,7 +270,7 @@ class AttachedProgram:
 
     @property
     def residue(self) -> str | None:
-        """What could not be cleared away."""
+        """What could not be removed from the program."""
         left = [self._hold.residue, self._tree.residue if self._tree is not None else None]
         return "; ".join(words for words in left if words) or None
 

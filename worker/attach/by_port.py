@@ -1,7 +1,8 @@
-"""Joining a program that listens with `debugpy --listen`, by host and port.
+"""A program that listens with `debugpy --listen`, joined by host and port.
 
-A stock debug adapter stands between: its own, in the program's machine or container. It has one
-client at a time, cannot move one thread alone, and leaves tracing on in the program when we go.
+Its own debug adapter, in its machine or container, stands between the program and the worker. That
+adapter accepts one client at a time, cannot resume one thread alone, and leaves tracing on in the
+program after a detach.
 """
 
 from __future__ import annotations
@@ -229,14 +230,14 @@ class JoinedProgram:
         if server is not None and server.lost and not server.has_greeted:
             return self._refusal(
                 Code.ATTACH_REFUSED,
-                f"is no debugpy: {server.why_lost}",
+                f"is not debugpy: {server.why_lost}",
                 self._no_debugpy(),
             )
         lost = server is None or server.lost
         return self._refusal(
             Code.ATTACH_REFUSED if lost else Code.ATTACH_FAILED,
-            f"does not let us join: {error.message}",
-            "Attach again; if it lasts, start the program anew with "
+            f"does not accept the connection: {error.message}",
+            "Attach again; if it fails again, restart the program with "
             f"python -m debugpy --listen {self._port} script.py.",
         )
 
@@ -276,19 +277,19 @@ class JoinedProgram:
     def _gone(self) -> None:
         self._has_ended = True
         if self._running and not self._leaving:
-            self._running = False  # its end is told in three ways
+            self._running = False  # three events report its end
             self._lifecycle.ended(None, None, "target_lost")
 
     # -- living with it
 
     def wake(self) -> None:
-        """Its process is not ours to signal."""
+        """Nothing to do: the process is not ours to signal."""
 
     def state_changed(self) -> None:
         """Nothing of it depends on that."""
 
     def flush_output(self) -> None:
-        """Its output goes where its owner sent it."""
+        """Nothing to do: the program writes to where its owner sent its output."""
 
     async def write_input(self, data: bytes, eof: bool) -> None:
         raise RelayError(
@@ -304,7 +305,7 @@ class JoinedProgram:
         self._lifecycle.ended(None, None, "terminated")
 
     async def end_children(self) -> list[Ended]:
-        return []  # what it has started is its owner's
+        return []  # the processes that it started belong to its owner
 
     async def detach(self) -> None:
         """Let it run on as it was; its debug server stays in it."""
@@ -319,10 +320,10 @@ class JoinedProgram:
         server = self._server
         if server is None or server.lost:
             return
-        with contextlib.suppress(RelayError):  # it may be in C code
+        with contextlib.suppress(RelayError):  # the program may be in C code
             await self._say(server, "leave", _LEAVING_SECONDS)
         arguments = {**_LEAVING, "terminateDebuggee": terminate}
-        with contextlib.suppress(RelayError):  # it may close before it has answered
+        with contextlib.suppress(RelayError):  # the adapter may close before it answers
             await server.request("disconnect", arguments, Any, _GOODBYE_SECONDS)
         server.close()
 
@@ -337,7 +338,9 @@ class JoinedProgram:
     # -- its children
 
     def _let_run(self, pid: int) -> None:
-        """One that was started before we had settled things waits for a client of its own."""
+        """A child that was started before our handshake was complete waits for a client of its own:
+        resume it.
+        """
         task = asyncio.create_task(self._let_child_run(pid))
         self._letting.add(task)
         task.add_done_callback(self._letting.discard)

@@ -1,9 +1,9 @@
-"""The processes below an attached one, held too: `tree`.
+"""The processes below an attached one, attached to as well with `tree`.
 
-They are looked for in /proc twice a second, and come under the debugger one after the other, by an
-injection of their own each. One that has just been forked may
-be about to execute something else (and shares its parent's memory until then, after a vfork): a
-process has to look the same for a while first. Whom we cannot hold is told of and left alone.
+We look for them in /proc twice a second and inject into them one after the other. A process that
+was just forked may be about to execute another program (and shares its parent's memory until then,
+after a vfork), so it must look the same for a while first. A process that we cannot attach to is
+reported and left alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from debug_relay.worker.state.settings import Settings
 MAX_PROCESSES: Final = 64
 _LOOK_SECONDS: Final = 0.5
 _SETTLED_SECONDS: Final = 0.5
-_ATTACH_SECONDS: Final = 10.0  # one that hangs in C keeps the next ones waiting so long
+_ATTACH_SECONDS: Final = 10.0  # a process that hangs in C delays the next ones by this much
 _EXIT_SECONDS: Final = 1.0
 
 Looks = tuple[str, list[str]]  # its executable and its command line
@@ -66,9 +66,10 @@ class Tree:
         self._holds: dict[int, Hold] = {}
         self._early: dict[DebugServer, list[dap.Message]] = {}  # told before it was introduced
         self._seen: dict[tuple[int, int], _Seen] = {}
-        self._left: list[str] = []  # what could not be cleared away
+        self._left: list[str] = []  # what could not be removed
         self._closing = False
-        self._looked = asyncio.Event()  # those that were there at the beginning have been asked
+        # set when the processes that existed at the beginning were handled
+        self._looked = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -107,8 +108,8 @@ class Tree:
 
     async def _meet(self, row: Stat) -> None:
         if row.pid in self._holds:
-            # It calls itself otherwise; or it has just executed another program, and comes again
-            # when the end of its connection is through.
+            # The process has changed its name, or has just executed another program and will be
+            # found again when its connection has ended.
             return
         executable, words = self._seen[row.key].looks
         self._seen[row.key].settled = True
@@ -126,7 +127,9 @@ class Tree:
         came = False
 
         async def introduce(server: DebugServer) -> None:
-            """It runs meanwhile: not before the end of this do breakpoints work in it."""
+            """The handshake. The process keeps running during it; breakpoints take effect only
+            afterwards.
+            """
             nonlocal came
             early = self._early.setdefault(server, [])
             try:
@@ -153,7 +156,7 @@ class Tree:
             raise
 
     def _take(self, server: DebugServer, message: dap.Message) -> None:
-        """That it has come is told before what happens in it."""
+        """Buffers a child's events until its `attached` event has been written."""
         early = self._early.get(server)
         if early is None or message.event == "relayAnswer":
             self._servers.take(server, message)
@@ -181,12 +184,14 @@ class Tree:
             task.add_done_callback(self._tasks.discard)
 
     async def _let_go(self, hold: Hold) -> None:
-        """It has executed another program, which is met anew, or we were silent for too long."""
+        """The process executed another program, which is then found as a new one, or we were silent
+        for too long.
+        """
         if await hold.until_gone(_EXIT_SECONDS) or self._closing:
             return
         if self._forget(hold):
             child_events.released(
-                self._log, hold.pid, "its connection was lost; it runs on undebugged"
+                self._log, hold.pid, "its connection was lost; it runs without the debugger"
             )
             await hold.release()
 

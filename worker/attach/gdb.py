@@ -1,8 +1,8 @@
 """One run of gdb in a program.
 
-gdb is never signalled once it has begun: that would kill the program. It runs in a session of its
-own, writes to a file, and outlives us where it must; what it was told is on descriptors, because
-command lines can be read by everybody.
+We never signal gdb once it has begun: that would kill the program. It runs in a session of its own,
+writes to a file, and outlives the worker if it must. Its commands are on descriptors, because every
+user can read command lines.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _LIBRARIES: Final = (
     r"sharedlibrary libc\.",
     "sharedlibrary libpython",
 )
-# What gdb will do: trace the program, and read the files that it runs by their paths.
+# Tries what gdb will do: trace the program, and read by their paths the files that it runs.
 _TRIAL: Final = 'exec 3<>"/proc/$1/mem"; shift; for file; do : <"$file"; done'
 _TRIAL_SECONDS: Final = 2.0
 
 
 def under_way() -> frozenset[int]:
-    """Those that have not ended: nobody may end them."""
+    """The gdb processes that have not ended: no sweep may end them."""
     return frozenset(_under_way)
 
 
@@ -114,12 +114,12 @@ class Gdb:
 
 
 def _identity_for(program: int) -> dict[str, Any]:
-    """As whom gdb runs, as arguments of `subprocess`; empty for as ourselves.
+    """The user as whom gdb runs, as arguments of `subprocess`; empty for ourselves.
 
-    gdb reads the program's files, which are its user's to write. So a relay that root runs lets gdb
-    be that user wherever this user could do it all. It cannot for a program that is not dumpable or
-    has capabilities (a daemon that began as root), where Yama or a namespace forbids it, and where
-    root has started the program from a folder that is closed to this user: gdb stays root there.
+    gdb reads the program's files, which its user may write. So a relay that runs as root lets gdb
+    run as that user wherever this user can do all of it. He cannot if the program is not dumpable
+    or has capabilities (a daemon that began as root), if Yama or a namespace forbids it, or if root
+    started the program from a folder that is closed to him: there gdb stays root.
     """
     owner = _user_of(program) if os.geteuid() == 0 else None
     if owner is None or owner[0] == 0:
@@ -138,7 +138,7 @@ def _identity_for(program: int) -> dict[str, Any]:
             **identity,
         )
     except (OSError, subprocess.SubprocessError):
-        return {}  # where root may not become another user
+        return {}  # root may not become another user here
     return identity if tried.returncode == 0 else {}
 
 

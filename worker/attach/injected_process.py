@@ -1,8 +1,9 @@
-"""One running process that we hold by an injection: from its pid to a debug server, and back.
+"""One running process that the worker attached to by injection: from its pid to a debug server, and
+back.
 
-Knows nothing of sessions' states nor of other processes. The process outlives us in any case. Its
-side (`probe/lifecycle/attached.py`) lets go by itself when our end of the connection closes or
-falls silent; so silence is what must not happen while we live.
+It knows nothing of session states or of other processes. The process outlives the worker in any
+case. Its side (`probe/lifecycle/attached.py`) detaches by itself when our end of the connection
+closes or falls silent; so silence must not happen while we live.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ class Hold:
         self._injection: Injection | None = None
         self._gone = asyncio.Event()
         self._cut = asyncio.Event()
-        self.is_ending = False  # by its own word: its exit may have much to do
+        self.is_ending = False  # the process itself reported this: its exit may take long
         self._left = probe.Left()
-        self._late = False  # it had not let us go when nobody would wait any more
+        self._late = False  # it had not detached when our wait ended
         self._beating: asyncio.Task[None] | None = None
         self._adapter = adapter.Adapter(self._told, self._lost, lambda: procfs.uids(pid))
 
@@ -72,7 +73,7 @@ class Hold:
 
     @property
     def lives(self) -> bool:
-        """As long as the handle says so, the pid is its own."""
+        """As long as the pidfd is open, the pid belongs to this process."""
         return self._pidfd >= 0
 
     @property
@@ -98,7 +99,7 @@ class Hold:
                 assert self._server is not None
                 assert self._injection is not None
                 await set_up(self._server)
-                # As long as gdb is in it, its main thread stands still.
+                # Its main thread stays stopped as long as gdb traces it.
                 await self._injection.ended.wait()
                 self._injection.release()
         except TimeoutError:
@@ -119,7 +120,7 @@ class Hold:
         injection = self._injection
         if injection is None or error.code.value.startswith("ATTACH_"):
             return refusals.no_such(self._pid) if self.gone else error
-        refusal = injection.refusal()  # it had connected, and failed then
+        refusal = injection.refusal()  # the process had connected, and then failed
         # Its connection closes a moment before its end is told.
         if await self.until_gone(_END_SECONDS):
             return refusals.no_such(self._pid)
@@ -144,8 +145,8 @@ class Hold:
         if identity is not None and (stat is None or identity != stat.identity):
             raise RelayError(
                 Code.ATTACH_PID_RECYCLED,
-                f"Process {self._pid} is another one by now",
-                "GET /api/v1/processes again, and attach with the identity told there.",
+                f"Process {self._pid} is another process now",
+                "GET /api/v1/processes again, and attach with the identity shown there.",
                 pid=self._pid,
             )
 
@@ -181,7 +182,7 @@ class Hold:
             gone.cancel()
             await asyncio.gather(accepting, gone, return_exceptions=True)
             if self._server is None and _has_result(accepting):
-                accepting.result().close("nobody waits for it any more")
+                accepting.result().close("no caller waits for it any more")
 
     def _begin(self, injection: Injection) -> None:
         if self._injection is not None:
@@ -282,16 +283,16 @@ class Hold:
         with contextlib.suppress(RelayError, TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await asking.ask(server, probe.Leave())
-                # It closes when all is done, and not before.
+                # The process closes the connection when its detach is complete, and not before.
                 await self._cut.wait()
         self._late = not self._cut.is_set()
         server.close()
 
     @property
     def residue(self) -> str | None:
-        """What could not be cleared away."""
+        """What could not be removed from the process."""
         if self._late:
-            return f"it had not let go within {_LEAVE_SECONDS:g} s; it does so when it can"
+            return f"it had not detached within {_LEAVE_SECONDS:g} s; it will detach when it can"
         if self._left.stuck:
             return f"{self._left.stuck} threads are still inside an evaluation"
         return "; ".join(self._left.errors) or None

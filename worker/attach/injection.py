@@ -1,11 +1,11 @@
-"""Putting a first thread of ours into a running program, by gdb.
+"""Puts a first thread of ours into a running program, with gdb.
 
-The program's main thread, which gdb interrupts, may hold any lock of the C library's and of the
-interpreter's just then: whatever waits for such a lock in it would stand for ever, and the program
-with it. So it is only asked for some memory and a file in memory, where the text of what is to be
-run and its answer are put, and to note that text among what Python does when its main thread runs
-on (`Py_AddPendingCall`: made for signal handlers, waits for nothing). A main thread that rests in a
-system call holds none of those locks, and may rest for long: it runs the text there and then.
+gdb interrupts the program's main thread, which may hold any lock of the C library and of the
+interpreter at that moment: waiting for such a lock in it would block the program for ever. So gdb
+only asks for some memory and for a file in memory, which hold the code to run and its answer, and
+adds that code to the calls that Python makes when its main thread next runs (`Py_AddPendingCall`:
+made for signal handlers, waits for nothing). A main thread that rests in a system call holds none
+of those locks, and may rest for long: it runs the code at once.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from debug_relay.worker.attach import payload as brought
 from debug_relay.worker.attach.gdb import Gdb
 from debug_relay.worker.attach.mailbox import Refusal, Word
 
-# What the program's main thread runs.
+# The code that the program's main thread runs.
 ARRIVAL: Final = bundle.text("startup/injected")
-# Among its names: what it needs to bring in the others.
+# Passed to it as names: the texts with which it loads the other modules.
 TEXTS: Final = {
     name: bundle.text(f"startup/{name}")
     for name in (
@@ -61,7 +61,7 @@ class Injection:
 
     @property
     def failed(self) -> bool:
-        """It has ended and nothing of ours will run in the program."""
+        """gdb has ended, and nothing of ours will run in the program."""
         return self.ended.is_set() and (self.code != 0 or self._noted() != 0)
 
     def _noted(self) -> int | None:
@@ -79,7 +79,7 @@ class Injection:
 
     @property
     def begun(self) -> bool:
-        """What was brought runs, or has run."""
+        """The injected code runs, or has run."""
         self._begun = self._begun or ((word := self._answer()) is not None and word.begun)
         return self._begun
 
@@ -110,7 +110,7 @@ class Injection:
             async with asyncio.timeout(_BACK_SECONDS):
                 await gdb.ended.wait()
         except TimeoutError:
-            pass  # it is done when the program can
+            pass  # the program does it when it can
         finally:
             gdb.release()
 

@@ -1,8 +1,8 @@
-"""How a program into which something was brought says that it runs there, or why it cannot come in.
+"""The payload status file: the injected code writes there that it runs, or why it cannot.
 
-A file in memory that gdb opens in the program, and we by its descriptor there: it takes no socket,
-no path and no import, so it is there where the program has replaced or forbidden all of them, and
-in another container.
+gdb opens a file in memory in the program, and the worker opens it through the program's descriptor.
+This needs no socket, no path and no import, so it works where the program has replaced or forbidden
+all of them, and in another container.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ _MOST: Final = 8192
 
 
 class Refusal(Struct, frozen=True):
-    reason: str  # what `attach_refusals` knows
+    reason: str  # one of the reasons in `refusals`
     words: str
 
 
 class Word:
-    """Its first byte tells: `b` begun, `r` refused, `h` heard, `n` nobody listens any more."""
+    """The first byte is the state: `b` begun, `r` refused, `h` heard, `n` the worker no longer
+    listens.
+    """
 
     def __init__(self, pid: int, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -33,7 +35,7 @@ class Word:
         self._fd = -1
         with suppress(OSError):
             self._fd = open_regular(self._there, os.O_RDWR)
-            # By now the number may be that of a file of the program's own.
+            # The program may have reused this descriptor number for a file of its own.
             if not _is_word(f"/proc/self/fd/{self._fd}"):
                 self._close()
 
@@ -54,7 +56,7 @@ class Word:
         return Refusal(reason, words)
 
     def leave(self) -> None:
-        """What has not run yet does nothing when it does."""
+        """Tells code that has not run yet to do nothing."""
         if self._fd >= 0:
             self._write(b"n")
             self._close()

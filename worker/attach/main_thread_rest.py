@@ -8,7 +8,7 @@ from typing import Final
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.system.procfs import Syscall
 
-# Who waits for the interpreter looks every 5 ms whether it is free: that is no rest.
+# A thread that waits for the GIL wakes every 5 ms to check it: that is not a rest.
 _LOOK_SECONDS: Final = 0.03
 
 

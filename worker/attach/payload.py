@@ -1,12 +1,13 @@
-"""The page of memory that the injection brings into a program: a text, and what runs it.
+"""The page of memory that an injection writes into the program: a text, and the machine code that
+runs it.
 
-Python calls what is noted for its main thread with one argument and takes any answer but 0 for an
-exception. `PyRun_SimpleString` answers otherwise whenever the text could not begin: at the limit of
-recursion, without memory, or where an audit hook refuses to compile; the program would end by a
-SystemError then. So it calls a few instructions of ours, which lift the limit of recursion
-meanwhile, note the class of what went wrong and forget it, and always answer 0; after a success
-they give the page back in the same breath. Where no memory may be both written and run (systemd's
-MemoryDenyWriteExecute, SELinux), and on other machines, the text is run without them.
+Python calls a pending call with one argument and takes any result but 0 for an exception.
+`PyRun_SimpleString` returns another result if the text cannot begin: at the limit of recursion,
+without memory, or if an audit hook refuses to compile; a SystemError would then end the program. So
+Python calls a few instructions of ours, which lift the limit of recursion meanwhile, note the class
+of an exception and clear it, and always return 0; after a success they also free the page. Where
+memory may not be both writable and executable (systemd's MemoryDenyWriteExecute, SELinux), and on
+other machines, the text runs without them.
 """
 
 from __future__ import annotations
@@ -110,8 +111,9 @@ _CODE: Final = _assembled()
 
 
 def content(program: str, **names: Any) -> bytes:
-    """Of the page, before gdb puts into it the addresses of the functions, and as `word` the
-    descriptor of the file by which `program` answers. The other `names` are the program's."""
+    """The page, before gdb fills in the addresses of the functions. `word` is the descriptor of the
+    status file; the other `names` are passed to the program.
+    """
     head = _CODE.ljust(_CODE_ROOM, b"\0").ljust(_MAIN, b"\0") + b"__main__".ljust(16, b"\0")
     head += WORD.encode().ljust(16, b"\0")
     page = head + _text(program, names).encode() + b"\0"

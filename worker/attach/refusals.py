@@ -1,4 +1,4 @@
-"""Why a program could not be attached to by its pid, in words that lead on."""
+"""The errors for a program that cannot be attached to by its pid, each with what to do next."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import threads_are_greenlets
 from debug_relay.worker.attach.injection import Injection
 
-_BDB = "bdbtracer"  # what bdb, and with it pdb, calls itself there, from Python 3.14 on
+_BDB = "bdbtracer"  # the tool name of bdb, and so of pdb, from Python 3.14 on
 
 
 def of_the_program(pid: int, reason: str, words: str) -> RelayError:
@@ -94,8 +94,8 @@ def not_injected(pid: int, injection: Injection) -> RelayError:
     if "No symbol" in said:
         return RelayError(
             Code.ATTACH_UNSUPPORTED,
-            f"The Python of process {pid} does not tell where its functions are: it was built "
-            "without symbols, or is none",
+            f"The Python of process {pid} does not reveal where its functions are: it was built "
+            "without symbols, or it is not Python",
             "Start the program with python -m debugpy --listen PORT and attach by port.",
             pid=pid,
             debugger_output=said,
@@ -107,7 +107,7 @@ def failed(pid: int, why: str, said: str) -> RelayError:
     return RelayError(
         Code.ATTACH_FAILED,
         f"Process {pid} could not be attached to: {why}",
-        "The process runs on. Read debugger_output; try again, or start it under "
+        "The process keeps running. Read debugger_output; try again, or start it under "
         "python -m debugpy --listen PORT and attach by port.",
         pid=pid,
         debugger_output=said[-2000:],
@@ -115,7 +115,7 @@ def failed(pid: int, why: str, said: str) -> RelayError:
 
 
 def raised(pid: int, name: str) -> RelayError:
-    """What was brought could not answer by itself."""
+    """The injected code raised before it could report anything itself."""
     reasons = {
         "RecursionError": "it is at the limit of its recursion in C",
         "MemoryError": "it has no memory left, or may have no more",
@@ -128,7 +128,7 @@ def raised(pid: int, name: str) -> RelayError:
     return RelayError(
         Code.ATTACH_FAILED,
         f"The main thread of process {pid} raised {name} instead of running anything for us: {why}",
-        "The process runs on as before. Try again when it is elsewhere, or start it under "
+        "The process keeps running. Try again when it runs other code, or start it under "
         "python -m debugpy --listen PORT and attach by port.",
         pid=pid,
     )
@@ -137,21 +137,21 @@ def raised(pid: int, name: str) -> RelayError:
 def another_program(pid: int) -> RelayError:
     return RelayError(
         Code.ATTACH_FAILED,
-        f"Process {pid} executed another program in its place while we came in; what was brought "
-        "is gone with the former one",
-        f"GET /api/v1/processes/{pid} tells what it is now; if that is Python, attach again.",
+        f"Process {pid} executed another program during the attach; the injected code was "
+        "discarded by the exec",
+        f"GET /api/v1/processes/{pid} shows what it is now; if that is Python, attach again.",
         pid=pid,
     )
 
 
 def too_late(pid: int, timeout: float, pending: bool) -> RelayError:
-    more = " The injection goes on by itself and will find nobody; nothing is harmed."
+    more = " Injected code that still starts later will find no relay and end without effect."
     return RelayError(
         Code.ATTACH_TIMEOUT,
         f"Process {pid} did not answer within {timeout:g} s: it may be in C code that "
         "holds the interpreter." + (more if pending else ""),
         f"GET /api/v1/processes/{pid}/stacks shows where its threads are, without its help. "
-        "Try again when it is elsewhere, or with a larger connect_timeout.",
+        "Try again when it runs other code, or with a larger connect_timeout.",
         pid=pid,
         connect_timeout=timeout,
         attach_pending=pending,

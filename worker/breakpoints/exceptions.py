@@ -1,6 +1,7 @@
-"""At which exceptions the program stops: what is asked for, and how debug servers are told.
+"""The exceptions at which the program stops: what callers asked for, and how debug servers learn
+it.
 
-The probe decides at each exception; debugpy is only told which kinds it has to look at.
+The probe decides at each exception; debugpy only learns which kinds it has to examine.
 """
 
 from __future__ import annotations
@@ -46,18 +47,18 @@ class ExceptionPoints:
         self._probes = probes
         self._breakpoints = breakpoints
         self._asked = ExceptionBreakpoints(filters=["uncaught"], types=[])
-        self._known: set[str] = set()  # of the types: those that there are in the program
+        self._known: set[str] = set()  # the types that exist in the program
         self._problem: str | None = None
 
     # -- asking and changing
 
     def use(self, filters: list[str]) -> None:
-        """What a launch or an attach says in one word."""
+        """Sets the short form that a launch or an attach has."""
         self._asked = ExceptionBreakpoints(filters=filters, types=[])
         self._problem = None
 
     def spec(self) -> dict[str, Any]:
-        """What it takes to set them again."""
+        """The fields with which a later session can set the same filters."""
         asked = self._asked
         spec: dict[str, Any] = {"filters": asked.filters, "types": asked.types}
         if asked.condition is not None:
@@ -67,7 +68,7 @@ class ExceptionPoints:
         return spec
 
     def take_over(self, spec: dict[str, Any]) -> None:
-        """Of an earlier time, or of another session."""
+        """Takes over the filters of an earlier worker, or of another session."""
         self._asked = msgspec.convert({"types": [], **self.spec(), **spec}, ExceptionBreakpoints)
 
     async def change(self, params: SetExceptionBreakpoints) -> ExceptionBreakpoints:
@@ -141,7 +142,7 @@ class ExceptionPoints:
     # -- telling programs
 
     async def begin(self, server: DebugServer) -> None:
-        """What is asked for, to a debug server that knows nothing or something else."""
+        """Sends the filters to a debug server that knows none, or outdated ones."""
         asked = self._asked
         filters = list(asked.filters)
         if not server.engine.decides_stops and self._breakpoints.suspended:
@@ -168,7 +169,7 @@ class ExceptionPoints:
 
 
 def _left_out(asked: ExceptionBreakpoints) -> str | None:
-    """What `raised_in` is where nobody has said it; None where it is not one for all."""
+    """The default of `raised_in`; None if it differs between `filters` and `types`."""
     if not asked.types:
         return "user"
     return None if "raised" in asked.filters else "all"

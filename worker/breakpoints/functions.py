@@ -1,6 +1,6 @@
-"""Function breakpoints: what is asked for, and what is said of where the function was found.
+"""Function breakpoints: what callers ask for, and what they learn of the function's place.
 
-Only the program knows its functions, and only while it runs: the probe looks for them there.
+Only the program knows its functions, and only while it runs: the probe searches for them there.
 """
 
 from __future__ import annotations
@@ -28,22 +28,26 @@ LEFT_OUT: Final = {
     ),
 }
 NO_PROBE: Final = "functions cannot be found in a program that was joined by its port"
-_LOOKED_FOR: Final = "the function is looked for while the program runs: in each module it loads"
+_LOOKED_FOR: Final = "the function is searched in each module that the program loads"
 _INNER: Final = frozenset({"<locals>", "<lambda>"})
 _SHOWN: Final = 10
 
 
 def asked_for(spec: BreakpointSpec, absolute: Callable[[str], str]) -> Entry:
-    """What was asked for; refused where it names a line as well, or no function."""
+    """The breakpoint as requested; refused if it also names a line, or no function."""
     assert spec.function is not None
     beside = [name for name in ("line", "text", "expected_text") if getattr(spec, name) is not None]
     if beside:
         raise RelayError(
             Code.INVALID_REQUEST,
-            f"function stands instead of {beside[0]}: a breakpoint has one of them",
+            f"function cannot be combined with {beside[0]}: a breakpoint has one of them",
             'Send {"function": "K.m"}, or that with "file" for the functions of one file.',
             errors=[
-                {"field": name, "message": "not beside function", "value": getattr(spec, name)}
+                {
+                    "field": name,
+                    "message": "not allowed together with function",
+                    "value": getattr(spec, name),
+                }
                 for name in beside
             ],
         )
@@ -108,16 +112,16 @@ def is_missed_method(entry: Entry) -> bool:
 
 
 def tell_owner(entry: Entry, owners: list[str]) -> None:
-    """Where it cannot stop there: nothing tells for which class a static method is called."""
+    """Explains why it cannot stop there: a static method's call does not reveal its class."""
     if not owners or entry.verified:
         return
     owner = entry.function.rpartition(".")[0] if entry.function else ""
-    entry.message = f"{owner} has no such method of its own: it is {owners[0]}"
+    entry.message = f"{owner} inherits this method: it is {owners[0]}"
     entry.suggestion = f"A static method or one in C: set it at {owners[0]}, for all classes."
 
 
 def _tell_also(entry: Entry, places: list[FoundPlace]) -> None:
-    """Those that have not been told: each process of a program finds them anew."""
+    """Adds the places not mentioned yet: each process of a program finds them separately."""
     told = entry.message or ""
     others = [one for one in places if (one.path, one.line) != (entry.path, entry.line)]
     words = [f"{one.name} ({one.path}:{one.line})" for one in others[:_SHOWN]]

@@ -1,8 +1,7 @@
-"""How often breakpoints were hit, and how many lines log points have skipped, in memory that the
-program shares with us.
+"""Counts of breakpoint hits and of skipped log lines, in memory shared with the program.
 
-The probe writes there and tells nothing: reading disturbs no program, and what a program counted
-before `os._exit` or SIGKILL is still there.
+The probe writes there and sends nothing: reading disturbs no program, and counts made before
+`os._exit` or SIGKILL are still there.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ class HitCounts:
         self._memory = mmap.mmap(self._fd, 2 * CAPACITY * 8)
         self._numbers = memoryview(self._memory).cast("Q")
         self.shared = False
-        self.told: dict[str, int] = {}  # by a program that could not share it
+        self.told: dict[str, int] = {}  # reported by programs that could not share the memory
 
     @property
     def path(self) -> str:
-        """Where a program of the same user opens it."""
+        """The path by which a program of the same user opens it."""
         return f"/proc/{os.getpid()}/fd/{self._fd}"
 
     def of(self, id: str) -> int:

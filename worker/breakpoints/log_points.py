@@ -1,7 +1,7 @@
-"""What log points write, and how many of their lines were skipped because there were too many.
+"""The lines of log points, and how many of them were skipped because there were too many.
 
-The program tells the lines; the skipped ones it only counts, in the memory that `hit_counts` has.
-So they are told also when no line follows them: a second after the last one, and at the end.
+The program sends the lines; it only counts the skipped ones, in the memory of `hit_counts`. So they
+are reported even if no line follows: a second after the last one, and at the end.
 """
 
 from __future__ import annotations

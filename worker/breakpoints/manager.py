@@ -1,8 +1,8 @@
-"""The session's breakpoints: judged before the debugger is asked, kept under ids of our own.
+"""The session's breakpoints: verified before the debugger is asked, kept under ids of our own.
 
-A line that debugpy would move is never sent to it, so a stop is always on the line that was asked
-for. Who judges is `breakpoint_judge`, who tells programs is `arming`; here is what they add up to:
-what is set, changed and removed, and what callers and events are told of it.
+A line that debugpy would move is never sent to it, so a stop is always on the requested line.
+`verification` verifies, `sync` sends to programs; this module combines them: it sets, changes and
+removes breakpoints, and reports to callers and events.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
 
 _HOT: Final = (
-    "A loop runs into it again and again and its condition is not true: each time costs "
-    "microseconds, so the program is many times slower with it"
+    "A loop reaches it again and again while its condition is false; each evaluation takes "
+    "microseconds, so the program runs many times slower"
 )
 _HOT_ADVICE: Final = (
-    "If that takes too long: write the condition into the program, as an `if` with a line of its "
-    "own, and set a breakpoint without a condition there; it costs nothing until it is reached."
+    "If that takes too long, write the condition into the program as an `if`, and set a breakpoint "
+    "without a condition on its body: that costs nothing until the line is reached."
 )
 
 
@@ -81,7 +81,7 @@ class Breakpoints:
         self._arming = Arming(settings, hub, probes, self._table, send_exceptions)
         self._watch = SourceWatch(self._watched, self._sources_changed)
         self._loaded = LoadedSources(self._arming.outdated, probes.probed)
-        # One change after the other: what is judged must still be so when it is stored.
+        # One change at a time: a verification must still hold when its result is stored.
         self._changing = asyncio.Lock()
 
     def __len__(self) -> int:
@@ -112,13 +112,15 @@ class Breakpoints:
             ]
 
     async def problems(self, params: SetBreakpoints) -> list[Problem]:
-        """What is wrong with them; nothing is set."""
+        """What is wrong with these breakpoints; sets none."""
         specs = specs_of(params)
         _, bad = await _judge_all(await self._judge.batch(), specs)
         return problems_of(bad, specs)
 
     def _store(self, judged: Entry) -> tuple[str, bool]:
-        """One line or function has one breakpoint: another for it is the same one, set anew."""
+        """Stores a breakpoint. One line or function has one breakpoint: setting it again updates
+        that one.
+        """
         present = self._table.same_as(judged)
         if present is not None:
             judged.id = present.id
@@ -129,11 +131,13 @@ class Breakpoints:
 
     @property
     def next_number(self) -> int:
-        """Of the next id."""
+        """The number of the next id."""
         return self._table.next_number
 
     async def inherit(self, specs: list[dict[str, Any]], next_number: int = 1) -> None:
-        """Those of an earlier time, under the ids that they had: judged anew, none is refused."""
+        """Takes over earlier breakpoints under their ids: they are verified anew, and none is
+        refused.
+        """
         async with self._changing:
             self._table.reserve(next_number)
             entries, batch = await judged_anew(self._judge, specs)
@@ -147,7 +151,7 @@ class Breakpoints:
             self._publication.save()
 
     def count_on(self, hits: Mapping[str, int]) -> None:
-        """What the worker before has counted."""
+        """Continues the counts of the previous worker."""
         for entry in self._table:
             entry.hit_count = hits.get(entry.id, entry.hit_count)
 
@@ -227,7 +231,7 @@ class Breakpoints:
         return [entry.id] if entry is not None and entry.enabled else []
 
     def show(self, entry: Entry) -> Breakpoint:
-        # One that is removed takes its last count with it.
+        # A removed breakpoint takes its last count with it.
         known = entry.id in self._table
         shown = entry.shown(self._arming.count_of(entry) if known else entry.hit_count)
         if entry.message == OUTDATED:
@@ -235,7 +239,7 @@ class Breakpoints:
         return shown
 
     def specs(self) -> list[dict[str, Any]]:
-        """What it takes to set them again."""
+        """The fields with which a later session can set the same breakpoints."""
         return [entry.spec() for entry in self._table]
 
     def appeared(self, id: str, found: FoundFunction) -> None:
@@ -250,7 +254,9 @@ class Breakpoints:
             self._tell("changed", [entry])
 
     def failed(self, id: str, message: str) -> None:
-        """What it evaluates failed in the program; told once, however many processes it is in."""
+        """An expression of the breakpoint failed in the program; reported once, however many
+        processes it is in.
+        """
         if id in self._table and self._table.one(id).message != message:
             entry = self._table.one(id)
             entry.message = message
@@ -266,7 +272,7 @@ class Breakpoints:
     # -- for others that look at lines
 
     async def judged(self, spec: BreakpointSpec) -> Entry:
-        """What would be set, and is not."""
+        """The breakpoint as it would be set; it is not set."""
         return await (await self._judge.batch()).judged(spec)
 
     def absolute(self, path: str) -> str:
@@ -279,11 +285,11 @@ class Breakpoints:
         self._judge.forget_interpreter()
 
     async def book(self) -> LineBook:
-        """What the session's interpreter takes for an expression."""
+        """The facts book of the session's interpreter."""
         return await self._judge.book()
 
     def book_of(self, interpreter: Interpreter, optimize: int = 0) -> LineBook:
-        """How the files of a program with this interpreter are read."""
+        """The facts book for a program with this interpreter."""
         return self._judge.book_of(interpreter, optimize)
 
     def use(self, book: LineBook) -> None:
@@ -291,7 +297,7 @@ class Breakpoints:
         self._judge.use(book)
 
     def skipped_lines(self, server: DebugServer, id: str) -> int:
-        """How many lines of a log point that process has not told."""
+        """How many lines of a log point this process has skipped and not reported."""
         return self._arming.skipped_lines(server, id)
 
     async def judge_again(self) -> None:
@@ -326,7 +332,7 @@ class Breakpoints:
         self._renew(nowhere | await self.outdated(nowhere.keys(), self._stops.stop_id + 1))
 
     def _renew(self, where: dict[str, Pids]) -> None:
-        """Of breakpoints that were said to be outdated: in which processes they still are."""
+        """Updates outdated breakpoints: in which processes they still are outdated."""
         renewed = [
             msgspec.structs.replace(entry, message=OUTDATED if pids else None, outdated_in=pids)
             for entry in self._table
@@ -338,7 +344,9 @@ class Breakpoints:
         self._tell("changed", renewed)
 
     def count(self, ids: list[str]) -> None:
-        """Of a program without the probe: nobody counts there, but where it stops is seen."""
+        """Counts hits of a program without the probe: nothing counts there, but its stops are
+        visible.
+        """
         for id in ids:
             if id in self._table:
                 self._table.one(id).hit_count += 1
@@ -449,7 +457,7 @@ class Breakpoints:
 async def _judge_all(
     batch: Batch, specs: list[BreakpointSpec]
 ) -> tuple[list[Entry], list[tuple[int, RelayError]]]:
-    """What would be set, and which are refused."""
+    """The breakpoints as they would be set, and the refused ones."""
     judged: list[Entry] = []
     bad: list[tuple[int, RelayError]] = []
     for index, spec in enumerate(specs):

@@ -1,7 +1,7 @@
-"""The session's part in its project's saved breakpoints: what it has changed goes into the file.
+"""Writes the session's breakpoint changes into its project's file.
 
-Changes go there and never the whole list, so that several sessions of one project keep each
-other's. What the disk refuses is tried again with the next change.
+It writes changes and never the whole list, so that several sessions of one project keep each
+other's breakpoints. A change that the disk refuses is tried again with the next one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("debug_relay.worker")
 
 
 class _Change(Struct):
-    """What the file does not know yet of one breakpoint."""
+    """A change of one breakpoint that the file does not contain yet."""
 
     put: BreakpointSpec | None
     dropped: BreakpointSpec | None
@@ -36,13 +36,13 @@ class SavedBreakpoints:
         self._folder = Path(self._settings.params.breakpoints_dir)
         self._keeper = Keeper(disk, "saved breakpoints", self._next_job, self._written)
         self._root = self._settings.config.project_root
-        self._known: dict[str, BreakpointSpec] = {}  # by id, as the file was told last
+        self._known: dict[str, BreakpointSpec] = {}  # by id, as last written to the file
         # root → id → change; those that the write under way tells, too.
         self._waiting: dict[str, dict[str, _Change]] = {}
         self._told: dict[str, dict[str, _Change]] = {}
 
     def note(self) -> None:
-        """What the session has now came from the file, or has been told to it before."""
+        """Marks the session's present breakpoints as known to the file."""
         self._root = self._settings.config.project_root
         self._known = self._present()
 
@@ -66,7 +66,7 @@ class SavedBreakpoints:
         return await self._keeper.settled()
 
     async def load(self) -> list[BreakpointSpec]:
-        """Those saved for the project root, whoever has set them."""
+        """The breakpoints saved for the project root, whichever session set them."""
         root = self._settings.config.project_root
         if root is None:
             return []
@@ -104,6 +104,6 @@ class SavedBreakpoints:
         for root, changes in self._told.items():
             waiting = self._waiting[root]
             for id, change in changes.items():
-                # What has changed again meanwhile waits for the next write.
+                # A breakpoint that changed again meanwhile waits for the next write.
                 if waiting.get(id) is change:
                     del waiting[id]

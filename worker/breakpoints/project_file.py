@@ -1,7 +1,8 @@
-"""The file in which a project's breakpoints are kept, for all sessions that debug it.
+"""The file with a project's saved breakpoints, for all sessions that debug it.
 
-Owns its format and its safety: whole or not at all, changed by one process at a time, set aside
-when it is corrupt. Everything here blocks; it runs in the disk's thread.
+It defines the format and keeps the file safe: written as a whole or not at all, changed by one
+process at a time, set aside when it is corrupt. Everything here blocks and runs in the disk's
+thread.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from debug_relay.worker.storage.disk import locked, sync_directory, write_atomic
 
 log = logging.getLogger("debug_relay.worker")
 
-# Whoever adds a field to what is kept raises it: an older relay must not drop that field.
+# Raise it when you add a field: an older relay must not drop that field.
 VERSION: Final = 1
 _LARGEST: Final = 64 * 1024 * 1024
 _ASKED_ONLY: Final = frozenset({"source", "text", "must_exist"})
@@ -52,7 +53,7 @@ def encode(project_root: str, specs: Iterable[BreakpointSpec]) -> bytes:
 
 
 def decode(raw: bytes) -> list[BreakpointSpec]:
-    """What is kept in it; SavedCorrupt or SavedByNewer say why it cannot be read."""
+    """The breakpoints in the file; SavedCorrupt or SavedByNewer say why it cannot be read."""
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -75,7 +76,7 @@ def merged(
     dropped: Iterable[BreakpointSpec],
     put: Iterable[BreakpointSpec],
 ) -> list[BreakpointSpec]:
-    """One a line, or function; what is put replaces what was there, in its place."""
+    """One breakpoint per line or function; `put` replaces an existing one in its place."""
     real: dict[str, str] = {}
     result = {_key(spec, real): spec for spec in kept}
     fresh = {_key(spec, real): spec for spec in put}
@@ -86,7 +87,7 @@ def merged(
 
 
 class SavedFile:
-    """One project's."""
+    """The file of one project."""
 
     def __init__(self, folder: Path, project_root: str) -> None:
         self._root = os.path.realpath(project_root)
@@ -103,7 +104,7 @@ class SavedFile:
             return []
 
     def change(self, dropped: list[BreakpointSpec], put: list[BreakpointSpec]) -> None:
-        """What other sessions have kept there stays."""
+        """Applies changes; breakpoints of other sessions stay."""
         with locked(self._path.with_name(f".{self._path.stem}.lock")):
             kept = self.load()
             after = merged(kept, dropped, put)

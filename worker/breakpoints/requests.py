@@ -1,6 +1,6 @@
-"""What callers ask of breakpoints: read, checked by itself, and refused in words.
+"""Breakpoint requests: parsed, checked by themselves, and refused in words.
 
-What needs the file or the interpreter is judged in `breakpoints`.
+Checks that need the file or the interpreter are in `verification`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIELDS: Final = BreakpointSpec.__struct_fields__
 def batch_refusal(
     bad: list[tuple[int, RelayError]], specs: list[BreakpointSpec], single: bool
 ) -> RelayError:
-    """One answer about all entries that are refused; each is told with its own code."""
+    """One error for all refused entries; each entry has its own code."""
     first = bad[0][1]
     codes = {error.code for _, error in bad}
     code = first.code if len(codes) == 1 else Code.INVALID_REQUEST
@@ -110,16 +110,16 @@ def spec_of(kept: dict[str, Any]) -> BreakpointSpec:
 
 
 def incomplete(spec: BreakpointSpec, has_file: bool) -> RelayError:
-    """It names no place, or two."""
+    """The refusal of a breakpoint that names no place, or two."""
     if has_file and spec.line is not None:
-        field, problem = "text", "not beside line: a breakpoint has one of them"
+        field, problem = "text", "not allowed together with line: a breakpoint has one of them"
     else:
         field, problem = ("line" if has_file else "source.path"), "required"
     return RelayError(
         Code.INVALID_REQUEST,
         f"A breakpoint needs {field}"
         if problem == "required"
-        else "text stands instead of a line; beside one it is expected_text",
+        else "text cannot be combined with a line; to check a line's text, send expected_text",
         'Send {"source": {"path": "/absolute/file.py"}, "line": 12}, or "text" for the line.',
         errors=[{"field": field, "message": problem, "value": None}],
     )

@@ -1,6 +1,7 @@
-"""Breakpoints of an earlier time, judged by the files and the interpreter as they are now.
+"""Breakpoints of an earlier worker or session, verified with the present files and interpreter.
 
-Where a call would be refused, these are kept and say why they cannot be hit: a file may come back.
+A call would refuse an invalid breakpoint; here it is kept and says why it cannot be hit, because
+its file may come back.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from debug_relay.worker.source.code_lines import parse_hit_condition
 
 # A session must not be held back by its breakpoints; the rest is judged at the launch.
 _SECONDS: Final = 5.0
-_LATER: Final = "not judged yet: the launch does it"
+_LATER: Final = "not verified yet: the launch verifies it"
 
 
 async def judged_anew(

@@ -85,7 +85,7 @@ class RunToLine:
                 raise RelayError(
                     Code.BREAKPOINT_FILE_NOT_FOUND,
                     f"Thread {thread_id} is paused in {file}, which is no file",
-                    "Name the file that is meant.",
+                    "Send the file as well.",
                     file=file,
                 )
         entry = await self._breakpoints.judged(

@@ -1,7 +1,7 @@
-"""The source files that breakpoints lie in: which have come, gone or changed on disk, and in which
-of them a program still runs what it loaded before.
+"""Watches the source files of breakpoints: which appeared, disappeared or changed, and where a
+program still runs an older version.
 
-Looks at files, now and then and in a thread; what a change means is for `breakpoints` to say.
+It checks the files periodically, in a thread. `manager` decides what a change means.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _SOON_SECONDS: Final = 0.1
 _LATER_SECONDS: Final = 0.5
 # A program may have read its source a little before we heard of it.
 _SLACK_SECONDS: Final = 5.0
-OUTDATED: Final = "the file has changed since the program loaded it: what runs is the older text"
+OUTDATED: Final = "the file has changed since the program loaded it: the older text still runs"
 
 Pids = frozenset[int]
 Identity = tuple[int, int, int]  # modified (ns), size, inode
 
 
 def identity(path: str) -> Identity | None:
-    """What tells one content of a file from another; None where there is none."""
+    """What distinguishes one content of a file from another; None if there is no file."""
     try:
         facts = os.stat(path)
     except (OSError, ValueError):
@@ -47,7 +47,7 @@ def outdated_in(pids: Pids, running: Pids) -> str:
         return OUTDATED
     listed = ", ".join(map(str, sorted(pids)))
     who = f"process {listed}" if len(pids) == 1 else f"processes {listed}"
-    return f"the file has changed since {who} loaded it: what runs there is the older text"
+    return f"the file has changed since {who} loaded it: the older text still runs there"
 
 
 class SourceWatch:
@@ -62,7 +62,7 @@ class SourceWatch:
         self._changed = changed
         self._seen: dict[str, Identity | None] = {}
         self._task: asyncio.Task[None] | None = None
-        # Who looks waits for who looks already: what that one has seen is not judged before.
+        # One check at a time: a second one must not verify what the first one has only seen.
         self._looking = asyncio.Lock()
 
     def seen(self, files: dict[str, Identity | None]) -> None:

@@ -1,7 +1,8 @@
-"""Breakpoints as the debugged programs know them, and what the programs counted.
+"""Sends breakpoints to the debugged programs and reads their counts.
 
-With the probe, a breakpoint is a row in its table: place, condition, count, log message. A program
-without it is told by plain DAP, which knows less. Decides nothing about breakpoints.
+With the probe, a breakpoint is a row in the probe's table: place, condition, count, log message. A
+program without the probe gets them by plain DAP, which supports less. This module decides nothing
+about breakpoints.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import Asking
 from debug_relay.worker.state.settings import Settings
 
-_ONLY_THERE: Final = "the program has this file, here there is none of this name"
+_ONLY_THERE: Final = "the program has this file, but it does not exist here"
 
 
 class Arming:
@@ -46,7 +47,7 @@ class Arming:
     # -- telling programs
 
     def new_run(self) -> None:
-        """What former programs counted is of the past."""
+        """Clears the counts of former programs."""
         for entry in self._table:
             entry.hit_count = 0
         for entry in self._table.functions():
@@ -69,7 +70,7 @@ class Arming:
             entry.message, entry.suggestion = function_points.NO_PROBE, None
 
     async def set(self, entries: Iterable[Entry], fresh: Set[str] = frozenset()) -> None:
-        """What these are now; the `fresh` begin to count anew."""
+        """Sends the present state of these breakpoints; the `fresh` ones count from zero."""
         ids = [entry.id for entry in entries]
 
         async def tell(server: DebugServer) -> None:
@@ -87,7 +88,9 @@ class Arming:
         await self._hub.each(self._hub.hearing(), tell)
 
     async def foretell(self, entries: list[Entry]) -> None:
-        """What the table will have: whoever reads there that a line is verified may count on it."""
+        """Sends entries before the table has them: whoever reads there that a line is verified may
+        rely on it.
+        """
         await self._hub.each(
             self._probes.probed(), lambda server: self._tell(server, entries, frozenset())
         )
@@ -122,7 +125,7 @@ class Arming:
         return [entry for entry in present if entry.function is not None]
 
     async def _find_functions(self, server: DebugServer, entries: list[Entry]) -> None:
-        """Where they are by now; what is loaded later is told by an event."""
+        """Asks where the functions are now; for modules loaded later, an event reports them."""
         if not entries:
             return
         names = [(entry.id, function_points.plain(entry), entry.only_in) for entry in entries]
@@ -217,7 +220,7 @@ class Arming:
                 counts.told = await self._probes.ask(server, probe.Hits())
 
     def server_gone(self, server: DebugServer) -> None:
-        """Its counts are final."""
+        """A server has disconnected: its counts are final."""
         counts = self._counts.pop(server, None)
         if counts is not None:
             for entry in self._table:

@@ -1,6 +1,6 @@
-"""The breakpoints that a session has, found by id, by line and by file.
+"""The breakpoints of a session, found by id, by line and by file.
 
-What a breakpoint means is judged in `breakpoint_judge`, the debugger hears of it in `arming`.
+`verification` decides what a breakpoint means; `sync` sends it to the debugger.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from debug_relay.protocol.models.breakpoints import Breakpoint
 
 class Entry(Struct):
     id: str
-    path: str  # as it was asked for, absolute
+    path: str  # the requested path, made absolute
     real_path: str  # what debugpy calls it
     line: int  # 0 while it is not known where its function begins
     function: str | None = None  # then `path` and `line` are where it was found
@@ -27,7 +27,7 @@ class Entry(Struct):
     expected_text: str | None = None
     enabled: bool = True
     verified: bool = False
-    pending: bool = False  # its file is not there yet
+    pending: bool = False  # the file does not exist yet
     message: str | None = None
     suggestion: str | None = None
     outdated_in: frozenset[int] = frozenset()  # pids, where `message` is OUTDATED
@@ -57,7 +57,7 @@ class Entry(Struct):
         )
 
     def spec(self) -> dict[str, Any]:
-        """What it takes to set it again."""
+        """The fields with which a later session can set the same breakpoint."""
         return {
             "id": self.id,
             "file": self.path if self.function is None else self.only_in,
@@ -135,7 +135,7 @@ class BreakpointTable:
         return None if id is None else self._entries[id]
 
     def same_as(self, asked: Entry) -> Entry | None:
-        """One line has one breakpoint, and so has one function."""
+        """The existing breakpoint at the same line or function: each has at most one."""
         if asked.function is None:
             return self.at(asked.real_path, asked.line)
         id = self._of_function.get(_key(asked.function, asked.only_in))

@@ -1,7 +1,8 @@
-"""Whether a breakpoint can be hit, before the debugger is asked: file, line, text, expressions.
+"""Whether a breakpoint can be hit, decided before the debugger is asked: file, line, text,
+expressions.
 
-Judges what is asked for and what is set already, by the files as they are now. Knows nothing of
-the debugger, and sets nothing.
+It verifies requests and existing breakpoints with the present files. It knows nothing of the
+debugger and sets nothing.
 """
 
 from __future__ import annotations
@@ -99,12 +100,12 @@ class Batch:
         self._book = book
         self._absolute = absolute
         self._facts: dict[str, LineFacts | RelayError] = {}
-        self.seen: dict[str, Identity | None] = {}  # what was judged
+        self.seen: dict[str, Identity | None] = {}  # the verified version of each file
         self._real: dict[str, str] = {}
         self._sound: set[str] = set()
 
     async def judged(self, spec: BreakpointSpec) -> Entry:
-        """What was asked for, as it would be set; refused where it makes no sense."""
+        """The requested breakpoint as it would be set; refused if it makes no sense."""
         if spec.function is not None:
             entry = function_points.asked_for(spec, self._absolute)
             await self._check_expressions(entry)
@@ -131,14 +132,16 @@ class Batch:
         return entry
 
     async def changed(self, entry: Entry, **fields: Any) -> Entry:
-        """It with other fields; refused for what is new in it, never for what the file became."""
+        """The breakpoint with changed fields. Only those fields may be refused; a file that changed
+        on disk is not the caller's mistake.
+        """
         changed = msgspec.structs.replace(entry, **fields)
         await self._check_expressions(changed)
         await self.judge_again(changed)
         return changed
 
     async def judge_again(self, entry: Entry) -> None:
-        """By the file as it is now, which may have come, gone or changed."""
+        """Verifies it with the present file, which may have appeared, disappeared or changed."""
         if entry.function is not None:
             return  # only the program knows
         entry.real_path = self._real_path(entry.path)
@@ -209,8 +212,8 @@ class Batch:
             what,
             "Send more of the line that is meant, or its number."
             if found
-            else "Send text that stands in one line of the file"
-            + ("; the nearest are listed." if listed else "; none is like it."),
+            else "Send text that one line of the file contains"
+            + ("; the nearest are listed." if listed else "; no line is similar."),
             listed,
             file=path,
             text=text,
@@ -247,7 +250,7 @@ def _require_text(facts: LineFacts, entry: Entry) -> None:
     raise text_mismatch(
         f"Line {entry.line} of {entry.path} does not contain {expected!r}: "
         f"it is {facts.text(entry.line)!r}",
-        f"It stands in line {', '.join(map(str, elsewhere[:5]))}."
+        f"It is on line {', '.join(map(str, elsewhere[:5]))}."
         if elsewhere
         else "Read the lines around it, and send the text that is there.",
         _listed(facts, around),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from debug_relay.protocol.secrets import shown_command
+from debug_relay.protocol.secrets import masked_command
 from debug_relay.worker.state.log import SessionLog
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def found(log: SessionLog, pid: int, parent: int | None, command: list[str]) -> 
             "reason": "found",
             "pid": pid,
             "parent_pid": parent,
-            "command": shown_command(command),
+            "command": masked_command(command),
             "debugged": False,
         },
     )
@@ -33,7 +33,12 @@ def attached(log: SessionLog, pid: int, parent: int | None, command: list[str]) 
     a fork server's, or the program itself, having executed another in its place."""
     log.journal(
         "subprocess",
-        {"reason": "attached", "pid": pid, "parent_pid": parent, "command": shown_command(command)},
+        {
+            "reason": "attached",
+            "pid": pid,
+            "parent_pid": parent,
+            "command": masked_command(command),
+        },
     )
 
 

@@ -62,7 +62,7 @@ def parse(text: str, known: Mapping[str, str]) -> dict[str, str]:
         line, counted = line + text.count("\n", counted, at), at
         name = _NAME.match(text, at)
         if name is None:
-            raise ValueError(f"line {line} is no NAME=value: {_line(text, at)!r}")
+            raise ValueError(f"line {line} is not of the form NAME=value: {_line(text, at)!r}")
         value, at = _value(text, name.end(), line, before)
         if "\0" in value:
             raise ValueError(f"line {line}: the value of {name.group(1)} holds a NUL")

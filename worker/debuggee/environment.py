@@ -145,7 +145,7 @@ def _content(prefix: str, name: str) -> bytes:
         raise RelayError(
             Code.LAUNCH_INTERPRETER_NOT_FOUND,
             f"The venv {prefix} cannot be activated: {path} {error.words}",
-            "Make the venv anew, or give python_path: then nothing is activated.",
+            "Recreate the venv, or give python_path: then nothing is activated.",
             path=path,
         ) from None
     except OSError:

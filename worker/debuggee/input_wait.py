@@ -28,7 +28,7 @@ _ECHO_WARNING: Final = (
 _LINE_ENDS: Final = (b"\n",)
 # The keys that end one: Return, and those of an interrupt and of the end of input.
 _TYPED_ENDS: Final = (b"\n", b"\r", b"\x03", b"\x04")
-_BEGUN_WARNING: Final = "What it was sent does not end its line: input() waits for a line's end"
+_BEGUN_WARNING: Final = "The input sent so far has no line end: input() waits for one"
 
 
 class InputWatch:

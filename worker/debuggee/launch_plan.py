@@ -12,7 +12,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.fields import TerminalSize
 from debug_relay.protocol.models.program import Launch
 from debug_relay.protocol.models.sessions import Program
-from debug_relay.protocol.secrets import shown_arguments, shown_environment
+from debug_relay.protocol.secrets import masked_arguments, masked_environment
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.version import MARK
 from debug_relay.worker.breakpoints.manager import Breakpoints
@@ -110,9 +110,9 @@ class LaunchPlanner:
             program=Program(
                 script=target if kind == "script" else None,
                 module=target if kind == "module" else None,
-                args=shown_arguments(params.args, target if kind != "code" else ""),
+                args=masked_arguments(params.args, target if kind != "code" else ""),
                 cwd=cwd,
-                env=shown_environment(dict(params.env)),
+                env=masked_environment(dict(params.env)),
                 python_path=interpreter.path,
                 python_version=interpreter.version_text,
             ),

@@ -324,7 +324,7 @@ class LaunchedProgram:
         """By the program, which has closed all its descriptors."""
         is_ending = self._process is not None and self._process.is_ending()
         if self._running and not (self._endings or is_ending):
-            self._log.say("The connection to the program was lost; it runs on undebugged.")
+            self._log.say("The connection to the program was lost; it runs without the debugger.")
 
     def _forget_lost(self) -> None:
         if self._lost_teller is not None:
@@ -377,7 +377,7 @@ class LaunchedProgram:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
                 f"The program does not read its standard input: {error}",
-                f"Let it read first: {call_of('session-status')} tells whether it runs; "
+                f"Let it read first: {call_of('session-status')} shows whether it runs; "
                 f"{call_of('continue')} resumes it.",
             ) from None
         if eof:
@@ -421,7 +421,8 @@ class LaunchedProgram:
         raise RelayError(
             Code.ATTACH_UNSUPPORTED,
             "The program was launched by this session and ends with it",
-            "Resume it with continue, or end it with terminate; only attached programs run on.",
+            "Resume it with continue, or end it with terminate; only attached programs "
+            "keep running.",
         )
 
     @property

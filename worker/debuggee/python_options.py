@@ -31,7 +31,7 @@ def check(args: Sequence[str]) -> None:
         elif arg.startswith("--"):
             continue  # the interpreter's own words about it are the best
         elif len(arg) < 2 or not arg.startswith("-"):
-            raise _refused(index, arg, "it is no option; arguments of the program go into args")
+            raise _refused(index, arg, "it is not an option; send the program's arguments in args")
         else:
             waiting = _check_letters(index, arg)
     if waiting:

@@ -9,7 +9,7 @@ import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.program import Launch, Restart
-from debug_relay.protocol.refusals import attach_anew, wrong_state
+from debug_relay.protocol.refusals import how_to_attach_again, wrong_state
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.worker.debugger.run_control import RunControl
@@ -87,15 +87,17 @@ class Restarting:
     def _was_attached_to(self) -> RelayError:
         program = self._debuggee.program
         if self._lifecycle.state is State.TERMINATED and program is not None:
-            way_out = f"The program has ended: {attach_anew(program)}; or launch it in a session."
+            way_out = (
+                f"The program has ended: {how_to_attach_again(program)}; or launch it in a session."
+            )
         else:
             way_out = (
                 f"POST {API_PREFIX}/sessions/{self._settings.id}/detach and start it again "
-                "yourself, or launch it in a session of its own."
+                "yourself, or launch it in a separate session."
             )
         return RelayError(
             Code.ATTACH_UNSUPPORTED,
-            "The program was attached to: how it was started is not ours to repeat",
+            "The program was attached to: the relay cannot start it again the same way",
             way_out,
         )
 

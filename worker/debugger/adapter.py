@@ -95,7 +95,7 @@ class Adapter:
             return await found
         except asyncio.CancelledError:
             if found.done() and not found.cancelled():
-                found.result().close("nobody waits for it any more")
+                found.result().close("no caller waits for it any more")
             raise
         finally:
             accepting.cancel()
@@ -133,7 +133,7 @@ class Adapter:
                 await welcome(server)
                 return
         except asyncio.CancelledError:
-            _close(server, peer, "nobody waits for it any more")
+            _close(server, peer, "no caller waits for it any more")
             raise
         except RelayError as error:
             log.warning("adapter.not_joined", extra={"fields": {"error": error.message}})

@@ -23,7 +23,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from debug_relay.protocol.system.peers import is_told, peer_uid
+from debug_relay.protocol.system.peers import kernel_reports, peer_uid
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -60,7 +60,7 @@ class Admission:
         """Whether it has the token; at the most 64 bytes of it have been read then."""
         uid = peer_uid(peer)
         if uid is None:
-            if is_told(peer):
+            if kernel_reports(peer):
                 return self._refuse(uid, "no process holds the other end")
             uid = os.geteuid()  # the token alone decides
         try:

@@ -90,7 +90,7 @@ class DebugServer(asyncio.Protocol):
             for message in self._decoder.feed(data):
                 self._dispatch(message)
         except DapError as error:
-            self.close(f"the debug server sent what is no DAP: {error}")
+            self.close(f"the debug server sent data that is not DAP: {error}")
 
     def _dispatch(self, message: Message) -> None:
         self.has_greeted = True
@@ -130,10 +130,10 @@ class DebugServer(asyncio.Protocol):
     def post(self, command: str, arguments: Any = None) -> asyncio.Future[Message]:
         """Send; the future is the answer, for those who care."""
         if command not in ALLOWED:
-            raise ValueError(f"debugpy is not asked for {command}")
+            raise ValueError(f"this command is not sent to debugpy: {command}")
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         if self._transport is None or self.lost:
-            future.set_exception(ServerLost("the debug server is gone"))
+            future.set_exception(ServerLost("the debug server has disconnected"))
             future.exception()
             return future
         self._seq += 1
@@ -152,7 +152,7 @@ class DebugServer(asyncio.Protocol):
                 Code.DEBUGPY_TIMEOUT,
                 f"The debugger did not answer {command} within {timeout:g} s",
                 "The program may be in C code that holds the interpreter: try again. "
-                f"{call_of('session-status')} tells how it is.",
+                f"{call_of('session-status')} shows its state.",
                 command=command,
                 timeout=timeout,
             ) from None
@@ -160,7 +160,7 @@ class DebugServer(asyncio.Protocol):
             raise RelayError(
                 Code.DEBUGPY_ERROR,
                 f"The debugger went away during {command}: {error}",
-                f"{call_of('session-status')} tells whether the program has ended.",
+                f"{call_of('session-status')} shows whether the program has ended.",
                 command=command,
             ) from None
         if not message.success:
@@ -181,6 +181,6 @@ def _body(message: Message, kind: type[_T]) -> _T:
     except msgspec.MsgspecError as error:
         raise RelayError(
             Code.DEBUGPY_ERROR,
-            f"The debugger answered {message.command} with what was not expected: {error}",
+            f"The debugger answered {message.command} with an unexpected message: {error}",
             command=message.command,
         ) from None

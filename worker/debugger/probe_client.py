@@ -199,7 +199,7 @@ class Asking:
             if question.server is server:
                 del self._questions[number]
                 if not question.answer.done():
-                    question.answer.set_exception(ServerLost("the debug server is gone"))
+                    question.answer.set_exception(ServerLost("the debug server has disconnected"))
                     question.answer.exception()
 
     async def ask_thread(
@@ -282,7 +282,7 @@ class Asking:
             raise RelayError(
                 Code.DEBUGPY_ERROR,
                 f"The program ended while it evaluated: {error}",
-                f"{call_of('session-status')} tells how it ended.",
+                f"{call_of('session-status')} shows how it ended.",
             ) from None
 
 

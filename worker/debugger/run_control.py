@@ -105,7 +105,7 @@ class RunControl:
             Code.INVALID_SESSION_STATE,
             f"Thread {thread_id} {does}; paused threads: {stopped}",
             f"{call_of(next_call, self._settings.id, thread_id=thread_id)} first; "
-            f"{call_of('threads')} tells of each.",
+            f"{call_of('threads')} shows the state of each.",
             current_state=self._lifecycle.state.value,
             required_state=required.value,
             thread_id=thread_id,

@@ -1,7 +1,7 @@
-"""The exception at which a thread stands: asked for, and told in parts and as a traceback.
+"""The exception at which a thread is stopped: asked for, and reported in parts and as a traceback.
 
-Its words come from the program's own code, which may hang: what is asked for has a bound, and
-what does not come in time is said to be missing.
+Its texts come from the program's own code, which may hang: every question has a bound, and a part
+that does not arrive in time is reported as missing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models.sessions import ExceptionInfo
-from debug_relay.protocol.refusals import runs_code
+from debug_relay.protocol.refusals import needs_scope_to_run_code
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
@@ -54,7 +54,7 @@ class ExceptionReports:
         self._stops = stops
 
     async def at_stop(self, server: DebugServer, event: dap.StoppedBody) -> ExceptionInfo:
-        """What every stop at an exception tells."""
+        """The part of the exception that every stop at one reports."""
         assert event.thread_id is not None
         if not server.engine.reports_stops:
             return await self._plainly(server, event.thread_id)
@@ -64,8 +64,8 @@ class ExceptionReports:
         except RelayError as error:
             if error.code is not Code.DEBUGPY_TIMEOUT:
                 raise
-            # Its str() hangs in C; or the process evaluates for a caller, which must not delay the
-            # stop. What the debugger says has to do; GET …/exception tells all later.
+            # Its str() hangs in C, or the process evaluates for a caller, which must not delay the
+            # stop. The debugger's words must do; GET …/exception returns everything later.
             message = event.description or "<no message: str() blocks>"
             return ExceptionInfo(type=event.text or "Exception", message=message)
         if told is None:
@@ -83,7 +83,7 @@ class ExceptionReports:
         server = self._hub.thread(thread_id).server
         if not server.engine.reports_stops:
             if safe:
-                raise runs_code()
+                raise needs_scope_to_run_code()
             return await self._plain_report(server, thread_id)
         told = await self._probes.raised(thread_id, _SECONDS, safe)
         if told is None:
@@ -110,7 +110,7 @@ class ExceptionReports:
         )
         return RelayError(
             Code.INVALID_SESSION_STATE,
-            f"Thread {thread_id} does not stand at an exception: it stopped for {reason}",
+            f"Thread {thread_id} is not stopped at an exception: it stopped for {reason}",
             f'{call_of("set-exception-breakpoints")} {{"filters": ["raised"]}} or '
             f'{{"types": ["ValueError"]}}, then {call_of("continue")}.',
             session_id=self._settings.id,
@@ -178,7 +178,7 @@ def _parts(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def traceback(told: dict[str, Any]) -> str:
-    """As Python writes it: causes first, and of each the outermost frame first."""
+    """The traceback as Python writes it: causes first, and for each the outermost frame first."""
     parts = []
     for one in reversed(told["chain"]):
         parts += [_own_text(one), _BETWEEN[one["relation"]]]

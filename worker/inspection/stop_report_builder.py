@@ -1,4 +1,4 @@
-"""A stop report put together: from what the probe told, or from as many DAP calls as it takes."""
+"""Builds a stop report: from what the probe sent, or from as many DAP calls as it takes."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _source(kept: Kept, told: dict[str, Any], around: int) -> Excerpt | None:
         return None
     if kept.lines:
         return excerpt(place.path, kept.lines, place.line, around)
-    if text := told.get("text"):  # that of code in no file, around the place
+    if text := told.get("text"):  # the source of code without a file, around the place
         first, total, lines = text
         return excerpt(place.path, lines, place.line, around, first, total)
     return None

@@ -1,7 +1,8 @@
-"""The stop reports of a session: collected at every stop, kept for the last 100, told on demand.
+"""The stop reports of a session: collected at every stop, kept for the last 100, returned on
+demand.
 
-The probe pushes its part behind each stop; where it cannot, DAP is asked, by who wants a report.
-Here it is joined with what only the worker knows: source lines, output, breakpoints, why.
+The probe pushes its part after each stop. Without it, a caller that wants a report triggers DAP
+calls. This module adds what only the worker knows: source lines, output, breakpoints, reason.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from debug_relay.protocol.models.fields import Bounds
 from debug_relay.protocol.models.output_events import Category
 from debug_relay.protocol.models.stop_report import KEPT_STOPS, Cut, KeptStop, ReturnValue
 from debug_relay.protocol.models.stop_report import Stop as Report
-from debug_relay.protocol.rendering.size_limit import calls as calls_for
+from debug_relay.protocol.rendering.size_limit import calls_for_rest as calls_for
 from debug_relay.protocol.rendering.size_limit import printed_bytes
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.protocol.wire.envelope import timestamp
@@ -38,11 +39,11 @@ from debug_relay.worker.state.settings import Settings
 
 log = logging.getLogger("debug_relay.worker")
 
-PUSHED: Final = Bounds()  # what the probe tells unasked
+PUSHED: Final = Bounds()  # what the probe sends unasked
 TEXT_WIDTH: Final = 200
 SAFE_BY_DAP: Final = (
-    "This program's debugger runs its code to show values, which needs sessions:write: they are as "
-    "somebody who may has seen them last."
+    "The debugger in this program runs program code to show values, which needs "
+    "sessions:write: the values are those that an authorised caller saw last."
 )
 _PRINTED_BYTES: Final = 65536
 # A program's own __repr__ has this long before it is interrupted, twice if need be.
@@ -51,7 +52,7 @@ _ARRIVAL_SECONDS: Final = 2.0
 
 
 class Kept(Struct):
-    """One stop, as it is told now and later."""
+    """One stop, as it is reported now and later."""
 
     stop_id: int
     at: str
@@ -144,7 +145,7 @@ class Reports:
             kept.told = body
             self._watches.seen(kept.stop_id, body.get("watches", ()))
         else:
-            kept.note = "The program could not tell of its variables in time"
+            kept.note = "The program could not report its variables in time"
             log.warning("stop.report_failed", extra={"fields": {"raised": body.get("raised")}})
         kept.arrived.set()
         self._calm(kept.stop_id)
@@ -180,18 +181,18 @@ class Reports:
         self.current = known
 
     def located(self, stop: Stop, lines: list[str] | None) -> None:
-        """Where the selected thread is was found out later, with the lines of that file."""
+        """The place of the selected thread was found out later, with the lines of that file."""
         if self.current is not None:
             self.current.lines = lines
 
     def returned(self, stop_id: int, value: ReturnValue | None) -> None:
-        """What the function returned that was stepped out of."""
+        """The return value of the function that was stepped out of."""
         if self.current is not None and self.current.stop_id == stop_id:
             self.current.returned = value
             self._file.write_later()
 
     def printed_anew(self) -> None:
-        """What an earlier run has printed is none of the first stop's."""
+        """Drops the output of an earlier run: it does not belong to the first stop."""
         self._printed.clear()
         self._printed_from = self._log.output.place
         self._printed_room, self._printed_bytes = _PRINTED_BYTES, 0
@@ -272,10 +273,10 @@ class Reports:
         return self._composed(kept, told, bounds)
 
     async def now(self, bounds: Bounds, safe: bool = False) -> Told:
-        """Of the present stop as it is now: variables may have been set, watches added.
+        """The report of the present stop as it is now: variables may have been set, watches added.
 
-        With `safe` none of the program's code is run: values are looked at anew, watches and what
-        has changed are told as they were.
+        With `safe` none of the program's code is run: values are read anew, but watches and changes
+        are those of the stop.
         """
         kept = self.current
         assert kept is not None

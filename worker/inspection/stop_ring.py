@@ -1,7 +1,8 @@
-"""The stop reports as the supervisor reads them: in a ring file, which outlives the worker.
+"""Writes the stop reports to a ring file, which the supervisor reads and which outlives the worker.
 
-A report becomes whole bit by bit: the probe's part, what a function returned. So it is written when
-there is quiet, and again if it has changed; a program that is stepped fast waits for none of it.
+A report becomes complete bit by bit: the probe's part, then what a function returned. So it is
+written when nothing has changed for a moment, and again if it has changed; a program that is
+stepped fast never waits for it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.storage.ring_writer import Ring
 
 _RING_BYTES: Final = 8 << 20
-_LARGEST: Final = _RING_BYTES // 16  # of one report; a larger one is not worth fifteen others
+_LARGEST: Final = _RING_BYTES // 16  # bound on one report; a larger one is not worth fifteen others
 _LATER: Final = 0.3
 
 
@@ -42,7 +43,7 @@ class KeptStops:
             self._timer = asyncio.get_running_loop().call_later(_LATER, self.write)
 
     def write(self) -> None:
-        """What is new, now."""
+        """Writes what is new, at once."""
         self._cancel()
         for _ in range(len(self._unfinished)):
             stop_id, before = self._unfinished.popleft()

@@ -1,6 +1,7 @@
-"""Variables in the shape of the API, from what the probe or DAP has told of them.
+"""Converts variables from the probe or from DAP into the shape of the API.
 
-A row of the probe knows its extent; one of DAP (`of_dap`) says that it does not.
+A row from the probe includes the number of children; one from DAP (`of_dap`) says that it is
+unknown.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def as_variable(
 
 
 def counts(row: Row) -> tuple[int | None, int | None]:
-    """How many children have names, and how many numbers; None where nobody has counted."""
+    """The numbers of named and indexed children; None if they were not counted."""
     if not row.get("reference"):
         return 0, 0
     if row.get("unknown"):

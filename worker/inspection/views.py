@@ -1,4 +1,4 @@
-"""Looking into a stopped program: stacks, variables, evaluation, in the shapes of the API."""
+"""Looks into a stopped program: stacks, variables, evaluation, in the shapes of the API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models.fields import UNSET
 from debug_relay.protocol.models.stop_report import ReturnValue
-from debug_relay.protocol.refusals import runs_code
+from debug_relay.protocol.refusals import needs_scope_to_run_code
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.breakpoints.manager import Breakpoints
@@ -34,7 +34,7 @@ _METHODS: Final = frozenset(
 
 
 class Views:
-    """What callers see of the program that is debugged."""
+    """The views that callers get of the debugged program."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Views:
         return self.any_thread_of(thread_id)
 
     def any_thread_of(self, thread_id: int | None) -> int:
-        """It may run."""
+        """The thread that a call means, which may be running."""
         if thread_id is not None:
             return self._hub.thread(thread_id).id
         if self._stops.current is not None:
@@ -71,7 +71,7 @@ class Views:
             self._hub.main_server()
             raise RelayError(
                 Code.THREAD_NOT_FOUND,
-                "The program has told of no thread yet",
+                "The program has not reported any thread yet",
                 f"{call_of('threads')} asks for them.",
             )
         return known[0]
@@ -107,7 +107,7 @@ class Views:
     async def live_stack(
         self, thread_id: int, start: int, levels: int, timeout: float | None = None
     ) -> i.Stack | None:
-        """Of a thread that runs, or is in C while the others stand; a moment's picture."""
+        """The stack of a thread that runs, or is in C while the others are stopped: a snapshot."""
         known = self._hub.thread(thread_id)
         if (
             self._stops.threads.of(thread_id) is not None
@@ -175,7 +175,7 @@ class Views:
         hub = self._hub
         entry = hub.resolve(reference)
         if safe and not entry.server.engine.renders_safely:
-            raise runs_code()
+            raise needs_scope_to_run_code()
         told = await self._probes.page(
             reference,
             self._settings.evaluate_timeout,
@@ -193,7 +193,7 @@ class Views:
         if raised := told.get("raised"):
             raise RelayError(
                 Code.DEBUGPY_ERROR,
-                f"What is inside could not be listed: {raised['type']}: {raised['message']}",
+                f"The contents could not be listed: {raised['type']}: {raised['message']}",
                 f"{call_of('evaluate')} with an expression for the part that matters.",
                 debugger_message=raised["traceback"],
             )
@@ -221,7 +221,7 @@ class Views:
         return {"rows": listed[start : start + count], "total": len(listed)}
 
     async def return_value(self, thread_id: int) -> ReturnValue | None:
-        """What the function returned that a thread has just stepped out of."""
+        """The return value of the function that a thread has just stepped out of."""
         stop = self._stops.threads.of(thread_id)
         if stop is None or stop.reason != "step":
             return None
@@ -273,8 +273,8 @@ class Views:
         if answer.get("gone"):
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
-                "The thread has run on before it could evaluate",
-                f"{call_of('session-status')} tells where it is; evaluate at the next stop.",
+                "The thread resumed before it could evaluate",
+                f"{call_of('session-status')} shows where it is; evaluate at the next stop.",
                 current_state=self._lifecycle.state.value,
                 required_state="paused",
             )

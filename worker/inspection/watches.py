@@ -58,7 +58,7 @@ class Watches:
         return watch
 
     def take_over(self, watches: Iterable[Watch]) -> None:
-        """Those of the worker before, under their ids and with their values."""
+        """Takes over the previous worker's watches, with their ids and values."""
         self._watches = {watch.id: watch for watch in watches}
         numbers = (int(id.rpartition("_")[2]) for id in self._watches)
         self._next = max(self._next, max(numbers, default=0) + 1)
@@ -89,7 +89,7 @@ class Watches:
         await server.engine.watch(rows)
 
     def seen(self, stop_id: int, rows: Iterable[dict[str, Any]]) -> None:
-        """What they were at a stop; a change is an event."""
+        """Records the values at a stop; a changed value is an event."""
         for row in rows:
             watch = self._watches.get(row["id"])
             if watch is None:

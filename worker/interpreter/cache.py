@@ -1,7 +1,7 @@
-"""Who the interpreters are that programs run on: each is asked once, for as long as its file lasts.
+"""Caches what each Python interpreter is, for as long as its file does not change.
 
-What one has said is kept for the sessions to come, in a file of its own: the question takes 20 ms
-and more. A file that is damaged, or cannot be written, costs a question.
+Asking an interpreter takes 20 ms and more, so the answer is also kept on disk for later sessions. A
+damaged or unwritable file only costs a new question. `launch_plan` and the breakpoints use it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec import Struct
 from debug_relay.protocol.system.files import FileRefused, open_regular, read_bounded
 from debug_relay.worker.interpreter.resolve import Interpreter, ask, choose, not_found
 
-# Path, and of the file behind it: mtime, ctime, size, inode, device.
+# Path, and mtime, ctime, size, inode and device of the file behind it.
 Stamp = tuple[str, int, int, int, int, int]
 _MOST_BYTES: Final = 1 << 16
 
@@ -28,7 +28,7 @@ _MOST_BYTES: Final = 1 << 16
 class _Kept(Struct):
     stamp: Stamp
     interpreter: Interpreter
-    checksum: str  # a damaged file may be valid all the same, and then name no interpreter
+    checksum: str  # a damaged file may still be valid JSON and then name no interpreter
 
 
 class InterpreterBook:
@@ -43,21 +43,21 @@ class InterpreterBook:
         project_root: str | None = None,
         default: str | None = None,
     ) -> Interpreter:
-        """`choose` and `describe`; looking at files is done beside the event loop."""
+        """`choose`, then `describe`. File access happens in a thread, not on the event loop."""
         choice = await asyncio.to_thread(choose, python_path, venv, project_root, default)
         return await self.describe(choice.path, project_root, choice.found)
 
     async def describe(
         self, path: str, project_root: str | None = None, found: bool = False
     ) -> Interpreter:
-        """Who the interpreter at `path` is; refused when debugpy cannot debug it."""
+        """What the interpreter at `path` is; refused if debugpy cannot debug it."""
         try:
             stamp, is_script = await asyncio.to_thread(_look_at, path)
         except (OSError, ValueError) as error:
             words = f"it {error.words}" if isinstance(error, FileRefused) else error
             raise not_found(f"{path} cannot be run: {words}", project_root, path) from None
         if is_script:
-            # What a script such as a pyenv shim runs may change without the script.
+            # A script such as a pyenv shim may run something else tomorrow without changing itself.
             return _with(await ask(path, project_root, found), found)
         if stamp not in self._known:
             known = await asyncio.to_thread(self._recall, stamp)
@@ -84,7 +84,7 @@ class InterpreterBook:
         path = self._file(stamp)
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
         kept = _Kept(stamp, interpreter, _checksum(stamp, interpreter))
-        with contextlib.suppress(OSError):  # a full or read-only disk: it is asked again
+        with contextlib.suppress(OSError):  # a full or read-only disk: the next session asks again
             self._folder.mkdir(mode=0o700, exist_ok=True)
             with open(fresh, "wb", opener=open_regular) as file:
                 file.write(msgspec.json.encode(kept))

@@ -1,21 +1,22 @@
-"""As whom an interpreter may run: decided by who owns, and who may change, what it would run.
+"""Decides as which user an interpreter may run, from who owns and who may change the code it would
+run.
 
-One function decides for questions and for launches. It looks at files and runs nothing. It knows
-nothing of how an interpreter is found or started.
+One function decides, for questions to an interpreter and for launches. It looks at files and runs
+nothing. It does not know how an interpreter is found or started.
 
-An interpreter runs more than its own file: its standard library, which it finds by its place in the
-file system or by `home` in pyvenv.cfg. Whoever owns one of these, or a folder or link on the way
-there, decides what runs. So every component of every path is looked at, from the root down, links
-one by one (as sshd does it with StrictModes).
+An interpreter runs more than its own file: it also runs its standard library, which it finds by its
+place in the file system or by `home` in pyvenv.cfg. Whoever owns one of these files, or a folder or
+link on the way there, decides what runs. So we check every component of every path, from the root
+down, one link at a time (as sshd does for StrictModes).
 
-Check and start go by the same names, which is as good as the same open file: an interpreter runs as
-ourselves only when all of its parts belong to root or us, and where it was only found, when nobody
-else may write to them either. Each component is looked at after the folder that it is in, so by
-then nobody else can exchange it, now or later. A descriptor of the file alone would guard less,
-because Python finds its library by name, and it would show as "7" in `ps`. What belongs to another
-user runs as that user: whatever he puts there meanwhile gains him nothing. Only who names an
-interpreter in a folder that others may write to trusts those others; they could as well change the
-packages in there at any other time.
+Check and start use the same names, and that is as safe as using the same open file: an interpreter
+runs as ourselves only if all of its parts belong to root or us and, if it was only found in a
+project, nobody else may write to them either. We check each component after its parent folder, so
+by then nobody else can exchange it, now or later. A descriptor of the file alone would protect
+less, because Python finds its library by name, and `ps` would show "7" as the command. An
+interpreter of another user runs as that user, so he gains nothing by exchanging files meanwhile.
+Only a caller who names an interpreter in a folder that others may write to trusts those others;
+they could change the packages in there at any other time too.
 """
 
 from __future__ import annotations
@@ -40,23 +41,25 @@ _SCRIPT_HEAD: Final = 256
 _VERSIONED: Final = re.compile(r"python(3\.\d+)t?")
 _LIBRARIES: Final = ("lib", "lib64")
 _LANDMARKS: Final = ("os.py", "os.pyc")
-_BY_DIRECTORY: Final = "who chooses the current directory: it names a relative path"
+_BY_DIRECTORY: Final = "whoever chooses the current directory: it names a relative path"
 _ACL: Final = "system.posix_acl_access"
 
 
 def user_for(paths: Iterable[str], *, found: bool) -> int | None:
-    """As whom to start an interpreter; None for as ourselves. `paths` all decide what it runs.
+    """The user as whom to start an interpreter; None means ourselves. `paths` all decide what it
+    runs.
 
-    One that was `found`, in a project and not by its name, runs only when its parts belong to root
-    or us and nobody else may change them. One that was named is its caller's choice; but root runs
-    nothing that belongs to another user, other than as that user. All else is refused in words.
+    An interpreter that was `found` in a project, and not named by the caller, runs only if its
+    parts belong to root or us and nobody else may change them. A named interpreter is its caller's
+    choice, but root runs another user's code only as that user. Everything else is refused with the
+    reason.
     """
-    # Whoever owns the interpreter that runs us is us already.
+    # The interpreter that runs this worker needs no check: its owner controls us already.
     chosen = [path for path in dict.fromkeys(paths) if path != sys.executable]
     parts = _Parts()
     for path in chosen:
         try:
-            homes = _homes(path)  # refuses what would hold up the interpreter itself
+            homes = _homes(path)  # refuses files that would block the interpreter itself
             if found or os.geteuid() == 0:
                 parts.add_interpreter(path, homes)
         except (OSError, ValueError) as error:
@@ -71,32 +74,32 @@ def user_for(paths: Iterable[str], *, found: bool) -> int | None:
 def require_ours(paths: list[str], *, found: bool = False) -> None:
     """Refuses a launch that would not run as ourselves.
 
-    A program of another user's needs files and sockets of this relay that this user cannot reach.
+    A program of another user needs files and sockets of this relay, which that user cannot reach.
     """
     user = user_for(paths, found=found)
     if user is not None:
         raise RelayError(
             Code.LAUNCH_INTERPRETER_NOT_FOUND,
-            f"{paths[0]} is not run by root: it, or what it runs, belongs to {_name(user)}",
+            f"{paths[0]} is not run as root: it, or code that it runs, belongs to {_name(user)}",
             f"Run a relay as {_name(user)}, or give python_path an interpreter of root's.",
             python_path=paths[0],
         )
 
 
 class _Parts:
-    """What decides which code runs, as far as it is not root's or ours alone."""
+    """The parts that decide which code runs, as far as they are not only root's or ours."""
 
     def __init__(self) -> None:
-        self.strangers: dict[int, str] = {}  # who else owns a part, and which
-        self.writable: dict[str, str] = {}  # what others may change, and how that is known
+        self.strangers: dict[int, str] = {}  # uid → a part that this other user owns
+        self.writable: dict[str, str] = {}  # path that others may change → who may change it
         self._seen: dict[str, os.stat_result] = {}
         self._libraries: set[str] = set()
 
     def add_interpreter(self, path: str, homes: list[str]) -> None:
-        """`homes` are what its pyvenv.cfg names."""
+        """Checks an interpreter; `homes` are the ones that its pyvenv.cfg names."""
         real = self._add(path)
         for config in _configs(path):
-            # Also where there is none, or none that names a home: one may be written there.
+            # We check the folder even without a pyvenv.cfg, because one could be written there.
             self._add_folder(os.path.dirname(config))
             self._add(config)
         if len(homes) > _MOST_HOMES:
@@ -111,7 +114,7 @@ class _Parts:
                 self._add_folder(folder)
         head = _head(real)
         if head.startswith(b"#!"):
-            # A script of ours runs what we wrote into it, by what its first line names.
+            # A script of ours runs the interpreter that its first line names.
             for word in head[2:].split(maxsplit=1)[:1]:
                 self._add(os.fsdecode(word))
                 if not word.startswith(b"/"):
@@ -122,10 +125,10 @@ class _Parts:
             self._add_library_of(home, named[1] if named else None)
 
     def _add_library_of(self, folder: str, version: str | None) -> None:
-        """The standard library, where Python looks for it: upwards from the interpreter."""
+        """Checks the standard library where Python searches it: upwards from the interpreter."""
         level = os.path.abspath(folder)
         while True:
-            # Also where there is none: whoever may write here could put one here.
+            # We check each folder even if it has no library, because one could be put there.
             self._add_folder(level)
             there = [
                 library
@@ -140,13 +143,13 @@ class _Parts:
                 for name in os.listdir(lib):
                     if name.startswith("libpython"):
                         self._add(os.path.join(lib, name))
-            # Its version is not always told by its name: then the library may be one further up.
+            # The file name does not always contain the version; then the library may be further up.
             if level == "/" or (there and version is not None):
                 return
             level = os.path.dirname(level)
 
     def _add_entries(self, library: str) -> None:
-        """What lies in the library itself. For what is deeper, its folders speak."""
+        """Checks the library's own entries. Deeper files are protected by their folders."""
         if library in self._libraries:
             return
         self._libraries.add(library)
@@ -155,13 +158,15 @@ class _Parts:
                 self._judge(entry.path, entry.stat(follow_symlinks=False), may_be_sticky=False)
 
     def _add_folder(self, path: str) -> None:
-        """One in which things are looked up by names that may not be there yet."""
+        """Checks a folder in which Python looks up names that may not exist yet."""
         place = self._add(path)
         if place in self._seen:
             self._judge(place, self._seen[place], may_be_sticky=False)
 
     def _add(self, path: str) -> str:
-        """All that decides what a path leads to, from the root down; where it leads to."""
+        """Checks everything that decides where a path leads, from the root down; returns the
+        destination.
+        """
         current = "/"
         self._see(current)
         waiting = path.split("/")[::-1]
@@ -177,7 +182,7 @@ class _Parts:
             try:
                 facts = self._see(place)
             except (FileNotFoundError, NotADirectoryError):
-                # Whoever may write here decides what will be there.
+                # Whoever may write to this folder decides what the missing name will be.
                 self._judge(current, self._see(current), may_be_sticky=False)
                 return os.path.join(place, *waiting[::-1])
             if not stat.S_ISLNK(facts.st_mode):
@@ -199,12 +204,16 @@ class _Parts:
         return self._seen[place]
 
     def _judge(self, place: str, facts: os.stat_result, *, may_be_sticky: bool) -> None:
-        """`may_be_sticky`: in a folder such as /tmp nobody can remove or rename what is another's,
-        so it may be on the way to something of ours. It is no place to look for something in."""
+        """Records whether others own or may change this place.
+
+        `may_be_sticky`: in a folder such as /tmp, nobody can remove or rename another user's files,
+        so it may lie on the way to a file of ours. But names must not be looked up in such a
+        folder.
+        """
         if not _is_trusted(facts.st_uid):
             self.strangers.setdefault(facts.st_uid, place)
         if stat.S_ISLNK(facts.st_mode):
-            return  # nobody writes to a link
+            return  # a link itself cannot be written to
         if may_be_sticky and stat.S_ISDIR(facts.st_mode) and facts.st_mode & stat.S_ISVTX:
             return
         if facts.st_mode & stat.S_IWOTH:
@@ -218,9 +227,10 @@ def _is_trusted(uid: int) -> bool:
 
 
 def _is_private(place: str, gid: int) -> bool:
-    """Whether a group is of nobody but root and us: many systems give each user one, and let it
-    write what the user writes."""
-    # With access lists these bits of the mode tell what the lists allow to anybody.
+    """Whether only root and we are members of a group: many systems give each user a group of his
+    own and let it write whatever the user may write.
+    """
+    # With an access list, the group bits of the mode show what the list allows anybody.
     return _has_trusted_members_only(gid) and not _has_access_list(place)
 
 
@@ -229,7 +239,7 @@ def _has_trusted_members_only(gid: int) -> bool:
     try:
         named = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(gid).gr_mem}
     except KeyError:
-        return False  # who is in it cannot be told
+        return False  # its members are unknown
     return all(
         map(_is_trusted, named | {one.pw_uid for one in pwd.getpwall() if one.pw_gid == gid})
     )
@@ -239,7 +249,7 @@ def _has_access_list(place: str) -> bool:
     try:
         return _ACL in os.listxattr(place)
     except OSError:
-        return False  # a file system without
+        return False  # a file system without extended attributes
 
 
 def _head(path: str) -> bytes:
@@ -247,18 +257,22 @@ def _head(path: str) -> bytes:
         with open(path, "rb", opener=open_regular) as file:
             return file.read(_SCRIPT_HEAD).partition(b"\n")[0]
     except OSError:
-        return b""  # one that cannot be read may be run all the same
+        return b""  # an unreadable file may still be executable
 
 
 def _configs(path: str) -> list[str]:
-    """Where Python looks for pyvenv.cfg: beside it, or above; and older ones behind the links."""
+    """Where Python looks for pyvenv.cfg: beside the interpreter or one folder up; older Pythons
+    resolve links first.
+    """
     folders = [os.path.dirname(place) for place in (path, os.path.realpath(path))]
     both = [place for folder in folders for place in (folder, os.path.dirname(folder))]
     return [os.path.join(folder, "pyvenv.cfg") for folder in dict.fromkeys(both)]
 
 
 def _homes(path: str) -> list[str]:
-    """What they name as `home`: where the interpreter is that the venv was made from."""
+    """The `home` values of these files: the folder of the interpreter from which the venv
+    was made.
+    """
     found: dict[str, None] = {}
     for config in _configs(path):
         try:
@@ -267,7 +281,7 @@ def _homes(path: str) -> list[str]:
             raise RelayError(
                 Code.LAUNCH_INTERPRETER_NOT_FOUND,
                 f"{path} cannot be run: {config} {error.words}",
-                "Make the venv anew, or give another python_path.",
+                "Recreate the venv, or give another python_path.",
                 python_path=path,
             ) from None
         except OSError:
@@ -295,9 +309,9 @@ def _refused(path: str, parts: _Parts, found: bool) -> RelayError:
     reasons = [f"{place} belongs to {_name(uid)}" for uid, place in parts.strangers.items()]
     reasons += [f"{place} can be changed by {who}" for place, who in parts.writable.items()]
     if not found:
-        what = "is not run: what it runs belongs to several users"
+        what = "is not run: code that it runs belongs to several users"
     else:
-        what = "was found in the project and is not run: others decide what it runs"
+        what = "was found in the project and is not run: other users can change what it runs"
     if parts.strangers and os.geteuid() == 0:
         advice = "Give python_path an interpreter of root's, or run a relay as its owner."
     else:
@@ -316,7 +330,7 @@ def _unseen(path: str, error: OSError | ValueError) -> RelayError:
     told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
     return RelayError(
         Code.LAUNCH_INTERPRETER_NOT_FOUND,
-        f"{path} cannot be run: who owns it cannot be told ({told})",
+        f"{path} cannot be run: its owner cannot be determined ({told})",
         "Give another python_path.",
         python_path=path,
     )

@@ -1,6 +1,7 @@
-"""Running an interpreter for one question: briefly, as whom it belongs to, and never left behind.
+"""Runs an interpreter for one question: briefly, as its owner, and always ended.
 
-Whose processes these are is known at every moment: they are the worker's own, no program's.
+`resolve` and `code_lines` use it. At every moment we know which processes these are, so that a
+sweep of a program's processes never hits one.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from msgspec import Struct
 
 from debug_relay.worker.interpreter.ownership import user_for
 
-# What the worker itself asks something: never a program's, nor swept with one.
+# Interpreters that the worker itself asks: they are not programs and are never swept.
 _asked: Final[set[int]] = set()
 _starting = 0
 
 
 class Reply(Struct):
-    """What a short run of an interpreter came to."""
+    """The result of a short run of an interpreter."""
 
     code: int
     out: bytes
@@ -31,12 +32,12 @@ class Reply(Struct):
 
 
 def asked() -> frozenset[int]:
-    """The pids of the interpreters that are being asked something now."""
+    """The pids of the interpreters that are being asked at the moment."""
     return frozenset(_asked)
 
 
 def is_starting() -> bool:
-    """Whether there may be one whose pid is not known yet."""
+    """Whether an interpreter is starting whose pid is not known yet."""
     return _starting > 0
 
 
@@ -51,11 +52,11 @@ async def run_briefly(
     behind: str | None = None,
     found: bool = False,
 ) -> Reply:
-    """Run an interpreter with `-I -S`, feed it `data` and read at most `limit` bytes of answer.
+    """Run an interpreter with `-I -S`, feed it `data` and read at most `limit` bytes of its answer.
 
-    `behind` is the path that has led to this one, and `found` whether that was found in a project:
-    both decide as whom it runs. Raises TimeoutError when it is late, ValueError when it says more,
-    OSError when it cannot start.
+    `behind` is the path that led to this one, and `found` says whether that path was found in a
+    project: both decide as which user it runs. Raises TimeoutError if it takes too long, ValueError
+    if it writes too much, OSError if it cannot start.
     """
     decisive = [path] if behind is None else [behind, path]
     circumstances = await asyncio.to_thread(_circumstances, decisive, found, cwd)
@@ -117,7 +118,7 @@ async def _read_tail(stream: asyncio.StreamReader | None) -> bytes:
 
 async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
     assert process.stdin is not None
-    # One that ends without reading is known by its exit code.
+    # An interpreter that ends without reading is reported by its exit code.
     with suppress(BrokenPipeError, ConnectionResetError):
         process.stdin.write(data)
         await process.stdin.drain()
@@ -125,10 +126,10 @@ async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    # Its whole group: a shim may be gone and have left children that hold the pipes.
+    # We kill its whole group, because a shim may have ended and left children that hold the pipes.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    # What it wrote and nobody read keeps the pipe, and with it the process object, open.
+    # Unread output keeps the pipe open, and with it the process object.
     with suppress(TimeoutError):
         async with asyncio.timeout(2):
             await _read_tail(process.stdout)
@@ -138,12 +139,15 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 def _circumstances(decisive: Sequence[str], found: bool, cwd: str | None) -> dict[str, Any]:
     other = identity_for(*decisive, found=found)
-    # A pyenv shim looks for .python-version where it is started; another user may not come there.
+    # A pyenv shim looks for .python-version in the current directory; another user may have no
+    # access to that directory.
     return {"cwd": cwd if cwd and not other and os.path.isdir(cwd) else "/", **other}
 
 
 def identity_for(*paths: str, found: bool = False) -> dict[str, Any]:
-    """As whom to start an interpreter, as arguments of `subprocess`; empty for as ourselves."""
+    """The user as whom to start an interpreter, as arguments of `subprocess`; empty for
+    ourselves.
+    """
     owner = user_for(paths, found=found)
     if owner is None:
         return {}
@@ -152,6 +156,6 @@ def identity_for(*paths: str, found: bool = False) -> dict[str, Any]:
         group, home = entry.pw_gid, entry.pw_dir
     except KeyError:
         group, home = owner, "/"
-    # Root's environment may hold secrets, and is not that user's.
+    # Root's environment may contain secrets that the other user must not see.
     environment = {"PATH": os.defpath, "HOME": home, "LC_ALL": "C.UTF-8"}
     return {"user": owner, "group": group, "extra_groups": [], "env": environment}

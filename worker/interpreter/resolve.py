@@ -1,7 +1,8 @@
-"""Which Python interpreter a session uses, and what that interpreter is.
+"""Finds the Python interpreter of a session, and what that interpreter is.
 
-Looks at files and asks an interpreter about itself (`-I -S`); nothing of the user's is imported.
-Knows nothing of sessions, launching or debugpy beyond the versions that it supports.
+It looks at files and asks the interpreter about itself (`-I -S`); nothing of the user's is
+imported. It knows nothing of sessions or launching, and of debugpy only the versions that it
+supports.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _ANSWER_BYTES: Final = 4096
 _PROJECT_VENVS: Final = (".venv", "venv")
 _MINORS: Final = range(LAST_PYTHON[1], FIRST_PYTHON[1] - 1, -1)
 _NAMES: Final = ("python3", "python", *(f"python3.{minor}" for minor in _MINORS))
-# Begins with a call, so that a shell which is mistaken for Python finds a syntax error, no command.
+# The question begins with a call, so that a shell mistaken for Python reports a syntax error and
+# runs no command.
 _QUESTION: Final = (
     "print(__import__('json').dumps((lambda sys: {"
     "'executable': sys.executable or '', 'version': list(sys.version_info[:3]),"
@@ -41,8 +43,8 @@ _QUESTION: Final = (
 class Interpreter(Struct, frozen=True, kw_only=True):
     """An interpreter that debugpy can debug."""
 
-    path: str  # as it was found; in a venv the link, which is what makes it the venv's
-    executable: str  # as it names itself: behind a pyenv shim the real one
+    path: str  # as it was found; in a venv, the link, which makes the venv active
+    executable: str  # as it reports itself: behind a pyenv shim, the real one
     version: tuple[int, int, int]
     version_text: str
     found: bool = False  # in the project, and not by its name
@@ -61,7 +63,7 @@ class _Answer(Struct):
 
 
 def own_interpreter() -> Interpreter:
-    """The one that runs this worker."""
+    """The interpreter that runs this worker."""
     return Interpreter(
         path=sys.executable,
         executable=sys.executable,
@@ -81,11 +83,11 @@ def choose(
     project_root: str | None = None,
     default: str | None = None,
 ) -> Choice:
-    """The interpreter that these choices mean.
+    """The interpreter that these settings select.
 
-    With nothing chosen it is `python3` on PATH, what the user gets who types it, and only then the
-    relay's own: a relay that was installed by itself (pipx, uv tool) has none of the program's
-    packages in its environment.
+    Without any setting it is `python3` on PATH, which a user gets by typing that, and only then the
+    relay's own interpreter: a relay that was installed separately (pipx, uv tool) does not have the
+    program's packages.
     """
     if python_path:
         return Choice(_explicit(python_path, "python_path", project_root), False)
@@ -93,7 +95,8 @@ def choose(
         return Choice(_of_prefix(_absolute(venv, "venv", project_root), project_root), False)
     for prefix in _project_venvs(project_root):
         path = _of_prefix(prefix, project_root)
-        # Before anybody is shown it or told to use it: a venv that another user has put there.
+        # We check the owner before any message recommends this venv: another user may have put it
+        # there.
         user_for([path], found=True)
         return Choice(path, True)
     if default:
@@ -165,13 +168,13 @@ def _pythons_of(prefix: str) -> list[str]:
 def _project_venvs(project_root: str | None) -> Iterator[str]:
     for name in _PROJECT_VENVS if project_root else ():
         prefix = os.path.join(os.path.abspath(project_root or ""), name)
-        # A broken link counts: to use another interpreter in silence would surprise more.
+        # A broken link counts: silently using another interpreter would surprise more.
         if any(os.path.lexists(path) for path in _pythons_of(prefix)):
             yield prefix
 
 
 def _on_path(name: str) -> str | None:
-    # Relative entries of PATH would mean the worker's own directory, which is nobody's choice.
+    # Relative entries of PATH would refer to the worker's own directory, which no caller chose.
     entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
     absolute = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
     return shutil.which(name, path=absolute) if absolute else None
@@ -182,7 +185,7 @@ def _runnable(path: str) -> bool:
 
 
 def alternatives(project_root: str | None = None, wanted: str | None = None) -> list[str]:
-    """Interpreters that exist near what was wanted: beside it, in the project's venv, on PATH."""
+    """Interpreters that exist near the wanted one: beside it, in the project's venv, on PATH."""
     near = wanted if wanted and os.path.isabs(wanted) else None
     candidates = [os.path.join(os.path.dirname(near), name) for name in _NAMES] if near else []
     candidates += _pythons_of(near) if near else []
@@ -192,13 +195,13 @@ def alternatives(project_root: str | None = None, wanted: str | None = None) -> 
     for path in [*candidates, sys.executable]:
         real = os.path.realpath(path)
         if _runnable(path) and not (near and real == os.path.realpath(near)):
-            # python3 beside python is the same; a venv's link to either is not.
+            # python3 beside python is the same interpreter; a venv's link to either is not.
             found.setdefault((os.path.dirname(path), os.path.basename(real)), path)
     return list(found.values())[:10]
 
 
 def _behind_shim(path: str) -> list[str]:
-    """A shim of pyenv's runs what is chosen elsewhere, often nothing: those there are instead."""
+    """The installed versions behind a pyenv shim, which itself may run none of them."""
     folder, name = os.path.split(path)
     if os.path.basename(folder) != "shims":
         return [path]
@@ -221,7 +224,7 @@ def not_found(
 
 
 async def ask(path: str, project_root: str | None, found: bool = False) -> Interpreter:
-    """Run it to hear who it is; refused when debugpy cannot debug it."""
+    """Runs the interpreter to learn what it is; refused if debugpy cannot debug it."""
     try:
         reply = await run_briefly(
             path, ["-c", _QUESTION], b"", ASK_SECONDS, _ANSWER_BYTES, project_root, found=found
@@ -244,7 +247,7 @@ def _no_answer(path: str, reply: Reply) -> str:
         return f"{path} is too old: {_RANGE}"
     said = reply.err.decode("utf-8", "replace").strip().splitlines()
     told = said[-1] if said and said[0].startswith("Traceback") else "; ".join(filter(None, said))
-    # Another program than Python may say the question over, which is nobody's business.
+    # A program that is not Python may echo the question; the caller need not see it.
     tail = f" and said: {told[:300]}" if told and "__import__" not in told else ""
     return f"{path} does not answer as Python does: it ended with code {reply.code}{tail}"
 

@@ -1,8 +1,8 @@
-"""What one run of a program has used so far, over all of its processes.
+"""Measures what one run of a program has used so far, over all of its processes.
 
-Memory is what is resident, each shared page counted once (PSS). To read that takes the kernel 40
-times as long as the plain sum, which is never less; so it is read only when the sum comes near the
-limit, and never for more than a small part of the time.
+Memory is resident memory with each shared page counted once (PSS). The kernel needs 40 times as
+long for it as for the plain sum, which is never smaller. So we read it only when the sum comes near
+the limit, and only for a small part of the time.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from debug_relay.protocol.models.limits import Limits, Use
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.system.procfs import Stat
 
-WINDOW_SECONDS: Final = 2.0  # over which the output's rate is an average
+WINDOW_SECONDS: Final = 2.0  # the output rate is an average over this time
 NEAR: Final = 0.8
-_REST: Final = 20.0  # times as long as the last exact look at the memory took
+_REST: Final = 20.0  # pause after an exact reading, as a multiple of its duration
 
 
 class Meter:
-    """One run. `rows` are its processes now, or None when that cannot be told at the moment."""
+    """Measures one run. `rows` returns its processes, or None if they are unknown at the moment."""
 
     def __init__(
         self, rows: Callable[[], list[Stat] | None], printed: Callable[[], int], newborn: bool
     ) -> None:
-        """`newborn`: it began with this run; otherwise what it had used before does not count."""
+        """`newborn`: the program started with this run; otherwise its earlier use does not
+        count.
+        """
         self._rows = rows
         self._printed = printed
         self._began = time.monotonic()
@@ -45,7 +47,9 @@ class Meter:
         return time.monotonic() - self._began
 
     async def use(self, limits: Limits) -> Use | None:
-        """Processes are looked at if a limit needs it; None when they cannot be told just now."""
+        """The present use; processes are read only if a limit needs them. None if they are unknown
+        now.
+        """
         use = Use(wall_seconds=self.wall_seconds(), output_bytes_per_second=self.output_rate())
         if limits.memory_bytes or limits.cpu_seconds or limits.processes:
             rows = self._rows()
@@ -69,7 +73,7 @@ class Meter:
         """Never less than before: between two looks a process may have gone to nobody's account."""
         now = {row.key: row for row in rows}
         for key, row in self._last.items():
-            # What was adopted by this worker is collected by it: no parent's sum has it.
+            # This worker reaps the processes that it adopted, so no parent's sum contains them.
             if key not in now and row.parent == os.getpid():
                 self._gone += row.own_seconds + row.waited_seconds
         self._last = now

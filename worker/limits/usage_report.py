@@ -1,4 +1,4 @@
-"""What the processes of a session use, one by one and all together, beside its limits."""
+"""Reports what the processes of a session use, individually and in total, with its limits."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class UsageReport:
                 "The program was joined by port: its processes cannot be seen from here; of the "
                 "limits only wall_seconds is watched, from the attach on."
             )
-        return "cpu_seconds and wall_seconds count from the attach on."
+        return "cpu_seconds and wall_seconds count from the attach."
 
 
 def _shown(row: Stat, named: Mapping[int, str]) -> ProcessUse:

@@ -1,8 +1,9 @@
-"""The limits of a session: who passes one is told, and ended or let go.
+"""Enforces the limits of a session: a program that exceeds one is ended, or detached from if it was
+attached to.
 
-Watched here and not in the supervisor: a limit must hold while no supervisor lives, and a worker
-sees all of it: the program is its child, orphans are given to it, output goes through it. A session
-without limits is not watched at all.
+The worker does this and not the supervisor, because a limit must hold while no supervisor runs, and
+because the worker sees everything: the program is its child, orphans become its children, output
+passes through it. A session without limits is not watched at all.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from debug_relay.protocol.models.limits import (
     Limits,
     PassedLimit,
     Use,
-    amount,
-    changed,
+    format_amount,
+    with_changes,
 )
 from debug_relay.protocol.state import LIVE, Event, State
 from debug_relay.worker.debugger.run_control import RunControl
@@ -32,18 +33,18 @@ from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
 
 log = logging.getLogger("debug_relay.worker")
-_LONGEST: Final = 1.0  # between two looks
+_LONGEST: Final = 1.0  # between two checks
 _SHORTEST: Final = 0.05
-_FAR: Final = 0.5  # of what is allowed: who has come down to this is warned anew
+_FAR: Final = 0.5  # share of the limit: a program that falls below it is warned again
 _GRACE: Final = 1.0
 _LOOKED_AT: Final = LIVE | {State.TERMINATED}
 _Used = tuple[str, float, float]  # a limit's name, what is allowed, what is used
-# Who passes these goes on growing while it is asked to end.
+# A program over these limits keeps growing while it is asked to end.
 _AT_ONCE: Final = frozenset({"memory_bytes", "processes"})
 
 
 class LimitWatch:
-    """Of one session, over one run of a program after the other."""
+    """The limits of one session, for one run of a program after the other."""
 
     def __init__(
         self,
@@ -63,9 +64,10 @@ class LimitWatch:
         self.of_run = settings.config.limits
         self.passed: PassedLimit | None = None
         self.meter: Meter | None = None
-        self._lasts = False  # whether that run does
+        self._lasts = False  # whether that run still lasts
         self._warned: dict[str, str] = {}
-        self._seen: tuple[dict[str, float], float] = {}, 0.0  # at the last look, and when
+        # values at the last check, and its time
+        self._seen: tuple[dict[str, float], float] = {}, 0.0
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -76,35 +78,35 @@ class LimitWatch:
     # -- what is allowed
 
     def launch_with(self, changes: LimitChanges | None) -> None:
-        """The session's, and over them what this launch has of its own."""
-        self.of_run = changed(self._settings.config.limits, changes)
+        """The session's limits, overridden by those of this launch."""
+        self.of_run = with_changes(self._settings.config.limits, changes)
 
     def change(self, changes: LimitChanges) -> None:
-        """From now on, also for what runs."""
+        """Changes the limits from now on, for the present run too."""
         config = self._settings.config
-        config.limits = changed(config.limits, changes)
-        self.of_run = changed(self.of_run, changes)
+        config.limits = with_changes(config.limits, changes)
+        self.of_run = with_changes(self.of_run, changes)
         self._warned.clear()
         self._news.set()
 
     # -- the run
 
     def follow(self, event: Event) -> None:
-        """The session's state has changed by this."""
+        """Called after each change of the session's state."""
         lives = self._lifecycle.state in LIVE
         if event is Event.STARTING:
             self.passed, self.meter, self._lasts = None, None, False
         elif lives and not self._lasts:
             self._begin()
         elif not lives:
-            # Its watch is not cancelled: it may be what has just ended the program. What a program
-            # of ours leaves running is watched on.
+            # We do not cancel the watch: it may be the task that has just ended the program. It
+            # also keeps watching processes that a launched program leaves running.
             self._warned = {}
             self._lasts = self._lasts and self._lifecycle.state is State.TERMINATED
             self._news.set()
 
     def _begin(self) -> None:
-        """The program itself runs; how long it took to come under the debugger is not its time."""
+        """The program itself runs now; the time to start the debugger does not count."""
         target = self._debuggee.target
         assert target is not None
         self._warned, self._seen, self._lasts = {}, ({}, 0.0), True
@@ -126,12 +128,12 @@ class LimitWatch:
     async def _watch(self, meter: Meter) -> None:
         while self._lasts and meter is self.meter:
             self._news.clear()
-            pause: float | None = None  # without limits: until there are some
+            pause: float | None = None  # without limits: wait until some are set
             if any_of(self.of_run):
                 try:
                     pause = await self._look(meter)
                 except Exception:
-                    # Whatever it was: the limits hold on, and the next look tries again.
+                    # Whatever failed: the limits stay in force, and the next check tries again.
                     log.exception("limits.failed")
                     pause = _LONGEST
             with contextlib.suppress(TimeoutError):
@@ -139,7 +141,7 @@ class LimitWatch:
                     await self._news.wait()
 
     async def _look(self, meter: Meter) -> float:
-        """Seconds until the next one."""
+        """One check; returns the seconds until the next one."""
         state = self._lifecycle.state
         if state is State.TERMINATED and self._nobody_is_left():
             self._lasts = False
@@ -147,7 +149,7 @@ class LimitWatch:
             return _LONGEST
         use = await meter.use(self.of_run)
         if use is None or self._lifecycle.state is not state or meter is not self.meter:
-            return _SHORTEST  # of another state, or run, by now
+            return _SHORTEST  # the state or the run has changed meanwhile
         uses = list(self._uses(use))
         for name, allowed, used in uses:
             if used > allowed:
@@ -161,7 +163,9 @@ class LimitWatch:
         return target is None or target.attached or target.processes() == []
 
     def _pause(self, uses: list[_Used], now: float) -> float:
-        """Sooner while it is young, and when at this pace something comes to its limit sooner."""
+        """Shorter while the run is young, and if a value approaches its limit at the
+        present pace.
+        """
         before, then = self._seen
         self._seen = {name: used for name, _, used in uses}, now
         pause = min(_LONGEST, now / 4)
@@ -180,15 +184,16 @@ class LimitWatch:
     # -- what follows
 
     def _warn(self, uses: list[_Used]) -> None:
-        """Once, when it comes near a limit; again when it had gone far from it."""
+        """Warns once near a limit; again only after the value was far below it."""
         before = dict(self._warned)
         for name, allowed, used in uses:
-            alone = name == "processes" and used <= 1  # one process is no sign of more
+            alone = name == "processes" and used <= 1  # a single process does not indicate growth
             if used < allowed * _FAR:
                 self._warned.pop(name, None)
             elif used >= allowed * NEAR and not alone and name not in self._warned:
                 words = (
-                    f"{amount(name, used)} of {amount(name, allowed)} that the limit {name} allows"
+                    f"{format_amount(name, used)} of the {format_amount(name, allowed)} "
+                    f"that the limit {name} allows"
                 )
                 self._warned[name] = words
                 self._tell("warning", name, allowed, used, words)
@@ -212,14 +217,14 @@ class LimitWatch:
         assert target is not None
         lives = self._lifecycle.state in LIVE
         if self.passed is None:
-            follows = "let go and runs on" if target.attached else "ended"
-            who = "The program" if lives else "What the program has left running"
+            follows = "detached and keeps running" if target.attached else "ended"
+            who = "The program" if lives else "Processes that the program left running"
             words = f"{who} passed {passed.words()}; it is {follows}"
             self.passed = passed
             self._tell("limit", passed.limit, passed.allowed, passed.used, words)
             self._log.say(words + ".")
             self._publication.changed()
-        # A bound that leaves what has passed it is none.
+        # A limit that left the exceeding processes running would not be a limit.
         target.keeps_children = target.attached
         if target.attached:
             await self._let_go(target)
@@ -230,7 +235,7 @@ class LimitWatch:
             await self._end_what_is_left(target)
 
     async def _end_what_is_left(self, target: Target) -> None:
-        """Not what the next run has started."""
+        """Ends the processes of this run, not those of a next one."""
         async with self._run.lock:
             if self._debuggee.target is target and self._lifecycle.state is State.TERMINATED:
                 await self._debuggee.end_children()

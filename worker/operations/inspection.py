@@ -64,7 +64,7 @@ def _require_set(session: Session, params: i.SetVariable, answer: dict[str, Any]
         raise _no_value(
             params,
             _said(kept),
-            "What it is in refuses that. Set the variable that holds it to another object, "
+            "Its container does not allow that. Set the variable that holds it to another object, "
             f"or run a statement: {call_of('evaluate', session.settings.id)} with context repl.",
         )
     if unread := answer.get("unread"):

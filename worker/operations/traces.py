@@ -45,7 +45,7 @@ def _place(tracing: Tracing, cursor: str) -> Place:
         place = None
     if place is not None and place.epoch == trace_rows.header_of(tracing.file).epoch:
         return place
-    problem = "is of an earlier trace" if place else "is none that this endpoint gave"
+    problem = "is of an earlier trace" if place else "is not one that this endpoint returned"
     raise RelayError(
         Code.INVALID_PARAMETER,
         f"cursor {cursor[:80]!r} {problem}",

@@ -20,16 +20,16 @@ from debug_relay.protocol.models.breakpoints import SetBreakpoints
 from debug_relay.protocol.models.fields import Empty
 from debug_relay.protocol.models.sessions import EndReason, EndSession, Retired, SessionDeleted
 from debug_relay.protocol.operations import (
-    DRAW_BLUEPRINT,
     END_SESSION,
-    JUDGE_BREAKPOINTS,
+    GET_BLUEPRINT,
     OPERATIONS,
     RETIRE,
-    WRITE_STOPS,
+    SAVE_STOP_REPORTS,
+    VERIFY_BREAKPOINTS,
 )
 from debug_relay.protocol.refusals import Problems
 from debug_relay.protocol.rendering import text
-from debug_relay.protocol.rendering.results import picture
+from debug_relay.protocol.rendering.results import render
 from debug_relay.protocol.rendering.stop import excerpt_lines
 from debug_relay.protocol.state import ENDED, State
 from debug_relay.protocol.system.procfs import start_ticks
@@ -181,7 +181,7 @@ class Link(asyncio.Protocol):
             reply = ReplyHead(self._position(), self._status(head.operation), content_type)
         except RelayError as error:
             body, content_type = _refused(
-                head.format, error.about(self._worker.session.settings.id)
+                head.format, error.for_session(self._worker.session.settings.id)
             )
             reply = ReplyHead(self._position(), error.status, content_type, ok=False)
         except TimeoutError:
@@ -206,14 +206,14 @@ class Link(asyncio.Protocol):
         if head.operation == END_SESSION:
             wanted = msgspec.json.decode(payload, type=EndSession)
             return await self._worker.end(wanted.terminate_debuggee, wanted.reason)
-        if head.operation == WRITE_STOPS:
+        if head.operation == SAVE_STOP_REPORTS:
             await self._worker.session.reports.written()
             return Empty()
         if head.operation == RETIRE:
             return await self._worker.retire()
-        if head.operation == DRAW_BLUEPRINT:
+        if head.operation == GET_BLUEPRINT:
             return self._worker.session.blueprints.draw()
-        if head.operation == JUDGE_BREAKPOINTS:
+        if head.operation == VERIFY_BREAKPOINTS:
             batch = msgspec.json.decode(payload, type=SetBreakpoints)
             return Problems(await self._worker.session.breakpoints.problems(batch))
         handler = HANDLERS.get(head.operation)
@@ -277,7 +277,7 @@ def _moved_on(operation: str, session: Session) -> RelayError:
         return RelayError(
             Code.INVALID_SESSION_STATE,
             f"The program has ended during {operation}, {how}",
-            f"{call_of('output')} shows what it has printed; {call_of('restart')} runs it again.",
+            f"{call_of('output')} shows its output; {call_of('restart')} runs it again.",
             current_state=session.lifecycle.state.value,
             required_state="paused",
             exit_code=session.lifecycle.exit_code,
@@ -285,8 +285,8 @@ def _moved_on(operation: str, session: Session) -> RelayError:
         )
     return RelayError(
         Code.INVALID_SESSION_STATE,
-        f"The program has run on during {operation}",
-        f"{call_of('session-status')} tells where it is; ask again at the present stop.",
+        f"The program resumed during {operation}",
+        f"{call_of('session-status')} shows where it is; ask again at the present stop.",
         current_state=session.lifecycle.state.value,
         required_state="paused",
         stop_id=session.stops.stop_id,
@@ -300,15 +300,15 @@ async def _written(session: Session, format: str, answer: Any) -> tuple[bytes, s
     """The reply's body in the format that was asked for, and its content type."""
     if format not in text.CONTENT_TYPES:
         return encode_json(answer), _JSON
-    lines = list(picture(answer))
+    lines = list(render(answer))
     if isinstance(answer, inspection.Stack) and answer.frames:
         lines += await _top(session, answer.frames[0])
-    return text.written(lines, format), text.CONTENT_TYPES[format]
+    return text.encode_lines(lines, format), text.CONTENT_TYPES[format]
 
 
 def _refused(format: str, error: RelayError) -> tuple[bytes, str]:
     if format in text.CONTENT_TYPES:
-        return text.written(text.failure(error), format), text.CONTENT_TYPES[format]
+        return text.encode_lines(text.render_error(error), format), text.CONTENT_TYPES[format]
     return error_body(error), _JSON
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from debug_relay.protocol.models.blueprint import given_fields
 from debug_relay.protocol.models.sessions import Blueprint, Program
-from debug_relay.protocol.secrets import shown_arguments, shown_environment
+from debug_relay.protocol.secrets import masked_arguments, masked_environment
 from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.project_breakpoints import SavedBreakpoints
@@ -107,10 +107,10 @@ def _program(arguments: dict[str, Any] | None) -> Program | None:
     return Program(
         script=arguments.get("script"),
         module=arguments.get("module"),
-        args=shown_arguments(
+        args=masked_arguments(
             arguments.get("args", []), arguments.get("script") or arguments.get("module") or ""
         ),
         cwd=arguments.get("cwd"),
-        env=shown_environment(arguments.get("env", {})),
+        env=masked_environment(arguments.get("env", {})),
         python_path=arguments.get("python_path"),
     )

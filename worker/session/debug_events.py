@@ -17,7 +17,7 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.models.sessions import StopReason
-from debug_relay.protocol.secrets import shown_command
+from debug_relay.protocol.secrets import masked_command
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_messages as probe
@@ -321,7 +321,7 @@ class DebugEvents:
             "reason": "started",
             "parent_pid": server.pid,
             "pid": child.pid,
-            "command": shown_command(child.command),
+            "command": masked_command(child.command),
             "debugged": child.debugged,
         }
         self._log.journal("subprocess", told)

@@ -80,9 +80,9 @@ class PauseBudget:
                 "status": self._lifecycle.state,
                 "breakpoints_suspended": True,
                 "held_seconds": self._held.seconds(),
-                "warning": "Nobody called for "
-                f"{self._settings.config.pause_budget:g} s: the attached program runs on, and its "
-                "breakpoints are suspended until one is set or changed",
+                "warning": "No caller used the session for "
+                f"{self._settings.config.pause_budget:g} s: the attached program was resumed, and "
+                "its breakpoints are suspended until one is set or changed",
             }
             self._log.journal("session", body)
             self._run.resume_all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from debug_relay.protocol.models.sessions import SessionState
-from debug_relay.protocol.secrets import shown_environment
+from debug_relay.protocol.secrets import masked_environment
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debugger.hub import Hub
@@ -78,7 +78,7 @@ class PublicState:
             config=msgspec.structs.replace(
                 config,
                 python_path=settings.interpreter,
-                labels=shown_environment(config.labels),
+                labels=masked_environment(config.labels),
             ),
             program=debuggee.program,
             child_pids=[server.pid for server in self._hub.servers if server.is_child],

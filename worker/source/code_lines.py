@@ -1,6 +1,7 @@
-"""Where code is in a source file, as the session's interpreter compiles it.
+"""Where a source file has code, as the session's interpreter compiles it.
 
-Reads and compiles, never runs. Knows nothing of breakpoints that are set or of the debugger.
+Breakpoint verification and traces use it. It reads and compiles, and never runs anything. It knows
+nothing of existing breakpoints or of the debugger.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from debug_relay.worker.probe.runtime import expressions
 from debug_relay.worker.source import line_reader
 
 MAX_SOURCE_BYTES: Final = 20 * 1024 * 1024
-# Compiling holds the GIL, so a thread would not keep the event loop alive: larger files (10 ms and
-# more) go to a process of their own.
+# Compiling holds the GIL, so a thread would block the event loop all the same: larger files (10 ms
+# and more) are compiled in a separate process.
 _IN_PROCESS_BYTES: Final = 32 * 1024
 _READ_SECONDS: Final = 20.0
 _CHECK_SECONDS: Final = 10.0
@@ -78,7 +79,7 @@ class LineFacts(Struct, frozen=True):
 
 
 class LineBook:
-    """The facts of files for one interpreter, kept as long as a file stays the same."""
+    """Facts about files for one interpreter, cached as long as a file does not change."""
 
     def __init__(
         self,
@@ -88,9 +89,9 @@ class LineBook:
     ) -> None:
         self.interpreter = interpreter or own_interpreter()
         self._project_root = project_root
-        self._optimize = optimize  # as many -O as the program gets: they remove code
+        self._optimize = optimize  # the number of -O that the program gets: they remove code
         self._kept: OrderedDict[_Key, LineFacts] = OrderedDict()
-        # One at a time: a batch of breakpoints in one new file compiles it once.
+        # One at a time, so that a batch of breakpoints in one new file compiles it once.
         self._turn = asyncio.Lock()
 
     def is_of(self, interpreter: Interpreter, optimize: int, project_root: str | None) -> bool:
@@ -99,7 +100,9 @@ class LineBook:
         return here == (interpreter, optimize, project_root)
 
     async def facts(self, path: str) -> LineFacts:
-        """Facts of the file as it is now; BREAKPOINT_FILE_NOT_FOUND with a `reason` if none."""
+        """Facts of the file as it is now; BREAKPOINT_FILE_NOT_FOUND with a `reason` if it cannot be
+        read.
+        """
         async with self._turn:
             key = await asyncio.to_thread(_identify, path, self._project_root)
             if key not in self._kept:
@@ -112,8 +115,8 @@ class LineBook:
     async def check_expression(self, text: str, mode: Mode) -> SyntaxProblem | None:
         """Why `text` does not compile in the program; None when it does."""
         problem = line_reader.check(text, mode)
-        # What is right for this Python is so for others, as far as expressions go; statements of
-        # newer versions are not.
+        # An expression that is valid in our Python is valid in others; statements of newer versions
+        # are not.
         if not self._is_ours and (problem is not None or mode == "program"):
             data = text.encode("utf-8", "surrogatepass")
             answer = await self._run(["check", mode], data, mode, _CHECK_SECONDS)
@@ -121,7 +124,7 @@ class LineBook:
         return None if problem is None else msgspec.convert(problem, SyntaxProblem)
 
     async def check_template(self, text: str) -> str | None:
-        """Why `text` is no log message in the program; None when it is one."""
+        """Why `text` is not a valid log message in the program; None if it is valid."""
         problem: str | None = expressions.problem_of(text)  # type: ignore[no-untyped-call]
         if problem is not None and not self._is_ours:
             data = text.encode("utf-8", "surrogatepass")
@@ -231,7 +234,7 @@ def parse_hit_condition(text: str) -> tuple[str, int]:
     if found is None or (found[1] == "%" and int(found[2]) == 0):
         raise RelayError(
             Code.BREAKPOINT_INVALID_CONDITION,
-            f"hit condition {text!r} is none that counts hits",
+            f"hit condition {text!r} is not a valid hit condition",
             "Use one of 5 ==5 !=5 >=5 >5 <=5 <5 %5 (%5 is every fifth hit; %0 is never).",
             hit_condition=text,
             forms=["5", "==5", "!=5", ">=5", ">5", "<=5", "<5", "%5"],
@@ -240,15 +243,15 @@ def parse_hit_condition(text: str) -> tuple[str, int]:
 
 
 def closest_path(path: str, project_root: str | None = None) -> str | None:
-    """The existing file that a path which does not exist most likely means."""
+    """The existing file that a missing path most likely means."""
     try:
         return _similar(Path(path)) or _same_name(Path(path), project_root)
     except (OSError, ValueError):
-        return None  # a guess: folders that cannot be read give none
+        return None  # only a guess: unreadable folders yield none
 
 
 def closest_folder(path: str) -> str | None:
-    """The existing folder that a path which does not exist most likely means."""
+    """The existing folder that a missing path most likely means."""
     try:
         return _similar(Path(path), is_folder=True)
     except (OSError, ValueError):
@@ -283,7 +286,7 @@ def _same_name(path: Path, project_root: str | None) -> str | None:
 
 
 def _files(root: str) -> Iterator[Path]:
-    """Files below `root`, breadth first, of the first entries there are."""
+    """Files below `root`, breadth first, among a bounded number of entries."""
     pending, seen = [root], 0
     for folder in pending:
         for entry in _entries(folder):

@@ -1,6 +1,6 @@
-"""Source lines as they were when the program stopped: read once a version of a file, off the loop.
+"""Source lines as they were when the program stopped: read once per version of a file, in a thread.
 
-Knows files and nothing of sessions. Who may read which file is decided elsewhere.
+It knows files and nothing of sessions. Operations decide which caller may read which file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Sources:
         self._files: dict[str, tuple[_Version, list[str]]] = {}
 
     async def lines(self, path: str) -> list[str] | None:
-        """None for what is no readable file; a file that has changed is read again."""
+        """The file's lines; None if it is not a readable file. A changed file is read again."""
         version = _version(path)
         if version is None:
             return None
@@ -38,7 +38,7 @@ class Sources:
             if read is None:
                 return None
             known = (version, read)
-        self._files[path] = known  # the last used is the last to go
+        self._files[path] = known  # the most recently used entry is dropped last
         while len(self._files) > _KEPT:
             self._files.pop(next(iter(self._files)))
         return known[1]
@@ -62,16 +62,16 @@ def _read(path: str) -> list[str] | None:
 
 
 def decode_source(data: bytes) -> list[str]:
-    """By the file's own declaration, as Python reads it."""
+    """Decodes by the file's own declaration, as Python reads it."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     except SyntaxError:
         encoding = "utf-8"
     try:
         text = data.decode(encoding, "replace")
-    except (LookupError, UnicodeError):  # rot13, idna: a codec, and none that reads source
+    except (LookupError, UnicodeError):  # rot13, idna: codecs that cannot decode source
         text = data.decode("utf-8", "replace")
-    # Only these end a line for Python; a form feed does not.
+    # Only these characters end a line in Python; a form feed does not.
     return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 
 

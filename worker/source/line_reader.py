@@ -1,8 +1,8 @@
 """What one Python version says about a source text: where code is, and what the other lines are.
 
-Compiles and never runs. The worker imports it for its own Python version; for any other it is run
-as a script by the session's interpreter (`-I -S`, text on stdin, JSON on stdout), so it must keep
-to the standard library and the syntax of Python 3.8, and import nothing of the relay.
+It compiles and never runs the text. The worker imports it for its own Python version. For any other
+version, the session's interpreter runs it as a script (`-I -S`, text on stdin, JSON on stdout), so
+it must keep to the standard library and the syntax of Python 3.8, and import nothing of the relay.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def read_facts(data: bytes, optimize: int = 0) -> dict[str, Any]:
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         return _facts(source_lines, set(), _problem(error, text), _Structure())
     structure = _structure(text, source_lines)
-    # An empty module still has a `return None`, which old versions put on line 1.
+    # An empty module still has a `return None`, which old versions place on line 1.
     lines = {
         line
         for line in _code_lines(code)
@@ -62,7 +62,8 @@ def check(text: str, mode: str) -> dict[str, Any] | None:
 
 def _compile(text: str, mode: str, flags: int = 0, optimize: int = -1) -> Any:
     with warnings.catch_warnings():
-        # A doubtful escape is the program's affair; as an error it would hide the whole file.
+        # A doubtful escape is only a warning in the program; as an error it would hide the whole
+        # file.
         warnings.simplefilter("ignore")
         return compile(text, "<source>", mode, flags, True, optimize)
 
@@ -74,7 +75,7 @@ class _Undecodable(Exception):
 
 
 def _decode(data: bytes) -> str:
-    """As `tokenize.open` reads a file: byte order mark, coding cookie, universal newlines."""
+    """Decodes as `tokenize.open` does: byte order mark, coding cookie, universal newlines."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         with io.TextIOWrapper(io.BytesIO(data), encoding) as stream:
@@ -86,12 +87,12 @@ def _decode(data: bytes) -> str:
         message = f"not {error.encoding}: byte 0x{error.object[error.start]:02x}: {error.reason}"
         raise _Undecodable(line, message) from None
     except (LookupError, ValueError) as error:
-        # Codecs that turn text into text, and those that fail in ways of their own.
+        # Codecs that turn text into text, and codecs that fail in other ways.
         raise _Undecodable(_line_of_cookie(data), f"encoding problem: {error}") from None
 
 
 def _line_of_cookie(data: bytes) -> int:
-    """Which of the first two lines spoils the encoding."""
+    """The one of the first two lines that breaks the encoding."""
     for number, line in enumerate(data.split(b"\n")[:2], 1):
         if b"coding" in line or not line.isascii():
             return number
@@ -99,7 +100,7 @@ def _line_of_cookie(data: bytes) -> int:
 
 
 def _split(text: str) -> list[str]:
-    """Lines as Python counts them: a form feed or U+2028 ends none."""
+    """Lines as Python counts them: a form feed or U+2028 does not end a line."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
@@ -129,7 +130,7 @@ def _problem(error: BaseException, text: str) -> dict[str, Any]:
         lines = _split(text)
         shown = lines[line - 1] if 1 <= line <= len(lines) else ""
     if getattr(error, "offset", None) == 0:
-        offset = len(shown.rstrip()) + 1  # something is missing at its end
+        offset = len(shown.rstrip()) + 1  # something is missing at the line's end
     return {
         "line": line,
         "offset": max(1, offset),
@@ -139,13 +140,13 @@ def _problem(error: BaseException, text: str) -> dict[str, Any]:
 
 
 class _Structure:
-    """Where statements lie, as far as a syntax tree is to be had."""
+    """Where statements are, as far as a syntax tree is available."""
 
     def __init__(self) -> None:
         # First line, last line of the head (of all, when it has no body), last line.
         self.statements: list[tuple[int, int, int]] = []
         self.in_string: set[int] = set()  # lines whose beginning is inside a string
-        self.idle_strings: set[int] = set()  # docstrings and other strings that stand alone
+        self.idle_strings: set[int] = set()  # docstrings and other strings that are statements
 
 
 def _structure(text: str, source_lines: list[str]) -> _Structure:
@@ -153,7 +154,8 @@ def _structure(text: str, source_lines: list[str]) -> _Structure:
     try:
         tree = _compile(text, "exec", ast.PyCF_ONLY_AST)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # What compiles can still be too deep for a tree of objects: then nothing is known of it.
+        # Code that compiles can still be too deep for a tree of objects; then the structure is
+        # unknown.
         return found
     pending: list[Any] = list(tree.body)
     while pending:
@@ -185,21 +187,21 @@ def _is_text(node: Any) -> bool:
 
 
 def _span(node: Any) -> tuple[int, int]:
-    if not hasattr(node, "lineno"):  # a `case` has no place of its own
+    if not hasattr(node, "lineno"):  # a `case` node has no line number
         return node.pattern.lineno, _span(node.body[-1])[1]
     decorators = getattr(node, "decorator_list", ())
     return min([node.lineno] + [item.lineno for item in decorators]), node.end_lineno
 
 
 def _add_strings(statement: Any, in_string: set[int]) -> None:
-    """Lines after the first of every string in the statement's own expressions."""
+    """Adds the lines after the first of every string in the statement's own expressions."""
     pending = [statement]
     while pending:
         node = pending.pop()
         kind = type(node).__name__
         literal = kind == "Constant" and isinstance(node.value, (str, bytes))
         if literal or kind in ("JoinedStr", "TemplateStr"):
-            # No deeper: before 3.12 the parts of an f-string have made-up places.
+            # We go no deeper: before 3.12, the parts of an f-string have made-up line numbers.
             in_string.update(range(node.lineno + 1, node.end_lineno + 1))
             continue
         for name, value in ast.iter_fields(node):
@@ -248,7 +250,7 @@ def _plain_kind(line: str) -> str | None:
 
 
 def _sound(text: str) -> str:
-    """Without lone surrogates, which no JSON reader of ours takes."""
+    """The text without lone surrogates, which our JSON decoder refuses."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

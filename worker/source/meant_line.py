@@ -1,19 +1,19 @@
-"""Whether a line has code; where it has none, why not, and which line is probably meant.
+"""Whether a line has code; if not, why not, and which line is probably meant.
 
-A caller who points at a line without code has miscounted, reads a file that has changed since, or
-points at the comment, the bracket or the keyword beside the code. The rules, in this order:
+A caller that names a line without code has miscounted, reads a file that has changed since, or
+names the comment, the bracket or the keyword beside the code. The rules, in this order:
 
-- Inside a statement of several lines: its first line, as at a closing bracket. A comment or a blank
-  in between stands for the next part that has code of its own. In the head of a function: the first
-  line of its body, because the head runs when the function is defined, not when it is called.
+- Inside a statement of several lines: its first line, as at a closing bracket. For a comment or a
+blank line in between: the next part that has code of its own. In the head of a function: the first
+line of its body, because the head runs when the function is defined, not when it is called.
 - A docstring, `else:`, `try:`, `global x`: the next line with code of the same block.
-- A comment: what it stands above. At the end of a block, indented deeper than what follows, it
-  belongs to the code above.
+- A comment: the code below it. At the end of a block, indented deeper than what follows, it belongs
+to the code above.
 - A blank line: the next line with code. Between the end of a block and a function or class that
-  follows it: the nearer of the two, and the one above if both are as near.
-- Where nothing follows: the last line with code.
+follows it: the nearer of the two, and the one above if both are equally near.
+- If nothing follows: the last line with code.
 
-Pure: knows the facts of a file, nothing of breakpoints or of the debugger.
+Pure: it knows the facts of a file, and nothing of breakpoints or of the debugger.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FUNCTION: Final = re.compile(r"(async\s+)?def\b")
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """Whether a breakpoint on a line can stop, and what is said where it cannot."""
+    """Whether a breakpoint on a line can stop, and the explanation if it cannot."""
 
     line: int
     ok: bool
@@ -51,7 +51,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
 
 
 def judge(facts: LineFacts, line: int) -> Judgement:
-    """Whether `line` has code, and in words why not."""
+    """Whether `line` has code, and the reason in words if it has none."""
     if line in facts.lines:
         return Judgement(line=line, ok=True)
     why, statement, message = _why_not(facts, line)
@@ -97,7 +97,7 @@ def _why_not(facts: LineFacts, line: int) -> tuple[Why, int | None, str]:
 
 
 def _suggestion(facts: LineFacts, above: int | None, below: int | None, meant: int) -> str:
-    """The lines with code on both sides with their text, and which line is probably meant."""
+    """The neighbouring lines with code, with their text, and which line is probably meant."""
     told = [
         f"Code {side}: {_shown(facts, line)}"
         + (f", which is probably meant{_when(facts, line)}" if line == meant else "")
@@ -114,7 +114,7 @@ def _shown(facts: LineFacts, line: int) -> str:
 
 
 def _when(facts: LineFacts, line: int) -> str:
-    """That the head of a function does not run when the function is called."""
+    """A note that the head of a function does not run when the function is called."""
     owner = _innermost(facts, line)
     if owner is None or owner[0] != line or _place_of_def(facts, owner) is None:
         return ""
@@ -150,7 +150,7 @@ def _meant(
 
 
 def _meant_inside(facts: LineFacts, ordered: list[int], line: int) -> int | None:
-    """Of the statement whose head `line` continues, if it does."""
+    """The meant line within the statement whose head `line` continues, if there is one."""
     statement = _innermost(facts, line)
     if statement is None or line > statement[1] or facts.kind(line) == "string":
         return None
@@ -160,7 +160,7 @@ def _meant_inside(facts: LineFacts, ordered: list[int], line: int) -> int | None
         body = _first_of_body(facts, statement)
         if body is not None:
             return body
-    # Each decorator is a call of its own.
+    # Each decorator is a separate call.
     decorators = [at for at in range(first, line + 1) if facts.text(at).startswith("@")]
     first = max(decorators, default=first)
     within = ordered[bisect_left(ordered, first) : bisect_right(ordered, head)]
@@ -171,7 +171,7 @@ def _meant_inside(facts: LineFacts, ordered: list[int], line: int) -> int | None
 
 
 def _place_of_def(facts: LineFacts, statement: _Statement) -> int | None:
-    """The line with `def` in the head of a function, behind its decorators."""
+    """The line with `def` in the head of a function, after its decorators."""
     first, head, _ = statement
     if not _DEFINITION.match(facts.text(first)):
         return None

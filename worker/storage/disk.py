@@ -1,7 +1,7 @@
-"""Writing files without holding up the event loop: one thread, one write after the other.
+"""Writes files without blocking the event loop: one thread, one write after the other.
 
-An fsync takes as long as the disk likes. A `Keeper` brings one file up to date: what is asked for
-while a write is under way goes into one more write, so a burst costs two.
+An fsync takes as long as the disk wants. A `Keeper` keeps one file up to date: requests that arrive
+during a write share the next write, so a burst costs two.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Job = Callable[[], None]
 
 
 class Disk:
-    """A thread that writes. A daemon: a disk that hangs must not hold the worker's end."""
+    """A thread that writes. It is a daemon: a hanging disk must not block the worker's end."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -36,7 +36,7 @@ class Disk:
         self._thread.start()
 
     async def run(self, job: Job) -> None:
-        """Do the job in the thread, after those before it; what it raises is raised here."""
+        """Run the job in the thread, after the earlier ones; its exception is raised here."""
         done: asyncio.Future[None] = self._loop.create_future()
         self._jobs.put((job, done))
         await done
@@ -52,7 +52,7 @@ class Disk:
                 job()
             except Exception as error:
                 failure = error
-            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            with suppress(RuntimeError):  # the loop has ended, so no task waits any more
                 self._loop.call_soon_threadsafe(_tell, done, failure)
 
 
@@ -68,7 +68,8 @@ def _tell(done: asyncio.Future[None], failure: Exception | None) -> None:
 class Keeper:
     """Keeps one file up to date.
 
-    `next_job` says what is to be written now, `on_written` hears that it is; both on the loop.
+    `next_job` returns the write that is needed now; `on_written` is called after it. Both run on
+    the loop.
     """
 
     def __init__(
@@ -85,16 +86,16 @@ class Keeper:
         self._asked = self._tried = self._written = 0
         self._writing: asyncio.Task[None] | None = None
         self._waiters: set[asyncio.Future[None]] = set()
-        self.is_failing = False  # what was asked for last is not on disk
+        self.is_failing = False  # the last requested write has failed
 
     def ask(self) -> None:
-        """Something is new."""
+        """Requests a write of the present content."""
         self._asked += 1
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), name=f"write {self._what}")
 
     async def settled(self, timeout: float = _PATIENCE) -> bool:
-        """Whether all that was asked for until now is on disk; tells when it is."""
+        """Waits until all writes requested so far were tried; whether they are on disk."""
         wanted, deadline = self._asked, time.monotonic() + timeout
         while self._tried < wanted and (left := deadline - time.monotonic()) > 0:
             waiter = asyncio.get_running_loop().create_future()
@@ -106,7 +107,7 @@ class Keeper:
         return self._written >= wanted
 
     async def close(self) -> None:
-        """After a last chance for what is not written yet."""
+        """Gives pending writes a last chance, then stops."""
         await self.settled()
         if self._writing is not None:
             self._writing.cancel()
@@ -127,7 +128,7 @@ class Keeper:
             self._writing = None
 
     async def _once(self) -> bool:
-        """A full or read-only disk degrades persistence, never a session."""
+        """One write. A full or read-only disk degrades persistence, never a session."""
         try:
             await self._disk.run(self._next_job())
         except (OSError, ValueError) as error:
@@ -139,9 +140,11 @@ class Keeper:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Whole or not at all, whenever the machine stops. One writer at a time for one path."""
+    """Writes the file as a whole or not at all, even if the machine stops. Only one writer at a
+    time per path.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Always the same name: one that was left by a writer that was killed is written over.
+    # The name is always the same, so that a file left by a killed writer is overwritten.
     temporary = path.with_name(f".{path.name}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     fd = os.open(temporary, flags, 0o600)
@@ -158,7 +161,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """A new name is on disk only when its directory is."""
+    """Syncs a directory: a new name is on disk only after that."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -168,12 +171,12 @@ def sync_directory(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, timeout: float = _PATIENCE) -> Iterator[None]:
-    """Alone among all processes that lock this path; leaves no file behind. Blocks."""
+    """Holds a lock against all processes that lock this path; leaves no file behind. Blocks."""
     deadline = time.monotonic() + timeout
     while (fd := _try_lock(path)) is None:
         if time.monotonic() >= deadline:
             raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock", str(path))
-        time.sleep(_LOOK_AGAIN)  # in the disk's thread; flock has no deadline of its own
+        time.sleep(_LOOK_AGAIN)  # in the disk's thread; flock itself has no timeout
     try:
         yield
     finally:
@@ -187,7 +190,7 @@ def _try_lock(path: Path) -> int | None:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever held it before has taken the name away: then this is nobody's lock any more.
+        # The previous holder has removed the file name, so this lock would protect nothing.
         if os.path.samestat(os.fstat(fd), os.stat(path)):
             return fd
     except (BlockingIOError, FileNotFoundError):

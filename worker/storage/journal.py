@@ -1,7 +1,7 @@
-"""What a session keeps for its readers: what the program printed, and what happened.
+"""What a session records for its readers: the program's output and the session's events.
 
-Owns the meaning of the records in the session's three rings: program output, state events and
-output events. Must not know who reads them, nor how a program's pipes are read.
+It defines the records in the session's three rings: program output, state events and output events.
+It must not know who reads them, nor how a program's pipes are read.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from debug_relay.protocol.models.output_events import (
     seq_meta,
 )
 from debug_relay.protocol.wire.envelope import timestamp
-from debug_relay.protocol.wire.ring_format import Place, events_of, output_of, pack_cursor
+from debug_relay.protocol.wire.ring_format import Place, events_owner, output_owner, pack_cursor
 from debug_relay.worker.storage.ring_writer import Ring
 
-# A page reads whole records: small ones keep it quick.
+# A page reads whole records, so small records keep it fast.
 _RECORD_BYTES: Final = 64 * 1024
 _OUTPUT_LEAST: Final = 4096
-_EVENT_BYTES: Final = 2048  # room for a usual event, generously
+_EVENT_BYTES: Final = 2048  # generous room for a usual event
 _EVENTS_LEAST: Final = 4 << 20
 _EVENTS_MOST: Final = 16 << 20
 OUTPUT_EVENT_BYTES: Final = 64 * 1024
 OUTPUT_EVENT_INTERVAL: Final = 0.1
 _MOST_WRITERS: Final = 64
-_Writer = tuple[Category, int | None]  # the kind of output, and of which child process
+_Writer = tuple[Category, int | None]  # the kind of output, and the child's pid
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 class OutputLog:
-    """All that the program printed, as bytes, the oldest dropped first."""
+    """The program's output as bytes; the oldest is dropped first."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._ring = Ring(path, max(max_bytes, _OUTPUT_LEAST), goes_on=True)
-        self._owner = output_of(path.parent.name)
+        self._owner = output_owner(path.parent.name)
         self._piece = min(_RECORD_BYTES, self._ring.capacity // 4)
         self._meta_most = min(self._ring.capacity // 8, 0xFFFF)
-        # Per category the beginning of a character whose rest has not been read yet.
+        # Per writer, the beginning of a character whose rest has not been read yet.
         self._held: dict[_Writer, bytes] = {}
 
     @property
@@ -56,17 +56,17 @@ class OutputLog:
 
     @property
     def lost(self) -> int:
-        """Lines that a full disk did not take."""
+        """Lines that could not be written to a full disk."""
         return self._ring.lost
 
     @property
     def place(self) -> Place:
-        """Where what comes from now on will be."""
+        """The place of the output that follows from now on."""
         return self._ring.end
 
     @property
     def cursor(self) -> str:
-        """For a reader who wants only what comes from now on."""
+        """A cursor for a reader that wants only the output from now on."""
         return pack_cursor(self._owner, self.place)
 
     def write(self, category: Category, data: bytes, meta: dict[str, Any] | None = None) -> None:
@@ -79,13 +79,13 @@ class OutputLog:
         self._append(category, data, meta)
 
     def flush(self, category: Category) -> None:
-        """Nothing more will come: write what was held back, as it is."""
+        """No more output will come: write incomplete characters as they are."""
         for writer in [one for one in self._held if one[0] == category]:
             pid = writer[1]
             self._append(category, self._held.pop(writer), None if pid is None else {"pid": pid})
 
     def clear(self) -> None:
-        """Forget what was printed. The mark tells readers that this is no loss."""
+        """Forget the output so far. The mark tells readers that this is not a loss."""
         self._ring.set_mark(self._ring.next_entry)
         self._ring.clear()
 
@@ -96,7 +96,7 @@ class OutputLog:
         now = time.time_ns() // 1000
         raw_meta = _encode_loosely(meta) if meta else b""
         if len(raw_meta) > self._meta_most:
-            raw_meta = b""  # where it came from counts for less than what it says
+            raw_meta = b""  # the origin matters less than the text
         at = 0
         while at < len(data):
             piece = data if len(data) <= self._piece else _piece(data, at, self._piece)
@@ -112,7 +112,7 @@ class OutputLog:
 
 
 class EventLog:
-    """What happened, numbered from 1 without a gap; output events are dropped before any other."""
+    """Events, numbered from 1 without a gap; output events are dropped before any other."""
 
     def __init__(
         self,
@@ -124,13 +124,13 @@ class EventLog:
         announce: Callable[[], None] | None = None,
     ) -> None:
         capacity = min(max(max_events * _EVENT_BYTES, _EVENTS_LEAST), _EVENTS_MOST)
-        self._owner = events_of(state_path.parent.name)
+        self._owner = events_owner(state_path.parent.name)
         self._max_events = max_events
-        # State events leave them this much room at least, or nobody could follow live any more.
+        # State events leave output events at least this much room, or a live reader would get none.
         self._output_least = max(max_events // 10, 1)
         self._seq = first_seq - 1
         self._announce = announce
-        # The state ring last: where there is one, there are both.
+        # We create the state ring last: if it exists, both exist.
         self._output = Ring(output_path, capacity, goes_on=True)
         try:
             self._state = Ring(state_path, capacity, max_events, goes_on=True)
@@ -138,7 +138,7 @@ class EventLog:
             self._output.close()
             raise
         self._state.set_mark(self._seq)
-        # What the entries of both rings are counted from: their sum and this are the last seq.
+        # The seq from which both rings' entries count: this plus their sum is the last seq.
         if self._output.is_new:
             self._output.set_mark(self._seq)
 
@@ -149,16 +149,16 @@ class EventLog:
 
     @property
     def cursor(self) -> str:
-        """For a reader who wants only what happens from now on."""
+        """A cursor for a reader that wants only events from now on."""
         return pack_cursor(self._owner, self._state.end, self._output.end)
 
     @property
     def lost(self) -> int:
-        """Events that a full disk did not take."""
+        """Events that could not be written to a full disk."""
         return self._state.lost + self._output.lost
 
     def append(self, type: EventType, body: Mapping[str, Any]) -> int:
-        """Keep one event and tell of it; its seq."""
+        """Records one event and announces it; returns its seq."""
         ring = self._output if type == "output" else self._state
         seq = self._seq + 1
         ring.append(
@@ -170,7 +170,7 @@ class EventLog:
         self._seq = seq
         room = self._max_events - self._state.entries
         self._output.trim(max(room, self._output_least))
-        # A reader looks at the mark first: it never sees this event without those before it.
+        # A reader reads the mark first, so it never sees this event without the earlier ones.
         self._state.set_mark(seq)
         if self._announce is not None:
             self._announce()
@@ -184,7 +184,7 @@ class EventLog:
         event = {"seq": seq, "type": type, "timestamp": timestamp(), "body": body}
         payload = _encode_loosely(event)
         if len(payload) > self._state.capacity // 4:
-            # That it happened counts for more than all that is to say about it.
+            # That the event happened matters more than its body.
             payload = _encode({**event, "body": {"truncated": True, "bytes": len(payload)}})
         return payload
 
@@ -197,7 +197,7 @@ Schedule = Callable[[float, Callable[[], None]], Timer]
 
 
 class _Pending:
-    """What one category has printed since its last event."""
+    """The output of one writer since its last event."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -207,16 +207,19 @@ class _Pending:
     def add(self, data: bytes) -> None:
         room = OUTPUT_EVENT_BYTES - len(self.data)
         if self.cut or len(data) > room:
-            # What comes after a cut is cut too: the event holds one unbroken beginning.
+            # After a cut, everything is cut: the event contains one unbroken beginning.
             data = b"" if self.cut else data[:room]
             self.cut = True
         self.data += data
 
     def take(self, final: bool) -> tuple[str, bool]:
-        """The text so far and whether more was cut off; an unfinished character waits."""
+        """The text so far and whether it was cut; an incomplete character stays for the
+        next event.
+        """
         data = bytes(self.data)
         whole = len(data) if final and not self.cut else whole_characters(data)
-        # After a cut the rest of the last character is gone: waiting for it would garble the next.
+        # After a cut, the rest of the last character is lost: waiting for it would garble the next
+        # text.
         rest = b"" if self.cut else data[whole:]
         taken = data[:whole].decode("utf-8", "backslashreplace"), self.cut
         self.data, self.cut = bytearray(rest), False
@@ -224,9 +227,9 @@ class _Pending:
 
 
 class OutputEvents:
-    """Output as events for who follows live: few and small, however much is printed.
+    """Output as events for live readers: few and small, however much the program prints.
 
-    `schedule` and `now` are a loop's `call_later` and `time`.
+    `schedule` and `now` are an event loop's `call_later` and `time`.
     """
 
     def __init__(self, log: EventLog, schedule: Schedule, now: Callable[[], float]) -> None:
@@ -237,7 +240,7 @@ class OutputEvents:
         self._timer: Timer | None = None
 
     def add(self, category: Category, data: bytes, pid: int | None = None) -> None:
-        """`pid` is that of a child process."""
+        """Adds output; `pid` is set for a child process."""
         writer = category, pid
         if len(self._pending) > _MOST_WRITERS:
             self._forget_old()
@@ -250,9 +253,9 @@ class OutputEvents:
             self._timer = self._schedule(wait, self._emit_due)
 
     def flush(self, final: bool = False) -> None:
-        """Emit all there is now, so that an event that follows really follows.
+        """Emits everything there is now, so that a following event really comes after it.
 
-        The beginning of a character waits for its rest, unless this is `final`.
+        An incomplete character waits for its rest, unless this is `final`.
         """
         for writer in self._pending:
             self._emit(writer, final)
@@ -278,7 +281,7 @@ class OutputEvents:
             self._timer = self._schedule(min(waits), self._emit_due)
 
     def _forget_old(self) -> None:
-        """Most of many children have ended."""
+        """Drops writers without pending data: most of many children have ended."""
         late = self._now() - OUTPUT_EVENT_INTERVAL
         for writer, pending in list(self._pending.items()):
             if not pending.data and pending.last < late:
@@ -310,7 +313,7 @@ class OutputEvents:
 
 
 def whole_characters(data: bytes) -> int:
-    """How many bytes there are before a UTF-8 character that is cut off at the end."""
+    """The number of bytes before a UTF-8 character that is incomplete at the end."""
     for back in range(1, min(3, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 == 0x80:
@@ -321,7 +324,7 @@ def whole_characters(data: bytes) -> int:
 
 
 def _piece(data: bytes, at: int, size: int) -> bytes:
-    """From `at`, at most `size` bytes: up to the end of a line, or else of a character."""
+    """At most `size` bytes from `at`, up to the end of a line or else of a character."""
     if len(data) - at <= size:
         return data[at:]
     line = data.rfind(b"\n", at + size // 2, at + size)
@@ -332,7 +335,7 @@ def _piece(data: bytes, at: int, size: int) -> bytes:
 
 
 def _encode_loosely(value: dict[str, Any]) -> bytes:
-    """As JSON, whatever a program has put into it: lone surrogates, objects of its own."""
+    """Encodes as JSON whatever a program put into it: lone surrogates, objects of its own."""
     try:
         return _encode(value)
     except (TypeError, ValueError):

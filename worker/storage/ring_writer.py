@@ -1,7 +1,7 @@
-"""The writer's end of a ring file, whose layout is in `protocol.wire.ring_format`.
+"""The writer's end of a ring file; `protocol.wire.ring_format` defines the layout.
 
-Owns the file and its mapped header page. Data goes out by `pwrite`, so that a large ring is not
-resident. Must not know what the records mean, nor who reads them.
+It owns the file and its mapped header page. Data is written with `pwrite`, so that a large ring is
+not resident. It must not know what the records mean, nor who reads them.
 """
 
 from __future__ import annotations
@@ -25,30 +25,32 @@ from debug_relay.protocol.wire.ring_format import (
     Place,
     RingCorrupt,
     RingHeader,
-    outline,
     pack_header,
     pack_record,
     pad_record,
+    record_facts,
     unpack_header,
 )
 
 MIN_CAPACITY: Final = 1024
-# The disk's trouble, not ours: the record is counted as lost and the session goes on.
+# A problem of the disk, not ours: the record is counted as lost, and the session continues.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-# How much of the oldest data is read at once to find where its records end.
+# How much of the oldest data is read at once to find the ends of its records.
 _WINDOW: Final = 16 * 1024
 
 
 class Ring:
-    """One ring file, open for appending. Not for more than one thread."""
+    """One ring file, open for appending, from one thread only."""
 
     def __init__(
         self, path: Path, capacity: int, max_entries: int = 0, *, goes_on: bool = False
     ) -> None:
-        """`goes_on`: what a writer before has left there is kept, whatever its capacity was."""
+        """`goes_on`: keep the records that an earlier writer left, whatever the ring's capacity
+        was.
+        """
         if capacity < MIN_CAPACITY:
             raise ValueError(f"a ring of {capacity} bytes; {MIN_CAPACITY} is the least")
-        self.lost = 0  # entries that the disk did not take
+        self.lost = 0  # entries that could not be written to the disk
         self._max_entries = max_entries
         self._window_start, self._window = 0, b""
         found = _found(path) if goes_on else None
@@ -66,7 +68,8 @@ class Ring:
         except BaseException:
             os.close(self._fd)
             raise
-        # Items of a cast view are written by one aligned store each; struct's "<Q" goes by bytes.
+        # Items of a cast view are written with one aligned store each; struct's "<Q" writes byte by
+        # byte.
         self._fields = memoryview(self._page).cast("Q")
 
     @property
@@ -83,12 +86,12 @@ class Ring:
 
     @property
     def entries(self) -> int:
-        """How many entries are kept."""
+        """The number of entries in the ring."""
         return self._next_entry - self._tail_entry
 
     @property
     def end(self) -> Place:
-        """Where a reader goes on who has seen all there is."""
+        """Where a reader continues that has seen everything."""
         return Place(self._epoch, self._head, self._next_entry)
 
     def append(
@@ -159,11 +162,13 @@ class Ring:
             if error.errno in _NO_ROOM:
                 return False
             raise
-        # The last bytes of a full disk: what was written lies beyond the head, where none looks.
+        # A short write on a full disk: the bytes lie beyond the head, where no reader looks.
         return written == len(raw)
 
     def _drop(self, lowest: int, most: int | None) -> None:
-        """Let the oldest go: what begins before `lowest`, and until `most` entries are left."""
+        """Drops the oldest records: those that begin before `lowest`, and until at most `most`
+        entries are left.
+        """
         before = self._tail
         while self._tail < self._head and (
             self._tail < lowest or (most is not None and self.entries > most)
@@ -184,23 +189,26 @@ class Ring:
         if sound and self._tail < self._head and self._tail_entry <= after <= self._next_entry:
             self._tail_entry = after
         else:
-            # The last one; or somebody else wrote into the file, and where its records end is lost.
+            # That was the last record; or another process wrote into the file, and the records'
+            # ends are lost.
             self._tail, self._tail_entry = self._head, self._next_entry
 
     def _outline(self, room: int) -> tuple[int, int, int, int]:
-        """Of the oldest record. Its bytes never change while it is kept, so a window may be old."""
+        """Facts of the oldest record. Its bytes never change while it is kept, so a cached window
+        is fine.
+        """
         at = self._tail - self._window_start
         if not 0 <= at <= len(self._window) - RECORD:
             length = max(RECORD, min(_WINDOW, room, self._head - self._tail))
             place = HEADER + self._tail % self._capacity
             self._window_start, at = self._tail, 0
-            # A file that was cut short reads as zeros, which is no sound record.
+            # A truncated file reads as zeros, which is not a valid record.
             self._window = os.pread(self._fd, length, place).ljust(RECORD, b"\0")
-        return outline(self._window, at)
+        return record_facts(self._window, at)
 
 
 def _found(path: Path) -> tuple[int, RingHeader] | None:
-    """The ring that is there, if it is whole as far as its header tells."""
+    """The existing ring, if its header is consistent."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -223,15 +231,16 @@ def _found(path: Path) -> tuple[int, RingHeader] | None:
 
 
 def _create(path: Path, header: RingHeader) -> int:
-    """A new file under `path`, complete before it has that name; whatever was there is gone."""
+    """A new file at `path`, complete before it gets that name; it replaces any existing file."""
     fresh = path.with_name(path.name + ".new")
-    with suppress(FileNotFoundError):  # left by a writer that died on these lines
+    with suppress(FileNotFoundError):  # left by a writer that died in this function
         fresh.unlink()
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(fresh, flags, 0o600)
     try:
         os.ftruncate(fd, HEADER + header.capacity)
-        # Written, not only mapped: a store into a hole of a full disk would be SIGBUS.
+        # We write the header instead of only mapping it: a store into a hole on a full disk would
+        # raise SIGBUS.
         if os.pwrite(fd, pack_header(header), 0) != HEADER:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         fresh.rename(path)

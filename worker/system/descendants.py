@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from debug_relay.protocol.secrets import shown_command
+from debug_relay.protocol.secrets import masked_command
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.system.procfs import Stat
 from debug_relay.worker.attach import gdb
@@ -109,7 +109,7 @@ def named(rows: list[Stat]) -> list[Ended]:
 
 def shown_command_of(pid: int) -> str:
     """Its command line without secrets; empty when it has none, or is gone."""
-    return " ".join(shown_command(procfs.command(pid))).strip()
+    return " ".join(masked_command(procfs.command(pid))).strip()
 
 
 def is_tracker(pid: int) -> bool:

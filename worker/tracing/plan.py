@@ -1,4 +1,4 @@
-"""What a trace is to look at: judged by the files and expressions, before anything is begun."""
+"""Decides what a trace records, and verifies its files and expressions before anything starts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
 
-LAUNCHED: Final = "<string>"  # text that was launched, or that the program has compiled
-# Real path → line → which of the spots are there.
+LAUNCHED: Final = "<string>"  # launched code, or code that the program compiled from a string
+# Real path → line → the indexes of the spots there.
 Lines = dict[str, dict[int, list[int]]]
 
 
@@ -33,8 +33,8 @@ class Plan(Struct):
     server: DebugServer
     spots: list[dict[str, Any]]
     lines: Lines
-    frame: int | None = None  # debugpy's number of the stopped frame whose function it is
-    returns: bool = False  # whether the end of that function is the trace's
+    frame: int | None = None  # debugpy's id of the stopped frame whose function is traced
+    returns: bool = False  # whether the trace ends with that function
 
 
 class Planner:
@@ -172,7 +172,7 @@ def _real(path: str) -> str:
 
 
 def _is_file(path: str) -> bool:
-    """Or what stands for one: text that was launched, where it is told by its code alone."""
+    """Whether the path is a file, or stands for launched code, which has no file."""
     return path == LAUNCHED or os.path.isfile(path)
 
 

@@ -1,8 +1,8 @@
-"""Rows of a trace: the file that they are in, and pages of it.
+"""Reads the rows of a trace from their file, page by page.
 
-The program writes the file (`probe/tracing/ring_writer.py`, layout in `protocol.wire.ring_format`);
-this only reads it, also while more is written and when the program is gone. Knows nothing of how a
-trace goes.
+The probe in the program writes the file (`probe/tracing/ring_writer.py`, layout in
+`protocol.wire.ring_format`). This module only reads it, also while the probe writes and after the
+program's end. It knows nothing of how a trace runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from debug_relay.protocol.wire.ring_format import (
     Place,
     RingCorrupt,
     RingHeader,
-    outline,
+    record_facts,
     record_length,
     unpack_header,
     unpack_record,
@@ -33,15 +33,16 @@ _ROW_BYTES: Final = 1024
 
 
 class RowPage(Struct):
-    rows: list[tuple[int, bytes]]  # number from 1, JSON of the program's
-    places: list[Place]  # where each begins, and where the next would
+    rows: list[tuple[int, bytes]]  # number from 1, JSON from the program
+    places: list[Place]  # where each begins, and where the next one would
     dropped: int
     total: int
 
 
 def make_file(path: Path, max_rows: int) -> None:
-    """A new, empty one. All of its blocks are there: the program maps it, and a hole of a full
-    disk would kill it."""
+    """Creates a new, empty file with all blocks allocated: the program maps it, and a hole on a
+    full disk would kill the program with SIGBUS.
+    """
     capacity = min(max(max_rows * _ROW_BYTES, _LEAST), _MOST)
     Ring(path, capacity).close()
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -60,7 +61,9 @@ def header_of(path: Path) -> RingHeader:
 
 
 def read_page(path: Path, place: Place | None, limit: int, room: int) -> RowPage:
-    """Rows from `place` on, so many or of so many bytes; the oldest there are without a place."""
+    """Rows from `place` on, limited by number and bytes; from the oldest row if there is no
+    place.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return _read(fd, place, limit, room)
@@ -79,7 +82,7 @@ def _read(fd: int, place: Place | None, limit: int, room: int) -> RowPage:
             break
         left = header.capacity - position % header.capacity
         fixed = b"" if left < RECORD else _bytes(fd, header, position, RECORD)
-        if left < RECORD or (outline(fixed, 0)[1] == PAD and record_length(fixed) == left):
+        if left < RECORD or (record_facts(fixed, 0)[1] == PAD and record_length(fixed) == left):
             position += left
             continue
         try:
@@ -88,7 +91,7 @@ def _read(fd: int, place: Place | None, limit: int, room: int) -> RowPage:
         except RingCorrupt:
             header = _header(fd)
             if position >= header.tail:
-                break  # damaged: there is nothing that can be trusted behind it
+                break  # damaged: nothing after it can be trusted
             continue
         rows.append((record.first_entry + 1, record.payload))
         places.append(Place(header.epoch, position, record.first_entry))

@@ -282,7 +282,7 @@ class Traces:
         if self._last is not None and self._last.ended is None:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
-                "A trace goes on in this session already",
+                "A trace is already running in this session",
                 f"{call_of('get-trace')} reads its rows; {call_of('pause')} ends it.",
                 current_state=self._lifecycle.state.value,
                 required_state="paused",

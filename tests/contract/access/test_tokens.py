@@ -355,7 +355,7 @@ def test_many_at_once_lose_none(own_relay: Callable[..., Relay]) -> None:
         (["create", "--scope", "admin", "--expires", "soon"], 2, "such as 30d"),
         (["create", "--scope", "admin", "--expires", "0"], 2, "does not lie ahead"),
         (["create", "--scope", "admin", "--expires", "2001-01-01"], 2, "does not lie ahead"),
-        (["create", "--scope", "admin", "--name", "a b"], 2, "is no name"),
+        (["create", "--scope", "admin", "--name", "a b"], 2, "is not a valid name"),
         (["create", "--scope", "admin", "--nmae", "a"], 2, "did you mean --name?"),
         (["create", "--scope", "admin", "--name", "there"], 1, "debug-relay token revoke there"),
         (["revoke", "gone"], 1, "Name one of these: there."),

@@ -539,7 +539,7 @@ def refused_by_the_server(scene: Scene) -> Generator[Answer, Any, None]:
         answer = session.post("/attach", {"port": port})
         busy.join(10)
     error = yield answer
-    assert f"start the program anew with python -m debugpy --listen {port} " in suggestion(error)
+    assert f"restart the program with python -m debugpy --listen {port} " in suggestion(error)
     scene.listening(port)
     session.post("/attach", {"port": port}).ok()
 

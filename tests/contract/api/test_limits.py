@@ -154,7 +154,7 @@ def test_resources_and_limits_changed_while_it_runs(relay: Client, source: Write
             "output_bytes_per_second": 0,
         }
         (warned,) = session.events("process", timeout=5)
-        assert warned["body"]["message"] == "2 of 2 that the limit processes allows"
+        assert warned["body"]["message"] == "2 of the 2 that the limit processes allows"
         assert session.status()["warning"] == warned["body"]["message"]
         session.patch("", {"limits": {"processes": 1}}).ok()
         (end,) = session.events("terminated", timeout=5)
@@ -288,11 +288,11 @@ def test_an_attached_program_is_warned_about_and_let_go(
             used = session.get("/resources").ok()
             assert used["processes"][0]["pid"] == witness.pid
             assert used["limits"]["cpu_seconds"]["used"] < 0.3
-            assert "from the attach on" in used["note"]
+            assert "from the attach" in used["note"]
             eventually(lambda: session.status()["status"] == "created")
             told = [event["body"] for event in session.events("process")]
             assert [body["reason"] for body in told] == ["warning", "limit"]
-            assert "it is let go and runs on" in session.printed("console")
+            assert "it is detached and keeps running" in session.printed("console")
             assert session.status()["passed_limit"]["limit"] == "wall_seconds"
             assert session.events("terminated") == []
             witness.is_free()

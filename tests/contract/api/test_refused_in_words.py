@@ -153,7 +153,7 @@ def foreign_port() -> Iterator[int]:
 def test_attach_to_a_port_where_no_debugger_listens(relay: Client, foreign_port: int) -> None:
     with relay.session() as session:
         error = session.post("/attach", {"port": foreign_port}).refused("ATTACH_REFUSED", 502)
-        assert "no debugpy" in error["message"]
+        assert "not debugpy" in error["message"]
         assert "another" not in error["details"]["suggestion"]
         assert session.status()["status"] == "created"
 

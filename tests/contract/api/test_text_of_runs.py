@@ -31,7 +31,7 @@ def test_the_rows_of_a_trace(relay: Client, source: Callable[..., Source]) -> No
             f"{program}:",
             f"  #1 line {line} half  n = 4",
             f"  #2 line {line} half  n = 6",
-            "trace of 2 rows: max_rows are recorded",
+            "trace of 2 rows: max_rows were recorded",
         ]
         assert shown[4].startswith("paused (")
         again = session.get("/trace?format=text").raw.decode().splitlines()

@@ -53,7 +53,7 @@ def test_attach_tells_shapes_and_meaning_together(relay: Client) -> None:
         assert values(errors) == {"pid": 5, "port": 6, "connect_timeout": 0}
         errors = told(session.post("/attach", {"host": "localhost", "tree": 1}))
         assert errors.keys() == {"pid", "host", "tree"}
-        assert errors["host"]["message"] == "needs port beside it"
+        assert errors["host"]["message"] == "needs port as well"
 
 
 def test_create_tells_shapes_and_meaning_together(relay: Client) -> None:
@@ -204,7 +204,7 @@ def test_half_a_surrogate_pair_is_named(relay: Client, body: bytes) -> None:
     error = relay.post("/sessions", body).refused("INVALID_REQUEST", 400)
     column = body.index(b"\\u") + 1
     assert (
-        f"half of a surrogate pair, which is no character, at line 1, column {column}"
+        f"half of a surrogate pair, which is not a character, at line 1, column {column}"
         in (error["message"])
     )
     assert error["details"]["column"] == column

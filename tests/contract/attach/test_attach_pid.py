@@ -496,7 +496,7 @@ def test_it_is_not_left_frozen(relay: Client, start: Start) -> None:
         assert 3 <= shown["held_seconds"] < 6
         bodies = [event["body"] for event in session.events("session")]
         (told,) = (body for body in bodies if body.get("breakpoints_suspended"))
-        assert "runs on" in told["warning"]
+        assert "was resumed" in told["warning"]
         # The next change arms them again.
         session.patch(f"/breakpoints/{breakpoint['id']}", {"condition": "n > 0"}).ok()
         paused(session)

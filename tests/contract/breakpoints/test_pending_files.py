@@ -225,10 +225,10 @@ def test_who_has_loaded_a_source_anew_is_not_said_to_run_the_older_text(
         session.resume(wait=0)
         app.path.write_text(app.text.replace("return i", "return i + 1"))
         everywhere = str(eventually(lambda: session.get(f"/breakpoints/{id}").ok()["message"]))
-        assert "what runs is the older text" in everywhere
+        assert "the older text still runs" in everywhere
         stop = reload()["stop_id"]
         there = f"the file has changed since process {parent} loaded it"
-        assert said() == (None, f"{there}: what runs there is the older text")
+        assert said() == (None, f"{there}: the older text still runs there")
         assert last_told() == said()[1]
         app.path.write_text(app.text.replace("return i", "return i + 2"))
         eventually(lambda: said() == (everywhere, everywhere))

@@ -106,7 +106,7 @@ def test_keys_that_end_a_line(relay: Client, source: Write, key: str) -> None:
         assert session.status()["warning"] is None
         session.post("/input", {"input": "half"}).ok()
         eventually(lambda: session.status()["warning"])
-        assert "does not end its line" in session.status()["warning"]
+        assert "has no line end" in session.status()["warning"]
 
 
 @pytest.mark.parametrize("typed", ["", "no line break"])

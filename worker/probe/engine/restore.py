@@ -144,7 +144,9 @@ def _restore_limit(before):
                 return
             sys.setrecursionlimit(limit + _ROOM)
         time.sleep(_LOOK_SECONDS)
-    raise RuntimeError("it is %d now, not %d: a thread stands so deep" % (limit + _ROOM, limit))
+    raise RuntimeError(
+        "it is %d now, not %d: a thread's stack is that deep" % (limit + _ROOM, limit)
+    )
 
 
 @all_frames.steady
