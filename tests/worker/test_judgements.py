@@ -43,11 +43,9 @@ async def test_a_program_of_the_same_interpreter_is_judged_by_what_is_known() ->
     async def find(*_: object) -> Interpreter:
         return own
 
-    session: Any = SimpleNamespace(
-        params=SimpleNamespace(config=config, python_default=None),
-        interpreters=SimpleNamespace(find=find),
-    )
-    judge = BreakpointJudge(session)
+    settings: Any = SimpleNamespace(config=config, params=SimpleNamespace(python_default=None))
+    interpreters: Any = SimpleNamespace(find=find)
+    judge = BreakpointJudge(settings, interpreters)
     fresh = judge.book_of(own)  # before anything was judged
     book = await judge.book()
     assert fresh is not book
