@@ -132,6 +132,9 @@ def _text(program: str, names: dict[str, Any]) -> str:
     )
 
 
+NO_MEMORY: Final = "relay: no memory"
+
+
 def commands(file: str, page: bytes) -> list[str]:
     """For gdb: `$page` has the content of `file`, which is `page`; `$runs` says whether it can run
     itself, and `$word` is the descriptor by which it answers."""
@@ -151,6 +154,10 @@ def commands(file: str, page: bytes) -> list[str]:
         "if $page + 1 == 0",
         "set $runs = 0",
         map_it % 3,
+        "end",
+        # The next command fails then, and gdb ends.
+        "if $page + 1 == 0",
+        f'printf "{NO_MEMORY}\\n"',
         "end",
         f"restore {file} binary $page",
         "if $runs",

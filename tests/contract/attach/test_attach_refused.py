@@ -74,7 +74,7 @@ NO_MEMORY = """
     import resource, threading, time
 
     with open("/proc/self/statm") as sizes:
-        size = int(sizes.read().split()[0]) * resource.getpagesize() + 200_000
+        size = int(sizes.read().split()[0]) * resource.getpagesize() + {room}
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     print("up", flush=True)
     while True:
@@ -123,7 +123,11 @@ REFUSED = {
     ),
     "no-thread": (NO_THREAD.format(wait=WAITS), "can't start new thread"),
     "no-thread-rests": (NO_THREAD.format(wait="time.sleep(1000)"), "can't start new thread"),
-    "no-memory": (NO_MEMORY.format(wait=WAITS), "MemoryError|can't start new thread"),
+    "no-memory": (NO_MEMORY.format(wait=WAITS, room=200_000), "bytes of memory"),
+    "little-memory": (
+        NO_MEMORY.format(wait=WAITS, room=1_200_000),
+        "MemoryError|can't start new thread",
+    ),
     "executes": (EXECUTES.format(missing="pydevd"), "executed another program"),
     "executes-soon": (EXECUTES.format(missing="debug relay"), "executed another program"),
 }  # fmt: skip
