@@ -218,7 +218,7 @@ class LimitWatch:
         lives = self._lifecycle.state in LIVE
         if self.passed is None:
             follows = "detached and keeps running" if target.attached else "ended"
-            who = "The program" if lives else "Processes that the program left running"
+            who = "The program" if lives else "What the program left running"
             words = f"{who} passed {passed.words()}; it is {follows}"
             self.passed = passed
             self._tell("limit", passed.limit, passed.allowed, passed.used, words)

@@ -160,7 +160,10 @@ def test_resources_and_limits_changed_while_it_runs(relay: Client, source: Write
         (end,) = session.events("terminated", timeout=5)
         assert [one["pid"] for one in end["body"]["swept"]] == [child]
         assert end["body"]["limit"] == {"limit": "processes", "allowed": 1, "used": 2}
-        assert "passed its limit processes: 2 where 1" in session.get(format="text").raw.decode()
+        assert (
+            "passed its limit processes: 2 used, 1 allowed"
+            in session.get(format="text").raw.decode()
+        )
         # Run again, it has what the session allows now, counted anew.
         session.patch("", {"limits": {"processes": 0, "cpu_seconds": 100}}).ok()
         again = session.post("/restart", {"wait": 0}).ok()
@@ -222,7 +225,7 @@ def test_what_an_ended_program_has_left_is_bounded_too(
         told = [event["body"] for event in session.events("process")]
         assert [body["reason"] for body in told] == ["warning", "limit", "swept"]
         assert [one["pid"] for one in told[-1]["swept"]] == [spinner.pid]
-        assert "What the program has left running passed its limit cpu" in session.printed()
+        assert "What the program left running passed its limit cpu" in session.printed()
         assert session.status()["end_reason"] == "target_exited"
 
 
