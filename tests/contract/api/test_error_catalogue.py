@@ -778,7 +778,7 @@ def while_it_stops(scene: Scene) -> Generator[Answer, Any, None]:
     assert isinstance(refused, Answer)
     assert refused.headers["Retry-After"] == "1"
     error = yield refused
-    assert "when it is up again" in suggestion(error)
+    assert "after it has restarted" in suggestion(error)
     assert relay.wait() == 0
     relay.start()
     relay.client.post("/sessions").ok(201)
