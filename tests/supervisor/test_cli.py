@@ -60,7 +60,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]):
         (["serv"], "unknown command serv; did you mean serve?"),
         (["zzz"], "unknown command zzz; see debug-relay --help"),
         (["--prot"], "unknown option --prot"),
-        (["--port", "1", "serve"], "options stand after the command: serve --port"),
+        (["--port", "1", "serve"], "options follow the command: serve --port"),
         (["serve", "--prot", "1"], "unknown option --prot; did you mean --port?"),
         (["serve", "--prot=1"], "unknown option --prot; did you mean --port?"),
         (["serve", "--por", "1"], "unknown option --por; did you mean --port?"),

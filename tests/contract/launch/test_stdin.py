@@ -87,7 +87,7 @@ def test_half_a_line_is_none(relay: Client, source: Write) -> None:
         eventually(lambda: session.status()["waiting_for_input"])
         shown = session.status()
         assert shown["prompt"] == "Age? "
-        assert "line's end" in shown["warning"]
+        assert "line end" in shown["warning"]
         session.post("/input", {"input": "2\n"}).ok()
         eventually(lambda: session.status()["status"] == "terminated")
         assert session.status()["warning"] is None
