@@ -140,7 +140,7 @@ def test_it_is_looked_for_and_then_verified(relay: Client, source: Write, python
         before = set_function(session, "late.work")
         assert (before["verified"], before["line"], before["source"]) == (False, None, None)
         assert before["function"] == "late.work"
-        assert "looked for" in before["message"]
+        assert "is searched in" in before["message"]
         stopped = session.launch(program)
         assert stopped["current_location"]["function"] == "work"
         after = session.get(f"/breakpoints/{before['id']}").ok()

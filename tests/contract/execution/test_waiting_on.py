@@ -136,7 +136,7 @@ def test_a_question_in_words(relay: Client, source: Write) -> None:
         body = {"script": str(source(ASKS)), "wait": 30}
         text = in_words(session, "/launch", body)
         assert (
-            f"waits for input: 'Name? ': send it by POST /api/v1/sessions/{session.id}/input"
+            f"waits for input: 'Name? ': send it with POST /api/v1/sessions/{session.id}/input"
             in text
         )
         assert "not stopped yet" in text
