@@ -23,9 +23,8 @@ import msgspec
 from debug_relay.protocol.models.sessions import WorkerParams
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.wire.envelope import timestamp_of
-from debug_relay.worker import process_title as title
-from debug_relay.worker import server, zygote
-from debug_relay.worker.system import descendants as sweep
+from debug_relay.worker import process_title, server, zygote
+from debug_relay.worker.system import descendants
 
 # Made once, for all copies of the zygote.
 _decode: Final = msgspec.json.Decoder(WorkerParams).decode
@@ -78,9 +77,9 @@ def _speak_into(path: Path) -> None:
 def main() -> int:
     pipe = socket.socket(fileno=int(sys.argv[1]))
     pipe.set_inheritable(False)
-    if title.given() != "zygote":
+    if process_title.given() != "zygote":
         return _live(pipe)
-    title.give("zygote")
+    process_title.give("zygote")
     born = zygote.forked(pipe)
     return 0 if born is None else _live(born)
 
@@ -92,11 +91,11 @@ def _live(pipe: socket.socket) -> int:
         if not said:
             return 0  # nobody wants this worker any more
         params = _decode(said)
-        title.give(params.session_id)
+        process_title.give(params.session_id)
         _speak_into(Path(params.session_dir) / "worker.err")
         _log_to(Path(params.session_dir) / "worker.log")
         _ignore_neighbours()
-        sweep.become_subreaper()
+        descendants.become_subreaper()
         gc.freeze()
 
         def ready() -> None:

@@ -23,10 +23,10 @@ from debug_relay.protocol.version import VERSION, WIRE
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.attach import gdb
 from debug_relay.worker.operations.handlers import check_table
-from debug_relay.worker.rpc.supervisor_link import Link
+from debug_relay.worker.rpc.supervisor_link import SupervisorLink
 from debug_relay.worker.session.session import Session
 from debug_relay.worker.storage.disk import write_atomically
-from debug_relay.worker.system import descendants as sweep
+from debug_relay.worker.system import descendants
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -42,7 +42,7 @@ class Worker:
     def __init__(self, params: WorkerParams) -> None:
         check_table()
         self.params = params
-        self.links: set[Link] = set()
+        self.links: set[SupervisorLink] = set()
         self.ended = asyncio.Event()
         self.session = Session(params, self._push)
         self._alone_since = time.monotonic()
@@ -56,7 +56,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         before = os.umask(0o177)
         try:
-            server = await loop.create_unix_server(lambda: Link(self), str(self._socket))
+            server = await loop.create_unix_server(lambda: SupervisorLink(self), str(self._socket))
         finally:
             os.umask(before)
         await self.session.changes.find_interpreter()
@@ -115,7 +115,7 @@ class Worker:
         """Orphans of the program's are given to this worker; ended, they are its to collect."""
         target = self.session.debuggee.target
         if target is not None and not target.attached:
-            sweep.collect_adopted(target.pid)
+            descendants.collect_adopted(target.pid)
 
     async def _let_run(self) -> None:
         try:
@@ -220,10 +220,10 @@ class Worker:
 
     # -- supervisors
 
-    def joined(self, link: Link) -> None:
+    def joined(self, link: SupervisorLink) -> None:
         self.links.add(link)
 
-    def left(self, link: Link) -> None:
+    def left(self, link: SupervisorLink) -> None:
         self.links.discard(link)
         self._alone_since = time.monotonic()
 
@@ -242,4 +242,4 @@ async def main(params: WorkerParams, ready: Callable[[], None]) -> None:
         target = worker.session.debuggee.target
         if target is None or not target.keeps_children:
             # gdb at work is left to end by itself: to signal it would kill the program it is in.
-            sweep.end_descendants(time.monotonic() + 5.0, gdb.under_way())
+            descendants.end_descendants(time.monotonic() + 5.0, gdb.under_way())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.interpreter.resolve import Interpreter
 from tests.kit.statements import FOREIGN, python_path
 
@@ -13,9 +13,9 @@ VERSIONS = ["3.8", "3.10", "3.11", "3.12", "3.13", "3.15"]
 
 @pytest.fixture(params=VERSIONS)
 async def interpreter(request) -> Interpreter:
-    return await InterpreterBook().describe(python_path(request.param))
+    return await InterpreterCache().describe(python_path(request.param))
 
 
 @pytest.fixture
 async def foreign() -> Interpreter:
-    return await InterpreterBook().describe(python_path(FOREIGN))
+    return await InterpreterCache().describe(python_path(FOREIGN))

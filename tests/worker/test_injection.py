@@ -19,7 +19,7 @@ import pytest
 from debug_relay.protocol.wire.dap import decode_message, encode_request
 from debug_relay.worker import bundle
 from debug_relay.worker.attach import injection
-from debug_relay.worker.attach.payload import WORD
+from debug_relay.worker.attach.payload import STATUS_FILE
 from debug_relay.worker.debugger.adapter import Adapter
 from debug_relay.worker.debugger.connection import DebugServer
 from tests.kit.relay import eventually
@@ -85,7 +85,7 @@ async def test_what_arrives_twice_comes_in_once(tmp_path: Path, version: str) ->
         "silence": 30,
         "session": "s",
     }
-    words = [os.memfd_create(WORD) for _ in range(2)]
+    words = [os.memfd_create(STATUS_FILE) for _ in range(2)]
     letting_in = asyncio.create_task(adapter.welcome_all(welcome))
     try:
         async with program(setup, words, python_path(version)) as process:
@@ -133,7 +133,7 @@ async def test_the_program_obeys_nobody_without_the_relays_token(tmp_path: Path)
             "silence": 30,
             "session": "s",
         }
-        word = os.memfd_create(WORD)
+        word = os.memfd_create(STATUS_FILE)
         try:
             async with program(setup, [word], sys.executable), asyncio.timeout(20):
                 peer, _ = await asyncio.get_running_loop().sock_accept(listener)

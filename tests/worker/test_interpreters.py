@@ -17,7 +17,7 @@ import pytest
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker.interpreter import cache as interpreter_book
 from debug_relay.worker.interpreter import resolve as interpreters
-from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.interpreter.query_process import identity_for, run_briefly
 from debug_relay.worker.interpreter.resolve import alternatives, choose, own_interpreter
 
@@ -63,7 +63,7 @@ def refused(**wanted: str | None) -> RelayError:
 
 async def not_described(path: str) -> RelayError:
     with pytest.raises(RelayError) as caught:
-        await InterpreterBook().describe(path)
+        await InterpreterCache().describe(path)
     assert caught.value.code is Code.LAUNCH_INTERPRETER_NOT_FOUND
     return caught.value
 
@@ -159,7 +159,7 @@ def test_alternatives_name_each_once(tmp_path, path_folder):
 
 
 async def test_facts_are_those_of_the_interpreter():
-    found = await InterpreterBook().find(sys.executable)
+    found = await InterpreterCache().find(sys.executable)
     assert found == own_interpreter()
     assert found.minor == sys.version_info[:2]
 
@@ -169,28 +169,28 @@ async def test_the_environment_does_not_reach_it(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "json.py").write_text("raise SystemExit(9)")
     (tmp_path / "sitecustomize.py").write_text("raise SystemExit(9)")
-    assert await InterpreterBook().find(sys.executable, project_root=str(tmp_path))
+    assert await InterpreterCache().find(sys.executable, project_root=str(tmp_path))
 
 
 async def test_it_is_asked_once_until_its_file_changes(monkeypatch, tmp_path):
     copy = tmp_path / "python"
     copy.symlink_to(REAL_PYTHON)
-    book = InterpreterBook()
-    first = await book.describe(str(copy))
-    assert await book.describe(str(copy)) is first
+    cache = InterpreterCache()
+    first = await cache.describe(str(copy))
+    assert await cache.describe(str(copy)) is first
     copy.unlink()
     copy.symlink_to(shutil.which("true") or "/bin/true")
     with pytest.raises(RelayError):
-        await book.describe(str(copy))
+        await cache.describe(str(copy))
 
 
 async def test_what_it_said_is_kept_until_its_file_changes(monkeypatch, tmp_path):
     copy, folder = tmp_path / "python", tmp_path / "kept"
     copy.symlink_to(REAL_PYTHON)
-    first = await InterpreterBook(folder).describe(str(copy))
+    first = await InterpreterCache(folder).describe(str(copy))
     with monkeypatch.context() as patched:
         patched.setattr(interpreter_book, "ask", None)
-        assert await InterpreterBook(folder).describe(str(copy)) == first
+        assert await InterpreterCache(folder).describe(str(copy)) == first
     [kept] = folder.iterdir()
     assert kept.stat().st_mode & 0o777 == 0o600
     written = kept.read_text()
@@ -199,19 +199,19 @@ async def test_what_it_said_is_kept_until_its_file_changes(monkeypatch, tmp_path
     for damaged in (written[:-9], flipped, "\0" * len(written)):
         assert damaged != written
         kept.write_text(damaged)
-        assert await InterpreterBook(folder).describe(str(copy)) == first
+        assert await InterpreterCache(folder).describe(str(copy)) == first
         assert kept.read_text() == written
     copy.unlink()
     copy.symlink_to(shutil.which("true") or "/bin/true")
     with pytest.raises(RelayError):
-        await InterpreterBook(folder).describe(str(copy))
+        await InterpreterCache(folder).describe(str(copy))
 
 
 async def test_a_script_is_asked_each_time(tmp_path):
     log = tmp_path / "log"
     shim = counting(tmp_path / "python3", log)
-    book = InterpreterBook()
-    found = [await book.describe(shim) for _ in range(2)]
+    cache = InterpreterCache()
+    found = [await cache.describe(shim) for _ in range(2)]
     assert found[0].path == shim
     assert found[0].executable == sys.executable
     assert log.read_text() == "run\nrun\n"
@@ -313,7 +313,7 @@ async def test_a_cancelled_question_leaves_no_process(tmp_path):
     pids = tmp_path / "pids"
     os.mkfifo(pids)
     text = f"#!/bin/sh\necho $$ > {pids}\nexec sleep 60\n"
-    asking = asyncio.create_task(InterpreterBook().describe(executable(tmp_path / "python", text)))
+    asking = asyncio.create_task(InterpreterCache().describe(executable(tmp_path / "python", text)))
     pid = int(await asyncio.to_thread(pids.read_text))
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -353,7 +353,7 @@ async def test_a_strangers_interpreter_runs_as_its_owner(open_folder, monkeypatc
     )
     path = executable(open_folder / "bin" / "python", f"{text}echo '{answer}'\n")
     os.chown(path, NOBODY, 0)
-    found = await InterpreterBook().describe(path)
+    found = await InterpreterCache().describe(path)
     assert found.version == (3, 9, 1)
     assert (open_folder / "who").read_text().split() == [str(NOBODY), str(NOBODY)]
     assert "hush" not in (open_folder / "env").read_text()

@@ -16,8 +16,8 @@ import pytest
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker.interpreter.resolve import Interpreter
 from debug_relay.worker.source import code_lines as lines_module
-from debug_relay.worker.source.code_lines import LineBook, LineFacts
-from debug_relay.worker.source.meant_line import judge
+from debug_relay.worker.source.code_lines import CodeLines, LineFacts
+from debug_relay.worker.source.meant_line import verify_line
 from tests.kit.statements import every_statement
 
 PYDEVD = Path(debugpy.__file__).parent / "_vendored" / "pydevd"
@@ -46,7 +46,7 @@ def source(tmp_path):
 
 
 async def facts_of(path: str) -> LineFacts:
-    return await LineBook().facts(path)
+    return await CodeLines().facts(path)
 
 
 def pydevd_lines(interpreter: Interpreter, paths: list[str], *options: str) -> dict:
@@ -72,7 +72,7 @@ def assert_left_in_place(facts: LineFacts, valid: list[int], where: str) -> None
 
 async def test_pydevd_moves_none_of_our_lines(interpreter, source):
     path = source(every_statement(interpreter.minor))
-    facts = await LineBook(interpreter).facts(path)
+    facts = await CodeLines(interpreter).facts(path)
     assert_left_in_place(facts, pydevd_lines(interpreter, [path])[path], path)
     kinds = set(facts.kinds)
     assert kinds == {"code", "blank", "comment", "string", "inside", "bare"}
@@ -82,8 +82,8 @@ async def test_pydevd_moves_none_of_our_lines(interpreter, source):
 
 async def test_pydevd_moves_none_of_our_lines_with_asserts_removed(interpreter, source):
     path = source(every_statement(interpreter.minor))
-    plain = await LineBook(interpreter).facts(path)
-    facts = await LineBook(interpreter, optimize=2).facts(path)
+    plain = await CodeLines(interpreter).facts(path)
+    facts = await CodeLines(interpreter, optimize=2).facts(path)
     assert_left_in_place(facts, pydevd_lines(interpreter, [path], "-OO")[path], path)
     removed = plain.source_lines.index("assert a") + 1
     assert removed in plain.lines - facts.lines
@@ -106,10 +106,10 @@ async def test_pydevd_moves_none_of_our_lines_in_the_standard_library(interprete
         str(library / "asyncio" / "base_events.py"),
         str(library / "collections" / "__init__.py"),
     ]
-    book = LineBook(interpreter)
+    code_lines = CodeLines(interpreter)
     valid = pydevd_lines(interpreter, paths)
     for path in paths:
-        assert_left_in_place(await book.facts(path), valid[path], path)
+        assert_left_in_place(await code_lines.facts(path), valid[path], path)
 
 
 ODD_TEXTS = (
@@ -130,9 +130,9 @@ ODD_TEXTS = (
 
 async def test_odd_texts(source, interpreter):
     paths = [source(data, f"odd{number}.py") for number, data in enumerate(ODD_TEXTS)]
-    book, valid = LineBook(interpreter), pydevd_lines(interpreter, paths)
+    code_lines, valid = CodeLines(interpreter), pydevd_lines(interpreter, paths)
     for path, data in zip(paths, ODD_TEXTS, strict=True):
-        assert_left_in_place(await book.facts(path), valid[path], repr(data))
+        assert_left_in_place(await code_lines.facts(path), valid[path], repr(data))
 
 
 @pytest.mark.parametrize(
@@ -151,18 +151,18 @@ async def test_odd_texts(source, interpreter):
     ids=lambda value: repr(value[:14]) if isinstance(value, bytes) else None,
 )
 async def test_what_does_not_compile_names_its_line(data, line, words, source, interpreter):
-    facts = await LineBook(interpreter).facts(source(data))
+    facts = await CodeLines(interpreter).facts(source(data))
     problem = facts.syntax_error
     assert problem is not None
     assert problem.line == line
     assert problem.offset >= 1
     assert words in problem.message
     assert facts.lines == frozenset()
-    verdict = judge(facts, 1)
+    verdict = verify_line(facts, 1)
     assert not verdict.ok
     assert verdict.why == "syntax_error"
     assert f"line {line}: " in verdict.message
-    assert judge(facts, 1_000_000).why == "past_end"
+    assert verify_line(facts, 1_000_000).why == "past_end"
 
 
 async def test_lone_surrogates_from_a_cookie_reach_nobody(source):
@@ -176,9 +176,9 @@ async def test_newer_syntax_is_judged_by_the_sessions_interpreter(source, foreig
         pytest.skip("match is known there")
     walrus = source("if (n := 1):\n    print(n)\n")
     match = source("x = 1\nmatch x:\n    case 1:\n        pass\n", "match.py")
-    book = LineBook(foreign)
-    assert (await book.facts(walrus)).lines == {1, 2}
-    problem = (await book.facts(match)).syntax_error
+    code_lines = CodeLines(foreign)
+    assert (await code_lines.facts(walrus)).lines == {1, 2}
+    problem = (await code_lines.facts(match)).syntax_error
     assert problem is not None
     assert (problem.line, problem.text.strip()) == (2, "match x:")
     assert (await facts_of(match)).syntax_error is None
@@ -211,35 +211,35 @@ async def test_in_process_and_by_process_agree(source, monkeypatch):
 
 
 async def test_facts_are_kept_until_the_file_changes(source, foreign):
-    for book in (LineBook(), LineBook(foreign)):
+    for code_lines in (CodeLines(), CodeLines(foreign)):
         path = source("x = 1\n\n")
-        first = await book.facts(path)
-        assert await book.facts(path) is first
+        first = await code_lines.facts(path)
+        assert await code_lines.facts(path) is first
         source("x = 1\n\ny = 2\n")
-        second = await book.facts(path)
+        second = await code_lines.facts(path)
         assert (first.lines, second.lines) == ({1}, {1, 3})
         os.utime(path, ns=(1, 1))
-        assert await book.facts(path) is not second
+        assert await code_lines.facts(path) is not second
 
 
 async def test_many_at_once_compile_once(source):
-    book, path = LineBook(), source("x = 1\n")
-    found = await asyncio.gather(*(book.facts(path) for _ in range(50)))
+    code_lines, path = CodeLines(), source("x = 1\n")
+    found = await asyncio.gather(*(code_lines.facts(path) for _ in range(50)))
     assert all(facts is found[0] for facts in found)
 
 
 async def test_old_facts_are_forgotten(source, monkeypatch):
     monkeypatch.setattr(lines_module, "_KEPT_FILES", 3)
-    book = LineBook()
+    code_lines = CodeLines()
     paths = [source(f"x = {number}\n", f"f{number}.py") for number in range(5)]
-    found = [await book.facts(path) for path in paths]
-    assert await book.facts(paths[4]) is found[4]
-    assert await book.facts(paths[0]) is not found[0]
+    found = [await code_lines.facts(path) for path in paths]
+    assert await code_lines.facts(paths[4]) is found[4]
+    assert await code_lines.facts(paths[0]) is not found[0]
 
 
 async def refusal(path: str, **options: str) -> RelayError:
     with pytest.raises(RelayError) as caught:
-        await asyncio.wait_for(LineBook(**options).facts(path), 5)
+        await asyncio.wait_for(CodeLines(**options).facts(path), 5)
     assert caught.value.code is Code.BREAKPOINT_FILE_NOT_FOUND
     assert caught.value.details["suggestion"]
     return caught.value
@@ -279,6 +279,6 @@ async def test_an_interpreter_that_is_gone_is_named(source, tmp_path):
         version_text="3.9.0",
     )
     with pytest.raises(RelayError) as caught:
-        await LineBook(gone).facts(source("x = 1\n"))
+        await CodeLines(gone).facts(source("x = 1\n"))
     assert caught.value.code is Code.LAUNCH_INTERPRETER_NOT_FOUND
     assert gone.path in caught.value.message

@@ -17,7 +17,7 @@ import pytest
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker.interpreter import resolve as interpreters
-from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.interpreter.ownership import require_ours, user_for
 
 OWNER, ATTACKER = 54243, 54244
@@ -210,14 +210,14 @@ def log(place: Path) -> Path:
 
 async def described(*words: str | None, **named: str) -> None:
     with suppress(RelayError):
-        await InterpreterBook().find(*words, **named)
+        await InterpreterCache().find(*words, **named)
 
 
 async def test_a_planted_venv_is_not_run(place, log):
     place.chmod(0o1777)
     path = planted(place / ".venv" / "bin" / "python", log, ATTACKER)
     with pytest.raises(RelayError) as caught:
-        await InterpreterBook().find(project_root=str(place))
+        await InterpreterCache().find(project_root=str(place))
     assert f"{place}/.venv belongs to uid {ATTACKER}" in caught.value.message
     assert log.read_text() == ""
     await described(str(path))

@@ -1,7 +1,7 @@
 """A running program that the worker attached to by its pid, alone or with its processes.
 
-It outlives the worker in any case, and a detach leaves no trace in it. `injected_process` holds one
-process; `descendants` decides which of its children are attached to as well.
+It outlives the worker in any case, and a detach leaves no trace in it. `injected_process` attaches
+to one process; `descendants` decides which of its children the worker attaches to as well.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from debug_relay.protocol.secrets import masked_command
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
-from debug_relay.worker.attach.descendants import Tree
-from debug_relay.worker.attach.injected_process import Hold
+from debug_relay.worker.attach.descendants import ProcessTree
+from debug_relay.worker.attach.injected_process import InjectedProcess
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debuggee import child_events
 from debug_relay.worker.debuggee.handshake import Handshake
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee, ServerListener
-from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
@@ -58,11 +58,11 @@ class AttachedProgram:
         log: SessionLog,
         publication: Publication,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
         debuggee: Debuggee,
         run: RunControl,
         breakpoints: Breakpoints,
-        interpreters: InterpreterBook,
+        interpreters: InterpreterCache,
         handshake: Handshake,
         servers: ServerListener,
     ) -> None:
@@ -86,9 +86,11 @@ class AttachedProgram:
         self._running = False
         self._leaving = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._hold = Hold(params.pid, settings.params, servers.take, self._lost, self._ended)
+        self._process = InjectedProcess(
+            params.pid, settings.params, servers.take, self._lost, self._ended
+        )
         self._tree = (
-            Tree(
+            ProcessTree(
                 settings,
                 log,
                 probes,
@@ -106,16 +108,16 @@ class AttachedProgram:
         return self._pid
 
     def processes(self) -> list[Stat]:
-        row = procfs.stat(self._pid) if self._hold.lives else None
+        row = procfs.stat(self._pid) if self._process.lives else None
         return [row, *procfs.descendants(self._pid)] if row is not None else []
 
     # -- starting
 
     async def start(self) -> None:
         deadline = asyncio.get_running_loop().time() + self._params.connect_timeout
-        await self._hold.begin(self._params.connect_timeout, self._params.identity, self._set_up)
+        await self._process.begin(self._params.connect_timeout, self._params.identity, self._set_up)
         self._running = True
-        if self._hold.server is not None and self._hold.server.lost:
+        if self._process.server is not None and self._process.server.lost:
             # While gdb was still in it: it has executed another program, or it ends.
             self._start(self._let_go())
         if self._tree is None:
@@ -126,7 +128,7 @@ class AttachedProgram:
             except BaseException:
                 await self.release()
                 raise
-        if self._hold.gone:
+        if self._process.gone:
             self._lifecycle.ended(None, None, "target_lost")
 
     def _report_children(self) -> None:
@@ -167,7 +169,7 @@ class AttachedProgram:
         with contextlib.suppress(RelayError):
             interpreter = await self._interpreters.find(facts.executable)
             version = interpreter.version_text
-            self._breakpoints.use(self._breakpoints.book_of(interpreter))
+            self._breakpoints.use(self._breakpoints.code_lines_of(interpreter))
         self._debuggee.program = Program(
             attached=True,
             pid=self._pid,
@@ -195,12 +197,12 @@ class AttachedProgram:
         self._log.take_output(category, data, origin)
         return True
 
-    def _lost(self, hold: Hold, server: DebugServer, why: str) -> None:
+    def _lost(self, process: InjectedProcess, server: DebugServer, why: str) -> None:
         self._servers.server_lost(server, why)
         if self._running and not self._leaving:
             self._start(self._let_go())
 
-    def _ended(self, hold: Hold) -> None:
+    def _ended(self, process: InjectedProcess) -> None:
         if self._running and not self._leaving:
             # The connections to its children close with it: they let go by themselves.
             if self._tree is not None:
@@ -210,8 +212,8 @@ class AttachedProgram:
     async def _let_go(self) -> None:
         """The connection is gone. If the process is not, it has let us go: it has executed another
         program, or we were silent for too long."""
-        patience = _ENDING_SECONDS if self._hold.is_ending else _EXIT_SECONDS
-        if await self._hold.until_gone(patience):
+        patience = _ENDING_SECONDS if self._process.is_ending else _EXIT_SECONDS
+        if await self._process.until_gone(patience):
             return
         async with self._run.lock:
             if self._debuggee.target is not self or self._leaving:
@@ -246,14 +248,14 @@ class AttachedProgram:
     async def end(self, grace: float, for_all: bool = False) -> None:
         """End the program itself: asked for by name only. What it has started is its owner's."""
         self._leaving = True
-        self._hold.signal(signal.SIGTERM)
-        if not await self._hold.until_gone(min(_TERM_SECONDS, grace)):
+        self._process.signal(signal.SIGTERM)
+        if not await self._process.until_gone(min(_TERM_SECONDS, grace)):
             # Without its debugger it runs on and can act on the signal.
             await self.detach()
-            await self._hold.until_gone(grace)
-        if not self._hold.gone:
-            self._hold.signal(signal.SIGKILL)
-            await self._hold.until_gone(5.0)
+            await self._process.until_gone(grace)
+        if not self._process.gone:
+            self._process.signal(signal.SIGKILL)
+            await self._process.until_gone(5.0)
         self._running = False
         self._lifecycle.ended(None, None, "terminated")
 
@@ -263,7 +265,7 @@ class AttachedProgram:
     async def detach(self) -> None:
         """Let it run on as it was, with nothing of ours left in it or in its processes."""
         self._leaving = True
-        leaving = [self._hold.detach(self._probes)]
+        leaving = [self._process.detach(self._probes)]
         if self._tree is not None:
             leaving.append(self._tree.detach())
         await asyncio.gather(*leaving)
@@ -271,7 +273,7 @@ class AttachedProgram:
     @property
     def residue(self) -> str | None:
         """What could not be removed from the program."""
-        left = [self._hold.residue, self._tree.residue if self._tree is not None else None]
+        left = [self._process.residue, self._tree.residue if self._tree is not None else None]
         return "; ".join(words for words in left if words) or None
 
     async def release(self) -> None:
@@ -281,7 +283,7 @@ class AttachedProgram:
     async def _release(self) -> None:
         if self._tree is not None:
             await self._tree.close()
-        await self._hold.release()
+        await self._process.release()
         others = self._tasks - {asyncio.current_task()}
         for task in others:
             task.cancel()

@@ -19,11 +19,11 @@ from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
-from debug_relay.worker.attach.injected_process import Hold
+from debug_relay.worker.attach.injected_process import InjectedProcess
 from debug_relay.worker.debuggee import child_events
 from debug_relay.worker.debuggee.child_debugging import exit_of
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.target import ServerListener
 from debug_relay.worker.probe.startup.python_command_line import is_python
 from debug_relay.worker.state.log import SessionLog
@@ -44,12 +44,12 @@ class _Seen(Struct):
     settled: bool = False  # held, told of, or none of ours: nothing more is to be done
 
 
-class Tree:
+class ProcessTree:
     def __init__(
         self,
         settings: Settings,
         log: SessionLog,
-        probes: Asking,
+        probes: ProbeClient,
         servers: ServerListener,
         root: int,
         introduce: Callable[[DebugServer], Awaitable[None]],
@@ -63,7 +63,7 @@ class Tree:
         self._root = root
         self._introduce = introduce
         self._timeout = min(timeout, _ATTACH_SECONDS)
-        self._holds: dict[int, Hold] = {}
+        self._processes: dict[int, InjectedProcess] = {}
         self._early: dict[DebugServer, list[dap.Message]] = {}  # told before it was introduced
         self._seen: dict[tuple[int, int], _Seen] = {}
         self._left: list[str] = []  # what could not be removed
@@ -107,14 +107,14 @@ class Tree:
         return not seen.settled and now - seen.since >= _SETTLED_SECONDS
 
     async def _meet(self, row: Stat) -> None:
-        if row.pid in self._holds:
+        if row.pid in self._processes:
             # The process has changed its name, or has just executed another program and will be
             # found again when its connection has ended.
             return
         executable, words = self._seen[row.key].looks
         self._seen[row.key].settled = True
         why = self._unfit(row.pid, executable, words)
-        if why is None and len(self._holds) + 1 >= MAX_PROCESSES:
+        if why is None and len(self._processes) + 1 >= MAX_PROCESSES:
             why = f"the session has {MAX_PROCESSES} processes already, which is the most"
         if why is not None:
             child_events.found(self._log, row.pid, row.parent, words)
@@ -123,7 +123,9 @@ class Tree:
         await self._attach(row, words)
 
     async def _attach(self, row: Stat, words: list[str]) -> None:
-        hold = Hold(row.pid, self._settings.params, self._take, self._lost, self._ended)
+        process = InjectedProcess(
+            row.pid, self._settings.params, self._take, self._lost, self._ended
+        )
         came = False
 
         async def introduce(server: DebugServer) -> None:
@@ -135,7 +137,7 @@ class Tree:
             try:
                 await self._introduce(server)
                 came = True
-                self._holds[row.pid] = hold
+                self._processes[row.pid] = process
                 child_events.attached(self._log, row.pid, row.parent, words)
             finally:
                 del self._early[server]
@@ -143,16 +145,16 @@ class Tree:
                     self._servers.take(server, message)
 
         try:
-            await hold.begin(self._timeout, None, introduce)
+            await process.begin(self._timeout, None, introduce)
         except RelayError as error:
-            self._forget(hold)
-            if hold.gone:
+            self._forget(process)
+            if process.gone:
                 return  # told of, if anybody knew of it
             if not came:
                 child_events.found(self._log, row.pid, row.parent, words)
             child_events.released(self._log, row.pid, error.message)
         except BaseException:
-            self._forget(hold)
+            self._forget(process)
             raise
 
     def _take(self, server: DebugServer, message: dap.Message) -> None:
@@ -176,40 +178,40 @@ class Tree:
 
     # -- going
 
-    def _lost(self, hold: Hold, server: DebugServer, why: str) -> None:
+    def _lost(self, process: InjectedProcess, server: DebugServer, why: str) -> None:
         self._servers.server_lost(server, why)
-        if not self._closing and self._holds.get(hold.pid) is hold:
-            task = asyncio.create_task(self._let_go(hold))
+        if not self._closing and self._processes.get(process.pid) is process:
+            task = asyncio.create_task(self._let_go(process))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _let_go(self, hold: Hold) -> None:
+    async def _let_go(self, process: InjectedProcess) -> None:
         """The process executed another program, which is then found as a new one, or we were silent
         for too long.
         """
-        if await hold.until_gone(_EXIT_SECONDS) or self._closing:
+        if await process.until_gone(_EXIT_SECONDS) or self._closing:
             return
-        if self._forget(hold):
+        if self._forget(process):
             child_events.released(
-                self._log, hold.pid, "its connection was lost; it runs without the debugger"
+                self._log, process.pid, "its connection was lost; it runs without the debugger"
             )
-            await hold.release()
+            await process.release()
 
-    def _ended(self, hold: Hold) -> None:
-        if self._closing or not self._forget(hold):
+    def _ended(self, process: InjectedProcess) -> None:
+        if self._closing or not self._forget(process):
             return  # not held yet: who waits for it is told
-        assert hold.server is not None
-        child_events.ended(self._log, hold.pid, exit_of(hold.pid, hold.pidfd))
-        hold.server.close("its process has ended")
-        task = asyncio.create_task(hold.release())
+        assert process.server is not None
+        child_events.ended(self._log, process.pid, exit_of(process.pid, process.pidfd))
+        process.server.close("its process has ended")
+        task = asyncio.create_task(process.release())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _forget(self, hold: Hold) -> bool:
+    def _forget(self, process: InjectedProcess) -> bool:
         """Whether it was one of ours."""
-        if self._holds.get(hold.pid) is not hold:
+        if self._processes.get(process.pid) is not process:
             return False
-        del self._holds[hold.pid]
+        del self._processes[process.pid]
         return True
 
     @property
@@ -219,14 +221,14 @@ class Tree:
     async def detach(self) -> None:
         """All are let go, side by side, and no more come."""
         await self._stop()
-        holds = list(self._holds.values())
-        await asyncio.gather(*(hold.detach(self._probes) for hold in holds))
-        self._left = [f"process {one.pid}: {one.residue}" for one in holds if one.residue]
+        processes = list(self._processes.values())
+        await asyncio.gather(*(process.detach(self._probes) for process in processes))
+        self._left = [f"process {one.pid}: {one.residue}" for one in processes if one.residue]
 
     async def close(self) -> None:
         await self._stop()
-        while self._holds:
-            await self._holds.popitem()[1].release()
+        while self._processes:
+            await self._processes.popitem()[1].release()
         tasks = self._tasks - {asyncio.current_task()}
         for task in tasks:
             task.cancel()

@@ -23,13 +23,12 @@ from debug_relay.protocol.system import procfs
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker import bundle
-from debug_relay.worker.attach import main_thread_rest as at_rest
-from debug_relay.worker.attach import refusals
+from debug_relay.worker.attach import main_thread_rest, refusals
 from debug_relay.worker.attach.injection import Injection
 from debug_relay.worker.debuggee.handshake import kept_bytecode
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 
 _BEAT_SECONDS: Final = 1.5
 _SILENCE_SECONDS: Final = 10.0
@@ -40,7 +39,7 @@ _TRIES: Final = 5
 _END_SECONDS: Final = 0.5
 
 
-class Hold:
+class InjectedProcess:
     """`on_lost` is told of a connection that we have not closed, `on_gone` of the process's end."""
 
     def __init__(
@@ -48,8 +47,8 @@ class Hold:
         pid: int,
         params: WorkerParams,
         on_event: Callable[[DebugServer, dap.Message], None],
-        on_lost: Callable[[Hold, DebugServer, str], None],
-        on_gone: Callable[[Hold], None],
+        on_lost: Callable[[InjectedProcess, DebugServer, str], None],
+        on_gone: Callable[[InjectedProcess], None],
     ) -> None:
         self.pid = self._pid = pid
         self._params = params
@@ -173,7 +172,7 @@ class Hold:
                     # Another session comes in just now: soon the program tells which.
                     await asyncio.sleep(_NOTED_SECONDS)
                     tries -= 1
-                rest = await at_rest.resting_place(self._pid)
+                rest = await main_thread_rest.resting_place(self._pid)
                 if injection is None or injection.failed or rest is not None:
                     self._begin(Injection(self._pid, setup, rest))
                 self._server = await self._let_in(accepting, gone, tries)
@@ -275,7 +274,7 @@ class Hold:
 
     # -- going
 
-    async def detach(self, asking: Asking) -> None:
+    async def detach(self, asking: ProbeClient) -> None:
         """Let it run on as it was, with nothing of ours left in it."""
         server = self._server
         if server is None or server.lost:

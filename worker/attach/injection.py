@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from debug_relay.protocol.system.procfs import Syscall
 from debug_relay.worker import bundle
-from debug_relay.worker.attach import payload as brought
+from debug_relay.worker.attach import payload
 from debug_relay.worker.attach.gdb import Gdb
-from debug_relay.worker.attach.mailbox import Refusal, Word
+from debug_relay.worker.attach.status_file import Refusal, StatusFile
 
 # The code that the program's main thread runs.
 ARRIVAL: Final = bundle.text("startup/injected")
@@ -37,12 +37,12 @@ class Injection:
 
     def __init__(self, pid: int, setup: dict[str, Any], rest: Syscall | None) -> None:
         self._program = pid
-        self._memory = brought.Memory(pid)
-        self._word: Word | None = None
+        self._memory = payload.Memory(pid)
+        self._word: StatusFile | None = None
         self._begun = False
         text = os.memfd_create("debug-relay-text")
         try:
-            page = brought.content(ARRIVAL, setup=setup, texts=TEXTS)
+            page = payload.content(ARRIVAL, setup=setup, texts=TEXTS)
             os.write(text, page)
             self._gdb = Gdb(pid, _commands(f"/proc/self/fd/{text}", page, rest), (text,))
         except BaseException:
@@ -87,9 +87,9 @@ class Injection:
         word = self._answer()
         return word.refusal() if word is not None else None
 
-    def _answer(self) -> Word | None:
+    def _answer(self) -> StatusFile | None:
         if self._word is None and (descriptor := self._gdb.told("word")) is not None:
-            self._word = Word(self._program, descriptor)
+            self._word = StatusFile(self._program, descriptor)
         return self._word
 
     @property
@@ -105,7 +105,7 @@ class Injection:
         page, word = self._gdb.told("page"), self._answer()
         assert page is not None
         descriptor = word.descriptor if word is not None and word.is_open_there else -1
-        gdb = Gdb(self._program, brought.take_back(page, descriptor))
+        gdb = Gdb(self._program, payload.take_back(page, descriptor))
         try:
             async with asyncio.timeout(_BACK_SECONDS):
                 await gdb.ended.wait()
@@ -126,7 +126,7 @@ def _commands(file: str, page: bytes, rest: Syscall | None) -> list[str]:
     if rest is not None:
         at_rest = f"(unsigned long)$sp == {rest.stack:#x} && (unsigned long)$pc == {rest.code:#x}"
     return [
-        *brought.commands(file, page),
+        *payload.commands(file, page),
         'printf "relay page: %lu\\n", $page',
         'printf "relay word: %d\\n", $word',
         f"set $rests = {at_rest}",
@@ -136,8 +136,8 @@ def _commands(file: str, page: bytes, rest: Syscall | None) -> list[str]:
         "if $runs",
         "set $relay = ((int (*)(unsigned long)) $page)($page)",
         "else",
-        f"set $relay = ((int (*)(unsigned long)) PyRun_SimpleString)($page + {brought.TEXT})",
-        brought.unmap("$page"),
+        f"set $relay = ((int (*)(unsigned long)) PyRun_SimpleString)($page + {payload.TEXT})",
+        payload.unmap("$page"),
         "end",
         "call ((void (*)(int)) PyGILState_Release)($lock)",
         "else",
@@ -145,7 +145,7 @@ def _commands(file: str, page: bytes, rest: Syscall | None) -> list[str]:
         "set $relay = ((int (*)(unsigned long, unsigned long)) Py_AddPendingCall)($page, $page)",
         "else",
         "set $relay = ((int (*)(void *, unsigned long)) Py_AddPendingCall)"
-        f"((void *) PyRun_SimpleString, $page + {brought.TEXT})",
+        f"((void *) PyRun_SimpleString, $page + {payload.TEXT})",
         "end",
         "end",
         'printf "relay injected: %d\\n", $relay',

@@ -32,7 +32,7 @@ _FUNCTIONS: Final = (
 _MAIN: Final = _TABLE + 8 * len(_FUNCTIONS)
 _WORD_NAME: Final = _MAIN + 16
 TEXT: Final = _WORD_NAME + 16
-WORD: Final = "debug relay"  # the name of the file by which the text answers
+STATUS_FILE: Final = "debug relay"  # the name of the file by which the text answers
 _WORD_DIGITS: Final = 6
 _MEMFD_CREATE: Final = {"x86_64": 319, "i686": 356}
 _CLOEXEC: Final = 1
@@ -115,7 +115,7 @@ def content(program: str, **names: Any) -> bytes:
     status file; the other `names` are passed to the program.
     """
     head = _CODE.ljust(_CODE_ROOM, b"\0").ljust(_MAIN, b"\0") + b"__main__".ljust(16, b"\0")
-    head += WORD.encode().ljust(16, b"\0")
+    head += STATUS_FILE.encode().ljust(16, b"\0")
     page = head + _text(program, names).encode() + b"\0"
     assert len(_CODE) <= _CODE_ROOM
     assert len(head) == TEXT

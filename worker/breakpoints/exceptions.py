@@ -18,7 +18,7 @@ from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.requests import bad_condition
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
@@ -30,14 +30,14 @@ _NO_PROBE: Final = (
 )
 
 
-class ExceptionPoints:
+class ExceptionFilters:
     def __init__(
         self,
         settings: Settings,
         log: SessionLog,
         publication: Publication,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
         breakpoints: Breakpoints,
     ) -> None:
         self._settings = settings
@@ -75,8 +75,8 @@ class ExceptionPoints:
         for index, name in enumerate(params.types):
             _require_name(name, index)
         if params.condition is not None:
-            book = await self._breakpoints.book()
-            problem = await book.check_expression(params.condition, "condition")
+            code_lines = await self._breakpoints.code_lines()
+            problem = await code_lines.check_expression(params.condition, "condition")
             if problem is not None:
                 raise bad_condition(params.condition, problem)
         await self._breakpoints.suspend(False)

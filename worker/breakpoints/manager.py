@@ -27,7 +27,7 @@ from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.wire.probe_messages import FoundFunction
 from debug_relay.worker.breakpoints.functions import place
 from debug_relay.worker.breakpoints.requests import batch_refusal, kept, problems_of, specs_of
-from debug_relay.worker.breakpoints.restored import judged_anew, number_of
+from debug_relay.worker.breakpoints.restored import number_of, restored_entries
 from debug_relay.worker.breakpoints.source_changes import (
     OUTDATED,
     LoadedSources,
@@ -35,16 +35,16 @@ from debug_relay.worker.breakpoints.source_changes import (
     SourceWatch,
     outdated_in,
 )
-from debug_relay.worker.breakpoints.sync import Arming
+from debug_relay.worker.breakpoints.sync import BreakpointSync
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
-from debug_relay.worker.breakpoints.verification import NO_FILE, Batch, BreakpointJudge
+from debug_relay.worker.breakpoints.verification import NO_FILE, Batch, Verifier
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.stops import Stops
-from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.interpreter.resolve import Interpreter
-from debug_relay.worker.source.code_lines import LineBook
+from debug_relay.worker.source.code_lines import CodeLines
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
@@ -66,9 +66,9 @@ class Breakpoints:
         log: SessionLog,
         publication: Publication,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
         stops: Stops,
-        interpreters: InterpreterBook,
+        interpreters: InterpreterCache,
         send_exceptions: Callable[[DebugServer], Awaitable[None]],
     ) -> None:
         """`send_exceptions` sends the exception breakpoints to a debug server."""
@@ -77,10 +77,10 @@ class Breakpoints:
         self._hub = hub
         self._stops = stops
         self._table = BreakpointTable()
-        self._judge = BreakpointJudge(settings, interpreters)
-        self._arming = Arming(settings, hub, probes, self._table, send_exceptions)
+        self._verifier = Verifier(settings, interpreters)
+        self._sync = BreakpointSync(settings, hub, probes, self._table, send_exceptions)
         self._watch = SourceWatch(self._watched, self._sources_changed)
-        self._loaded = LoadedSources(self._arming.outdated, probes.probed)
+        self._loaded = LoadedSources(self._sync.outdated, probes.probed)
         # One change at a time: a verification must still hold when its result is stored.
         self._changing = asyncio.Lock()
 
@@ -93,15 +93,15 @@ class Breakpoints:
         """All or none: every bad entry is named."""
         specs = specs_of(params)
         async with self._changing:
-            batch = await self._judge.batch()
-            judged, bad = await _judge_all(batch, specs)
+            batch = await self._verifier.batch()
+            judged, bad = await _verify_all(batch, specs)
             if bad:
                 raise batch_refusal(bad, specs, single=params.breakpoints is None)
             await self.suspend(False)
             self._watch.seen(batch.seen)
             stored = [self._store(entry) for entry in judged]
             ids = dict.fromkeys(id for id, _ in stored)
-            await self._arming.set([self._table.one(id) for id in ids], ids.keys())
+            await self._sync.set([self._table.one(id) for id in ids], ids.keys())
             await self._mark_outdated([self._table.one(id) for id in ids])
             known = {id for id, updated in stored if updated}
             self._tell("new", [self._table.one(id) for id in ids if id not in known])
@@ -114,7 +114,7 @@ class Breakpoints:
     async def problems(self, params: SetBreakpoints) -> list[Problem]:
         """What is wrong with these breakpoints; sets none."""
         specs = specs_of(params)
-        _, bad = await _judge_all(await self._judge.batch(), specs)
+        _, bad = await _verify_all(await self._verifier.batch(), specs)
         return problems_of(bad, specs)
 
     def _store(self, judged: Entry) -> tuple[str, bool]:
@@ -140,13 +140,13 @@ class Breakpoints:
         """
         async with self._changing:
             self._table.reserve(next_number)
-            entries, batch = await judged_anew(self._judge, specs)
+            entries, batch = await restored_entries(self._verifier, specs)
             if batch is not None:
                 self._watch.seen(batch.seen)
             for entry in entries:
                 self._table.reserve((number_of(entry.id) or 0) + 1)
             ids = dict.fromkeys(self._store(entry)[0] for entry in entries)
-            await self._arming.set([self._table.one(id) for id in ids], ids.keys())
+            await self._sync.set([self._table.one(id) for id in ids], ids.keys())
             self._publication.changed()
             self._publication.save()
 
@@ -159,7 +159,7 @@ class Breakpoints:
         async with self._changing:
             entry = self._table.one(params.breakpoint_id)
             await self.suspend(False)
-            batch = await self._judge.batch()
+            batch = await self._verifier.batch()
             changed = await batch.changed(
                 entry,
                 condition=kept(params.condition, entry.condition),
@@ -169,7 +169,7 @@ class Breakpoints:
             )
             self._watch.seen(batch.seen)
             self._table.put(changed)
-            await self._arming.set([changed])
+            await self._sync.set([changed])
             changed = self._table.one(changed.id)
             await self._mark_outdated([changed])
             self._tell("changed", [changed])
@@ -189,9 +189,9 @@ class Breakpoints:
         if not entries:
             return
         for entry in entries:
-            entry.hit_count = self._arming.count_of(entry)
+            entry.hit_count = self._sync.count_of(entry)
             self._table.drop(entry.id)
-        await self._arming.forget(entries)
+        await self._sync.forget(entries)
         self._tell("removed", entries)
 
     def _tell(self, reason: str, entries: Iterable[Entry]) -> None:
@@ -206,24 +206,24 @@ class Breakpoints:
     # -- reading
 
     async def listed(self, file: str | None, verified: bool | None) -> list[Breakpoint]:
-        await self._arming.refresh_counts()
+        await self._sync.refresh_counts()
         await self._find_heirs(list(self._table.functions()))
         wanted = None
         if file:
-            wanted = await asyncio.to_thread(os.path.realpath, self._judge.absolute(file))
+            wanted = await asyncio.to_thread(os.path.realpath, self._verifier.absolute(file))
         entries = self._table if wanted is None else self._table.in_file(wanted)
         return [
             self.show(entry) for entry in entries if verified is None or entry.verified is verified
         ]
 
     async def one(self, id: str) -> Breakpoint:
-        await self._arming.refresh_counts()
+        await self._sync.refresh_counts()
         await self._find_heirs([self._table.one(id)])
         return self.show(self._table.one(id))
 
     async def _find_heirs(self, entries: list[Entry]) -> None:
         with contextlib.suppress(RelayError):  # it has ended, or does not answer
-            await self._arming.find_heirs(entries)
+            await self._sync.find_heirs(entries)
 
     def at(self, location: Location) -> list[str]:
         """Which breakpoints lie at this place."""
@@ -233,7 +233,7 @@ class Breakpoints:
     def show(self, entry: Entry) -> Breakpoint:
         # A removed breakpoint takes its last count with it.
         known = entry.id in self._table
-        shown = entry.shown(self._arming.count_of(entry) if known else entry.hit_count)
+        shown = entry.shown(self._sync.count_of(entry) if known else entry.hit_count)
         if entry.message == OUTDATED:
             shown.message = outdated_in(entry.outdated_in, self._pids())
         return shown
@@ -271,40 +271,40 @@ class Breakpoints:
 
     # -- for others that look at lines
 
-    async def judged(self, spec: BreakpointSpec) -> Entry:
+    async def verify(self, spec: BreakpointSpec) -> Entry:
         """The breakpoint as it would be set; it is not set."""
-        return await (await self._judge.batch()).judged(spec)
+        return await (await self._verifier.batch()).verify(spec)
 
     def absolute(self, path: str) -> str:
-        return self._judge.absolute(path)
+        return self._verifier.absolute(path)
 
     # -- files that come, go and change
 
     def forget_interpreter(self) -> None:
         """The session's may be another now."""
-        self._judge.forget_interpreter()
+        self._verifier.forget_interpreter()
 
-    async def book(self) -> LineBook:
-        """The facts book of the session's interpreter."""
-        return await self._judge.book()
+    async def code_lines(self) -> CodeLines:
+        """The lines that have code for the session's interpreter."""
+        return await self._verifier.code_lines()
 
-    def book_of(self, interpreter: Interpreter, optimize: int = 0) -> LineBook:
-        """The facts book for a program with this interpreter."""
-        return self._judge.book_of(interpreter, optimize)
+    def code_lines_of(self, interpreter: Interpreter, optimize: int = 0) -> CodeLines:
+        """The lines that have code for a program with this interpreter."""
+        return self._verifier.code_lines_of(interpreter, optimize)
 
-    def use(self, book: LineBook) -> None:
+    def use(self, code_lines: CodeLines) -> None:
         """The program's interpreter turned out to be another."""
-        self._judge.use(book)
+        self._verifier.use(code_lines)
 
     def skipped_lines(self, server: DebugServer, id: str) -> int:
         """How many lines of a log point this process has skipped and not reported."""
-        return self._arming.skipped_lines(server, id)
+        return self._sync.skipped_lines(server, id)
 
-    async def judge_again(self) -> None:
+    async def verify_again(self) -> None:
         """Before a launch: files may have come, gone or changed, the interpreter be another."""
         async with self._changing:
             entries = [entry for entry in self._table if entry.function is None]
-            await self._rejudge(entries, in_programs=False)
+            await self._reverify(entries, in_programs=False)
 
     async def hit(self, location: Location, told: list[str] | None) -> list[str]:
         """Which breakpoints were hit here, judged by the file that must be there now."""
@@ -361,18 +361,18 @@ class Breakpoints:
     async def _sources_changed(self, paths: set[str]) -> None:
         async with self._changing:
             changed = [entry for entry in self._table if entry.path in paths]
-            await self._rejudge([entry for entry in changed if entry.function is None])
+            await self._reverify([entry for entry in changed if entry.function is None])
 
-    async def _rejudge(self, entries: list[Entry], in_programs: bool = True) -> None:
+    async def _reverify(self, entries: list[Entry], in_programs: bool = True) -> None:
         """Tells of those that are not what they were."""
         if not entries:
             return
-        batch = await self._judge.batch()
+        batch = await self._verifier.batch()
         before = {entry.id: self.show(entry) for entry in entries}
         again = []
         for entry in entries:
             judged = msgspec.structs.replace(entry)
-            await batch.judge_again(judged)
+            await batch.verify_again(judged)
             again.append(judged)
         self._watch.seen(batch.seen)
         try:
@@ -384,13 +384,13 @@ class Breakpoints:
     async def _take_over(self, judged: list[Entry], in_programs: bool) -> None:
         try:
             if in_programs:
-                await self._arming.foretell(judged)
+                await self._sync.foretell(judged)
         finally:
             # Also where the program ends just now: nobody judges them again.
             for entry in judged:
                 self._table.put(entry)
         if in_programs:
-            await self._arming.set(judged)
+            await self._sync.set(judged)
         await self._mark_outdated(judged)
 
     async def _mark_outdated(self, entries: list[Entry]) -> None:
@@ -415,25 +415,25 @@ class Breakpoints:
     def new_run(self) -> None:
         """A program is about to begin."""
         self._loaded.begin()
-        self._arming.new_run()
+        self._sync.new_run()
 
     async def send_all(self, server: DebugServer) -> None:
         """To a debug server that knows none yet."""
-        await self._arming.begin(server)
+        await self._sync.begin(server)
         self._reword(self._pids() - {server.pid})
 
     @property
     def suspended(self) -> bool:
-        return self._arming.suspended
+        return self._sync.suspended
 
     async def suspend(self, on: bool) -> None:
         """Whether none of them stops the program."""
-        if self._arming.suspended is not on:
-            await self._arming.suspend(on)
+        if self._sync.suspended is not on:
+            await self._sync.suspend(on)
             self._publication.changed()
 
     def server_gone(self, server: DebugServer) -> None:
-        self._arming.server_gone(server)
+        self._sync.server_gone(server)
         if self._hub.servers:
             marked = [entry for entry in self._table if entry.message == OUTDATED]
             self._renew({entry.path: entry.outdated_in - {server.pid} for entry in marked})
@@ -451,10 +451,10 @@ class Breakpoints:
 
     async def close(self) -> None:
         await self._watch.close()
-        self._arming.close()
+        self._sync.close()
 
 
-async def _judge_all(
+async def _verify_all(
     batch: Batch, specs: list[BreakpointSpec]
 ) -> tuple[list[Entry], list[tuple[int, RelayError]]]:
     """The breakpoints as they would be set, and the refused ones."""
@@ -462,7 +462,7 @@ async def _judge_all(
     bad: list[tuple[int, RelayError]] = []
     for index, spec in enumerate(specs):
         try:
-            judged.append(await batch.judged(spec))
+            judged.append(await batch.verify(spec))
         except RelayError as error:
             bad.append((index, error))
     return judged, bad

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
-from debug_relay.worker.breakpoints import functions as function_points
+from debug_relay.worker.breakpoints import functions
 from debug_relay.worker.breakpoints.requests import spec_of
 from debug_relay.worker.breakpoints.table import Entry
-from debug_relay.worker.breakpoints.verification import Batch, BreakpointJudge
+from debug_relay.worker.breakpoints.verification import Batch, Verifier
 from debug_relay.worker.source.code_lines import parse_hit_condition
 
 # A session must not be held back by its breakpoints; the rest is judged at the launch.
@@ -24,14 +24,14 @@ _SECONDS: Final = 5.0
 _LATER: Final = "not verified yet: the launch verifies it"
 
 
-async def judged_anew(
-    judge: BreakpointJudge, kept: list[dict[str, Any]]
+async def restored_entries(
+    verifier: Verifier, kept: list[dict[str, Any]]
 ) -> tuple[list[Entry], Batch | None]:
     """Entries under the ids that they had, if any, and by what they were judged."""
     batch: Batch | None = None
     problem: RelayError | None = None
     try:
-        batch = await judge.batch()
+        batch = await verifier.batch()
     except RelayError as error:
         problem = error
     deadline = time.monotonic() + _SECONDS
@@ -39,23 +39,23 @@ async def judged_anew(
     for one in kept:
         spec = spec_of(one)
         if batch is None or time.monotonic() > deadline:
-            entry = _unjudged(judge, spec, problem)
+            entry = _unverified(verifier, spec, problem)
         else:
             try:
-                entry = await batch.judged(spec)
+                entry = await batch.verify(spec)
             except RelayError as error:
-                entry = _unjudged(judge, spec, error)
+                entry = _unverified(verifier, spec, error)
         entry.id = str(one.get("id") or "")
         entries.append(entry)
     return entries, batch
 
 
-def _unjudged(judge: BreakpointJudge, spec: BreakpointSpec, problem: RelayError | None) -> Entry:
+def _unverified(verifier: Verifier, spec: BreakpointSpec, problem: RelayError | None) -> Entry:
     path, hit = spec.file or "", None
     with suppress(RelayError):
         if spec.function is not None:
-            return function_points.asked_for(spec, judge.absolute)
-        path = judge.absolute(path)
+            return functions.asked_for(spec, verifier.absolute)
+        path = verifier.absolute(path)
         hit = parse_hit_condition(spec.hit_condition) if spec.hit_condition else None
     return Entry(
         id="",

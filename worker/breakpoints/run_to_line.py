@@ -21,7 +21,7 @@ from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.table import Entry
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub, KnownThread
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.target import Debuggee
 
 log = logging.getLogger("debug_relay.worker")
@@ -38,7 +38,7 @@ class Goal(Struct):
 
 class RunToLine:
     def __init__(
-        self, hub: Hub, probes: Asking, debuggee: Debuggee, breakpoints: Breakpoints
+        self, hub: Hub, probes: ProbeClient, debuggee: Debuggee, breakpoints: Breakpoints
     ) -> None:
         self._hub = hub
         self._probes = probes
@@ -54,7 +54,7 @@ class RunToLine:
             "Set a breakpoint there, continue, and delete it.",
             self._debuggee.attached,
         )
-        entry = await self._judged(params, thread.id)
+        entry = await self._verify(params, thread.id)
         only = params.thread_id
         # Before it is sent: a thread that runs may reach it before the answer is here.
         goal = self._goal = Goal(server, only)
@@ -75,7 +75,7 @@ class RunToLine:
             raise _no_line(entry, *LEFT_OUT[left_out])
         return goal
 
-    async def _judged(self, params: RunTo, thread_id: int) -> Entry:
+    async def _verify(self, params: RunTo, thread_id: int) -> Entry:
         """The line, if the program can come to it; by default one of the file it is paused in."""
         file = params.file
         if file is None:
@@ -88,7 +88,7 @@ class RunToLine:
                     "Send the file as well.",
                     file=file,
                 )
-        entry = await self._breakpoints.judged(
+        entry = await self._breakpoints.verify(
             BreakpointSpec(file=file, line=params.line, must_exist=True)
         )
         if not entry.verified:

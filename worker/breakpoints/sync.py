@@ -14,24 +14,24 @@ from msgspec.structs import replace
 
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_messages as probe
-from debug_relay.worker.breakpoints import functions as function_points
+from debug_relay.worker.breakpoints import functions
 from debug_relay.worker.breakpoints.functions import LEFT_OUT
 from debug_relay.worker.breakpoints.hit_counts import CAPACITY, HitCounts
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.state.settings import Settings
 
 _ONLY_THERE: Final = "the program has this file, but it does not exist here"
 
 
-class Arming:
+class BreakpointSync:
     def __init__(
         self,
         settings: Settings,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
         table: BreakpointTable,
         send_exceptions: Callable[[DebugServer], Awaitable[None]],
     ) -> None:
@@ -51,7 +51,7 @@ class Arming:
         for entry in self._table:
             entry.hit_count = 0
         for entry in self._table.functions():
-            self._table.put(function_points.lost(entry))
+            self._table.put(functions.lost(entry))
 
     async def begin(self, server: DebugServer) -> None:
         """A debug server that knows no breakpoints yet."""
@@ -67,7 +67,7 @@ class Arming:
         for path in self._table.files():
             await self._send_file(server, path)
         for entry in self._table.functions():
-            entry.message, entry.suggestion = function_points.NO_PROBE, None
+            entry.message, entry.suggestion = functions.NO_PROBE, None
 
     async def set(self, entries: Iterable[Entry], fresh: Set[str] = frozenset()) -> None:
         """Sends the present state of these breakpoints; the `fresh` ones count from zero."""
@@ -83,7 +83,7 @@ class Arming:
                     await self._send_file(server, path)
                 for entry in known:
                     if entry.function is not None:
-                        entry.message, entry.suggestion = function_points.NO_PROBE, None
+                        entry.message, entry.suggestion = functions.NO_PROBE, None
 
         await self._hub.each(self._hub.hearing(), tell)
 
@@ -128,18 +128,18 @@ class Arming:
         """Asks where the functions are now; for modules loaded later, an event reports them."""
         if not entries:
             return
-        names = [(entry.id, function_points.plain(entry), entry.only_in) for entry in entries]
+        names = [(entry.id, functions.plain(entry), entry.only_in) for entry in entries]
         answer = await self._probes.ask(server, probe.Functions(names=names))
         for id, found in answer.items():
             if id in self._table:
                 entry = self._table.one(id)
-                entry = function_points.lost(entry) if found.places else replace(entry)
-                function_points.place(entry, found)
+                entry = functions.lost(entry) if found.places else replace(entry)
+                functions.place(entry, found)
                 self._table.put(entry)
 
     async def find_heirs(self, entries: Iterable[Entry]) -> None:
         """Methods that are not found because their class has them from another: where they are."""
-        missed = {e.id: e for e in entries if function_points.is_missed_method(e)}
+        missed = {e.id: e for e in entries if functions.is_missed_method(e)}
         if not missed:
             return
 
@@ -150,10 +150,10 @@ class Arming:
             for id, found in answer.items():
                 if found.places and id in self._table:
                     entry = replace(self._table.one(id))
-                    function_points.place(entry, found)
+                    functions.place(entry, found)
                     self._table.put(entry)
                 elif not found.places:
-                    function_points.tell_owner(missed[id], found.elsewhere)
+                    functions.tell_owner(missed[id], found.elsewhere)
 
     async def outdated(self, paths: Collection[str]) -> dict[str, frozenset[int]]:
         """Which processes run of these files what is no more on disk: a reloader's child has read

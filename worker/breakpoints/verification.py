@@ -17,7 +17,7 @@ import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
-from debug_relay.worker.breakpoints import functions as function_points
+from debug_relay.worker.breakpoints import functions
 from debug_relay.worker.breakpoints.requests import (
     bad_condition,
     bad_template,
@@ -26,10 +26,10 @@ from debug_relay.worker.breakpoints.requests import (
 )
 from debug_relay.worker.breakpoints.source_changes import Identity, identity
 from debug_relay.worker.breakpoints.table import Entry
-from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.interpreter.resolve import Interpreter
-from debug_relay.worker.source.code_lines import LineBook, LineFacts, parse_hit_condition
-from debug_relay.worker.source.meant_line import judge
+from debug_relay.worker.source.code_lines import CodeLines, LineFacts, parse_hit_condition
+from debug_relay.worker.source.meant_line import verify_line
 from debug_relay.worker.state.settings import Settings
 
 _PENDING: Final = "pending: the file does not exist yet"
@@ -37,46 +37,46 @@ NO_FILE: Final = "the program runs code of this name; no file on disk has it"
 _SHOWN_LINES: Final = 20
 
 
-class BreakpointJudge:
+class Verifier:
     def __init__(
         self,
         settings: Settings,
-        interpreters: InterpreterBook,
+        interpreters: InterpreterCache,
     ) -> None:
         self._settings = settings
         self._interpreters = interpreters
-        self._book: LineBook | None = None
+        self._code_lines: CodeLines | None = None
 
-    async def book(self) -> LineBook:
+    async def code_lines(self) -> CodeLines:
         """Line facts as the session's interpreter sees them."""
-        if self._book is None:
+        if self._code_lines is None:
             config = self._settings.config
             interpreter = await self._interpreters.find(
                 config.python_path, None, config.project_root, self._settings.params.python_default
             )
-            self._book = LineBook(interpreter, project_root=config.project_root)
-        return self._book
+            self._code_lines = CodeLines(interpreter, project_root=config.project_root)
+        return self._code_lines
 
     def forget_interpreter(self) -> None:
         """The session's may be another now."""
-        self._book = None
+        self._code_lines = None
 
-    def book_of(self, interpreter: Interpreter, optimize: int = 0) -> LineBook:
+    def code_lines_of(self, interpreter: Interpreter, optimize: int = 0) -> CodeLines:
         """For a program: what is known of its files stays known where its interpreter is the same.
 
         Another Python than the relay's own is started to read a file.
         """
         root = self._settings.config.project_root
-        if self._book is not None and self._book.is_of(interpreter, optimize, root):
-            return self._book
-        return LineBook(interpreter, optimize, root)
+        if self._code_lines is not None and self._code_lines.is_of(interpreter, optimize, root):
+            return self._code_lines
+        return CodeLines(interpreter, optimize, root)
 
-    def use(self, book: LineBook) -> None:
+    def use(self, code_lines: CodeLines) -> None:
         """The program's interpreter turned out to be another."""
-        self._book = book
+        self._code_lines = code_lines
 
     async def batch(self) -> Batch:
-        return Batch(await self.book(), self.absolute)
+        return Batch(await self.code_lines(), self.absolute)
 
     def absolute(self, path: str) -> str:
         path = os.path.expanduser(path)
@@ -96,18 +96,18 @@ class BreakpointJudge:
 class Batch:
     """Judges any number of breakpoints by one look at each file."""
 
-    def __init__(self, book: LineBook, absolute: Callable[[str], str]) -> None:
-        self._book = book
+    def __init__(self, code_lines: CodeLines, absolute: Callable[[str], str]) -> None:
+        self._code_lines = code_lines
         self._absolute = absolute
         self._facts: dict[str, LineFacts | RelayError] = {}
         self.seen: dict[str, Identity | None] = {}  # the verified version of each file
         self._real: dict[str, str] = {}
         self._sound: set[str] = set()
 
-    async def judged(self, spec: BreakpointSpec) -> Entry:
+    async def verify(self, spec: BreakpointSpec) -> Entry:
         """The requested breakpoint as it would be set; refused if it makes no sense."""
         if spec.function is not None:
-            entry = function_points.asked_for(spec, self._absolute)
+            entry = functions.asked_for(spec, self._absolute)
             await self._check_expressions(entry)
             return entry
         asked = spec.source.path if spec.source is not None else spec.file
@@ -128,7 +128,7 @@ class Batch:
             enabled=spec.enabled,
         )
         await self._check_expressions(entry)
-        await self._judge_line(entry, spec.must_exist)
+        await self._verify_line(entry, spec.must_exist)
         return entry
 
     async def changed(self, entry: Entry, **fields: Any) -> Entry:
@@ -137,16 +137,16 @@ class Batch:
         """
         changed = msgspec.structs.replace(entry, **fields)
         await self._check_expressions(changed)
-        await self.judge_again(changed)
+        await self.verify_again(changed)
         return changed
 
-    async def judge_again(self, entry: Entry) -> None:
+    async def verify_again(self, entry: Entry) -> None:
         """Verifies it with the present file, which may have appeared, disappeared or changed."""
         if entry.function is not None:
             return  # only the program knows
         entry.real_path = self._real_path(entry.path)
         try:
-            await self._judge_line(entry, must_exist=False)
+            await self._verify_line(entry, must_exist=False)
         except RelayError as error:
             entry.verified = entry.pending = False
             entry.message, entry.suggestion = error.message, error.details["suggestion"]
@@ -156,18 +156,18 @@ class Batch:
         entry.hit = None if hit is None else parse_hit_condition(hit)
         condition = entry.condition
         if condition is not None and condition not in self._sound:
-            problem = await self._book.check_expression(condition, "condition")
+            problem = await self._code_lines.check_expression(condition, "condition")
             if problem is not None:
                 raise bad_condition(condition, problem)
             self._sound.add(condition)
         # An empty one is none, as editors mean it; it would be shown as one, and stop.
         entry.log_message = entry.log_message or None
         if entry.log_message is not None:
-            flaw = await self._book.check_template(entry.log_message)
+            flaw = await self._code_lines.check_template(entry.log_message)
             if flaw is not None:
                 raise bad_template(entry.log_message, flaw)
 
-    async def _judge_line(self, entry: Entry, must_exist: bool) -> None:
+    async def _verify_line(self, entry: Entry, must_exist: bool) -> None:
         entry.verified = entry.pending = False
         entry.message = entry.suggestion = None
         try:
@@ -191,11 +191,11 @@ class Batch:
             )
         if entry.expected_text is not None:
             _require_text(facts, entry)
-        judgement = judge(facts, entry.line)
-        entry.verified = judgement.ok
-        if not judgement.ok:
-            entry.message = f"No executable code: {judgement.message}"
-            entry.suggestion = judgement.suggestion
+        verdict = verify_line(facts, entry.line)
+        entry.verified = verdict.ok
+        if not verdict.ok:
+            entry.message = f"No executable code: {verdict.message}"
+            entry.suggestion = verdict.suggestion
 
     async def _line_with(self, path: str, text: str) -> int:
         facts = await self._facts_of(path)
@@ -226,7 +226,7 @@ class Batch:
             # Before it is read: a change in between is noticed afterwards.
             self.seen[path] = await asyncio.to_thread(identity, path)
             try:
-                known = await self._book.facts(path)
+                known = await self._code_lines.facts(path)
             except RelayError as error:
                 known = error
             self._facts[path] = known

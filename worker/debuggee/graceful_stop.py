@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final
 
 from debug_relay.protocol.system.procfs import Stat
-from debug_relay.worker.system import descendants as sweep
+from debug_relay.worker.system import descendants
 
 # The kernel tells of the end of those that are known by then, and not of who comes meanwhile.
 _FIRST_LOOK: Final = 0.01
@@ -23,7 +23,7 @@ _LATER: Final = 1.5  # times the pause before
 _SELDOM: Final = 0.1
 
 
-class Grace:
+class GracefulStop:
     """Of one ending."""
 
     def __init__(self, find: Callable[[], list[Stat] | None]) -> None:
@@ -56,7 +56,9 @@ class Grace:
         if found is None:
             return None
         living = [row for row in found if row.lives]
-        return [row for row in living if row.key in self._told or not sweep.is_tracker(row.pid)]
+        return [
+            row for row in living if row.key in self._told or not descendants.is_tracker(row.pid)
+        ]
 
 
 def _group_of(pid: int) -> int:
@@ -68,4 +70,4 @@ def _group_of(pid: int) -> int:
 
 def _tell(row: Stat) -> None:
     with suppress(PermissionError):  # a setuid program: not ours to signal
-        sweep.send(row, signal.SIGTERM)
+        descendants.send(row, signal.SIGTERM)

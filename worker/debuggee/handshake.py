@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from debug_relay.worker import bundle
-from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
+from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.inspection.watches import Watches
 from debug_relay.worker.state.settings import Settings
@@ -18,10 +18,10 @@ class Handshake:
     def __init__(
         self,
         settings: Settings,
-        probes: Asking,
+        probes: ProbeClient,
         debuggee: Debuggee,
         breakpoints: Breakpoints,
-        exceptions: ExceptionPoints,
+        exceptions: ExceptionFilters,
         watches: Watches,
     ) -> None:
         self._settings = settings
@@ -58,7 +58,7 @@ class Handshake:
         await self._exceptions.begin(server)
 
     async def _begin_run(self) -> None:
-        await self._breakpoints.judge_again()
+        await self._breakpoints.verify_again()
         self._breakpoints.new_run()
 
     async def send_stop_all(self, server: DebugServer) -> None:

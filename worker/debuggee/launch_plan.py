@@ -16,13 +16,13 @@ from debug_relay.protocol.secrets import masked_arguments, masked_environment
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.version import MARK
 from debug_relay.worker.breakpoints.manager import Breakpoints
-from debug_relay.worker.debuggee import python_options as python_args
+from debug_relay.worker.debuggee import python_options
 from debug_relay.worker.debuggee.environment import UNBUFFERED, environment, terminal
-from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.interpreter.ownership import require_ours
 from debug_relay.worker.interpreter.resolve import Interpreter
 from debug_relay.worker.source.code_lines import (
-    LineBook,
+    CodeLines,
     SyntaxProblem,
     closest_folder,
     closest_path,
@@ -50,7 +50,7 @@ class Plan(Struct):
     keep_children: bool
     debug_subprocesses: bool
     program: Program
-    book: LineBook  # by which the program's lines are verified
+    code_lines: CodeLines  # by which the program's lines are verified
 
 
 class LaunchPlanner:
@@ -59,7 +59,7 @@ class LaunchPlanner:
     def __init__(
         self,
         settings: Settings,
-        interpreters: InterpreterBook,
+        interpreters: InterpreterCache,
         breakpoints: Breakpoints,
     ) -> None:
         self._settings = settings
@@ -68,7 +68,7 @@ class LaunchPlanner:
 
     async def plan(self, params: Launch) -> Plan:
         kind = next(name for name in _KINDS if getattr(params, name) is not None)
-        python_args.check(params.python_args)
+        python_options.check(params.python_args)
         config = self._settings.config
         target = getattr(params, kind)
         given_cwd = self._directory(params) if params.cwd else None
@@ -88,12 +88,12 @@ class LaunchPlanner:
         _check_lengths(env)
         if not params.keep_children:
             env[MARK] = self._settings.id  # by which what it starts is found, and ended
-        optimize = python_args.optimization(params.python_args, env)
-        book = self._breakpoints.book_of(interpreter, optimize)
+        optimize = python_options.optimization(params.python_args, env)
+        code_lines = self._breakpoints.code_lines_of(interpreter, optimize)
         if kind == "script":
-            await _check_syntax(book, target)
+            await _check_syntax(code_lines, target)
         elif kind == "code":
-            await _check_code(book, target)
+            await _check_code(code_lines, target)
         return Plan(
             kind=kind,
             target=target,
@@ -116,7 +116,7 @@ class LaunchPlanner:
                 python_path=interpreter.path,
                 python_version=interpreter.version_text,
             ),
-            book=book,
+            code_lines=code_lines,
         )
 
     def _directory(self, params: Launch) -> str:
@@ -143,7 +143,7 @@ class LaunchPlanner:
 
 
 def _options(args: list[str], env: dict[str, str]) -> list[str]:
-    unseen = env.get(UNBUFFERED) and python_args.ignores_environment(args)
+    unseen = env.get(UNBUFFERED) and python_options.ignores_environment(args)
     return ["-u", *args] if unseen else args
 
 
@@ -183,12 +183,12 @@ def _script(script: str, cwd: str | None, root: str | None) -> str:
     )
 
 
-async def _check_syntax(book: LineBook, script: str) -> None:
+async def _check_syntax(code_lines: CodeLines, script: str) -> None:
     main = script
     if await asyncio.to_thread(os.path.isdir, script):
         main = os.path.join(script, "__main__.py")  # what Python runs of a folder
     try:
-        facts = await book.facts(main)
+        facts = await code_lines.facts(main)
     except RelayError as error:
         raise RelayError(
             Code.LAUNCH_SCRIPT_NOT_FOUND,
@@ -203,8 +203,8 @@ async def _check_syntax(book: LineBook, script: str) -> None:
     raise syntax_error(main, problem)
 
 
-async def _check_code(book: LineBook, text: str) -> None:
-    problem = await book.check_expression(text, "program")
+async def _check_code(code_lines: CodeLines, text: str) -> None:
+    problem = await code_lines.check_expression(text, "program")
     if problem is not None:
         raise syntax_error("<string>", problem)
 

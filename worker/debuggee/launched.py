@@ -21,12 +21,12 @@ from debug_relay.protocol.wire import dap
 from debug_relay.worker import bundle
 from debug_relay.worker.debuggee.child_debugging import Children
 from debug_relay.worker.debuggee.child_output import ChildOutput
-from debug_relay.worker.debuggee.graceful_stop import Grace
+from debug_relay.worker.debuggee.graceful_stop import GracefulStop
 from debug_relay.worker.debuggee.handshake import Handshake, kept_bytecode
 from debug_relay.worker.debuggee.input_wait import InputWatch
 from debug_relay.worker.debuggee.launch_plan import Plan
 from debug_relay.worker.debuggee.process import Exit, Process
-from debug_relay.worker.debuggee.start_status import StartWord
+from debug_relay.worker.debuggee.start_status import StartStatus
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
@@ -37,7 +37,7 @@ from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
-from debug_relay.worker.system import descendants as sweep
+from debug_relay.worker.system import descendants
 from debug_relay.worker.system.blocked_syscalls import waits_for_signal
 
 _TAIL: Final = 2000
@@ -89,10 +89,10 @@ class LaunchedProgram:
         self.shows: Final = "full"
         self._process: Process | None = None
         self._input: InputWatch | None = None
-        self._word = StartWord(launch)
+        self._word = StartStatus(launch)
         self._running = False
         self._endings = 0  # under way: its end is told when what it has started is ended too
-        self._adapter = adapter.Adapter(servers.take, self._lost, sweep.uids)
+        self._adapter = adapter.Adapter(servers.take, self._lost, descendants.uids)
         # For its children, in a directory of our own: they may close what they inherit.
         self._family = settings.folder / "family.json"
         self._bootstrap = settings.folder / "bootstrap.py"
@@ -114,7 +114,7 @@ class LaunchedProgram:
         return self._process.pid if self._process else None
 
     def processes(self) -> list[Stat] | None:
-        return sweep.of_programs()
+        return descendants.of_programs()
 
     # -- starting
 
@@ -337,7 +337,7 @@ class LaunchedProgram:
         if not self._endings:
             self._tell_end(exit, [])
 
-    def _tell_end(self, exit: Exit, swept: list[sweep.Ended]) -> None:
+    def _tell_end(self, exit: Exit, swept: list[descendants.Ended]) -> None:
         if self._running or self._word.has_run:
             self._lifecycle.ended(exit.code, exit.signal_name, "target_exited", swept)
         for server in [one for one in self._hub.servers if one.lost]:
@@ -390,12 +390,14 @@ class LaunchedProgram:
         if process is None:
             return
         deadline = asyncio.get_running_loop().time() + grace
-        graced = Grace(self.processes) if for_all and grace and not self.keeps_children else None
-        swept: dict[int, sweep.Ended] = {}
+        graced = (
+            GracefulStop(self.processes) if for_all and grace and not self.keeps_children else None
+        )
+        swept: dict[int, descendants.Ended] = {}
         self._endings += 1
         try:
             # Some end by the signal to the program's group: they count as well.
-            there = [] if self.keeps_children else sweep.named(self.processes() or [])
+            there = [] if self.keeps_children else descendants.named(self.processes() or [])
             if graced is not None:
                 graced.begin(process.pid)
             # Without its debugger the program runs on and can act on SIGTERM.
@@ -410,12 +412,12 @@ class LaunchedProgram:
             if process.exit is not None:
                 self._tell_end(process.exit, list(swept.values()))
 
-    async def end_children(self) -> list[sweep.Ended]:
+    async def end_children(self) -> list[descendants.Ended]:
         if self.keeps_children or self._process is None:
             return []
         deadline = time.monotonic() + _SWEEP_SECONDS
         awaited = self._process.pid if self._process.exit is None else None
-        return await asyncio.to_thread(sweep.end_programs, deadline, awaited)
+        return await asyncio.to_thread(descendants.end_programs, deadline, awaited)
 
     async def detach(self) -> None:
         raise RelayError(

@@ -19,7 +19,7 @@ class _FoundSyntaxError(SyntaxProblem, frozen=True):
     file: str
 
 
-class StartWord:
+class StartStatus:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         # That it runs, or why it does not.

@@ -1,4 +1,4 @@
-"""Asking the probes inside the programs: commands, and questions that a stopped thread answers.
+"""Asks the probes inside the programs: commands, and questions that a stopped thread answers.
 
 A command is answered by the debugger's thread at once. A question is posted to the stopped thread;
 its answer is an event, and what takes too long is interrupted. What a question means is its
@@ -33,7 +33,7 @@ class Question(Struct):
     answer: asyncio.Future[dict[str, Any]]
 
 
-class Asking:
+class ProbeClient:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self._questions: dict[int, Question] = {}

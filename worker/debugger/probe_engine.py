@@ -10,7 +10,7 @@ from debug_relay.protocol.wire import probe_messages as probe
 
 if TYPE_CHECKING:
     from debug_relay.worker.debugger.connection import DebugServer
-    from debug_relay.worker.debugger.probe_client import Asking
+    from debug_relay.worker.debugger.probe_client import ProbeClient
 
 
 class ProbeEngine:
@@ -20,7 +20,7 @@ class ProbeEngine:
     reads_running_threads = True
     moves_single_threads = True
 
-    def __init__(self, server: DebugServer, probes: Asking) -> None:
+    def __init__(self, server: DebugServer, probes: ProbeClient) -> None:
         self._server = server
         self._probes = probes
 

@@ -12,11 +12,11 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import execution as e
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import probe_messages as probe
-from debug_relay.worker.debugger import thread_positions as whereabouts
+from debug_relay.worker.debugger import thread_positions
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub, KnownThread
 from debug_relay.worker.debugger.input_requests import InputRequests
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.source.excerpts import Sources
@@ -61,7 +61,7 @@ class RunControl:
         log: SessionLog,
         publication: Publication,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
         stops: Stops,
         debuggee: Debuggee,
         input_requests: InputRequests,
@@ -182,7 +182,7 @@ class RunControl:
         stop = self._stops.current
         if stop is None or stop.location is not None:
             return
-        known = await whereabouts.of_threads(self._probes, _LOOK_SECONDS)
+        known = await thread_positions.of_threads(self._probes, _LOOK_SECONDS)
         if self._stops.current is not stop:
             return
         here = known.get(stop.thread_id)

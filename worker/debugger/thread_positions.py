@@ -8,10 +8,10 @@ from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import KnownThread
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 
 
-class Whereabouts(Struct):
+class ThreadPosition(Struct):
     stands: bool
     held: bool  # it will stand before it runs another line
     place: Location | None
@@ -22,9 +22,11 @@ class LiveFrames(Struct):
     total: int
 
 
-async def of_threads(asking: Asking, timeout: float | None = None) -> dict[int, Whereabouts]:
+async def of_threads(
+    asking: ProbeClient, timeout: float | None = None
+) -> dict[int, ThreadPosition]:
     """Of each thread by its id; of programs without the probe, nothing."""
-    found: dict[int, Whereabouts] = {}
+    found: dict[int, ThreadPosition] = {}
 
     async def ask(server: DebugServer) -> tuple[DebugServer, list[probe.ThreadRow]]:
         return server, await asking.ask(server, probe.Threads(), timeout)
@@ -36,12 +38,12 @@ async def of_threads(asking: Asking, timeout: float | None = None) -> dict[int, 
             place = None
             if top is not None:
                 place = Location(path=top[1], line=top[2], column=1, function=top[0])
-            found[asking.hub.thread_id(server, dap_id)] = Whereabouts(stands, held, place)
+            found[asking.hub.thread_id(server, dap_id)] = ThreadPosition(stands, held, place)
     return found
 
 
 async def live_stack(
-    asking: Asking, thread: KnownThread, start: int, levels: int, timeout: float | None = None
+    asking: ProbeClient, thread: KnownThread, start: int, levels: int, timeout: float | None = None
 ) -> LiveFrames | None:
     """The stack of a thread that does not stand, as it is; None for one that does."""
     told = await asking.ask(

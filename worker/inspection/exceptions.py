@@ -19,7 +19,7 @@ from debug_relay.protocol.refusals import needs_scope_to_run_code
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
@@ -44,7 +44,7 @@ class ExceptionReports:
         settings: Settings,
         lifecycle: Lifecycle,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
         stops: Stops,
     ) -> None:
         self._settings = settings

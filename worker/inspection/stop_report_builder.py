@@ -10,7 +10,7 @@ from debug_relay.protocol.models.fields import Bounds
 from debug_relay.protocol.models.inspection import Frame, SourceRef, Variable, Watch
 from debug_relay.protocol.models.stop_report import Change, Excerpt, Printed, Stop, StoppedThread
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.inspection.variables import Row, as_variable, of_dap
 from debug_relay.worker.source.excerpts import excerpt
 from debug_relay.worker.state.settings import Settings
@@ -28,7 +28,7 @@ class ReportBuilder:
         self,
         settings: Settings,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
     ) -> None:
         self._settings = settings
         self._hub = hub

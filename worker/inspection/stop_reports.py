@@ -27,11 +27,11 @@ from debug_relay.protocol.wire.envelope import timestamp
 from debug_relay.protocol.wire.ring_format import Place
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.stopped_threads import Stop
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.inspection.stop_report_builder import ReportBuilder
-from debug_relay.worker.inspection.stop_ring import KeptStops
+from debug_relay.worker.inspection.stop_ring import StopRing
 from debug_relay.worker.inspection.watches import Watches
 from debug_relay.worker.source.excerpts import Sources
 from debug_relay.worker.state.log import SessionLog
@@ -76,13 +76,13 @@ class Told(NamedTuple):
     calls: Mapping[str, str]
 
 
-class Reports:
+class StopReports:
     def __init__(
         self,
         settings: Settings,
         log: SessionLog,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
         stops: Stops,
         watches: Watches,
         sources: Sources,
@@ -103,7 +103,7 @@ class Reports:
         self._printed_from: Place | None = None
         self._patience: dict[int, asyncio.TimerHandle] = {}
         self._interrupting: set[asyncio.Task[None]] = set()
-        self._file = KeptStops(settings.folder / "stops.ring", self._as_kept)
+        self._file = StopRing(settings.folder / "stops.ring", self._as_kept)
 
     # -- collecting
 

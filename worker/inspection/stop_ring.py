@@ -24,7 +24,7 @@ _LARGEST: Final = _RING_BYTES // 16  # bound on one report; a larger one is not 
 _LATER: Final = 0.3
 
 
-class KeptStops:
+class StopRing:
     """`told(stop_id)` is the report as it is known now, and whether it may still change."""
 
     def __init__(self, path: Path, told: Callable[[int], tuple[KeptStop, bool] | None]) -> None:

@@ -15,12 +15,12 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.source_changes import OUTDATED
-from debug_relay.worker.debugger import thread_positions as whereabouts
+from debug_relay.worker.debugger import thread_positions
 from debug_relay.worker.debugger.hub import Hub, KnownThread
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.stops import Stops
-from debug_relay.worker.debugger.thread_positions import Whereabouts
+from debug_relay.worker.debugger.thread_positions import ThreadPosition
 from debug_relay.worker.inspection.variables import as_variable, of_dap
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
@@ -41,7 +41,7 @@ class Views:
         settings: Settings,
         lifecycle: Lifecycle,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
         stops: Stops,
         breakpoints: Breakpoints,
         run: RunControl,
@@ -76,7 +76,7 @@ class Views:
             )
         return known[0]
 
-    def thread(self, known: KnownThread, now: Whereabouts | None) -> i.Thread:
+    def thread(self, known: KnownThread, now: ThreadPosition | None) -> i.Thread:
         paused = known.id in self._stops.threads and (now is None or now.held)
         return i.Thread(
             id=known.id,
@@ -114,7 +114,7 @@ class Views:
             or not known.server.engine.reads_running_threads
         ):
             return None
-        told = await whereabouts.live_stack(self._probes, known, start, levels, timeout)
+        told = await thread_positions.live_stack(self._probes, known, start, levels, timeout)
         if told is None:
             return None
         return i.Stack(

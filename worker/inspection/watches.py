@@ -10,7 +10,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.inspection import Watch
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.settings import Settings
 
@@ -23,7 +23,7 @@ class Watches:
         settings: Settings,
         log: SessionLog,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
     ) -> None:
         self._settings = settings
         self._log = log

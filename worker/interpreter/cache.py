@@ -31,7 +31,7 @@ class _Kept(Struct):
     checksum: str  # a damaged file may still be valid JSON and then name no interpreter
 
 
-class InterpreterBook:
+class InterpreterCache:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder: Final = folder
         self._known: dict[Stamp, Interpreter] = {}

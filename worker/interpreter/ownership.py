@@ -155,13 +155,13 @@ class _Parts:
         self._libraries.add(library)
         with os.scandir(library) as entries:
             for entry in entries:
-                self._judge(entry.path, entry.stat(follow_symlinks=False), may_be_sticky=False)
+                self._examine(entry.path, entry.stat(follow_symlinks=False), may_be_sticky=False)
 
     def _add_folder(self, path: str) -> None:
         """Checks a folder in which Python looks up names that may not exist yet."""
         place = self._add(path)
         if place in self._seen:
-            self._judge(place, self._seen[place], may_be_sticky=False)
+            self._examine(place, self._seen[place], may_be_sticky=False)
 
     def _add(self, path: str) -> str:
         """Checks everything that decides where a path leads, from the root down; returns the
@@ -183,7 +183,7 @@ class _Parts:
                 facts = self._see(place)
             except (FileNotFoundError, NotADirectoryError):
                 # Whoever may write to this folder decides what the missing name will be.
-                self._judge(current, self._see(current), may_be_sticky=False)
+                self._examine(current, self._see(current), may_be_sticky=False)
                 return os.path.join(place, *waiting[::-1])
             if not stat.S_ISLNK(facts.st_mode):
                 current = place
@@ -200,10 +200,10 @@ class _Parts:
     def _see(self, place: str) -> os.stat_result:
         if place not in self._seen:
             self._seen[place] = os.lstat(place)
-            self._judge(place, self._seen[place], may_be_sticky=True)
+            self._examine(place, self._seen[place], may_be_sticky=True)
         return self._seen[place]
 
-    def _judge(self, place: str, facts: os.stat_result, *, may_be_sticky: bool) -> None:
+    def _examine(self, place: str, facts: os.stat_result, *, may_be_sticky: bool) -> None:
         """Records whether others own or may change this place.
 
         `may_be_sticky`: in a folder such as /tmp, nobody can remove or rename another user's files,

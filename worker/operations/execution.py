@@ -16,7 +16,7 @@ from debug_relay.protocol.models.fields import SnapshotBounds
 from debug_relay.protocol.models.inspection import Stack
 from debug_relay.protocol.state import State
 from debug_relay.worker.debugger.run_control import RunCommand
-from debug_relay.worker.operations import stops as stop_handlers
+from debug_relay.worker.operations import stops
 from debug_relay.worker.operations.call import Call
 from debug_relay.worker.session.session import Session
 
@@ -151,5 +151,5 @@ async def _stopped(call: Call, command: RunCommand, wait: float) -> e.Execution:
 
 async def _with_report(call: Call, result: e.Execution, snapshot: SnapshotBounds) -> e.Execution:
     if result.completed or call.session.lifecycle.state is not State.PAUSED:
-        await stop_handlers.add_report(call, result, snapshot)
+        await stops.add_report(call, result, snapshot)
     return result

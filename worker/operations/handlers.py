@@ -21,11 +21,8 @@ from debug_relay.protocol.models import program as p
 from debug_relay.protocol.models import sessions as s
 from debug_relay.protocol.models.fields import SessionParams, SnapshotBounds
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.worker.debugger import thread_positions as whereabouts
-from debug_relay.worker.operations import execution as execution_handlers
-from debug_relay.worker.operations import inspection as looking_handlers
-from debug_relay.worker.operations import stops as stop_handlers
-from debug_relay.worker.operations import traces as trace_handlers
+from debug_relay.worker.debugger import thread_positions
+from debug_relay.worker.operations import execution, inspection, stops, traces
 from debug_relay.worker.operations.call import Call, Handler
 from debug_relay.worker.session.session import Session
 
@@ -69,7 +66,7 @@ async def _launched(
         pid=program.pid,
         program=program,
     )
-    await stop_handlers.add_report(call, launched, snapshot)
+    await stops.add_report(call, launched, snapshot)
     return launched
 
 
@@ -89,7 +86,7 @@ async def attach(call: Call, params: p.Attach) -> Struct:
         host=program.host if program else params.host,
         port=program.port if program else params.port,
     )
-    await stop_handlers.add_report(call, attached, params.snapshot)
+    await stops.add_report(call, attached, params.snapshot)
     return attached
 
 
@@ -204,7 +201,7 @@ async def threads(call: Call, params: i.Threads) -> Struct:
     session.access.require("threads")
     current = session.stops.current.thread_id if session.stops.current else None
     listed = await session.hub.refresh_threads()
-    known = await whereabouts.of_threads(session.probes)
+    known = await thread_positions.of_threads(session.probes)
     return i.ThreadList(
         threads=[session.views.thread(thread, known.get(thread.id)) for thread in listed],
         stopped_thread_id=current,
@@ -306,14 +303,14 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "terminate": terminate,
     "input": write_input,
     "clear-output": clear_output,
-    "continue": execution_handlers.resume,
-    "pause": execution_handlers.pause,
-    "step-over": execution_handlers.step_over,
-    "step-into": execution_handlers.step_into,
-    "step-out": execution_handlers.step_out,
-    "run-to": execution_handlers.run_to_line,
-    "trace": trace_handlers.trace,
-    "get-trace": trace_handlers.get_trace,
+    "continue": execution.resume,
+    "pause": execution.pause,
+    "step-over": execution.step_over,
+    "step-into": execution.step_into,
+    "step-out": execution.step_out,
+    "run-to": execution.run_to_line,
+    "trace": traces.trace,
+    "get-trace": traces.get_trace,
     "set-breakpoints": set_breakpoints,
     "list-breakpoints": list_breakpoints,
     "clear-breakpoints": clear_breakpoints,
@@ -330,16 +327,16 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "variables": variables,
     "frame-variables": frame_variables,
     "evaluate": evaluate,
-    "snapshot": stop_handlers.snapshot,
-    "add-watch": stop_handlers.add_watch,
-    "list-watches": stop_handlers.list_watches,
-    "delete-watches": stop_handlers.delete_watches,
-    "set-variable": looking_handlers.set_variable,
-    "hover": looking_handlers.hover,
-    "completions": looking_handlers.completions,
-    "modules": looking_handlers.modules,
-    "tasks": looking_handlers.tasks,
-    "source": looking_handlers.source,
+    "snapshot": stops.snapshot,
+    "add-watch": stops.add_watch,
+    "list-watches": stops.list_watches,
+    "delete-watches": stops.delete_watches,
+    "set-variable": inspection.set_variable,
+    "hover": inspection.hover,
+    "completions": inspection.completions,
+    "modules": inspection.modules,
+    "tasks": inspection.tasks,
+    "source": inspection.source,
     "take-lease": take_lease,
     "drop-lease": drop_lease,
 }

@@ -72,8 +72,8 @@ async def snapshot(call: Call, params: st.Snapshot) -> Struct:
 
 async def add_watch(call: Call, params: i.AddWatch) -> Struct:
     session = call.session
-    book = await session.breakpoints.book()
-    problem = await book.check_expression(params.expression, "condition")
+    code_lines = await session.breakpoints.code_lines()
+    problem = await code_lines.check_expression(params.expression, "condition")
     if problem is not None:
         raise RelayError(
             Code.EVALUATE_ERROR,

@@ -11,9 +11,9 @@ from debug_relay.protocol.models.execution import GetTrace, Trace, TraceRows
 from debug_relay.protocol.models.fields import Bounds
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.ring_format import Place, unpack_cursor
-from debug_relay.worker.operations import stops as stop_handlers
+from debug_relay.worker.operations import stops
 from debug_relay.worker.operations.call import Call
-from debug_relay.worker.tracing import rows as trace_rows
+from debug_relay.worker.tracing import row_file
 from debug_relay.worker.tracing.trace import Tracing
 
 _PAGE_BYTES: Final = 1 << 20
@@ -28,7 +28,7 @@ async def trace(call: Call, params: Trace) -> TraceRows:
     await tracing.done(call.abandoned)
     rows = await tracing.page(None, params.max_rows, params.budget, params.budget * 2)
     room = len(encode_json(rows)) + _REPORT_BYTES
-    await stop_handlers.add_report(call, rows, Bounds(max_bytes=room))
+    await stops.add_report(call, rows, Bounds(max_bytes=room))
     return rows
 
 
@@ -43,7 +43,7 @@ def _place(tracing: Tracing, cursor: str) -> Place:
         (place,) = unpack_cursor(tracing.owner, cursor, 1)
     except (ValueError, msgspec.MsgspecError):
         place = None
-    if place is not None and place.epoch == trace_rows.header_of(tracing.file).epoch:
+    if place is not None and place.epoch == row_file.header_of(tracing.file).epoch:
         return place
     problem = "is of an earlier trace" if place else "is not one that this endpoint returned"
     raise RelayError(

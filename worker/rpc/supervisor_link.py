@@ -56,16 +56,16 @@ class Worker(Protocol):
 
     session: Session
 
-    def joined(self, link: Link) -> None: ...
+    def joined(self, link: SupervisorLink) -> None: ...
 
-    def left(self, link: Link) -> None: ...
+    def left(self, link: SupervisorLink) -> None: ...
 
     async def retire(self) -> Retired: ...
 
     async def end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted: ...
 
 
-class Link(asyncio.Protocol):
+class SupervisorLink(asyncio.Protocol):
     """One supervisor."""
 
     def __init__(self, worker: Worker) -> None:

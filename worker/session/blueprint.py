@@ -11,7 +11,7 @@ from typing import Any
 from debug_relay.protocol.models.blueprint import given_fields
 from debug_relay.protocol.models.sessions import Blueprint, Program
 from debug_relay.protocol.secrets import masked_arguments, masked_environment
-from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
+from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.project_breakpoints import SavedBreakpoints
 from debug_relay.worker.debugger.target import Debuggee
@@ -32,7 +32,7 @@ class Blueprints:
         log: SessionLog,
         debuggee: Debuggee,
         breakpoints: Breakpoints,
-        exceptions: ExceptionPoints,
+        exceptions: ExceptionFilters,
         watches: Watches,
         saved: SavedBreakpoints,
         retirement: Retirement,

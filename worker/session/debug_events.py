@@ -21,18 +21,18 @@ from debug_relay.protocol.secrets import masked_command
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_messages as probe
-from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
+from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.log_points import LogPoints
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.run_to_line import RunToLine
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.stopped_threads import Stop
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.inspection.exceptions import ExceptionReports
-from debug_relay.worker.inspection.stop_reports import Reports
+from debug_relay.worker.inspection.stop_reports import StopReports
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
@@ -68,14 +68,14 @@ class DebugEvents:
         log: SessionLog,
         publication: Publication,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
         stops: Stops,
         debuggee: Debuggee,
         breakpoints: Breakpoints,
-        exceptions: ExceptionPoints,
+        exceptions: ExceptionFilters,
         log_points: LogPoints,
         goal: RunToLine,
-        reports: Reports,
+        reports: StopReports,
         exception_reports: ExceptionReports,
         traces: Traces,
     ) -> None:

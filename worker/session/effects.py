@@ -13,7 +13,7 @@ from debug_relay.worker.breakpoints.run_to_line import RunToLine
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.target import Debuggee
-from debug_relay.worker.inspection.stop_reports import Reports
+from debug_relay.worker.inspection.stop_reports import StopReports
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.pause_budget import HeldTime
 from debug_relay.worker.session.record import Record
@@ -33,7 +33,7 @@ class Effects:
         debuggee: Debuggee,
         log_points: LogPoints,
         goal: RunToLine,
-        reports: Reports,
+        reports: StopReports,
         limits: LimitWatch,
         held: HeldTime,
         record: Record,

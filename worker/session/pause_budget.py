@@ -10,7 +10,7 @@ import time
 
 from debug_relay.protocol.state import State
 from debug_relay.worker.breakpoints.manager import Breakpoints
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.session.idle_clock import IdleClock
@@ -44,7 +44,7 @@ class PauseBudget:
         settings: Settings,
         lifecycle: Lifecycle,
         log: SessionLog,
-        probes: Asking,
+        probes: ProbeClient,
         debuggee: Debuggee,
         run: RunControl,
         breakpoints: Breakpoints,

@@ -14,7 +14,7 @@ from debug_relay.protocol.models.retired_session import FILE, Aftermath
 from debug_relay.protocol.models.sessions import SessionState
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.envelope import encode_json
-from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
+from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee
@@ -36,7 +36,7 @@ class Retirement:
         debuggee: Debuggee,
         run: RunControl,
         breakpoints: Breakpoints,
-        exceptions: ExceptionPoints,
+        exceptions: ExceptionFilters,
         watches: Watches,
         traces: Traces,
         limits: LimitWatch,

@@ -11,7 +11,7 @@ from pathlib import Path
 from debug_relay.protocol.models.blueprint import SessionRecord, without_secrets
 from debug_relay.protocol.models.sessions import WorkerParams
 from debug_relay.protocol.version import VERSION, WIRE
-from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
+from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.log_points import LogPoints
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.project_breakpoints import SavedBreakpoints
@@ -19,15 +19,15 @@ from debug_relay.worker.breakpoints.run_to_line import RunToLine
 from debug_relay.worker.debuggee.handshake import Handshake
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.input_requests import InputRequests
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.inspection.exceptions import ExceptionReports
-from debug_relay.worker.inspection.stop_reports import Reports
+from debug_relay.worker.inspection.stop_reports import StopReports
 from debug_relay.worker.inspection.views import Views
 from debug_relay.worker.inspection.watches import Watches
-from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.limits.usage_report import UsageReport
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.access import Access
@@ -58,7 +58,7 @@ class Session:
         """`push` sends what is new to all supervisors."""
         self.disk = Disk()
         self.sources = Sources()
-        self.interpreters = InterpreterBook(Path(params.interpreters_dir))
+        self.interpreters = InterpreterCache(Path(params.interpreters_dir))
         self.callers = Callers()
         self.settings = Settings(params)
         self.publication = Publication(push)
@@ -81,7 +81,7 @@ class Session:
         settings, lifecycle = self.settings, self.lifecycle
         log, publication = self.log, self.publication
         hub = self.hub = Hub(settings.request_timeout)
-        probes = self.probes = Asking(hub)
+        probes = self.probes = ProbeClient(hub)
         debuggee = self.debuggee = Debuggee(log)
         stops = self.stops = Stops(hub, lifecycle, log, publication, settings.params.stop_id)
         self.input = InputRequests(hub, log, publication)
@@ -111,7 +111,9 @@ class Session:
             self.interpreters,
             lambda server: self.exceptions.begin(server),
         )
-        self.exceptions = ExceptionPoints(settings, log, publication, hub, probes, self.breakpoints)
+        self.exceptions = ExceptionFilters(
+            settings, log, publication, hub, probes, self.breakpoints
+        )
         self.log_points = LogPoints(log, self.breakpoints)
         self.run_to_line = RunToLine(hub, probes, debuggee, self.breakpoints)
         self.saved = SavedBreakpoints(settings, self.breakpoints, self.disk)
@@ -122,7 +124,7 @@ class Session:
         hub, probes, stops, debuggee = self.hub, self.probes, self.stops, self.debuggee
         run = self.run
         self.watches = Watches(settings, log, hub, probes)
-        self.reports = Reports(settings, log, hub, probes, stops, self.watches, self.sources)
+        self.reports = StopReports(settings, log, hub, probes, stops, self.watches, self.sources)
         stops.listen(self.reports)
         self.exception_reports = ExceptionReports(settings, lifecycle, hub, probes, stops)
         self.views = Views(settings, lifecycle, hub, probes, stops, self.breakpoints, run)

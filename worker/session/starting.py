@@ -10,7 +10,7 @@ from debug_relay.protocol.state import State
 from debug_relay.worker.attach import by_port
 from debug_relay.worker.attach.attached import AttachedProgram
 from debug_relay.worker.attach.by_port import JoinedProgram
-from debug_relay.worker.breakpoints.exceptions import ExceptionPoints
+from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debuggee.handshake import Handshake
 from debug_relay.worker.debuggee.launch_plan import LaunchPlanner, Plan
@@ -18,10 +18,10 @@ from debug_relay.worker.debuggee.launched import LaunchedProgram
 from debug_relay.worker.debuggee.restart import Restarting
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.input_requests import InputRequests
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee, ServerListener, Target
-from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.settings_changes import stop_all_needs_probe
 from debug_relay.worker.state.lifecycle import Lifecycle
@@ -38,14 +38,14 @@ class Starting:
         log: SessionLog,
         publication: Publication,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
         debuggee: Debuggee,
         input_requests: InputRequests,
         run: RunControl,
         breakpoints: Breakpoints,
-        exceptions: ExceptionPoints,
+        exceptions: ExceptionFilters,
         limits: LimitWatch,
-        interpreters: InterpreterBook,
+        interpreters: InterpreterCache,
         handshake: Handshake,
         servers: ServerListener,
     ) -> None:
@@ -69,7 +69,7 @@ class Starting:
 
     async def launch(self, params: Launch, plan: Plan) -> None:
         """`plan` was made before: a launch that is refused changes nothing."""
-        self._breakpoints.use(plan.book)
+        self._breakpoints.use(plan.code_lines)
         self._stop_on_exception(params.stop_on_exception)
         debuggee = self._debuggee
         debuggee.arguments = given_fields(params)

@@ -78,7 +78,7 @@ class LineFacts(Struct, frozen=True):
         return self.kinds[line - 1]
 
 
-class LineBook:
+class CodeLines:
     """Facts about files for one interpreter, cached as long as a file does not change."""
 
     def __init__(

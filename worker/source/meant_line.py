@@ -36,7 +36,7 @@ _DEFINITION: Final = re.compile(r"@|(async\s+)?def\b|class\b")
 _FUNCTION: Final = re.compile(r"(async\s+)?def\b")
 
 
-class Judgement(Struct, frozen=True, kw_only=True):
+class Verdict(Struct, frozen=True, kw_only=True):
     """Whether a breakpoint on a line can stop, and the explanation if it cannot."""
 
     line: int
@@ -50,17 +50,17 @@ class Judgement(Struct, frozen=True, kw_only=True):
     suggestion: str | None = None
 
 
-def judge(facts: LineFacts, line: int) -> Judgement:
+def verify_line(facts: LineFacts, line: int) -> Verdict:
     """Whether `line` has code, and the reason in words if it has none."""
     if line in facts.lines:
-        return Judgement(line=line, ok=True)
+        return Verdict(line=line, ok=True)
     why, statement, message = _why_not(facts, line)
     ordered = sorted(facts.lines)
     place = bisect_left(ordered, line)
     above = ordered[place - 1] if place else None
     below = ordered[place] if place < len(ordered) else None
     meant = _meant(facts, ordered, line, above, below)
-    return Judgement(
+    return Verdict(
         line=line,
         ok=False,
         why=why,

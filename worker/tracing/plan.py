@@ -18,7 +18,7 @@ from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.state.lifecycle import Lifecycle
@@ -45,7 +45,7 @@ class Planner:
         settings: Settings,
         lifecycle: Lifecycle,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
         stops: Stops,
         debuggee: Debuggee,
         breakpoints: Breakpoints,
@@ -83,17 +83,17 @@ class Planner:
         lines: Lines = {}
         spots: list[dict[str, Any]] = []
         for index, at in enumerate(params.at):
-            path = await self._judged(at, f"at[{index}]")
+            path = await self._verify(at, f"at[{index}]")
             capture = list(dict.fromkeys([*at.capture, *params.capture]))
             lines.setdefault(path, {}).setdefault(at.line, []).append(len(spots))
             spots.append({"condition": at.condition, "capture": capture, "changes": not capture})
         return Plan(server, spots, lines)
 
-    async def _judged(self, at: TraceAt, field: str) -> str:
+    async def _verify(self, at: TraceAt, field: str) -> str:
         """The real path, if a program can come to that line."""
         spec = BreakpointSpec(file=at.file, line=at.line, condition=at.condition, must_exist=True)
         try:
-            entry = await self._breakpoints.judged(spec)
+            entry = await self._breakpoints.verify(spec)
         except RelayError as error:
             raise RelayError(error.code, f"{field}: {error.message}", **error.details) from None
         if not entry.verified:
@@ -107,11 +107,11 @@ class Planner:
         return entry.real_path
 
     async def _files(self, files: Iterable[str]) -> Lines:
-        book = await self._breakpoints.book()
+        code_lines = await self._breakpoints.code_lines()
         lines: Lines = {}
         for file in files:
             path = self._breakpoints.absolute(file)
-            facts = await book.facts(path)
+            facts = await code_lines.facts(path)
             if facts.syntax_error is not None or not facts.lines:
                 reason = facts.syntax_error.message if facts.syntax_error else "it is empty"
                 raise RelayError(
@@ -148,9 +148,9 @@ class Planner:
             asked += [(f"at[{place}].capture[{i}]", text) for i, text in enumerate(at.capture)]
         if params.until is not None:
             asked.append(("until", params.until))
-        book = await self._breakpoints.book()
+        code_lines = await self._breakpoints.code_lines()
         for field, text in asked:
-            problem = await book.check_expression(text, "condition")
+            problem = await code_lines.check_expression(text, "condition")
             if problem is not None:
                 raise RelayError(
                     Code.EVALUATE_ERROR,

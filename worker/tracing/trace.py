@@ -24,13 +24,13 @@ from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.ring_format import Place, pack_cursor
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import PATIENCE, Asking
+from debug_relay.worker.debugger.probe_client import PATIENCE, ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
-from debug_relay.worker.tracing import rows as trace_rows
+from debug_relay.worker.tracing import row_file
 from debug_relay.worker.tracing.plan import Plan, Planner
 
 log = logging.getLogger("debug_relay.worker")
@@ -48,7 +48,7 @@ class Tracing:
         lifecycle: Lifecycle,
         publication: Publication,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
         stops: Stops,
         run: RunControl,
         plan: Plan,
@@ -80,7 +80,7 @@ class Tracing:
         params = self._params
         stop = self._stops.current
         try:
-            await asyncio.to_thread(trace_rows.make_file, self.file, params.max_rows)
+            await asyncio.to_thread(row_file.make_file, self.file, params.max_rows)
         except OSError as error:
             raise RelayError(
                 Code.INTERNAL_ERROR,
@@ -211,7 +211,7 @@ class Tracing:
 
     async def page(self, place: Place | None, limit: int, room: int, size: int) -> TraceRows:
         """Rows of at most `room` characters as they are told; `size` bounds what is read."""
-        page = await asyncio.to_thread(trace_rows.read_page, self.file, place, limit, size)
+        page = await asyncio.to_thread(row_file.read_page, self.file, place, limit, size)
         rows: list[TraceRow] = []
         for number, raw in page.rows:
             row = self._row(number, raw)
@@ -249,7 +249,7 @@ class Traces:
         lifecycle: Lifecycle,
         publication: Publication,
         hub: Hub,
-        probes: Asking,
+        probes: ProbeClient,
         stops: Stops,
         run: RunControl,
         planner: Planner,

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from debug_relay.protocol.system.files import open_regular
-from debug_relay.worker.attach import payload as brought
+from debug_relay.worker.attach import payload
 
 _MOST: Final = 8192
 
@@ -24,7 +24,7 @@ class Refusal(Struct, frozen=True):
     words: str
 
 
-class Word:
+class StatusFile:
     """The first byte is the state: `b` begun, `r` refused, `h` heard, `n` the worker no longer
     listens.
     """
@@ -36,12 +36,12 @@ class Word:
         with suppress(OSError):
             self._fd = open_regular(self._there, os.O_RDWR)
             # The program may have reused this descriptor number for a file of its own.
-            if not _is_word(f"/proc/self/fd/{self._fd}"):
+            if not _is_status_file(f"/proc/self/fd/{self._fd}"):
                 self._close()
 
     @property
     def is_open_there(self) -> bool:
-        return _is_word(self._there)
+        return _is_status_file(self._there)
 
     @property
     def begun(self) -> bool:
@@ -71,8 +71,8 @@ class Word:
         self._fd = -1
 
 
-def _is_word(link: str) -> bool:
+def _is_status_file(link: str) -> bool:
     try:
-        return os.readlink(link).startswith(f"/memfd:{brought.WORD}")
+        return os.readlink(link).startswith(f"/memfd:{payload.STATUS_FILE}")
     except OSError:
         return False

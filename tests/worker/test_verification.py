@@ -10,19 +10,19 @@ import pytest
 from msgspec import structs
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.worker.breakpoints.verification import BreakpointJudge
-from debug_relay.worker.interpreter.cache import InterpreterBook
+from debug_relay.worker.breakpoints.verification import Verifier
+from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.interpreter.resolve import Interpreter, own_interpreter
 from debug_relay.worker.source import code_lines as lines_module
 from debug_relay.worker.source.code_lines import (
-    LineBook,
+    CodeLines,
     LineFacts,
     SyntaxProblem,
     closest_folder,
     closest_path,
     parse_hit_condition,
 )
-from debug_relay.worker.source.meant_line import judge
+from debug_relay.worker.source.meant_line import verify_line
 from tests.kit.statements import every_statement, python_path
 
 
@@ -45,21 +45,21 @@ async def test_a_program_of_the_same_interpreter_is_judged_by_what_is_known() ->
 
     settings: Any = SimpleNamespace(config=config, params=SimpleNamespace(python_default=None))
     interpreters: Any = SimpleNamespace(find=find)
-    judge = BreakpointJudge(settings, interpreters)
-    fresh = judge.book_of(own)  # before anything was judged
-    book = await judge.book()
-    assert fresh is not book
-    assert judge.book_of(own) is book
+    verifier = Verifier(settings, interpreters)
+    fresh = verifier.code_lines_of(own)  # before anything was judged
+    code_lines = await verifier.code_lines()
+    assert fresh is not code_lines
+    assert verifier.code_lines_of(own) is code_lines
     # Of another interpreter, of optimized code and of another project a file says other things.
     other = structs.replace(own, path="/elsewhere/python3")
-    assert judge.book_of(other).interpreter == other
-    assert judge.book_of(own, 2) is not book
+    assert verifier.code_lines_of(other).interpreter == other
+    assert verifier.code_lines_of(own, 2) is not code_lines
     config.project_root = None
-    assert judge.book_of(own) is not book
+    assert verifier.code_lines_of(own) is not code_lines
 
 
 async def facts_of(path: str) -> LineFacts:
-    return await LineBook().facts(path)
+    return await CodeLines().facts(path)
 
 
 JUDGED = '''\
@@ -123,7 +123,7 @@ value = 1
 )
 async def test_judgements(line, why, words, meant, source):
     facts = await facts_of(source(JUDGED))
-    verdict = judge(facts, line)
+    verdict = verify_line(facts, line)
     assert (verdict.ok, verdict.why) == (False, why)
     assert words in verdict.message
     assert verdict.meant == meant
@@ -192,28 +192,28 @@ def last(): return 1
     ],
 )
 async def test_the_line_that_is_meant(line, meant, source):
-    verdict = judge(await facts_of(source(MEANT)), line)
+    verdict = verify_line(await facts_of(source(MEANT)), line)
     assert verdict.meant == meant, verdict
 
 
 async def test_a_suggestion_shows_both_sides_and_when_a_head_runs(source):
     facts = await facts_of(source(MEANT))
-    assert judge(facts, 20).suggestion == (
+    assert verify_line(facts, 20).suggestion == (
         "Code above: line 17 `two(),`. Code below: line 21 `def empty(self):`, which is probably "
         "meant (it runs when the function is defined; line 22 runs when it is called)."
     )
-    assert judge(facts, 18).suggestion == (
+    assert verify_line(facts, 18).suggestion == (
         "Code above: line 17 `two(),`. Code below: line 21 `def empty(self):`. "
         "Probably meant: line 13 `return sum(`."
     )
     long = await facts_of(source(f"x = {'1' * 500}\n\n", "long.py"))
-    assert len(judge(long, 2).suggestion or "") < 150
+    assert len(verify_line(long, 2).suggestion or "") < 150
 
 
 async def test_every_line_is_judged_and_every_line_that_is_named_is_good(interpreter, source):
-    facts = await LineBook(interpreter).facts(source(every_statement(interpreter.minor)))
+    facts = await CodeLines(interpreter).facts(source(every_statement(interpreter.minor)))
     for line in range(1, facts.total_lines + 3):
-        verdict = judge(facts, line)
+        verdict = verify_line(facts, line)
         assert verdict.ok == (line in facts.lines)
         assert bool(verdict.message) != verdict.ok
         assert (verdict.meant is None) == (verdict.suggestion is None) == verdict.ok
@@ -223,22 +223,22 @@ async def test_every_line_is_judged_and_every_line_that_is_named_is_good(interpr
 
 
 async def test_a_good_line_needs_no_words(source):
-    verdict = judge(await facts_of(source(JUDGED)), 6)
+    verdict = verify_line(await facts_of(source(JUDGED)), 6)
     assert verdict.ok
     assert (verdict.message, verdict.suggestion, verdict.meant) == ("", None, None)
 
 
 async def test_an_empty_file_has_no_line_that_could_be_meant(source):
     facts = await facts_of(source(""))
-    verdict = judge(facts, 1)
+    verdict = verify_line(facts, 1)
     assert (facts.total_lines, verdict.why, verdict.meant) == (0, "past_end", None)
     assert "empty" in verdict.message
 
 
 async def test_what_looks_like_a_comment_inside_a_string_is_none(source):
     facts = await facts_of(source('x = """\n# text\n\n"""\n'))
-    assert [judge(facts, line).why for line in (2, 3, 4)] == ["continuation"] * 3
-    assert judge(facts, 2).statement == 1
+    assert [verify_line(facts, line).why for line in (2, 3, 4)] == ["continuation"] * 3
+    assert verify_line(facts, 2).statement == 1
 
 
 async def test_what_is_too_deep_for_a_tree_still_has_lines(source):
@@ -246,7 +246,7 @@ async def test_what_is_too_deep_for_a_tree_still_has_lines(source):
     facts = await facts_of(source(text))
     assert facts.syntax_error is None
     assert len(text.splitlines()) - 1 in facts.lines
-    assert judge(facts, len(text.splitlines())).why == "blank"
+    assert verify_line(facts, len(text.splitlines())).why == "blank"
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ async def test_what_is_too_deep_for_a_tree_still_has_lines(source):
 )
 async def test_expressions(text, mode, fine, foreign):
     for interpreter in (None, foreign):
-        problem = await LineBook(interpreter).check_expression(text, mode)
+        problem = await CodeLines(interpreter).check_expression(text, mode)
         assert (problem is None) == fine
         if problem:
             assert problem.message
@@ -283,11 +283,11 @@ async def test_expressions(text, mode, fine, foreign):
 
 
 async def test_an_expression_of_another_version_is_asked_of_that_version():
-    newer = await InterpreterBook().describe(python_path("3.12"))
+    newer = await InterpreterCache().describe(python_path("3.12"))
     text = 'f"{x["key"]}"'  # the same quotes inside: 3.12 and newer
-    assert await LineBook(newer).check_expression(text, "condition") is None
+    assert await CodeLines(newer).check_expression(text, "condition") is None
     if sys.version_info < (3, 12):
-        problem = await LineBook().check_expression(text, "condition")
+        problem = await CodeLines().check_expression(text, "condition")
         assert isinstance(problem, SyntaxProblem)
 
 

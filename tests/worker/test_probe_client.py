@@ -11,7 +11,7 @@ from typing import Any
 from debug_relay.protocol.wire.dap import StackFrame
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import Asking
+from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.probe_engine import ProbeEngine
 
 
@@ -33,7 +33,7 @@ async def test_only_whom_it_was_put_to_answers_a_question() -> None:
     async with AsyncExitStack() as stack, asyncio.timeout(10):
         asked, reader, writer = await connected(stack)
         other, _, _ = await connected(stack)
-        asking = Asking(Hub(5))
+        asking = ProbeClient(Hub(5))
         asked.engine = ProbeEngine(asked, asking)
         waiting = asyncio.create_task(asking.returned(asked, StackFrame(id=1, name="f", line=1), 5))
         head = await reader.readuntil(b"\r\n\r\n")
