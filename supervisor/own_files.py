@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from debug_relay.protocol.system.files import FileRefused, open_regular
+from debug_relay.protocol.system.files import FileRefused, move_aside, open_regular
 
 # Of what cannot be opened for writing as a file: directories, FIFOs that nobody reads, links.
 _NO_FILE: Final = frozenset({errno.EISDIR, errno.ENXIO, errno.ELOOP})
@@ -27,16 +26,6 @@ def open_own(path: Path, flags: int) -> tuple[int, str | None]:
             raise
     moved_to = move_aside(path)
     return open_regular(path, flags), moved_to
-
-
-def move_aside(path: Path) -> str:
-    """Under another name beside it; OSError where that cannot be."""
-    base = f"{path}.corrupt-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    aside, number = base, 1
-    while os.path.lexists(aside):
-        aside, number = f"{base}-{number}", number + 1
-    os.rename(path, aside)
-    return aside
 
 
 def is_no_file(path: Path) -> bool:

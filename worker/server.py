@@ -18,6 +18,7 @@ from typing import Final
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models.sessions import EndReason, Retired, SessionDeleted, WorkerParams
 from debug_relay.protocol.state import COUNTED, LIVE, State
+from debug_relay.protocol.system.files import write_whole
 from debug_relay.protocol.system.procfs import boot_id, start_ticks
 from debug_relay.protocol.version import VERSION, WIRE
 from debug_relay.protocol.wire.envelope import encode_json
@@ -25,7 +26,6 @@ from debug_relay.worker.attach import gdb
 from debug_relay.worker.operations.handlers import check_table
 from debug_relay.worker.rpc.supervisor_link import SupervisorLink
 from debug_relay.worker.session.session import Session
-from debug_relay.worker.storage.disk import write_atomically
 from debug_relay.worker.system import descendants
 
 log = logging.getLogger("debug_relay.worker")
@@ -94,7 +94,7 @@ class Worker:
             "version": VERSION,
         }
         path = Path(self.params.session_dir) / "identity.json"
-        await self.session.disk.run(partial(write_atomically, path, encode_json(identity)))
+        await self.session.disk.run(partial(write_whole, path, encode_json(identity)))
 
     async def _watch(self) -> None:
         """Idle, orphaned: counted by the monotonic clock, so no clock change ends a session."""

@@ -1,8 +1,9 @@
-"""Opens files that others may have prepared: a project's, and those of the data directory.
+"""Opens files that others may have prepared, and replaces files of our own as a whole.
 
 A path from a caller, a project or a disk may name a FIFO, a device, a terminal or a file without
 end. Opening one may block for ever, and reading it may fill the memory. Here nothing blocks, only
-regular files are accepted, and every read has a bound. Supervisor and worker both need it, and
+regular files are accepted, and every read has a bound. A file of our own is written under another
+name first, so that its readers never see half of it. Supervisor and worker both need this, and
 neither may import the other.
 """
 
@@ -11,12 +12,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final, Literal
 
 Reason = Literal["directory", "not_a_file", "too_large"]
 # O_NOCTTY: opening a terminal must not make it the controlling terminal of our process.
 _AT_ONCE: Final = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
+_UNFINISHED: Final = ".unfinished"
+_ABANDONED_SECONDS: Final = 600.0
 _ERRNO: Final[dict[Reason, int]] = {
     "directory": errno.EISDIR,
     "not_a_file": errno.EINVAL,
@@ -77,3 +84,63 @@ def read_bounded(path: str | os.PathLike[str], most: int) -> bytes:
 
 def _too_large(path: str | os.PathLike[str], most: int) -> FileRefused:
     return FileRefused(os.fspath(path), "too_large", f"is larger than {most} bytes")
+
+
+@contextmanager
+def replacing(path: Path, *, fsync: bool) -> Iterator[int]:
+    """A descriptor of a new file, mode 0600, which gets the name `path` when the block ends.
+
+    Readers see the old file or the new one, each whole; with `fsync` also after a power cut. If
+    the block fails, the old file stays. A symbolic link at `path` is replaced, not followed.
+    """
+    # Each writer has a name of its own: several processes may replace one file at the same time.
+    fresh = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_UNFINISHED}")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(fresh, flags, 0o600)
+    try:
+        yield fd
+        if fsync:
+            os.fsync(fd)
+        os.replace(fresh, path)
+    except BaseException:
+        with suppress(OSError):
+            fresh.unlink()
+        raise
+    finally:
+        os.close(fd)
+    if fsync:
+        sync_directory(path.parent)
+
+
+def write_whole(path: Path, content: bytes, *, fsync: bool = True) -> None:
+    """Replaces the file by one with this content."""
+    with replacing(path, fsync=fsync) as fd, open(fd, "wb", closefd=False) as file:
+        file.write(content)
+
+
+def sync_directory(path: Path) -> None:
+    """Syncs a directory: a new name is on disk only after that."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes what writers left that were killed inside `replacing`."""
+    for path in folder.glob(f".*{_UNFINISHED}"):
+        with suppress(OSError):  # such a file costs a little room, nothing else
+            # A young one may belong to a worker that is writing now.
+            if time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS:
+                path.unlink()
+
+
+def move_aside(path: str | os.PathLike[str]) -> str:
+    """Renames what lies at `path`, for a person to look at; returns the new name."""
+    base = f"{os.fspath(path)}.corrupt-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    aside, number = base, 1
+    while os.path.lexists(aside):
+        aside, number = f"{base}-{number}", number + 1
+    os.rename(path, aside)
+    return aside

@@ -25,11 +25,12 @@ from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.scopes import SCOPES
+from debug_relay.protocol.system import json_file
 from debug_relay.protocol.system.files import FileRefused, open_regular, require_regular
 from debug_relay.protocol.wire.envelope import timestamp, timestamp_of
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.storage.directories import StoreError, atomic_write_json
+from debug_relay.supervisor.storage.directories import StoreError
 
 _FILE_NAME: Final = "tokens.json"
 _PREFIX: Final = "odr_"  # by which scanners of leaked secrets can know one
@@ -179,7 +180,7 @@ class TokensFile:
             fcntl.flock(lock, fcntl.LOCK_EX)
             tokens = self.read()
             yield tokens
-            atomic_write_json(target, _Contents(tokens))
+            json_file.write(target, _Contents(tokens))
         except OSError as error:
             self._unusable(error.strerror or str(error), "Make room, or choose another place")
         finally:

@@ -18,10 +18,12 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.relay import Configuration, PatchConfig
 from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
 from debug_relay.protocol.secrets import hide_secrets
+from debug_relay.protocol.system import json_file
 from debug_relay.supervisor.config.layers import Loaded, accepted
 from debug_relay.supervisor.config.settings import KEYS, RUNTIME_CHANGEABLE, Settings
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.storage.directories import Places, atomic_write_json, read_json
+from debug_relay.supervisor.storage.directories import Places
+from debug_relay.supervisor.storage.json_files import read_json
 
 _log = Log(__name__)
 _ORIGIN = "config.json (PATCH /config)"
@@ -122,7 +124,7 @@ class RuntimeConfig:
         for name, value in changes.items():
             section, _, key = name.partition(".")
             tree.setdefault(section, {})[key] = value
-        atomic_write_json(self._places.config_json, tree)
+        json_file.write(self._places.config_json, tree)
 
 
 def _with(settings: Settings, wanted: Mapping[str, Any]) -> Settings:

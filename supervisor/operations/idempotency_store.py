@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from debug_relay.protocol.system.files import FileRefused, open_regular, read_bounded
+from debug_relay.protocol.system.files import FileRefused, open_regular, read_bounded, write_whole
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.storage.directories import set_aside
+from debug_relay.supervisor.storage.json_files import set_aside
 
 _log: Final = Log(__name__)
 KEPT_SECONDS: Final = 600.0
@@ -52,7 +52,6 @@ _decode: Final = msgspec.json.Decoder(KeptReply).decode
 class KeptReplies:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._unfinished = path.with_name(f".{path.name}.unfinished")
         self._fd = -1
         self._size = 0
         self.warning: str | None = None
@@ -100,14 +99,14 @@ class KeptReplies:
 
     def _begin(self, replies: list[KeptReply]) -> None:
         self.close()
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        lines = b"".join(_encode(reply) + b"\n" for reply in replies)
         try:
-            self._fd = open_regular(self._unfinished, flags)
-            self._size = 0
-            self._append(b"".join(_encode(reply) + b"\n" for reply in replies))
-            self._unfinished.rename(self._path)
+            write_whole(self._path, lines, fsync=False)
+            self._fd = open_regular(self._path, os.O_WRONLY | os.O_NOFOLLOW)
         except OSError as error:
             self._note_failure(error)
+        else:
+            self._size, self.warning = len(lines), None
 
     def _append(self, lines: bytes) -> None:
         if self._fd < 0:

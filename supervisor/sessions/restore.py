@@ -17,7 +17,8 @@ from debug_relay.protocol import state
 from debug_relay.protocol.models.blueprint import SessionRecord
 from debug_relay.protocol.models.sessions import SessionState
 from debug_relay.protocol.state import State
-from debug_relay.supervisor.storage.directories import atomic_write_json, read_json, set_aside
+from debug_relay.protocol.system import json_file
+from debug_relay.supervisor.storage.json_files import read_json, set_aside
 
 _FILE: Final = "session.json"
 
@@ -40,7 +41,7 @@ def record_end(folder: Path, shown: SessionState, events_end: int) -> None:
     record = read_record(folder)
     if record is not None:
         record = msgspec.structs.replace(record, state=shown, events_end=events_end)
-        atomic_write_json(folder / _FILE, record)
+        json_file.write(folder / _FILE, record)
 
 
 def holds_what_was_set_aside(folder: Path) -> bool:

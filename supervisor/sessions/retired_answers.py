@@ -14,7 +14,7 @@ from msgspec import Struct
 from debug_relay.protocol.models import breakpoints as b
 from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models.retired_session import FILE, Aftermath
-from debug_relay.supervisor.storage.directories import read_json
+from debug_relay.supervisor.storage.json_files import read_json
 
 
 def answer(folder: Path, operation: str, params: Struct) -> Struct | None:

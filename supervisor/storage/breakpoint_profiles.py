@@ -27,10 +27,11 @@ from debug_relay.protocol.models.breakpoints import (
 )
 from debug_relay.protocol.models.fields import Deleted
 from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
+from debug_relay.protocol.system import json_file
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.storage.directories import atomic_write_json, read_json, set_aside
+from debug_relay.supervisor.storage.json_files import read_json, set_aside
 
 _log: Final = Log(__name__)
 _VERSION: Final = 1
@@ -164,7 +165,7 @@ class Profiles:
         if specs is None:
             self._path(name).unlink(missing_ok=True)
             return
-        atomic_write_json(self._path(name), msgspec.Raw(_content(name, specs)))
+        json_file.write(self._path(name), msgspec.Raw(_content(name, specs)))
 
     def _not_found(self, name: str, known: list[str]) -> RelayError:
         near = difflib.get_close_matches(name, known, 1, 0.5)

@@ -11,10 +11,8 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import pwd
-import secrets
 import socket
 import stat
 import tempfile
@@ -22,14 +20,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from debug_relay.protocol.system.files import FileRefused, read_bounded
+from debug_relay.protocol.system import files, json_file
 from debug_relay.protocol.system.procfs import is_alive, start_ticks
 from debug_relay.protocol.version import VERSION
 from debug_relay.protocol.wire.envelope import encode_json, timestamp
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.own_files import is_no_file, move_aside
+from debug_relay.supervisor.own_files import is_no_file
+from debug_relay.supervisor.storage.json_files import set_aside
 
 _log = Log(__name__)
 
@@ -44,10 +41,8 @@ _OUR_NAMES: Final = frozenset(
         ".tokens.json.lock",
     }
 )  # fmt: skip
-_UNFINISHED: Final = ".unfinished"
 # What a file system says that is full or read-only: that costs what would be written, not a start.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
-_LARGEST_JSON: Final = 64 * 1024 * 1024
 
 
 class StoreError(Exception):
@@ -102,6 +97,7 @@ class Places:
             data_dir / name for name in _SUBFOLDERS
         )
         self.bytecode = data_dir / "bytecode"
+        self.interpreters = data_dir / "interpreters"
         self.relay_json = data_dir / "relay.json"
         self.config_json = data_dir / "config.json"
         self.kept_replies = data_dir / "idempotency.jsonl"
@@ -139,7 +135,7 @@ class Places:
                 _private_directory(self.data_dir / name)
             record = self.data_dir / "run_dir"
             if read_text(record) != str(self.run_dir):
-                _write_whole(record, os.fsencode(f"{self.run_dir}\n"), fsync=True)
+                files.write_whole(record, os.fsencode(f"{self.run_dir}\n"))
             if self._url is not None and _quietly_read(self.relay_json).get("pid") != os.getpid():
                 self._write_relay_json(self._url)
         except OSError as error:
@@ -222,7 +218,7 @@ class Places:
         value = {"url": url, "version": VERSION, "started_at": timestamp(), **_identity()}
         if is_no_file(self.relay_json):
             set_aside(self.relay_json, "it is not a file")
-        atomic_write_json(self.relay_json, value)
+        json_file.write(self.relay_json, value)
 
     def remove_relay_json(self) -> None:
         """At a clean stop; what another relay has written in the meantime stays."""
@@ -242,10 +238,8 @@ class Places:
 
     def _sweep(self) -> None:
         """Remove what a relay left that was killed in the middle of writing."""
-        for folder in (self.data_dir, self.breakpoints, self.profiles):
-            for path in folder.glob(f".*{_UNFINISHED}"):
-                with contextlib.suppress(OSError):  # it costs a little room, nothing else
-                    path.unlink()
+        for folder in (self.data_dir, self.breakpoints, self.profiles, self.interpreters):
+            files.remove_unfinished(folder)
 
 
 def _unusable(error: OSError, path: Path) -> StoreError:
@@ -445,75 +439,18 @@ def _unfit_for_sockets(run_dir: Path) -> str | None:
     return None
 
 
-def atomic_write_json(path: Path, value: Any, fsync: bool = True) -> None:
-    """Readers see the old file or the new one, whole, also after a crash; mode 0600."""
-    _write_whole(path, msgspec.json.format(encode_json(value)) + b"\n", fsync)
-
-
-def _write_whole(path: Path, content: bytes, fsync: bool) -> None:
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_UNFINISHED}")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            if fsync:
-                os.fsync(descriptor)
-        os.replace(unfinished, path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
-    if fsync:
-        _sync_directory(path.parent)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def read_json(path: Path) -> Any:
-    """The value, or None: there is no such file, or it was corrupt and is now set aside."""
-    try:
-        return json.loads(read_bounded(path, _LARGEST_JSON))
-    except FileNotFoundError:
-        return None
-    except FileRefused as error:
-        set_aside(path, error.words)
-        return None
-    except OSError as error:
-        _log.error("store.unreadable", path=path, reason=error.strerror)
-        return None
-    except (ValueError, RecursionError) as error:
-        set_aside(path, str(error))
-        return None
-
-
-def set_aside(path: Path, reason: str) -> None:
-    """What cannot be read is kept under another name, for a person to look at."""
-    try:
-        aside = move_aside(path)
-    except OSError as error:
-        _log.error("store.corrupt", path=path, reason=reason, kept=f"in place: {error.strerror}")
-    else:
-        _log.error("store.corrupt", path=path, reason=reason, moved_to=aside)
-
-
 def _quietly_read(path: Path) -> dict[str, Any]:
     """For files of another relay, which are not ours to move."""
     try:
-        value = json.loads(read_bounded(path, _LARGEST_JSON))
-    except (OSError, ValueError, RecursionError):
+        value = json_file.read(path)
+    except (OSError, json_file.Damaged):
         return {}
     return value if isinstance(value, dict) else {}
 
 
 def read_text(path: Path) -> str | None:
     try:
-        return os.fsdecode(read_bounded(path, _LARGEST_JSON)).strip() or None
+        return os.fsdecode(files.read_bounded(path, json_file.LARGEST_BYTES)).strip() or None
     except (OSError, ValueError):
         return None
 

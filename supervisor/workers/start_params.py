@@ -78,7 +78,7 @@ class Births:
             config=config,
             debugpy_dir=self._debugpy_dir,
             bytecode=str(self._places.bytecode / self._debugger),
-            interpreters_dir=str(self._places.data_dir / "interpreters"),
+            interpreters_dir=str(self._places.interpreters),
             output_max_bytes=settings.output.max_bytes,
             events_max=settings.output.max_events,
             request_timeout=settings.dap.request_timeout,

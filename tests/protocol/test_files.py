@@ -6,10 +6,17 @@ import os
 import resource
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from debug_relay.protocol.system.files import FileRefused, open_regular, read_bounded
+from debug_relay.protocol.system.files import (
+    FileRefused,
+    open_regular,
+    read_bounded,
+    replacing,
+    write_whole,
+)
 
 
 @pytest.fixture
@@ -79,3 +86,30 @@ def test_it_opens_for_writing_too(place):
     for name in ("fifo", "zeros"):
         with pytest.raises(OSError):
             open_regular(place / name, os.O_WRONLY | os.O_APPEND)
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+    with replacing(path, fsync=True) as fd:
+        os.write(fd, b"new")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            write_whole(path, b"x" * 11)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_writers_of_one_file_do_not_mix(tmp_path):
+    contents = [str(number).encode() * 100_000 for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda each: write_whole(tmp_path / "file", each), contents))
+    assert (tmp_path / "file").read_bytes() in contents
+    assert os.listdir(tmp_path) == ["file"]

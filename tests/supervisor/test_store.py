@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from debug_relay.protocol.system import json_file
 from debug_relay.protocol.system.procfs import start_ticks
 from debug_relay.protocol.version import VERSION
 from debug_relay.supervisor.storage.directories import (
@@ -23,9 +24,8 @@ from debug_relay.supervisor.storage.directories import (
     Places,
     StoreBusy,
     StoreError,
-    atomic_write_json,
-    read_json,
 )
+from debug_relay.supervisor.storage.json_files import read_json
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
@@ -284,7 +284,7 @@ def test_lock_names_its_holder(short: Path):
 def test_lock_names_a_holder_that_does_not_listen_yet(short: Path):
     places = Places.open(short / "data", short / "run")
     stale = {"url": "http://old", "pid": os.getpid(), "start_ticks": 1, "started_at": "then"}
-    atomic_write_json(places.relay_json, stale)
+    json_file.write(places.relay_json, stale)
     with holder(places.data_dir, places.run_dir) as other:
         assert said(other) == "held"
         with pytest.raises(StoreBusy) as caught:
@@ -333,10 +333,14 @@ def test_lock_removes_what_a_killed_relay_left(short: Path):
     places = Places.open(short / "data")
     left = places.profiles / ".p.json.1234abcd.unfinished"
     left.touch()
+    os.utime(left, (0, 0))
+    being_written = places.breakpoints / ".b.json.1234abcd.unfinished"  # by a worker, now
+    being_written.touch()
     (places.profiles / "p.json").touch()
     places.lock()
     places.unlock()
     assert [path.name for path in places.profiles.iterdir()] == ["p.json"]
+    assert being_written.exists()
 
 
 def test_relay_json(short: Path):
@@ -352,7 +356,7 @@ def test_relay_json(short: Path):
     places.remove_relay_json()
     assert not places.relay_json.exists()
     places.remove_relay_json()
-    atomic_write_json(places.relay_json, {"pid": os.getpid() + 1})
+    json_file.write(places.relay_json, {"pid": os.getpid() + 1})
     places.remove_relay_json()
     assert places.relay_json.exists()
 
@@ -360,9 +364,9 @@ def test_relay_json(short: Path):
 def test_written_json_reads_back(tmp_path: Path):
     path = tmp_path / "x.json"
     for value in ({"a": [1, "é", None]}, [], "text", 5):
-        atomic_write_json(path, value)
+        json_file.write(path, value)
         assert read_json(path) == value
-        atomic_write_json(path, value, fsync=False)
+        json_file.write(path, value, fsync=False)
         assert read_json(path) == value
     assert mode(path) == 0o600
     assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
@@ -370,20 +374,20 @@ def test_written_json_reads_back(tmp_path: Path):
 
 def test_failed_write_changes_nothing(tmp_path: Path):
     path = tmp_path / "x.json"
-    atomic_write_json(path, {"old": True})
+    json_file.write(path, {"old": True})
     with pytest.raises(TypeError):
-        atomic_write_json(path, {"new": object()})
+        json_file.write(path, {"new": object()})
     assert read_json(path) == {"old": True}
     (tmp_path / "folder.json").mkdir()
     with pytest.raises(OSError, match="directory"):
-        atomic_write_json(tmp_path / "folder.json", {})
+        json_file.write(tmp_path / "folder.json", {})
     assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.json", "x.json"]
 
 
 def test_write_follows_no_link_out(tmp_path: Path):
     (tmp_path / "target").write_text("kept")
     (tmp_path / "x.json").symlink_to("target")
-    atomic_write_json(tmp_path / "x.json", {})
+    json_file.write(tmp_path / "x.json", {})
     assert (tmp_path / "target").read_text() == "kept"
     assert not (tmp_path / "x.json").is_symlink()
 

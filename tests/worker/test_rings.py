@@ -107,7 +107,6 @@ def test_the_file_is_private_and_sparse(tmp_path: Path):
 
 def test_again_under_the_same_path_is_another_ring(tmp_path: Path):
     path = tmp_path / "ring"
-    path.with_name("ring.new").write_bytes(b"left by one that died")
     first = Ring(path, 4096)
     put(first, b"old")
     old = first.end
@@ -126,7 +125,6 @@ def test_a_link_in_the_way_is_replaced_not_followed(tmp_path: Path):
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
     (tmp_path / "ring").symlink_to(victim)
-    (tmp_path / "ring.new").symlink_to(victim)
     Ring(tmp_path / "ring", 4096).close()
     assert victim.read_bytes() == b"precious"
     assert not (tmp_path / "ring").is_symlink()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -19,19 +18,15 @@ import msgspec
 
 from debug_relay.protocol.models.blueprint import given_fields
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
-from debug_relay.protocol.system.files import FileRefused, read_bounded
-from debug_relay.worker.storage.disk import locked, sync_directory, write_atomically
+from debug_relay.protocol.system import files, json_file
+from debug_relay.protocol.system.json_file import Damaged
+from debug_relay.worker.storage.disk import locked
 
 log = logging.getLogger("debug_relay.worker")
 
 # Raise it when you add a field: an older relay must not drop that field.
 VERSION: Final = 1
-_LARGEST: Final = 64 * 1024 * 1024
 _ASKED_ONLY: Final = frozenset({"source", "text", "must_exist"})
-
-
-class SavedCorrupt(ValueError):
-    """The bytes are not what a relay has written."""
 
 
 class SavedByNewer(ValueError):
@@ -49,26 +44,23 @@ def encode(project_root: str, specs: Iterable[BreakpointSpec]) -> bytes:
         "project_root": project_root,
         "breakpoints": [_kept(spec) for spec in specs],
     }
-    return msgspec.json.format(msgspec.json.encode({**value, "checksum": _checksum(value)})) + b"\n"
+    return json_file.encode({**value, "checksum": _checksum(value)})
 
 
 def decode(raw: bytes) -> list[BreakpointSpec]:
-    """The breakpoints in the file; SavedCorrupt or SavedByNewer say why it cannot be read."""
-    try:
-        value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SavedCorrupt(str(error)) from None
+    """The breakpoints in the file; Damaged or SavedByNewer say why it cannot be read."""
+    value = json_file.decode(raw)
     if not isinstance(value, dict) or not isinstance(value.get("version"), int):
-        raise SavedCorrupt("no object with a version")
+        raise Damaged("no object with a version")
     if value["version"] > VERSION:
         raise SavedByNewer(f"version {value['version']}; this relay reads up to {VERSION}")
     checksum = value.pop("checksum", None)
     if checksum != _checksum(value):
-        raise SavedCorrupt("the checksum does not match")
+        raise Damaged("the checksum does not match")
     try:
         return msgspec.convert(value.get("breakpoints"), list[BreakpointSpec])
     except msgspec.ValidationError as error:
-        raise SavedCorrupt(str(error)) from None
+        raise Damaged(str(error)) from None
 
 
 def merged(
@@ -96,10 +88,10 @@ class SavedFile:
     def load(self) -> list[BreakpointSpec]:
         """None when there is no file, or when it was corrupt and is now set aside."""
         try:
-            return decode(_content(self._path))
+            return decode(json_file.content(self._path))
         except FileNotFoundError:
             return []
-        except SavedCorrupt as error:
+        except Damaged as error:
             _set_aside(self._path, str(error))
             return []
 
@@ -111,10 +103,10 @@ class SavedFile:
             if after == kept:
                 return
             if after:
-                write_atomically(self._path, encode(self._root, after))
+                files.write_whole(self._path, encode(self._root, after))
             else:
                 self._path.unlink(missing_ok=True)
-                sync_directory(self._path.parent)
+                files.sync_directory(self._path.parent)
 
 
 def _key(spec: BreakpointSpec, real: dict[str, str]) -> tuple[str, str | int | None]:
@@ -136,18 +128,6 @@ def _checksum(value: dict[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
 
 
-def _content(path: Path) -> bytes:
-    try:
-        return read_bounded(path, _LARGEST)
-    except FileRefused as error:
-        raise SavedCorrupt(error.words) from None
-
-
 def _set_aside(path: Path, reason: str) -> None:
-    base = f"{path}.corrupt-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    aside, number = base, 1
-    while os.path.lexists(aside):
-        aside, number = f"{base}-{number}", number + 1
-    os.rename(path, aside)
-    fields = {"path": str(path), "reason": reason, "moved_to": aside}
+    fields = {"path": str(path), "reason": reason, "moved_to": files.move_aside(path)}
     log.error("breakpoints.corrupt", extra={"fields": fields})

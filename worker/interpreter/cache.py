@@ -17,7 +17,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from debug_relay.protocol.system.files import FileRefused, open_regular, read_bounded
+from debug_relay.protocol.system.files import FileRefused, open_regular, read_bounded, write_whole
 from debug_relay.worker.interpreter.resolve import Interpreter, ask, choose, not_found
 
 # Path, and mtime, ctime, size, inode and device of the file behind it.
@@ -82,13 +82,10 @@ class InterpreterCache:
         if self._folder is None:
             return
         path = self._file(stamp)
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
         kept = _Kept(stamp, interpreter, _checksum(stamp, interpreter))
         with contextlib.suppress(OSError):  # a full or read-only disk: the next session asks again
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            with open(fresh, "wb", opener=open_regular) as file:
-                file.write(msgspec.json.encode(kept))
-            fresh.rename(path)
+            write_whole(path, msgspec.json.encode(kept), fsync=False)
 
     def _file(self, stamp: Stamp) -> Path:
         assert self._folder is not None

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from debug_relay.protocol.models.blueprint import SessionRecord
+from debug_relay.protocol.system.files import write_whole
 from debug_relay.protocol.wire.envelope import encode_json
-from debug_relay.worker.storage.disk import Disk, Job, Keeper, write_atomically
+from debug_relay.worker.storage.disk import Disk, Job, Keeper
 
 _LATER: Final = 0.3
 
@@ -56,4 +57,10 @@ class Record:
         return not self._keeper.is_failing
 
     def _next_job(self) -> Job:
-        return partial(write_atomically, self._path, encode_json(self._content()))
+        return partial(_write, self._path, encode_json(self._content()))
+
+
+def _write(path: Path, content: bytes) -> None:
+    # The supervisor could not make the folder if the disk was full then.
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(path, content)

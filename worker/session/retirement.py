@@ -13,6 +13,7 @@ import msgspec
 from debug_relay.protocol.models.retired_session import FILE, Aftermath
 from debug_relay.protocol.models.sessions import SessionState
 from debug_relay.protocol.state import State
+from debug_relay.protocol.system.files import write_whole
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.manager import Breakpoints
@@ -24,7 +25,7 @@ from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.lease import Lease
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
-from debug_relay.worker.storage.disk import Disk, write_atomically
+from debug_relay.worker.storage.disk import Disk
 from debug_relay.worker.tracing.trace import Traces
 
 
@@ -76,7 +77,7 @@ class Retirement:
             watches=self._watches.listed(),
             resources=await self._usage.report(),
         )
-        await self._disk.run(partial(write_atomically, self._path(), encode_json(aftermath)))
+        await self._disk.run(partial(write_whole, self._path(), encode_json(aftermath)))
 
     def take_over(self, ended: SessionState) -> None:
         """The session is as its last worker has left it; its blueprint was taken over before."""

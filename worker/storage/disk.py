@@ -139,36 +139,6 @@ class Keeper:
         return True
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Writes the file as a whole or not at all, even if the machine stops. Only one writer at a
-    time per path.
-    """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # The name is always the same, so that a file left by a killed writer is overwritten.
-    temporary = path.with_name(f".{path.name}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    fd = os.open(temporary, flags, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Syncs a directory: a new name is on disk only after that."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 @contextmanager
 def locked(path: Path, timeout: float = _PATIENCE) -> Iterator[None]:
     """Holds a lock against all processes that lock this path; leaves no file behind. Blocks."""

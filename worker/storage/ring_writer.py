@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from debug_relay.protocol.system.files import replacing
 from debug_relay.protocol.wire.ring_format import (
     AT_HEAD,
     AT_MARK,
@@ -232,20 +232,10 @@ def _found(path: Path) -> tuple[int, RingHeader] | None:
 
 def _create(path: Path, header: RingHeader) -> int:
     """A new file at `path`, complete before it gets that name; it replaces any existing file."""
-    fresh = path.with_name(path.name + ".new")
-    with suppress(FileNotFoundError):  # left by a writer that died in this function
-        fresh.unlink()
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(fresh, flags, 0o600)
-    try:
+    with replacing(path, fsync=False) as fd:
         os.ftruncate(fd, HEADER + header.capacity)
         # We write the header instead of only mapping it: a store into a hole on a full disk would
         # raise SIGBUS.
         if os.pwrite(fd, pack_header(header), 0) != HEADER:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        fresh.rename(path)
-    except BaseException:
-        os.close(fd)
-        fresh.unlink(missing_ok=True)
-        raise
-    return fd
+    return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
