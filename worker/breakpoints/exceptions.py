@@ -94,7 +94,7 @@ class ExceptionFilters:
 
     async def _changed(self) -> ExceptionBreakpoints:
         self._problem = None
-        await self._hub.each(self._hub.hearing(), self.begin)
+        await self._hub.each(self._hub.taking_changes(), self.begin)
         self._publication.changed()
         self._publication.save()
         return await self.shown()
@@ -137,7 +137,7 @@ class ExceptionFilters:
         )
 
     def _is_plain(self) -> bool:
-        return any(not server.engine.decides_stops for server in self._hub.hearing())
+        return any(not server.engine.decides_stops for server in self._hub.taking_changes())
 
     # -- telling programs
 

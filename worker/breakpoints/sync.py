@@ -85,7 +85,7 @@ class BreakpointSync:
                     if entry.function is not None:
                         entry.message, entry.suggestion = functions.NO_PROBE, None
 
-        await self._hub.each(self._hub.hearing(), tell)
+        await self._hub.each(self._hub.taking_changes(), tell)
 
     async def foretell(self, entries: list[Entry]) -> None:
         """Sends entries before the table has them: whoever reads there that a line is verified may
@@ -106,7 +106,7 @@ class BreakpointSync:
                 for path in {entry.real_path for entry in entries if entry.function is None}:
                     await self._send_file(server, path)
 
-        await self._hub.each(self._hub.hearing(), tell)
+        await self._hub.each(self._hub.taking_changes(), tell)
 
     async def _tell(self, server: DebugServer, entries: list[Entry], fresh: Set[str]) -> None:
         if not entries:
@@ -177,7 +177,7 @@ class BreakpointSync:
                     await self._send_file(server, path)
                 await self._send_exceptions(server)
 
-        await self._hub.each(self._hub.hearing(), tell)
+        await self._hub.each(self._hub.taking_changes(), tell)
 
     # -- by plain DAP
 

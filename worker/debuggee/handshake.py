@@ -41,7 +41,7 @@ class Handshake:
         target = self._debuggee.target
         await self._probes.find_probe(server)
         # Before it is told what there is: what changes meanwhile is sent to it as well.
-        server.hears_changes = True
+        server.takes_changes = True
         if target is not None and target.shows == "safe":
             await server.engine.show_safely()
         await self._breakpoints.send_all(server)
@@ -53,7 +53,7 @@ class Handshake:
     async def prepare_plainly(self, server: DebugServer) -> None:
         """A program whose debugger is its own: there is no probe to look for."""
         await self._begin_run()
-        server.hears_changes = True
+        server.takes_changes = True
         await self._breakpoints.send_all(server)
         await self._exceptions.begin(server)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from debug_relay.worker.debuggee.process import Process
-from debug_relay.worker.debugger.input_requests import Waiting
+from debug_relay.worker.debugger.input_requests import InputRequest
 from debug_relay.worker.system.blocked_syscalls import waits_for_input
 
 _FIRST_LOOK: Final = 0.03
@@ -38,7 +38,7 @@ class InputWatch:
         self,
         process: Process,
         is_running: Callable[[], bool],
-        tell: Callable[[Waiting | None, bool], None],
+        tell: Callable[[InputRequest | None, bool], None],
         on_terminal: bool,
     ) -> None:
         """`tell` is told of each change, and whether it is another wait than the last one: the
@@ -47,7 +47,7 @@ class InputWatch:
         self._is_running = is_running
         self._tell = tell
         self._line_ends = _TYPED_ENDS if on_terminal else _LINE_ENDS
-        self._waiting: Waiting | None = None
+        self._waiting: InputRequest | None = None
         self._said = b""  # since it was last written to
         self._is_same = False  # as the wait that was told last: nothing was printed or sent since
         self._warned = False
@@ -100,7 +100,7 @@ class InputWatch:
             and waits_for_input(self._process.pid, stdin.identity)
         ):
             self._process.flush()
-            self._set(Waiting(self._prompt(), self._warning()))
+            self._set(InputRequest(self._prompt(), self._warning()))
         else:
             self._set(None)
         self._pause = min(self._pause * _LATER, _SELDOM)
@@ -116,7 +116,7 @@ class InputWatch:
         text = _CONTROL.sub("", self._said.decode("utf-8", "replace"))
         return text.rpartition("\n")[2][-_PROMPT_MOST:]
 
-    def _set(self, waiting: Waiting | None) -> None:
+    def _set(self, waiting: InputRequest | None) -> None:
         if waiting != self._waiting:
             self._waiting = waiting
             self._tell(waiting, not self._is_same)

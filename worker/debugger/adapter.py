@@ -1,12 +1,11 @@
 """The session's debug adapter: accepts the program's debug server and sets it up.
 
-It is ours and not `python -m debugpy.adapter`, for reasons that are measured in
-docs/architecture/30-launch.md: a step in 1 ms instead of 44, exact exit codes, no launcher
-process, threads that can be resumed one by one, and no port on which any local user may drive the
-session.
+The worker does not use `python -m debugpy.adapter`. docs/architecture/30-launch.md has the measured
+reasons: a step in 1 ms instead of 44, exact exit codes, no launcher process, threads that can be
+resumed one by one, and no port on which any local user may drive the session.
 
-The order of the handshake is fixed. `attach` is answered only after `configurationDone`: whoever
-waits for its answer earlier waits for ever.
+The order of the handshake is fixed. pydevd answers `attach` only after `configurationDone`, so to
+wait for that answer earlier is to wait for ever.
 """
 
 from __future__ import annotations
@@ -29,18 +28,17 @@ from debug_relay.worker.debugger.connection import DebugServer
 log = logging.getLogger("debug_relay.worker")
 
 _HANDSHAKE_SECONDS: Final = 20.0
-_AUTHORIZE_SECONDS: Final = 15.0  # as long as a child waits for us
+_AUTHORIZE_SECONDS: Final = 15.0  # a child waits as long for us
 _ACCEPT_AGAIN: Final = 0.1
-_BACKLOG: Final = 512  # a pool's children come all at once
+_BACKLOG: Final = 512  # the children of a pool connect all at once
 
 
 class _Ready(msgspec.Struct):
-    """Answers that nobody reads."""
+    """The body of an answer that we do not read."""
 
 
 class Adapter:
-    """Listens on loopback for the debug server of a program that we have started, and of what that
-    has started."""
+    """Listens on loopback for the debug servers of a program and of its children."""
 
     def __init__(
         self,
@@ -48,18 +46,18 @@ class Adapter:
         on_lost: Callable[[DebugServer, str], None],
         uids_of_program: Callable[[], Iterable[int]],
     ) -> None:
-        """`uids_of_program` tells what the program's processes run as now."""
+        """`uids_of_program` gives the uids of the program's processes now."""
         self._on_event = on_event
         self._on_lost = on_lost
         self._admission = Admission(uids_of_program)
-        # The program takes commands from nobody who does not say this first.
+        # The program's debug server obeys a client only after the client has sent this token.
         self.access_token = secrets.token_hex(32)
         self._listener: socket.socket | None = None
         self.port = 0
 
     @property
     def token(self) -> str:
-        """What the program says first."""
+        """The token that the program sends first."""
         return self._admission.token
 
     def listen(self) -> None:
@@ -78,9 +76,9 @@ class Adapter:
             self._admission.close()
 
     async def accept(self, stay_open: bool = False) -> DebugServer:
-        """The debug server of the program that knows our token; others are refused.
+        """Accept the one debug server that sends our token, and refuse all others.
 
-        The listener closes as soon as the right one is in, unless its children are to come too.
+        The listener closes then; with `stay_open` it stays, because children will connect too.
         """
         found: asyncio.Future[DebugServer] = asyncio.get_running_loop().create_future()
 
@@ -100,12 +98,13 @@ class Adapter:
         finally:
             accepting.cancel()
             await asyncio.gather(accepting, return_exceptions=True)
-            # Not before: the loop would watch a number that the next descriptor gets.
+            # The task must have ended before: the loop would still watch the listener's number,
+            # which the next descriptor gets.
             if not stay_open:
                 self.close()
 
     async def welcome_all(self, welcome: Callable[[DebugServer], Awaitable[None]]) -> None:
-        """Connections are asked side by side: one that says nothing holds nobody up."""
+        """Examine connections side by side, so that a silent one delays no other."""
         assert self._listener is not None
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
@@ -113,12 +112,12 @@ class Adapter:
                 try:
                     peer, _ = await loop.sock_accept(self._listener)
                 except OSError as error:
-                    # No descriptor is left: whoever waits there is served when there is one again.
+                    # No descriptor is free. The connection waits in the backlog until one is.
                     log.warning("adapter.accept_failed", extra={"fields": {"error": str(error)}})
                     await asyncio.sleep(_ACCEPT_AGAIN)
                     continue
                 group.create_task(self._examine(peer, welcome))
-                # Whoever connects as fast as it can keeps nobody waiting.
+                # A peer that connects without pause must not keep the loop from other work.
                 await asyncio.sleep(0)
 
     async def _examine(
@@ -127,7 +126,7 @@ class Adapter:
         server: DebugServer | None = None
         try:
             if await self._admission.admits(peer):
-                # Not before: what it says from now on is believed.
+                # From here on we believe what the peer sends; so not before it is admitted.
                 server = DebugServer(self._on_event, self._on_lost)
                 await self._join(server, peer)
                 await welcome(server)
@@ -138,12 +137,12 @@ class Adapter:
         except RelayError as error:
             log.warning("adapter.not_joined", extra={"fields": {"error": error.message}})
         except Exception:
-            # Whatever is wrong with this one, the others are to be served.
+            # An error with one connection must not end the others.
             log.exception("adapter.welcome_failed")
         _close(server, peer, "not the program that was started")
 
     async def _join(self, server: DebugServer, peer: socket.socket) -> None:
-        """The program does not obey before we have shown our token."""
+        """Authorize us: pydevd obeys only after it has seen our access token."""
         loop = asyncio.get_running_loop()
         await loop.connect_accepted_socket(lambda: server, peer)
         shown = {"debugServerAccessToken": self.access_token}
@@ -165,7 +164,9 @@ async def configure(
     options: dict[str, Any],
     seconds: float = _HANDSHAKE_SECONDS,
 ) -> None:
-    """From `initialize` to a program that runs; `prepare` sets breakpoints in between."""
+    """Go through the handshake, from `initialize` until the program runs; `prepare` sends the
+    breakpoints in between.
+    """
     try:
         async with asyncio.timeout(seconds):
             await server.request("initialize", _CLIENT, _Ready, seconds)
@@ -178,12 +179,12 @@ async def configure(
         raise RelayError(
             Code.LAUNCH_FAILED,
             f"The debug server did not finish its handshake within {seconds:g} s",
-            f"Launch again; if it lasts, {call_of('output')} shows what the program printed.",
+            f"Launch again; if it fails again, {call_of('output')} shows what the program printed.",
         ) from None
 
 
 async def _until_initialized(initialized: asyncio.Event, attached: asyncio.Future[Message]) -> None:
-    """`attach` is answered before only where it has failed."""
+    """Wait until pydevd takes breakpoints. An answer to `attach` before that is a failure."""
     waiting = asyncio.ensure_future(initialized.wait())
     try:
         await asyncio.wait((waiting, attached), return_when=asyncio.FIRST_COMPLETED)
@@ -201,10 +202,11 @@ def attach_options(just_my_code: bool) -> dict[str, Any]:
         "justMyCode": just_my_code,
         "subProcess": False,
         "isOutputRedirected": True,  # output is ours by pipe; the debugger has none to send
-        # Off: it would put a name of its own among the program's. `step-out` turns it on for once.
+        # Off, because pydevd would add a name of its own to the frame's variables. `step-out` turns
+        # it on for as long as it lasts (`ProbeClient.keep_returns`).
         "showReturnValue": False,
         "stopAllThreadsOnSuspend": True,
-        # Nothing is watched; by default pydevd asks for the working directory, which may be gone.
+        # Auto-reload is off. By default pydevd would read the working directory, which may be gone.
         "autoReload": {"enable": False, "watchDirectories": ["/"]},
         "variablePresentation": {
             "all": "inline",

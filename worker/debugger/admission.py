@@ -1,14 +1,14 @@
-"""Who may connect to the listener for debug servers: by the kernel's word, then by the token.
+"""Decides which connections to the listener for debug servers are admitted: by uid, then by token.
 
-A program's first bytes on a connection are the token, and nothing else is read before they are
-right: no message of a stranger is decoded, kept or believed. Connections that have not shown it yet
-are bounded in number for each uid, in bytes by the token's length, and in time.
+The token is the first thing that a program sends. Nothing else is read before the token is right:
+no message of a stranger is decoded, kept or believed. Connections that have not sent it yet are
+bounded in number for each uid, in bytes by the token's length, and in time.
 
-The kernel is asked first, because the token alone would let every local user hold places here. Our
-own user and root may always ask to come in. Any other uid may, if a process of the program runs as
-it at that moment: the program may have changed its uid, or is another user's that we attach to. The
-uid is enough. It keeps strangers away; that it is the right process of that user, the token says.
-Where the kernel tells no uids, as in some sandboxes, the token alone decides.
+The kernel gives the peer's uid first, because with the token alone every local user could occupy
+places here. Our own user and root may always send a token. Any other uid may if a process of the
+program runs as it at that moment: the program may have changed its uid, or may be another user's
+that we attach to. The uid only keeps strangers away; the token proves that it is the right process
+of that user. Where the kernel reports no uids, as in some sandboxes, the token alone decides.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from debug_relay.protocol.system.peers import kernel_reports, peer_uid
 
 log = logging.getLogger("debug_relay.worker")
 
-_TOKEN_SECONDS: Final = 15.0  # as long as a child waits for us: on a busy machine both are slow
-# A pool's children come all at once, but each sends the token as soon as it has connected.
+_TOKEN_SECONDS: Final = 15.0  # a child waits as long for us: on a busy machine both are slow
+# The children of a pool connect all at once, but each sends its token at once.
 MOST_WAITING: Final = 64
 _LOOK_SECONDS: Final = 0.05
 _MOST_TOLD: Final = 100
@@ -36,12 +36,13 @@ _MOST_TOLD: Final = 100
 
 class Admission:
     def __init__(self, uids_of_program: Callable[[], Iterable[int]]) -> None:
-        """`uids_of_program` tells what the program's processes run as now."""
+        """`uids_of_program` gives the uids of the program's processes now."""
         self._uids_of_program = uids_of_program
         self.token = secrets.token_hex(32)
         self._uids: frozenset[int] = frozenset()
         self._look: asyncio.Task[None] | None = None
-        # In the order of their coming, by uid; all whom nobody has asked to come share one row.
+        # The tasks of connections without a token yet, by uid, oldest first. All uids that no
+        # process of the program runs as share one list.
         self._waiting: dict[int | None, list[asyncio.Task[None]]] = {}
         self._told: set[int | None] = set()
         self._refused = 0
@@ -57,7 +58,7 @@ class Admission:
         self._refused = 0
 
     async def admits(self, peer: socket.socket) -> bool:
-        """Whether it has the token; at the most 64 bytes of it have been read then."""
+        """Whether the peer has sent the token. No more than the token's 64 bytes are read."""
         uid = peer_uid(peer)
         if uid is None:
             if kernel_reports(peer):
@@ -75,7 +76,7 @@ class Admission:
         return True
 
     def _refuse(self, uid: int | None, reason: str) -> bool:
-        """Told once for each uid: whoever is refused could otherwise fill the log."""
+        """Log the refusal once for each uid; otherwise a refused user could fill the log."""
         self._refused += 1
         if uid not in self._told and len(self._told) < _MOST_TOLD:
             self._told.add(uid)
@@ -84,7 +85,9 @@ class Admission:
 
     @contextlib.contextmanager
     def _place(self, uid: int) -> Iterator[None]:
-        """The one that has waited longest makes room: who has the token says so at once."""
+        """Hold a place. If none is free, the connection that has waited longest loses its place:
+        a program sends its token at once, so the oldest one is no program of ours.
+        """
         task = asyncio.current_task()
         assert task is not None
         row = self._waiting.setdefault(uid if uid in self._uids else None, [])
@@ -95,11 +98,11 @@ class Admission:
         try:
             yield
         finally:
-            with contextlib.suppress(ValueError):  # it was told to make room
+            with contextlib.suppress(ValueError):  # another connection took this place
                 row.remove(task)
 
     async def _first_bytes(self, peer: socket.socket) -> bytes:
-        """As many as the token has; fewer where it sends no more."""
+        """As many bytes as the token has; fewer if the peer sends no more."""
         loop, said = asyncio.get_running_loop(), b""
         while missing := len(self.token) - len(said):
             piece = await loop.sock_recv(peer, missing)
@@ -111,7 +114,10 @@ class Admission:
     # -- uids
 
     async def _is_awaited(self, uid: int) -> bool:
-        """To look at the program's processes takes time: once for all who come within a moment."""
+        """Whether a process of the program runs as this uid.
+
+        Connections that arrive within a moment share one look at the processes, which takes time.
+        """
         if uid not in self._uids:
             if self._look is None or self._look.done():
                 self._look = asyncio.create_task(self._look_soon(), name="uids of the program")

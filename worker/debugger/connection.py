@@ -1,8 +1,8 @@
 """One DAP connection to one debug server: requests with deadlines, events in order.
 
-Knows the wire and nothing of sessions. The debug server writes header and body apart on a socket
-without TCP_NODELAY; unless each is acknowledged at once it waits 40 ms for every message. So
-TCP_QUICKACK is set after *every* receive: the kernel forgets it.
+This module knows the wire and nothing of sessions. The debug server writes header and body
+separately on a socket without TCP_NODELAY; unless the kernel acknowledges each at once, it waits
+40 ms for every message. So TCP_QUICKACK is set after *every* receive: the kernel resets it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from debug_relay.worker.debugger.plain_engine import PlainEngine
 
 _T = TypeVar("_T")
 
-# Some requests are never answered by debugpy (stepBack, restartFrame, cancel, …): what is not
-# listed is not sent.
+# debugpy never answers some requests (stepBack, restartFrame, cancel, …). Only listed requests are
+# sent.
 ALLOWED: Final = frozenset(
     {
         "attach", "completions", "configurationDone", "continue", "disconnect", "evaluate",
@@ -59,15 +59,16 @@ class DebugServer(asyncio.Protocol):
         self.pid = 0
         self.is_child = False  # of a child of the program, which may come and go
         self.engine: Engine = PlainEngine(self)  # until its probe has answered
-        # What changes is sent to it from then on; before, it is in its handshake, and refuses it.
-        self.hears_changes = False
-        self.sent_on = 0  # how often we have sent all its threads on
-        # Its stopped threads are asked one at a time, and nothing moves them meanwhile.
+        # Later changes of breakpoints and settings are sent to it. Before, it is in its handshake
+        # and would refuse them; the handshake sends all of them.
+        self.takes_changes = False
+        self.resumes = 0  # how often we have resumed all its threads
+        # One question at a time is put to its stopped threads, and no thread is resumed meanwhile.
         self.evaluating = asyncio.Lock()
-        self.initialized = asyncio.Event()  # it takes breakpoints from then on
-        self.has_greeted = False  # has said something that is DAP
+        self.initialized = asyncio.Event()  # it takes breakpoints now
+        self.has_greeted = False  # it has sent a DAP message
         self.why_lost = ""
-        self.has_said_end = False  # that it is going
+        self.has_said_end = False  # it has reported that it ends
 
     # -- the wire
 
@@ -81,7 +82,7 @@ class DebugServer(asyncio.Protocol):
 
     def _acknowledge_at_once(self) -> None:
         if self._socket is not None:
-            with contextlib.suppress(OSError):  # the peer may be gone; reading tells
+            with contextlib.suppress(OSError):  # the peer may be gone: the next read reports it
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def data_received(self, data: bytes) -> None:
@@ -122,13 +123,13 @@ class DebugServer(asyncio.Protocol):
         for future in waiting.values():
             if not future.done():
                 future.set_exception(ServerLost(why))
-                future.exception()  # nobody may be waiting any more
+                future.exception()  # marks it as read: perhaps no task waits for it any more
         self._on_lost(self, why)
 
     # -- asking
 
     def post(self, command: str, arguments: Any = None) -> asyncio.Future[Message]:
-        """Send; the future is the answer, for those who care."""
+        """Send a request. The future is its answer; a caller may ignore it."""
         if command not in ALLOWED:
             raise ValueError(f"this command is not sent to debugpy: {command}")
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
@@ -142,7 +143,7 @@ class DebugServer(asyncio.Protocol):
         return future
 
     async def request(self, command: str, arguments: Any, kind: type[_T], timeout: float) -> _T:
-        """Send and wait; the answer's body as `kind`."""
+        """Send a request and wait; returns the answer's body as `kind`."""
         future = self.post(command, arguments)
         try:
             async with asyncio.timeout(timeout):
@@ -159,7 +160,7 @@ class DebugServer(asyncio.Protocol):
         except ServerLost as error:
             raise RelayError(
                 Code.DEBUGPY_ERROR,
-                f"The debugger went away during {command}: {error}",
+                f"The connection to the debugger ended during {command}: {error}",
                 f"{call_of('session-status')} shows whether the program has ended.",
                 command=command,
             ) from None

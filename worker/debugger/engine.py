@@ -1,7 +1,7 @@
-"""What a debug server can do for the relay: in full with the probe, less by plain DAP.
+"""The abilities of a debug server: all with the probe, fewer with plain DAP.
 
-Who needs more than DAP asks `DebugServer.engine`. It does what is asked, does nothing where that is
-right for a program without the probe, or refuses in words.
+Code that needs more than DAP calls `DebugServer.engine`. Without the probe a method does nothing
+where that is right, does as much as DAP can, or raises an error for the caller.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from debug_relay.protocol.wire import probe_messages as probe
 
 
 class Engine(Protocol):
-    # What the callers' own part depends on. All are true with the probe, none without.
+    # The worker's own part depends on these. All are true with the probe, none without it.
     @property
     def decides_stops(self) -> bool:
-        """Conditions, exact hit counts, functions and types of exceptions; pydevd just stops."""
+        """The probe decides stops, by conditions, exact hit counts, functions and exception types;
+        pydevd only stops.
+        """
 
     @property
     def reports_stops(self) -> bool:
-        """Each stop tells its variables and its exception by itself."""
+        """The probe sends the variables and the exception of each stop unasked."""
 
     @property
     def renders_safely(self) -> bool:
@@ -34,12 +36,12 @@ class Engine(Protocol):
 
     @property
     def moves_single_threads(self) -> bool:
-        """A stop is one of a single thread, which may be resumed alone."""
+        """A single thread can stop, and can be resumed alone."""
 
     def require(self, what: str, suggestion: str, attached: bool, **details: Any) -> None:
-        """Refuse what plain DAP cannot do; `attached` says how the program came."""
+        """Refuse what plain DAP cannot do. `attached`: the program was not launched by us."""
 
-    # -- settings, told in the handshake and when they change
+    # -- settings, sent in the handshake and when they change
 
     async def show_safely(self) -> None: ...
 
@@ -50,12 +52,12 @@ class Engine(Protocol):
     async def move_output(
         self, known: Mapping[str, probe.Category], pipes: Mapping[probe.Category, str]
     ) -> list[probe.Category]:
-        """A child's own pipes in place of the program's; which of them it uses."""
+        """Give a child pipes of its own in place of the program's; returns those that it uses."""
 
     # -- steps
 
     async def watch_calls(self, thread: int) -> None:
-        """Note the function in C that the next step enters."""
+        """Note the C function that the next step enters."""
 
     async def native_callee(self, thread: int) -> str | None: ...
 
@@ -66,12 +68,12 @@ class Engine(Protocol):
     ) -> dict[str, Any]: ...
 
     async def sizes(self, frame: int, timeout: float) -> dict[str, Any]:
-        """Of the frame's scopes; nothing where unknown."""
+        """The number of variables in each scope of the frame; empty if unknown."""
 
     async def page(
         self, reference: int, scope: str | None, timeout: float, **wanted: Any
     ) -> dict[str, Any] | None:
-        """None where DAP's list of variables has to do."""
+        """A page of variables; None if only DAP's whole list is available."""
 
     async def assign(
         self, reference: int, scope: str | None, name: str, text: str, timeout: float
@@ -80,14 +82,14 @@ class Engine(Protocol):
     async def returned(self, frame: int, timeout: float) -> dict[str, Any]: ...
 
     async def complete(self, frame: int, text: str, timeout: float) -> dict[str, Any]:
-        """`rows` of label, type, start and length."""
+        """Completions as `rows` of label, type, start and length."""
 
     # -- the program
 
     async def modules(self, start: int, count: int, timeout: float) -> probe.ModulePage: ...
 
     async def text(self, frame: int) -> list[str] | None:
-        """The source of code that is in no file, where it was kept."""
+        """The source of code that is in no file, if the probe kept it."""
 
     async def is_decompiled(self, source: int) -> bool: ...
 
@@ -96,8 +98,8 @@ def evaluate_timeout(text: str, timeout: float, still_running: bool) -> RelayErr
     shown = text if len(text) <= 80 else text[:80] + "…"
     if still_running:
         suggestion = (
-            "It blocks in C code and ends by itself; "
-            f"{call_of('session-status')} tells how it goes, "
+            "It blocks in C code, where nothing can interrupt it, until it ends by itself. "
+            f"{call_of('session-status')} shows the session's state, "
             f"{call_of('delete-session')} ends the session."
         )
     else:

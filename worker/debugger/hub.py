@@ -1,8 +1,8 @@
 """The hub: one session, any number of debug servers, one set of numbers.
 
-Thread ids, frame indices and variable references that leave this module are the session's own,
-unique over all its processes and never used twice; what debugpy calls things stays in here.
-Nothing here decides: stops and their meaning are `session`'s, breakpoints are `breakpoints`'.
+Thread ids, frame indices and variable references that leave this module are the session's own: they
+are unique over all its processes and never used twice. debugpy's numbers stay in this module. The
+hub decides nothing: `stops` keeps the stops, `breakpoints` the breakpoints.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from debug_relay.worker.debugger.connection import DebugServer
 _T = TypeVar("_T")
 
 FIRST_REFERENCE: Final = 1000
-CHILD_PATIENCE: Final = 2.0  # with a child process, while the program itself is asked as well
-_WAKE_FILE: Final = "<relay wake>"  # bootstrap's signal handler: where a woken thread stops
+CHILD_PATIENCE: Final = 2.0  # for a child's answer, while the program itself answers as well
+# bootstrap's signal handler has this file name: a main thread that we woke may stop in it.
+_WAKE_FILE: Final = "<relay wake>"
 _DECORATIONS: Final = (" (Current frame)",)
 
 
@@ -62,12 +63,12 @@ class Hub:
     # -- servers
 
     def add(self, server: DebugServer, root: bool = False) -> None:
-        """`root`: of the program itself, not of a child of its."""
+        """`root`: the server is the program's own, not a child's."""
         server.is_child = not root and bool(self.servers)
         self.servers.insert(0 if root else len(self.servers), server)
 
     def forget(self, server: DebugServer) -> list[int]:
-        """Its process is gone, or its debugger is; which threads went with it."""
+        """Forget a server whose connection has ended; returns its threads' ids."""
         if server in self.servers:
             self.servers.remove(server)
         gone = [t.id for t in self._threads.values() if t.server is server]
@@ -81,26 +82,27 @@ class Hub:
             server.close()
 
     def main_server(self) -> DebugServer:
-        """That of the program itself, as long as it has one."""
+        """The program's own debug server; raises if its connection was lost."""
         if not self.servers:
             raise RelayError(
                 Code.DEBUGPY_ERROR,
                 "The program runs without its debugger: the connection to it was lost",
-                "The output can still be read; terminate, and launch in a new session to debug.",
+                "Its output can still be read. To debug it, terminate it and launch it in a new "
+                "session.",
             )
         return self.servers[0]
 
-    def hearing(self) -> list[DebugServer]:
-        """Those that are told what changes; who is still in its handshake is told all at once."""
-        return [server for server in self.servers if server.hears_changes]
+    def taking_changes(self) -> list[DebugServer]:
+        """The servers to which changes are sent; one in its handshake gets everything by that."""
+        return [server for server in self.servers if server.takes_changes]
 
     async def each(
         self, servers: Iterable[DebugServer], ask: Callable[[DebugServer], Awaitable[_T]]
     ) -> list[_T]:
-        """Ask processes side by side; the answers of those that have one.
+        """Ask processes side by side; returns the answers of those that gave one.
 
-        A child may end at any moment, or hang in C: what it does not answer at once is done when
-        it comes back, and nobody waits for that. The program itself must answer.
+        The program itself must answer. A child may end at any moment, or hang in C: after
+        `CHILD_PATIENCE` we do not wait for it. It does what was asked when it runs Python again.
         """
 
         async def answer(server: DebugServer) -> tuple[_T] | None:
@@ -128,7 +130,7 @@ class Hub:
     # -- threads
 
     def thread_id(self, server: DebugServer, dap_id: int) -> int:
-        """Our number for a thread; a new one if we have not met it."""
+        """The session's number for a thread; a thread that is met first gets a new number."""
         key = (server, dap_id)
         known = self._by_dap.get(key)
         if known is None:
@@ -173,7 +175,7 @@ class Hub:
         async def ask(server: DebugServer) -> tuple[DebugServer, dap.Threads]:
             return server, await server.request("threads", None, dap.Threads, self.timeout)
 
-        for server, listed in await self.each(self.hearing(), ask):
+        for server, listed in await self.each(self.taking_changes(), ask):
             if server.lost:
                 continue
             for entry in listed.threads:
@@ -185,7 +187,7 @@ class Hub:
     # -- stacks
 
     async def stack(self, thread_id: int, start: int, levels: int) -> FrameList:
-        """A window of the thread's stack. While the thread is stopped it is asked for once."""
+        """A part of the thread's stack; it is fetched once for each stop of the thread."""
         known = self._stacks.get(thread_id)
         if known is None or (start + levels > len(known.frames) < known.total):
             known = await self._fetch_stack(self.thread(thread_id), start + levels)
@@ -195,7 +197,7 @@ class Hub:
     async def _fetch_stack(self, thread: KnownThread, wanted: int) -> FrameList:
         answer = await thread.server.request(
             "stackTrace",
-            # one more than wanted: a hidden frame may lie on top
+            # One more than wanted, because the top frame may be hidden.
             {"threadId": thread.dap_id, "startFrame": 0, "levels": max(wanted, 20) + 1},
             dap.StackTrace,
             self.timeout,
@@ -222,7 +224,7 @@ class Hub:
         return window.frames[0]
 
     def forget_stop(self, of: int | DebugServer) -> None:
-        """A thread, or a whole process, runs again: its frames and references are of the past."""
+        """Forget frames and references of a thread, or of a whole process, that runs again."""
         if isinstance(of, int):
             threads = {of}
         else:
@@ -235,15 +237,15 @@ class Hub:
             self._reference_of.pop((entry.server, entry.dap_reference), None)
 
     def forget_stops(self) -> None:
-        """Everything runs again."""
+        """Forget all frames and references: every thread runs again."""
         self._stacks.clear()
         self._references.clear()
         self._reference_of.clear()
 
-    # -- modules: debugpy names them by events, once each
+    # -- modules: debugpy reports each once, by an event
 
     def module_loaded(self, module: dap.Module) -> int:
-        """Our number for it."""
+        """The session's number for the module."""
         self._next_module += 1
         if module.path:
             self._modules[module.path] = module.name
@@ -257,7 +259,7 @@ class Hub:
     def reference(
         self, server: DebugServer, dap_reference: int, thread_id: int, scope: str | None = None
     ) -> int:
-        """Our number for something that can be expanded; 0 for what cannot."""
+        """The session's number for a value that can be expanded; 0 for one that cannot."""
         if not dap_reference:
             return 0
         key = (server, dap_reference)
@@ -300,10 +302,10 @@ class Hub:
         return answer.variables
 
 
-async def _kept(asking: Awaitable[_T]) -> Callable[[], _T]:
-    """Its result or its error, for later: the others are to be asked all the same."""
+async def _kept(answer: Awaitable[_T]) -> Callable[[], _T]:
+    """Keep a result or an error for later, so that an error does not cancel the other requests."""
     try:
-        result = await asking
+        result = await answer
     except RelayError as error:
         failure = error
 

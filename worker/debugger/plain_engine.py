@@ -1,4 +1,6 @@
-"""A debug server without the probe: joined by its port, or of a debugpy that lacks a hook."""
+"""The engine without the probe: for a program joined by its port, or whose pydevd lacks a name that
+the probe needs.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ class PlainEngine:
         pass
 
     async def watch(self, rows: Sequence[tuple[str, str]]) -> None:
-        """They are evaluated one by one when a report is asked for."""
+        """Nothing to send: the worker evaluates watches one by one when a report is wanted."""
 
     async def stop_all(self, on: bool) -> None:
         pass
@@ -58,7 +60,9 @@ class PlainEngine:
         context: str,
         timeout: float,
     ) -> dict[str, Any]:
-        """By DAP alone: nothing interrupts what takes too long, and an `exit()` has no answer."""
+        """Evaluate by DAP. Nothing interrupts an evaluation that takes too long, and one that calls
+        `exit()` gets no answer.
+        """
         arguments = {
             "expression": text,
             "frameId": frame.id,
@@ -72,9 +76,9 @@ class PlainEngine:
                 raise evaluate_timeout(text, timeout, still_running=True) from None
             if said is None:
                 raise
-            kind, message, is_of_text = _told_exception(said)
+            kind, message, is_of_text = _parse_exception(said)
             if " " in kind:
-                raise  # debugpy's own words, such as those about a program that is gone
+                raise  # a message of debugpy itself, for example that the program has ended
             if kind in _SYNTAX_ERRORS and is_of_text:
                 return {"refused": {"message": message}}
             return {"raised": {"type": kind, "message": message, "traceback": said}}
@@ -122,7 +126,7 @@ class PlainEngine:
         return {"rows": rows}
 
     async def modules(self, start: int, count: int, timeout: float) -> probe.ModulePage:
-        """Those that the debugger has met."""
+        """The modules that debugpy has met."""
         answer = await self._server.request("modules", {}, dap.Modules, timeout)
         rows = [(module.name, module.path) for module in answer.modules]
         return {"total": len(rows), "rows": rows[start : start + count]}
@@ -134,9 +138,10 @@ class PlainEngine:
         return False
 
 
-def _told_exception(said: str) -> tuple[str, str, bool]:
-    """From a traceback, or from its last line alone: type, message (which may have several lines),
-    and whether it is about the text that was evaluated."""
+def _parse_exception(said: str) -> tuple[str, str, bool]:
+    """Take the exception out of a traceback, or out of its last line alone: the type, the message
+    (of one line or several), and whether it is about the text that was evaluated.
+    """
     place, _, below = said.strip("\n").rpartition("  File ")[2].partition("\n")
     lines = below.splitlines() if "  File " in said else said.strip().splitlines()
     told = list(itertools.dropwhile(lambda line: line.startswith(" "), lines)) or lines[-1:]

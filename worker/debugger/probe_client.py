@@ -1,8 +1,8 @@
-"""Asks the probes inside the programs: commands, and questions that a stopped thread answers.
+"""Sends requests to the probes inside the programs: commands, and questions to a stopped thread.
 
-A command is answered by the debugger's thread at once. A question is posted to the stopped thread;
-its answer is an event, and what takes too long is interrupted. What a question means is its
-caller's; whose thread or reference it is about, the hub knows.
+pydevd's own thread answers a command at once. A question is posted to the stopped thread, which
+answers by an event; a question that takes too long is interrupted. The hub knows the process of a
+thread or a reference.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_engine import ProbeEngine
 
 T = TypeVar("T")
-PATIENCE: Final = 0.5  # with a program's own code, while values are shown
+PATIENCE: Final = 0.5  # for the program's own code, while values are rendered
 
 
-class Question(Struct):
+class PendingQuestion(Struct):
     server: DebugServer
     answer: asyncio.Future[dict[str, Any]]
 
@@ -36,7 +36,7 @@ class Question(Struct):
 class ProbeClient:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
-        self._questions: dict[int, Question] = {}
+        self._questions: dict[int, PendingQuestion] = {}
         self._next_question = 1
 
     # -- commands
@@ -54,11 +54,11 @@ class ProbeClient:
         return reply.result
 
     def tell(self, server: DebugServer, request: probe.Request[Any]) -> None:
-        """One request whose answer nobody needs: the program may be in C for long."""
+        """Send a request and do not wait for its answer: the program may be in C for long."""
         server.post(probe.COMMAND, probe.arguments_of(request))
 
     async def find_probe(self, server: DebugServer) -> None:
-        """Whether the probe is in the program; without it there is plain DAP."""
+        """Find out whether the probe is in the program; without it the engine is plain DAP."""
         try:
             await self.ask(server, probe.Hits())
         except RelayError as error:
@@ -68,13 +68,14 @@ class ProbeClient:
             server.engine = ProbeEngine(server, self)
 
     def probed(self) -> list[DebugServer]:
-        return [server for server in self.hub.hearing() if server.engine.decides_stops]
+        return [server for server in self.hub.taking_changes() if server.engine.decides_stops]
 
     @contextlib.asynccontextmanager
     async def nobody_evaluates(self) -> AsyncIterator[None]:
-        """While this is held nothing is evaluated anywhere: threads may be moved.
+        """Keep every process from evaluating, so that threads may be resumed.
 
-        Only who is driving takes more than one process' turn, so nobody waits in a circle.
+        Only a holder of `RunControl.lock` takes the locks of several processes, so there is no
+        deadlock.
         """
         async with contextlib.AsyncExitStack() as turns:
             for server in list(self.hub.servers):
@@ -86,16 +87,16 @@ class ProbeClient:
     async def evaluate(
         self, thread_id: int, frame: dap.StackFrame, text: str, context: str, timeout: float
     ) -> dict[str, Any]:
-        """Evaluate in a stopped frame, one at a time a process, interrupted at the deadline.
+        """Evaluate in a stopped frame; interrupted at the deadline.
 
-        debugpy answers many evaluates at once far slower than one after the other.
+        Each process evaluates one text at a time: debugpy is far slower with many at once.
         """
         server = self.hub.thread(thread_id).server
         async with _turn(server, text, timeout):
             return await server.engine.evaluate(frame, text, context, timeout)
 
     async def scope_sizes(self, thread_id: int, index: int, timeout: float) -> dict[str, int]:
-        """How many variables the frame's scopes have, by their names; nothing where unknown."""
+        """The number of variables in each of the frame's scopes, by name; empty if unknown."""
         server = self.hub.thread(thread_id).server
         frame = await self.hub.frame(thread_id, index)
         async with server.evaluating:
@@ -103,13 +104,13 @@ class ProbeClient:
         return {name: count for name, count in answer.items() if name in ("locals", "globals")}
 
     async def page(self, reference: int, timeout: float, **wanted: Any) -> dict[str, Any] | None:
-        """A page of what is inside, by the probe; None for programs that have none."""
+        """A page of a value's parts, from the probe; None for a program without the probe."""
         entry = self.hub.resolve(reference)
         async with entry.server.evaluating:
             answer = await entry.server.engine.page(
                 entry.dap_reference, entry.scope, timeout, **wanted
             )
-        self.hub.resolve(reference)  # raises, if the program has run on meanwhile
+        self.hub.resolve(reference)  # raises if the program was resumed meanwhile
         return answer
 
     async def report(
@@ -121,9 +122,9 @@ class ProbeClient:
         timeout: float,
         safe: bool = False,
     ) -> dict[str, Any]:
-        """The stop report of a stopped thread, by itself, as it is now.
+        """The stop report of a stopped thread as it is now.
 
-        With `safe` it runs none of the program's code, and tells no watches and no changes.
+        With `safe` it runs none of the program's code, and has no watches and no changes.
         """
         thread = self.hub.thread(thread_id)
         async with thread.server.evaluating:
@@ -134,13 +135,13 @@ class ProbeClient:
                 probe.Report(
                     thread=thread.dap_id, frames=frames, locals=locals, width=width, safe=safe
                 ),
-                hasty=True,
+                soon=True,
             )
 
     async def raised(
         self, thread_id: int, timeout: float, safe: bool = False
     ) -> dict[str, Any] | None:
-        """The exception at which a thread stands; what of it takes too long is left out."""
+        """The exception at which a thread is stopped; parts that take too long are left out."""
         thread = self.hub.thread(thread_id)
         async with _turn(thread.server, "the exception", timeout):
             answer = await self.ask_thread(
@@ -148,7 +149,7 @@ class ProbeClient:
                 "the exception",
                 timeout,
                 probe.Raised(thread=thread.dap_id, safe=safe),
-                salvage=True,
+                partial=True,
             )
         return answer if "type" in answer else None
 
@@ -163,20 +164,20 @@ class ProbeClient:
     async def complete(
         self, thread_id: int, frame: dap.StackFrame, text: str, timeout: float
     ) -> dict[str, Any]:
-        """What could stand at the end of the text; the program's own code has a moment for it."""
+        """Completions for the end of the text; the program's own code has `PATIENCE` for them."""
         server = self.hub.thread(thread_id).server
         async with server.evaluating:
             return await server.engine.complete(frame.id, text, timeout)
 
     async def keep_returns(self, on: bool) -> None:
-        """Whether what functions return is kept for `returned`."""
+        """Set whether the probe keeps the values that functions return, for `returned`."""
         request = probe.Returns(on=on)
         await self.hub.each(self.probed(), lambda server: self.ask(server, request))
 
     async def returned(
         self, server: DebugServer, frame: dap.StackFrame, timeout: float
     ) -> dict[str, Any] | None:
-        """What was returned into a stopped frame."""
+        """The value that was returned into a stopped frame."""
         async with server.evaluating:
             answer = await server.engine.returned(frame.id, timeout)
         return answer if "value" in answer else None
@@ -184,7 +185,7 @@ class ProbeClient:
     # -- answers
 
     def answered(self, server: DebugServer, body: dict[str, Any]) -> None:
-        """Only whom it was put to answers a question."""
+        """Take the answer to a question, from the process that it was put to and no other."""
         number = body.get("id", 0)
         question = self._questions.get(number)
         if question is None or question.server is not server:
@@ -194,7 +195,7 @@ class ProbeClient:
             question.answer.set_result(body)
 
     def server_gone(self, server: DebugServer) -> None:
-        """Nobody is left there to answer."""
+        """Fail the questions that were put to a process whose connection has ended."""
         for number, question in list(self._questions.items()):
             if question.server is server:
                 del self._questions[number]
@@ -209,28 +210,27 @@ class ProbeClient:
         timeout: float,
         question: probe.Question[probe.Body],
         *,
-        salvage: bool = False,
-        hasty: bool = False,
-        impatient: bool = False,
+        partial: bool = False,
+        soon: bool = False,
     ) -> dict[str, Any]:
-        """`salvage`: what was interrupted has an answer all the same, with gaps.
+        """Put a question to a stopped thread and wait for its answer.
 
-        `hasty`: that soon. `impatient`: and from another thread if the stopped one hangs.
+        The question may run the program's code. `soon` interrupts that code after `PATIENCE`, and
+        then asks another thread for a page if the stopped one hangs. `partial` interrupts it near
+        the timeout; the answer then has gaps.
         """
         number = self._next_question
         self._next_question += 1
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._questions[number] = Question(server, future)
+        self._questions[number] = PendingQuestion(server, future)
         try:
             question = replace(question, id=number)
             posted = await self.ask(server, question)
             if posted.gone:
                 return {"gone": True}
-            if salvage:
+            if partial:
                 await self._interrupt_late(server, future, timeout)
-            if hasty:
-                await self._interrupt_soon(server, future)
-            hangs = impatient and await self._interrupt_soon(server, future)
+            hangs = soon and await self._interrupt_soon(server, future)
             if hangs and isinstance(question, probe.Page):
                 await self.ask(server, probe.PageAside(**asdict(question)))
             return await self._answer(server, future, number, what, timeout)
@@ -240,7 +240,9 @@ class ProbeClient:
     async def _interrupt_late(
         self, server: DebugServer, future: asyncio.Future[dict[str, Any]], timeout: float
     ) -> None:
-        """The stop report before it may be what takes long; the last goes to code that goes on."""
+        """Interrupt three times: first a stop report, which may run before the question, then the
+        question's code, and again if that code has caught the first interrupt.
+        """
         for reports in (True, False, False):
             done, _ = await asyncio.wait([future], timeout=timeout / 3)
             if done:
@@ -250,8 +252,8 @@ class ProbeClient:
     async def _interrupt_soon(
         self, server: DebugServer, future: asyncio.Future[dict[str, Any]]
     ) -> bool:
-        """Whether the thread hangs all the same: it stands in C, where nothing ends it."""
-        for _ in range(3):  # the stop report may be before it
+        """Interrupt the question's code; whether the thread hangs in spite of that (it is in C)."""
+        for _ in range(3):  # a stop report may run before the question
             done, _ = await asyncio.wait([future], timeout=PATIENCE)
             if done:
                 return False
@@ -270,7 +272,7 @@ class ProbeClient:
         try:
             done, _ = await asyncio.wait([future], timeout=timeout)
             if not done:
-                # Twice: pydevd swallows the first one while it renders a value.
+                # Twice, because pydevd swallows the first interrupt while it renders a value.
                 for _ in range(2):
                     await self.ask(server, probe.Interrupt(drop=number))
                     done, _ = await asyncio.wait([future], timeout=0.5)
@@ -288,7 +290,7 @@ class ProbeClient:
 
 @contextlib.asynccontextmanager
 async def _turn(server: DebugServer, what: str, timeout: float) -> AsyncIterator[None]:
-    """While this is held nobody else evaluates in that process."""
+    """Wait until no other call evaluates in this process, and keep it so."""
     try:
         async with asyncio.timeout(timeout):
             await server.evaluating.acquire()

@@ -1,4 +1,4 @@
-"""A debug server with the probe beside it."""
+"""The engine with the probe: all abilities of `Engine`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ProbeEngine:
     ) -> dict[str, Any] | None:
         question = probe.Page(reference=reference, scope=scope, **wanted)
         what = "a page of variables"
-        return await self._probes.ask_thread(self._server, what, timeout, question, impatient=True)
+        return await self._probes.ask_thread(self._server, what, timeout, question, soon=True)
 
     async def assign(
         self, reference: int, scope: str | None, name: str, text: str, timeout: float
@@ -79,12 +79,12 @@ class ProbeEngine:
 
     async def complete(self, frame: int, text: str, timeout: float) -> dict[str, Any]:
         question = probe.Complete(frame=frame, text=text)
-        what = "what could stand there"
-        told = await self._probes.ask_thread(self._server, what, timeout, question, impatient=True)
-        if "rows" in told:
-            start = told["start"]
-            told["rows"] = [(*row, start, len(text) - start) for row in told["rows"]]
-        return told
+        what = "the completions"
+        found = await self._probes.ask_thread(self._server, what, timeout, question, soon=True)
+        if "rows" in found:
+            start = found["start"]
+            found["rows"] = [(*row, start, len(text) - start) for row in found["rows"]]
+        return found
 
     async def modules(self, start: int, count: int, timeout: float) -> probe.ModulePage:
         return await self._probes.ask(

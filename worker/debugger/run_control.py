@@ -1,4 +1,4 @@
-"""Moving a program: continue, steps, pause; and the result that is reported afterwards."""
+"""Resumes, steps and pauses the program, and makes the result of such a call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
 
-# How long a running main thread has to stop by itself before it is woken by a signal.
+# A running main thread has this long to stop by itself before a signal wakes it.
 _WAKE_AFTER: Final = 0.05
 _WAKE_AGAIN: Final = 0.5
 _LOOK_SECONDS: Final = 1.0
@@ -34,22 +34,22 @@ _ALIVE: Final = frozenset({State.LAUNCHING, State.RUNNING, State.PAUSED})
 
 
 class RunCommand(Struct):
-    """A call that has resumed a program, and what it waits for."""
+    """A call that resumes a program, and the stop that it waits for."""
 
-    before: int  # the stop before
+    before: int  # the id of the stop before
     thread: KnownThread
     alone: bool
-    questions: int  # how often the program had asked for input by then
+    questions: int  # how often the program had asked for input before
     steps: bool = False
 
     @property
     def awaited(self) -> int | None:
-        """The one thread whose stop counts."""
+        """The thread whose stop ends the call; None for any thread."""
         return self.thread.id if self.alone else None
 
     @property
     def process(self) -> DebugServer | None:
-        """A step ends in its own process, whatever happens in others meanwhile."""
+        """The process whose stop ends the call: a step ends in its own process."""
         return self.thread.server if self.steps else None
 
 
@@ -77,16 +77,16 @@ class RunControl:
         self._debuggee = debuggee
         self._input = input_requests
         self._sources = sources
-        # Calls that change the run are taken one after the other.
+        # Calls that change the run hold this, one after the other.
         self.lock = asyncio.Lock()
 
     # -- resuming
 
     def command(self, thread_id: int | None, *, steps: bool = False) -> RunCommand:
-        """For the thread that was named, or the selected one."""
+        """Make the command for the named thread, or for the selected one."""
         thread = self.thread_to_move(thread_id)
         named = thread_id is not None
-        # A step of an unnamed thread moves as the session's `stop_all` says, a continue all.
+        # Without a named thread `continue` resumes all, and a step as `stop_all` says.
         alone = self.is_alone(thread, named) if named or steps else False
         return RunCommand(self._stops.stop_id, thread, alone, self._input.count, steps)
 
@@ -98,7 +98,7 @@ class RunControl:
         return thread
 
     def _thread_state(self, thread_id: int, does: str, required: State) -> RelayError:
-        """409: the session's state would do, this thread's does not."""
+        """409: the session is in the right state, and this thread is not."""
         next_call = "pause" if required is State.PAUSED else "continue"
         stopped = self._stops.stopped_threads()
         return RelayError(
@@ -128,8 +128,9 @@ class RunControl:
         )
 
     async def resume(self, command: RunCommand, how: str, stopped: list[int]) -> None:
-        """With `stop_all: false`, resume exactly the threads that were `stopped` when the call was
-        made: another may stop meanwhile, and would be resumed before anybody saw it."""
+        """Resume the program. With `stop_all: false` resume exactly the threads that were `stopped`
+        when the call was made: another thread may stop meanwhile, and no caller has seen its stop.
+        """
         if command.alone:
             await self._resume_alone([command.thread], how)
         elif (
@@ -151,13 +152,13 @@ class RunControl:
         arguments: dict[str, Any] = {"threadId": thread.dap_id}
         server = thread.server
         if server.lost:
-            self._hub.main_server()  # raises, in words
+            self._hub.main_server()  # raises DEBUGPY_ERROR if no server is left
         self._stops.resumed(server)
-        server.sent_on += 1
+        server.resumes += 1
         server.post(how, arguments)
 
     def resume_all(self) -> None:
-        """Every process that has a stopped thread, with all its threads."""
+        """Resume all threads of every process that has a stopped thread."""
         resumed: set[DebugServer] = set()
         for thread_id in self._stops.stopped_threads():
             thread = self._hub.thread(thread_id)
@@ -166,7 +167,7 @@ class RunControl:
                 self.resume_process(thread, "continue")
 
     async def _resume_alone(self, threads: list[KnownThread], how: str) -> None:
-        """The others stay as they are."""
+        """Resume these threads; the others stay as they are."""
         for server in list(self._hub.servers):
             numbers = [thread.dap_id for thread in threads if thread.server is server]
             if not numbers:
@@ -178,7 +179,7 @@ class RunControl:
         await self._locate()
 
     async def _locate(self) -> None:
-        """Where the thread is that is selected now, if it has not stopped by itself."""
+        """Find out where the selected thread is, if another thread's stop has halted it."""
         stop = self._stops.current
         if stop is None or stop.location is not None:
             return
@@ -186,10 +187,10 @@ class RunControl:
         if self._stops.current is not stop:
             return
         here = known.get(stop.thread_id)
-        if here is None or not here.stands:
+        if here is None or not here.is_stopped:
             stopped = self._stops.stopped_threads()
-            at_rest = [id for id in stopped if id in known and known[id].stands]
-            stop.thread_id = at_rest[0] if at_rest else stop.thread_id
+            suspended = [id for id in stopped if id in known and known[id].is_stopped]
+            stop.thread_id = suspended[0] if suspended else stop.thread_id
             here = known.get(stop.thread_id)
         stop.location = here.place if here is not None else None
         if stop.location is not None:
@@ -199,8 +200,9 @@ class RunControl:
     async def until_stopped(
         self, command: RunCommand, timeout: float, abandoned: asyncio.Event
     ) -> bool:
-        """Whether the command came to its stop in time, or the program ended; a program that asks
-        for input is not waited for any longer."""
+        """Wait; whether the command's stop came in time, or the program ended. The wait also ends
+        when the program asks for input.
+        """
 
         def stopped() -> bool:
             return self.has_stopped(command.before, command.awaited, command.process)
@@ -214,8 +216,9 @@ class RunControl:
     async def until_started(
         self, after: int, timeout: float, abandoned: asyncio.Event, questions: int | None = None
     ) -> bool:
-        """Whether a program that was just started stopped, or ended, in time; with `questions`, one
-        that has asked for input more often is not waited for any longer."""
+        """Wait; whether a program that was just started stopped, or ended, in time. With
+        `questions` the wait also ends when the program has asked for input more often than that.
+        """
 
         def at_rest() -> bool:
             state = self._lifecycle.state
@@ -238,12 +241,12 @@ class RunControl:
             server.post("pause", {"threadId": "*"})
 
     def request_halt(self, thread: KnownThread) -> None:
-        """Stop this thread, and report its stop; with `stop_all` that halts the others too."""
+        """Ask the probe to stop this thread; with `stop_all` its stop halts the others too."""
         self._hub.main_server()
         self._probes.tell(thread.server, probe.Halt(thread=thread.dap_id))
 
     def has_none_to_pause(self, thread_id: int | None) -> bool:
-        """Whether all threads are stopped; a thread that was named must run."""
+        """Whether all threads are stopped. A named thread that is stopped raises 409."""
         if thread_id is None:
             return self._stops.stopped_threads() == self._hub.thread_ids()
         self._hub.thread(thread_id)
@@ -258,7 +261,7 @@ class RunControl:
         abandoned: asyncio.Event,
         thread_id: int | None = None,
     ) -> bool:
-        """Wait for the stop; a main thread that sleeps in the kernel is woken to reach it."""
+        """Wait for the stop; wake a main thread that sleeps in the kernel, so that it stops."""
 
         def at_rest() -> bool:
             return self.has_stopped(before, thread_id)
@@ -273,13 +276,13 @@ class RunControl:
             target.wake()
         is_running = self._lifecycle.state is State.RUNNING
         if thread_id is not None and is_running and self._settings.config.stop_all:
-            # It does not stop; the others do, and their stop is to be reported.
+            # The named thread does not stop. The others can: report their stop.
             self.request_pause()
         return await self._publication.until(at_rest, timeout, abandoned)
 
     async def until_others_stop(self, abandoned: asyncio.Event) -> None:
-        """A pause is one of all processes: those that stop soon are awaited, or a `continue` that
-        follows at once would miss them. One that sleeps in the kernel is woken, as the first was.
+        """A pause stops all processes. Wait for those that stop soon, or a `continue` that follows
+        at once would miss them. Wake those that sleep in the kernel, as the first was.
         """
         servers = self._hub.servers
 
@@ -297,7 +300,7 @@ class RunControl:
     def has_stopped(
         self, before: int, thread_id: int | None, process: DebugServer | None = None
     ) -> bool:
-        """Whether the program has stopped anew or ended; or just this process of it, or thread."""
+        """Whether the program, or just this process or thread, has stopped anew or ended."""
         state = self._lifecycle.state
         if state not in _ALIVE:
             return True
@@ -305,7 +308,7 @@ class RunControl:
             stop = self._stops.threads.latest(process)
             if stop is not None and stop.stop_id > before:
                 return True
-            # Of the program itself the kernel tells: then the state says so.
+            # The kernel reports the end of the program itself; the state then shows it.
             return process.is_child and process.lost
         if thread_id is None:
             return state is State.PAUSED and self._stops.stop_id > before
@@ -314,13 +317,13 @@ class RunControl:
     # -- ending
 
     async def end_program(self, grace: float, for_all: bool = False) -> None:
-        """End it and all that it has started, which has the grace as well if it is `for_all`."""
+        """End the program and all its children; with `for_all` the children have the grace, too."""
         target = self._debuggee.target
         if target is not None and self._lifecycle.state in _ALIVE:
             await target.end(grace, for_all)
 
     async def detach(self) -> None:
-        """The attached program runs on without us; the session is `created` again."""
+        """Detach from the program, which runs on; the session's state is `created` again."""
         target = self._debuggee.target
         assert target is not None
         await target.detach()
@@ -335,8 +338,9 @@ class RunControl:
         thread_id: int | None = None,
         process: DebugServer | None = None,
     ) -> e.Execution:
-        """Where the program is, after an execution call; where this thread or process is, if it
-        is stopped."""
+        """The result of an execution call: the place of the selected thread, or of this thread or
+        process if it is stopped.
+        """
         stop = self._stops.current
         if stop is not None and thread_id is not None:
             stop = self._stops.threads.of(thread_id) or stop

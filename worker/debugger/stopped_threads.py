@@ -1,4 +1,4 @@
-"""Which of the session's threads are stopped, and where they stopped.
+"""Keeps which of the session's threads are stopped, and where.
 
 A stop may halt all threads of its process; from then on single threads may be resumed. It never
 halts threads of other processes. This module knows nothing of the debugger.
@@ -15,7 +15,7 @@ from debug_relay.protocol.models.sessions import ExceptionInfo, StopReason
 
 
 class Stop(Struct):
-    """Where and why a thread stopped."""
+    """The place and the reason of one thread's stop."""
 
     thread_id: int
     reason: StopReason
@@ -24,7 +24,7 @@ class Stop(Struct):
     hit_breakpoints: list[str]
     stop_id: int = 0
     pid: int | None = None
-    is_child: bool = False  # of the program, and not the program itself
+    is_child: bool = False  # the thread is in a child of the program
 
 
 class StoppedThreads:
@@ -32,7 +32,7 @@ class StoppedThreads:
         """`process_of` gives the process of a thread."""
         self._process_of = process_of
         self._stops: dict[int, Stop] = {}  # by thread, the latest last
-        # Processes in which all threads were halted, and which were resumed alone there since.
+        # Processes whose threads were all halted, each with the threads resumed alone since.
         self._halted: dict[Hashable, set[int]] = {}
 
     def __contains__(self, thread_id: object) -> bool:
@@ -56,7 +56,7 @@ class StoppedThreads:
         self._halted.get(self._process_of(thread_id), set()).add(thread_id)
 
     def resume_process(self, process: Hashable) -> None:
-        """All its threads; or it has ended, and none of its threads is known any more."""
+        """All threads of the process run again; or it has ended, and the hub knows none of them."""
         self._halted.pop(process, None)
         for thread_id in list(self._stops):
             if self._process_of(thread_id) in (process, None):
@@ -68,7 +68,7 @@ class StoppedThreads:
             resumed.discard(thread_id)
 
     def born(self, thread_id: int) -> None:
-        """The thread that started it runs, and so does it."""
+        """A new thread runs: the thread that started it does."""
         resumed = self._halted.get(self._process_of(thread_id))
         if resumed:
             resumed.add(thread_id)
@@ -78,7 +78,7 @@ class StoppedThreads:
         self._halted.clear()
 
     def of(self, thread_id: int) -> Stop | None:
-        """Its own stop; None for a thread that another thread's stop has halted."""
+        """The thread's own stop; None for a thread that another thread's stop has halted."""
         return self._stops.get(thread_id)
 
     def latest(self, process: Hashable = None) -> Stop | None:

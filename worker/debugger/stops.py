@@ -1,4 +1,4 @@
-"""The stops of the session: the present one, and who is told of what becomes of it."""
+"""Keeps the session's present stop, and tells listeners when it changes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from debug_relay.worker.state.publication import Publication
 
 
 class StopListener(Protocol):
-    """Who keeps something about the present stop."""
+    """A part of the session that keeps something about the present stop."""
 
     def over(self) -> None:
         """All threads run again, or the program has ended."""
 
     def turn_to(self, stop: Stop, server: DebugServer) -> None:
-        """Another stopped thread is the selected one now."""
+        """Another stopped thread is selected now."""
 
     def located(self, stop: Stop, lines: list[str] | None) -> None:
-        """Where the selected thread is was found out later, with the lines of that file."""
+        """The selected thread's place was found later; `lines` are those of that file."""
 
 
 class Stops:
@@ -57,7 +57,7 @@ class Stops:
         self.threads.stopped(stop, everyone)
 
     def resumed(self, server: DebugServer, thread_id: int | None = None) -> None:
-        """All threads of a process run again, or this one: what was read there is out of date."""
+        """Note that all threads of a process, or this thread, run again: forget what was read."""
         if self.current is None:
             return
         if thread_id is None:
@@ -70,7 +70,7 @@ class Stops:
         self._journal_resumed(server, thread_id)
 
     def thread_ended(self, server: DebugServer, dap_id: int) -> int | None:
-        """It was perhaps the last stopped one."""
+        """Forget a thread that has ended; it may have been the last stopped one."""
         thread_id = self._hub.thread_ended(server, dap_id)
         if thread_id is not None and self.current is not None:
             self.threads.ended(thread_id)
@@ -78,7 +78,7 @@ class Stops:
         return thread_id
 
     def server_lost(self, server: DebugServer, had_stopped: bool) -> None:
-        """`had_stopped`: one of its threads was stopped, before the hub forgot them."""
+        """`had_stopped`: a thread of this server was stopped before the hub forgot them."""
         self.threads.resume_process(server)
         if had_stopped and self.current is not None:
             self._select()
@@ -114,7 +114,9 @@ class Stops:
         self._publication.changed()
 
     def _halted(self, thread_id: int) -> Stop:
-        """For a thread that only another's stop has halted; `RunControl` finds out where it is."""
+        """Make the stop of a thread that only another's stop has halted; `RunControl` finds out
+        where it is.
+        """
         server = self._hub.thread(thread_id).server
         return Stop(
             thread_id, "pause", None, None, [], self.stop_id, server.pid or None, server.is_child

@@ -1,4 +1,4 @@
-"""What a session debugs: a program we launched, one we attached to, a native one."""
+"""The program that a session debugs: one that we launched, or that we attached to."""
 
 from __future__ import annotations
 
@@ -17,57 +17,58 @@ from debug_relay.worker.system.descendants import Ended
 class Target(Protocol):
     """One debugged program, from its start to its end or its release."""
 
-    attached: bool  # it was there before us and outlives us
-    keeps_children: bool  # what it has started is not ended with it
+    attached: bool  # it ran before us and outlives us
+    keeps_children: bool  # its children are not ended with it
 
     @property
     def shows(self) -> Literal["safe", "full"]:
-        """`safe`: values are shown without running a line of its code."""
+        """`safe`: values are rendered without running the program's code."""
 
     @property
     def pid(self) -> int | None: ...
 
     def processes(self) -> list[Stat] | None:
-        """Itself and what it has started. None when that cannot be told at the moment; nothing
-        of a program whose processes are not to be seen."""
+        """The program's process and its descendants. None if that cannot be read at the moment;
+        empty for a program on another machine or in another container.
+        """
 
     async def start(self) -> None:
-        """Until the program runs under the debugger; raises RelayError when it will not."""
+        """Return when the program runs under the debugger; raises RelayError if it will not."""
 
     def on_event(self, server: DebugServer, message: dap.Message) -> bool:
-        """Take the events that are about starting; whether this was one."""
+        """Take the events that are about the start; whether this was one."""
 
     def wake(self) -> None:
         """Make a main thread that sleeps in the kernel run a line, so that a pause reaches it."""
 
     def state_changed(self) -> None:
-        """The session's state is another now."""
+        """The session's state has changed."""
 
     def flush_output(self) -> None:
-        """All that the program has written so far is in the output."""
+        """Read all that the program has written so far into the output."""
 
     async def write_input(self, data: bytes, eof: bool) -> None:
-        """To its standard input; raises RelayError when it has none."""
+        """Write to the program's standard input; raises RelayError if it has none of ours."""
 
     async def end(self, grace: float, for_all: bool = False) -> None:
-        """End the program: politely, then not; what it has started too, if it is `for_all`."""
+        """End the program, after `grace` by SIGKILL; with `for_all` its children, too."""
 
     async def end_children(self) -> list[Ended]:
-        """End what it has left running, unless that is to be kept; who that was."""
+        """End the processes that it has left running, unless they are kept; returns them."""
 
     async def detach(self) -> None:
-        """Let the program run on without us; raises RelayError for one that is ours."""
+        """Detach from the program; raises RelayError for one that we launched."""
 
     @property
     def residue(self) -> str | None:
-        """What a detach has left in the program, in words."""
+        """Describes what a detach has left in the program."""
 
     async def release(self) -> None:
-        """Give back what is ours; a launched program must have ended before."""
+        """Release our resources; a launched program must have ended before."""
 
 
 class ServerListener(Protocol):
-    """Who is told what debug servers report, and of their end."""
+    """Takes the messages of debug servers, and the end of their connections."""
 
     def take(self, server: DebugServer, message: dap.Message) -> None: ...
 
@@ -75,13 +76,13 @@ class ServerListener(Protocol):
 
 
 class Debuggee:
-    """The program of the session, and what it takes to launch it again."""
+    """The session's program, and the fields with which to launch it again."""
 
     def __init__(self, log: SessionLog) -> None:
         self._log = log
         self.target: Target | None = None
-        self.program: Program | None = None  # as it is shown
-        # The fields of the last launch, for the next one, and which of their values were not kept.
+        self.program: Program | None = None  # as callers see it
+        # The fields of the last launch, for a restart, and those whose values were not kept.
         self.arguments: dict[str, Any] | None = None
         self.missing_env: list[str] = []
         self.missing_fields: list[str] = []
@@ -92,11 +93,11 @@ class Debuggee:
         return self.target is not None and self.target.attached
 
     def clear(self) -> None:
-        """No program belongs to the session any more."""
+        """Forget the program: none belongs to the session any more."""
         self.target = self.program = None
 
     async def end_children(self) -> None:
-        """End what an ended program has left running."""
+        """End the processes that an ended program has left running."""
         swept = await self.target.end_children() if self.target is not None else []
         if swept:
             self._log.journal("process", {"reason": "swept", "swept": msgspec.to_builtins(swept)})

@@ -1,4 +1,4 @@
-"""Where the program's threads are at this moment, running or not, as the probe sees them."""
+"""Asks the probe where the program's threads are now, running or not."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from debug_relay.worker.debugger.probe_client import ProbeClient
 
 
 class ThreadPosition(Struct):
-    stands: bool
-    held: bool  # it will stand before it runs another line
+    is_stopped: bool
+    will_stop: bool  # before it runs another line
     place: Location | None
 
 
@@ -23,35 +23,37 @@ class LiveFrames(Struct):
 
 
 async def of_threads(
-    asking: ProbeClient, timeout: float | None = None
+    probes: ProbeClient, timeout: float | None = None
 ) -> dict[int, ThreadPosition]:
-    """Of each thread by its id; of programs without the probe, nothing."""
+    """The position of each thread, by its id; empty for a program without the probe."""
     found: dict[int, ThreadPosition] = {}
 
     async def ask(server: DebugServer) -> tuple[DebugServer, list[probe.ThreadRow]]:
-        return server, await asking.ask(server, probe.Threads(), timeout)
+        return server, await probes.ask(server, probe.Threads(), timeout)
 
-    for server, rows in await asking.hub.each(asking.probed(), ask):
+    for server, rows in await probes.hub.each(probes.probed(), ask):
         if server.lost:
             continue
-        for dap_id, stands, held, top in rows:
+        for dap_id, is_stopped, will_stop, top in rows:
             place = None
             if top is not None:
                 place = Location(path=top[1], line=top[2], column=1, function=top[0])
-            found[asking.hub.thread_id(server, dap_id)] = ThreadPosition(stands, held, place)
+            found[probes.hub.thread_id(server, dap_id)] = ThreadPosition(
+                is_stopped, will_stop, place
+            )
     return found
 
 
 async def live_stack(
-    asking: ProbeClient, thread: KnownThread, start: int, levels: int, timeout: float | None = None
+    probes: ProbeClient, thread: KnownThread, start: int, levels: int, timeout: float | None = None
 ) -> LiveFrames | None:
-    """The stack of a thread that does not stand, as it is; None for one that does."""
-    told = await asking.ask(
+    """The present stack of a running thread; None for a thread that is stopped."""
+    told = await probes.ask(
         thread.server, probe.Live(thread=thread.dap_id, start=start, levels=levels), timeout
     )
     if "stands" in told:
         return None
     if "gone" in told:
-        asking.hub.thread_ended(thread.server, thread.dap_id)
-        asking.hub.thread(thread.id)  # raises, in words
+        probes.hub.thread_ended(thread.server, thread.dap_id)
+        probes.hub.thread(thread.id)  # raises THREAD_NOT_FOUND
     return LiveFrames(told["rows"], told["total"])

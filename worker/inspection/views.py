@@ -77,7 +77,7 @@ class Views:
         return known[0]
 
     def thread(self, known: KnownThread, now: ThreadPosition | None) -> i.Thread:
-        paused = known.id in self._stops.threads and (now is None or now.held)
+        paused = known.id in self._stops.threads and (now is None or now.will_stop)
         return i.Thread(
             id=known.id,
             name=known.name,
@@ -85,7 +85,7 @@ class Views:
             is_current=self._stops.current is not None
             and self._stops.current.thread_id == known.id,
             current_location=now.place if now is not None else None,
-            pause_pending=now is not None and now.held and not now.stands,
+            pause_pending=now is not None and now.will_stop and not now.is_stopped,
             pid=known.server.pid or None,
             is_child=known.server.is_child,
         )

@@ -1,4 +1,4 @@
-"""Whether a call may do what it asks for, at this moment: by state, stop, lease and caller."""
+"""Decides whether a call may do what it asks for now: by state, stop, lease and caller."""
 
 from __future__ import annotations
 
@@ -35,26 +35,28 @@ class Access:
 
     @contextmanager
     def calling(self, operation: str, caller: str, if_stop: int | None) -> Iterator[None]:
-        """The present task serves this call; refused at once where it comes too late."""
+        """Run the body as this call; raise at once if the stop it means has passed."""
         with self._callers.acting(caller, if_stop), self.lease.kept(operation, caller):
             self._heed_stop(OPERATIONS[operation].states)
             yield
 
     def require(self, operation: str, states: frozenset[State] | None = None) -> None:
-        """409 unless the session is in one of these states, by default those of the operation; the
-        worker owns the truth."""
+        """Raise 409 unless the session is in one of these states (by default the operation's).
+
+        The worker checks although the supervisor has: only the worker knows the present state.
+        """
         if states is None:
             states = OPERATIONS[operation].states
         self._heed_stop(states)
         state = self._lifecycle.state
         if state not in states:
             raise wrong_state(operation, state, states, self._settings.id, self._debuggee.program)
-        # Here, where it is this call's turn: the lease may have gone to another meanwhile.
+        # The lease is checked again when the call's turn has come: another caller may hold it now.
         self.lease.admit(operation, self._callers.present())
         self._callers.allowed(operation)
 
     def _heed_stop(self, states: frozenset[State]) -> None:
-        """409 if the present call knows another stop than the present one."""
+        """Raise 409 if the call means another stop (`If-Stop`) than the present one."""
         seen, state, stop_id = self._callers.seen(), self._lifecycle.state, self._stops.stop_id
         if seen is None or not (state in states or state is State.RUNNING):
             return

@@ -1,7 +1,7 @@
-"""What a session is, apart from its state: drawn from one, and taken over by another.
+"""A session's blueprint: drawn from one session, and taken over by another.
 
-A session that is imported, cloned or that comes back takes over a blueprint before anybody can
-ask for it; breakpoints are judged anew, and none is refused.
+A session that is imported, cloned or restored takes over a blueprint before any caller can reach
+it. Its breakpoints are verified anew, and none is refused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Blueprints:
         self._retirement = retirement
 
     def draw(self) -> Blueprint:
-        """All of it, with the values of the environment as they are."""
+        """The whole blueprint; the environment's secret values are in it."""
         return Blueprint(
             name=self._settings.name,
             config=self._settings.config,
@@ -62,7 +62,7 @@ class Blueprints:
         )
 
     async def take_over(self) -> None:
-        """What the session was born with: a blueprint, or the breakpoints saved for its project."""
+        """Take over a blueprint, or the breakpoints saved for the project."""
         params, blueprint = self._settings.params, self._settings.params.blueprint
         if blueprint is not None:
             self._debuggee.arguments = blueprint.program
@@ -89,19 +89,19 @@ class Blueprints:
             await self.restore_breakpoints()
 
     async def restore_breakpoints(self) -> None:
-        """Those saved for the project root, whoever has set them."""
+        """Set the breakpoints that are saved for the project root, whichever caller set them."""
         saved = await self._saved.load()
         await self._breakpoints.inherit([given_fields(spec) for spec in saved])
         self._saved.note()
 
 
 def _given(kept: dict[str, Any]) -> dict[str, Any]:
-    """Without what is at its default: absent, or enabled."""
+    """The fields that are not at their default (absent, or enabled)."""
     return {name: value for name, value in kept.items() if value is not None and value is not True}
 
 
 def _program(arguments: dict[str, Any] | None) -> Program | None:
-    """What would be launched again, as it is shown."""
+    """The program that a restart would launch, as callers see it."""
     if arguments is None:
         return None
     return Program(

@@ -1,6 +1,7 @@
-"""Who caused an event: the caller in whose call it happens, or who resumed the program last.
+"""Finds the caller that caused an event: the one whose call is served, or that resumed the program.
 
-Known by task and not by context: tasks that a call has started and left behind are nobody's.
+The caller is kept by task and not in a context variable, because a task that a call has started and
+left running acts for no caller.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from debug_relay.protocol.operations import OPERATIONS
 _RESUMING: Final = frozenset(
     name for name, row in OPERATIONS.items() if row.drives and name != "input"
 )
-# Stops that a caller has caused; at the others the program stops by itself.
+# A caller causes these stops; at all others the program stops by itself.
 _CAUSED: Final = frozenset({"step", "pause", "entry", "run-to"})
 
 
@@ -27,7 +28,7 @@ class Callers:
 
     @contextmanager
     def acting(self, name: str, if_stop: int | None) -> Iterator[None]:
-        """The present task acts for this caller, who knows the stop `if_stop`."""
+        """Let the present task act for this caller, whose call means the stop `if_stop`."""
         task = asyncio.current_task()
         assert task is not None
         self._calling[task] = name, if_stop
@@ -37,7 +38,7 @@ class Callers:
             del self._calling[task]
 
     def allowed(self, operation: str) -> None:
-        """The present call may do what it asks for."""
+        """Note that the present call was admitted."""
         if operation in _RESUMING:
             self._resumed_by = self.present()
 
@@ -47,7 +48,8 @@ class Callers:
         if type == "terminated":
             return self._resumed_by if body["end_reason"] == "terminated" else None
         if type == "session" and body["status"] == "running":
-            # A stop may come before the launch's own next line.
+            # The first stop may be handled before the launch call continues. The task that handles
+            # it writes this event, and acts for no caller.
             return self.present() or self._resumed_by
         return self.present()
 
@@ -55,7 +57,7 @@ class Callers:
         return self._call()[0]
 
     def seen(self) -> int | None:
-        """The stop at which the present call means to act, if it says so."""
+        """The stop that the present call means (`If-Stop`), if it names one."""
         return self._call()[1]
 
     def _call(self) -> tuple[str | None, int | None]:

@@ -1,7 +1,7 @@
-"""What the events of debug servers mean for the session.
+"""Applies the events of debug servers to the session.
 
-Worked off one after the other, in the order in which they came. What must not wait in that queue
-(answers of the probe, the target's own starting) never gets here.
+One task handles them one by one, in the order of their arrival. Three kinds do not wait in its
+queue: the probe's answers, the rows of a trace, and events about the start of the program.
 """
 
 from __future__ import annotations
@@ -50,16 +50,17 @@ _REASONS: Final[Mapping[str, StopReason]] = {
     "entry": "entry",
 }
 
-# Said by pydevd, up to 3.11. The probe traces the thread again (`rearming`), and tells that itself.
+# pydevd prints this on Python up to 3.11 when a program replaces the thread's trace function. It is
+# untrue with the probe, which sets the trace function again (`retracing`) and reports that itself.
 _UNTRUE: Final = "Debugging will be disabled for this thread ("
-# Events that a process has sent before its end count after it, too.
+# A process may send these events just before it ends: they are handled after its end as well.
 _LASTING: Final = frozenset({"relaySubprocess", "relayError", "relayLog"})
 Handler = Callable[[DebugServer, bytes], Awaitable[None]]
 _ALIVE: Final = frozenset({State.RUNNING, State.PAUSED, State.LAUNCHING})
 
 
 class DebugEvents:
-    """The events of all debug servers, in the order in which they came."""
+    """The one queue of the events of all debug servers, and the task that handles them."""
 
     def __init__(
         self,
@@ -114,23 +115,24 @@ class DebugEvents:
     # -- what debug servers report
 
     def take(self, server: DebugServer, message: dap.Message) -> None:
-        """An event. Three kinds do not wait in the queue."""
+        """Queue an event, or handle it at once if it is of a kind that must not wait."""
         target = self._debuggee.target
         if message.event == "relayAnswer":
-            # The handler that the queue is at may be waiting for just this.
+            # The event that is handled now may wait for this answer.
             answer = msgspec.json.decode(bytes(message.body), type=probe.Body)
             self._probes.answered(server, answer)
         elif message.event == "relayTrace":
-            # Before the stop that it explains; the last come with the program's end.
+            # The rows must be there before the stop that they explain; the last rows arrive with
+            # the program's end.
             news = msgspec.json.decode(bytes(message.body), type=probe.TraceNews)
             self._traces.told(server, news)
         elif target is not None and target.on_event(server, message):
-            return  # it was about the program's start
+            return  # the event was about the program's start
         else:
             self._queue.put_nowait((server, message))
 
     def server_lost(self, server: DebugServer, why: str) -> None:
-        """The debugger's connection is gone; whether the program is, the kernel tells."""
+        """The connection has ended. The kernel reports by pidfd whether the program has, too."""
         had_stopped = self._stops.has_stopped_threads(server)
         self._hub.forget(server)
         self._probes.server_gone(server)
@@ -148,13 +150,13 @@ class DebugEvents:
             try:
                 await handle(server, bytes(message.body))
             except RelayError as error:
-                # The program ended meanwhile, or the debugger did: its own event follows.
+                # The program or its debug server ended meanwhile, which has an event of its own.
                 log.warning(
                     "debug.event_failed",
                     extra={"fields": {"event": message.event, "error": error.message}},
                 )
             except Exception:
-                # A mistake of ours or of the debugger's; the events that follow are handled.
+                # A defect of ours or of pydevd's must not stop the events that follow.
                 log.exception("debug.event_mistaken", extra={"fields": {"event": message.event}})
 
     async def close(self) -> None:
@@ -169,10 +171,10 @@ class DebugEvents:
             return
         if event.thread_id is None:
             return
-        sent_on = server.sent_on
+        resumes = server.resumes
         thread_id = self._hub.thread_id(server, event.thread_id)
         self._hub.forget_stop(thread_id)
-        location = self._told_place(event)
+        location = self._place_in(event)
         if location is None:
             location = await self._place_of(thread_id)
         reason = _REASONS.get(event.reason, "step")
@@ -183,24 +185,24 @@ class DebugEvents:
         if reason == "exception":
             exception = await self._exception_reports.at_stop(server, event)
             if exception.type == "SystemExit" and not server.engine.decides_stops:
-                # Debugpy alone takes an exit with a code for a crash.
+                # Without the probe, debugpy reports an exit with a code as an uncaught exception.
                 server.post("continue", {"threadId": event.thread_id})
                 return
         if self._debuggee.target is not None:
             self._debuggee.target.flush_output()
         hits = []
         if location and reason == "breakpoint":
-            hits = await self._breakpoints.hit(location, _told_hits(server, event))
+            hits = await self._breakpoints.hit(location, _hits_in(server, event))
             if not server.engine.decides_stops:
                 self._breakpoints.count(hits)
             if at_goal and not hits:
                 reason = "step"
         lines = await self._reports.sources.lines(location.path) if location else None
         if self._lifecycle.state not in _ALIVE or server.lost:
-            return  # it ended, or this process of it, while it was asked where it stands
-        if server.sent_on != sent_on:
-            return  # its thread was sent on with all the others, before anybody knew that it stands
-        self._lifecycle.running()  # if the stop is quicker than the end of the start
+            return  # the program, or this process, ended while we asked it for the place
+        if server.resumes != resumes:
+            return  # a call resumed all threads before this stop was known
+        self._lifecycle.running()  # the stop may arrive before the handshake ends
         stop = Stop(
             thread_id,
             reason,
@@ -218,16 +220,16 @@ class DebugEvents:
             event.reason = "run-to"
         self._log.journal("stopped", _stopped_event(event, stop))
 
-    def _told_place(self, event: dap.StoppedBody) -> Location | None:
+    def _place_in(self, event: dap.StoppedBody) -> Location | None:
         if event.relay_place is None:
             return None
         name, path, line, module = event.relay_place
         if module is not None and self._hub.module_of(path) is None:
-            self._tell_module(dap.Module(id=0, name=module, path=path))
+            self._journal_module(dap.Module(id=0, name=module, path=path))
         return Location(path=path, line=line, column=1, function=name)
 
     async def _place_of(self, thread_id: int) -> Location | None:
-        """Where it stands; a stop is told even if the debugger cannot say where."""
+        """Where the thread stopped. A stop whose place pydevd cannot give is reported without."""
         try:
             window = await self._hub.stack(thread_id, 0, 1)
         except RelayError as error:
@@ -238,16 +240,17 @@ class DebugEvents:
         return _location(window.frames[0]) if window.frames else None
 
     async def _continued(self, server: DebugServer, body: bytes) -> None:
-        # Ours were told when they were sent; this is somebody else's.
+        # A resume of ours was journaled when we sent it. Here only the program itself, or another
+        # client of its debugger, can have resumed a thread.
         if (
             self._lifecycle.state is State.PAUSED
             and self._stops.current is not None
-            and self._foreign(server, body)
+            and self._resumes_stopped(server, body)
         ):
-            self._stops.resumed(server, self._gone_on(server, body))
+            self._stops.resumed(server, self._resumed_thread(server, body))
 
-    def _foreign(self, server: DebugServer, body: bytes) -> bool:
-        """Whether the thread that stopped was sent on."""
+    def _resumes_stopped(self, server: DebugServer, body: bytes) -> bool:
+        """Whether the event is about a thread that is stopped for us."""
         event = msgspec.json.decode(body, type=dap.ContinuedBody)
         if self._stops.current is None or event.thread_id is None:
             return True
@@ -259,8 +262,8 @@ class DebugEvents:
             or self._stops.threads.of(thread_id) is not None
         )
 
-    def _gone_on(self, server: DebugServer, body: bytes) -> int | None:
-        """Which thread was sent on alone; None for all of them."""
+    def _resumed_thread(self, server: DebugServer, body: bytes) -> int | None:
+        """The thread that was resumed alone; None if all were."""
         event = msgspec.json.decode(body, type=dap.ContinuedBody)
         if event.all_threads_continued or event.thread_id is None:
             return None
@@ -271,7 +274,8 @@ class DebugEvents:
         if event.reason == "exited":
             known = self._hub.thread_id(server, event.thread_id)
             if self._stops.threads.of(known) is not None:
-                # pydevd looks for dead threads while one is just beginning (3.8): it stands there.
+                # On Python 3.8 pydevd may report a thread that is just starting as dead. It is not:
+                # it is stopped.
                 return
             thread_id = self._stops.thread_ended(server, event.thread_id)
         else:
@@ -286,10 +290,10 @@ class DebugEvents:
     async def _module(self, server: DebugServer, body: bytes) -> None:
         event = msgspec.json.decode(body, type=dap.ModuleBody)
         if self._hub.module_of(event.module.path) is None:
-            self._tell_module(event.module)
+            self._journal_module(event.module)
 
-    def _tell_module(self, module: dap.Module) -> None:
-        """When it is first met; whoever met it, the numbers are the session's own."""
+    def _journal_module(self, module: dap.Module) -> None:
+        """Journal a module that the session meets first, under a number of the session's own."""
         self._log.journal(
             "module",
             {
@@ -317,14 +321,14 @@ class DebugEvents:
 
     async def _subprocess(self, server: DebugServer, body: bytes) -> None:
         child = msgspec.json.decode(body, type=probe.ChildStarted)
-        told = {
+        started = {
             "reason": "started",
             "parent_pid": server.pid,
             "pid": child.pid,
             "command": masked_command(child.command),
             "debugged": child.debugged,
         }
-        self._log.journal("subprocess", told)
+        self._log.journal("subprocess", started)
 
     async def _log_point(self, server: DebugServer, body: bytes) -> None:
         self._log_points.arrived(server, msgspec.json.decode(body, type=probe.LogLine))
@@ -345,14 +349,16 @@ class DebugEvents:
 
     async def _greenlets(self, server: DebugServer, body: bytes) -> None:
         self._log.say(
-            "gevent has replaced this program's threads, and the debugger did not expect it: steps "
-            f"and pauses may hang. {call_of('restart', self._settings.id)} "
-            '{"env": {"GEVENT_SUPPORT": "True"}}, or launch it so.'
+            "gevent has replaced this program's threads, and pydevd did not expect that: steps "
+            f"and pauses may hang. {call_of('restart', self._settings.id)} with "
+            '{"env": {"GEVENT_SUPPORT": "True"}}, or launch the program with that variable.'
         )
 
 
-def _told_hits(server: DebugServer, event: dap.StoppedBody) -> list[str] | None:
-    """With the probe, pydevd's numbers of breakpoints are those of our ids."""
+def _hits_in(server: DebugServer, event: dap.StoppedBody) -> list[str] | None:
+    """The breakpoints that the event names. With the probe, pydevd's numbers are our ids' numbers;
+    without it they mean nothing to us.
+    """
     if not server.engine.decides_stops or event.hit_breakpoint_ids is None:
         return None
     return [f"bp_{number}" for number in event.hit_breakpoint_ids]

@@ -1,4 +1,4 @@
-"""What follows a transition of the session's state, in this order."""
+"""The effects of a transition of the session's state, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class Effects:
             self._forget_stop,
             self._forget_earlier_output,
             self._close_connections,
-            # The program's end comes before the session's: who sees the state finds its reason.
+            # The program's end is journaled before the session's state: a reader that sees the
+            # state finds its reason.
             self._journal_end,
             self._journal_state,
             self._tell_target,
@@ -72,13 +73,13 @@ class Effects:
         self._held.follow(transition.after)
 
     def _finish_output(self, transition: Transition) -> None:
-        """No more output comes: what was held back is written."""
+        """No more output follows: write the output that was held back."""
         if transition.event is Event.EXITED:
             self._log_points.over()
             self._log.program_ended()
 
     def _forget_program(self, transition: Transition) -> None:
-        """It never started, or runs on without us. One that has ended is still shown."""
+        """Forget a program that never started or was detached from. One that has ended is shown."""
         if transition.event in (Event.REFUSED, Event.DETACHED):
             self._debuggee.clear()
 
@@ -90,7 +91,7 @@ class Effects:
             self._hub.forget_stops()
 
     def _forget_earlier_output(self, transition: Transition) -> None:
-        """What an earlier run has printed does not belong to this one's first stop."""
+        """The output of an earlier run does not belong to the first stop of this run."""
         if transition.event is Event.STARTING:
             self._reports.printed_anew()
 
@@ -117,7 +118,7 @@ class Effects:
         self._log.journal("terminated", body)
 
     def _journal_state(self, transition: Transition) -> None:
-        """Pauses have an event of their own, with the place."""
+        """Journal the new state; a pause has its own `stopped` event, with the place."""
         before, after = transition.before, transition.after
         if before is not after and after is not State.PAUSED:
             self._log.journal("session", {"status": after, "previous_status": before})
@@ -130,7 +131,7 @@ class Effects:
         self._limits.follow(transition.event)
 
     def _save(self, transition: Transition) -> None:
-        """A step does not wait for the disk."""
+        """Save at once only what ends a run: a step must not wait for the disk."""
         if transition.event in (Event.EXITED, Event.DETACHED):
             self._record.save()
         else:

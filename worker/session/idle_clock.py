@@ -1,4 +1,4 @@
-"""How long nobody has used a session."""
+"""Measures for how long no caller has used a session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from debug_relay.protocol.wire.envelope import timestamp_of
 
 
 class IdleClock:
-    """When nobody has used the session for too long. Monotonic; wall time only for display."""
+    """Seconds since the last call, by monotonic time; wall time is for display only."""
 
     def __init__(self, params: WorkerParams) -> None:
         self._params = params
@@ -23,7 +23,7 @@ class IdleClock:
         return time.monotonic() - self._touched
 
     def limit(self, state: State) -> float:
-        """Seconds of idleness that end the session; 0 is never."""
+        """The seconds without a call after which the session ends; 0 means never."""
         return idle_limit(state, self._params.config)
 
     def expires_at(self, state: State) -> str | None:

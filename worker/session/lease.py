@@ -1,7 +1,7 @@
-"""The lease: who of several callers drives the session, and until when.
+"""The lease: which of several callers drives the session, and until when.
 
-By the monotonic clock; it lapses by itself. While a call of the holder's that changes the run is
-served it does not lapse, however long that call waits.
+It lapses by itself, by the monotonic clock. It does not lapse while a call of the holder that
+changes the run is served, however long that call waits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Lease:
         return s.Lease(holder=self._holder, expires_at=timestamp_of(time.time() + self._left()))
 
     def take(self, caller: str, params: s.TakeLease) -> s.Lease:
-        """Whoever has it may also hand it on."""
+        """Give the lease to the caller; its holder may also give it to another caller."""
         if not params.take_over:
             self._refuse_others(caller, "take-lease")
         before, self._holder = self._holder, params.holder or caller
@@ -63,7 +63,7 @@ class Lease:
         return s.Lease(holder=None, expires_at=None)
 
     def admit(self, operation: str, caller: str | None) -> None:
-        """423 for what changes the run, unless the caller has the lease or nobody has."""
+        """Raise 423 if the operation changes the run and another caller holds the lease."""
         if caller is None or not OPERATIONS[operation].drives:
             return
         self._refuse_others(caller, operation)
@@ -72,7 +72,7 @@ class Lease:
 
     @contextmanager
     def kept(self, operation: str, caller: str) -> Iterator[None]:
-        """While this call is served; from its end on the time runs anew."""
+        """Keep the lease while this call is served; its time begins anew when the call ends."""
         row = OPERATIONS.get(operation)
         if row is None or not row.drives:
             yield
@@ -102,8 +102,8 @@ class Lease:
         raise RelayError(
             Code.SESSION_LEASED,
             f"{self._holder} drives this session, and {operation} came from {caller}",
-            f"Wait {left:g} s, for the lease lapses then unless {self._holder} acts; or call "
-            f'POST {path} with {{"take_over": true}} and repeat this call.',
+            f"Wait {left:g} s: the lease lapses then unless {self._holder} acts. Or call "
+            f'POST {path} with {{"take_over": true}}, and repeat this call.',
             holder=self._holder,
             caller=caller,
             seconds_left=left,

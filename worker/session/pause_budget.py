@@ -1,7 +1,7 @@
-"""An attached program is never left frozen: how long it is held, and what ends that.
+"""Keeps an attached program from staying paused for ever, and counts how long it was paused.
 
-When it is paused and nobody has called for `pause_budget` seconds, its breakpoints are suspended
-and it runs on. The next breakpoint that is set or changed arms them again.
+When it is paused and no caller has used the session for `pause_budget` seconds, the worker suspends
+its breakpoints and resumes it. The next breakpoint that is set or changed ends the suspension.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from debug_relay.worker.state.settings import Settings
 
 
 class HeldTime:
-    """For how long in total the session's programs have been paused."""
+    """Counts for how long in total the session's programs have been paused."""
 
     def __init__(self, before: float = 0.0) -> None:
         self._before = before
@@ -71,7 +71,7 @@ class PauseBudget:
         )
 
     async def run_on(self) -> None:
-        """Nobody looks at the program any more, and its owner waits for it."""
+        """Resume a program that no caller looks at any more while its owner waits for it."""
         async with self._run.lock, self._probes.nobody_evaluates():
             if not self.is_spent():
                 return

@@ -1,4 +1,4 @@
-"""What callers see of the session: its public state, as a whole."""
+"""The public state of the session: all that callers see of it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class PublicState:
         self._encoded: tuple[int, bytes] = (0, b"")
 
     def encoded(self) -> bytes:
-        """As JSON, encoded once a version."""
+        """The state as JSON, encoded once for each version."""
         version = self._publication.version
         if self._encoded[0] != version:
             self._encoded = (version, encode_json(self.state()))
@@ -106,7 +106,7 @@ class PublicState:
         )
 
     def _disk_trouble(self) -> str | None:
-        """What the disk did not take; the session goes on without."""
+        """Names what could not be written to disk; the session continues without it."""
         lost = self._log.lost
         parts = [f"{lost} entries of output and events"] if lost else []
         parts += [] if self._record.is_kept else ["the record that outlives the worker"]

@@ -1,7 +1,7 @@
-"""The session's own record on disk: what survives the worker, the supervisor and a reboot.
+"""The session's record on disk: it survives the worker, the supervisor and a reboot.
 
-Written by the worker alone, also when no supervisor lives. Values of the environment that look
-secret are not in it.
+Only the worker writes it, also while no supervisor runs. It leaves out values of the environment
+that look secret.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _LATER: Final = 0.3
 
 class Record:
     def __init__(self, folder: str, disk: Disk, content: Callable[[], SessionRecord]) -> None:
-        """`content` is asked for what the record says now."""
+        """`content` gives the record as it is now."""
         self._content = content
         self._path = Path(folder) / "session.json"
         self._keeper = Keeper(disk, str(self._path), self._next_job)
         self._timer: asyncio.TimerHandle | None = None
 
     def save(self) -> None:
-        """At once; `settled` tells when it is done."""
+        """Begin to write at once; `settled` waits until it is done."""
         self._cancel()
         self._keeper.ask()
 
     def save_later(self) -> None:
-        """What nobody waits for: a step would be as slow as the disk."""
+        """Write soon. No call waits for this write: a step would be as slow as the disk."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_LATER, self.save)
 
@@ -44,7 +44,7 @@ class Record:
             self._timer = None
 
     async def settled(self) -> bool:
-        """Whether all that was to be saved is on disk."""
+        """Wait for the writes; whether all of them are on disk."""
         return await self._keeper.settled()
 
     async def close(self) -> None:
@@ -53,7 +53,7 @@ class Record:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the disk took what was saved last."""
+        """Whether the last write succeeded."""
         return not self._keeper.is_failing
 
     def _next_job(self) -> Job:

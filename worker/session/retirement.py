@@ -1,6 +1,7 @@
-"""An ended session's worker goes when nobody needs it: what it leaves, what the next takes over.
+"""Retires the worker of an ended session: what it leaves on disk, and what the next takes over.
 
-Stop reports, output and events are in the session's rings already, its blueprint in its record.
+Stop reports, output and events are in the session's rings already, and its blueprint is in its
+record.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Retirement:
         self._disk = disk
 
     def may_retire(self) -> bool:
-        """Nothing is left that only this process can look after or tell."""
+        """Whether nothing is left that only this process can look after or answer."""
         target = self._debuggee.target
         return (
             self._lifecycle.state is State.TERMINATED
@@ -70,7 +71,7 @@ class Retirement:
         )
 
     async def leave(self) -> None:
-        """Raises OSError where the disk does not take it."""
+        """Write the aftermath; raises OSError if the disk refuses it."""
         aftermath = Aftermath(
             breakpoints=await self._breakpoints.listed(None, None),
             exception_breakpoints=await self._exceptions.shown(),
@@ -80,15 +81,15 @@ class Retirement:
         await self._disk.run(partial(write_whole, self._path(), encode_json(aftermath)))
 
     def take_over(self, ended: SessionState) -> None:
-        """The session is as its last worker has left it; its blueprint was taken over before."""
+        """Take over what the last worker left. The blueprint was taken over before."""
         self._debuggee.program = ended.program
         self._limits.passed = ended.passed_limit
         path = self._path()
         try:
             left = msgspec.json.decode(path.read_bytes(), type=Aftermath)
-            path.unlink()  # from now on this worker is asked
+            path.unlink()  # from now on this worker answers
         except (OSError, msgspec.MsgspecError):
-            return  # damaged or never written: counts begin anew
+            return  # it is damaged or was never written: the counts begin anew
         self._breakpoints.count_on({one.id: one.hit_count for one in left.breakpoints})
         self._watches.take_over(left.watches)
 

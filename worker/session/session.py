@@ -55,7 +55,7 @@ from debug_relay.worker.tracing.trace import Traces
 
 class Session:
     def __init__(self, params: WorkerParams, push: Callable[[], None]) -> None:
-        """`push` sends what is new to all supervisors."""
+        """`push` sends the new state to all connected supervisors."""
         self.disk = Disk()
         self.sources = Sources()
         self.interpreters = InterpreterCache(Path(params.interpreters_dir))
@@ -286,7 +286,7 @@ class Session:
         )
 
     async def close(self) -> None:
-        """Release everything; the program must have ended or been detached from."""
+        """Release everything. The program must have ended, or the worker have detached from it."""
         self.lease.close()
         self.log_points.over()
         await self.limits.close()

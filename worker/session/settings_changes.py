@@ -1,4 +1,4 @@
-"""What may be changed of a session while it lives."""
+"""Changes a session's settings while it lives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from debug_relay.worker.session.blueprint import Blueprints
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
 
-# What holds from the next launch or stop on, as it is sent.
+# These fields are stored as they are sent, and hold from the next launch or stop on.
 _PLAIN: Final = (
     "timeout_minutes", "max_lifetime", "pause_budget", "labels", "python_path", "stop_on_entry",
     "just_my_code", "stop_all",
@@ -30,7 +30,7 @@ _PLAIN: Final = (
 
 
 class SettingsChanges:
-    """Applies what a call changes of the session's settings."""
+    """Applies a PATCH of the session: first the settings, then what follows from them."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SettingsChanges:
         self._handshake = handshake
 
     def apply(self, params: PatchSession) -> None:
-        """All of it or, when a field is refused, nothing."""
+        """Apply all fields or, if one is refused, none."""
         if params.stop_all is False:
             self._require_probe()
         if params.restore_breakpoints is True and params.project_root is UNSET:
@@ -80,19 +80,19 @@ class SettingsChanges:
         self._publication.save()
 
     def _require_probe(self) -> None:
-        """A stock adapter cannot stop one thread alone."""
+        """Refuse `stop_all: false` without the probe: pydevd alone always stops all threads."""
         if any(not server.engine.moves_single_threads for server in self._hub.servers):
             raise stop_all_needs_probe()
 
     async def carry_out(self, params: PatchSession) -> None:
-        """What follows from a change that was applied."""
+        """Do what follows from a change that was applied."""
         if params.stop_all is not UNSET:
-            await self._hub.each(self._hub.hearing(), self._handshake.send_stop_all)
-        await self._bring_breakpoints(params)
+            await self._hub.each(self._hub.taking_changes(), self._handshake.send_stop_all)
+        await self._change_breakpoints(params)
         await self.find_interpreter()
 
     async def find_interpreter(self) -> None:
-        """Which one the configuration means now: callers are shown that one."""
+        """Find the interpreter that the settings mean now, and show it to callers."""
         config = self._settings.config
         found: str | None
         try:
@@ -106,12 +106,13 @@ class SettingsChanges:
             found = choice.path
         except RelayError:
             found = config.python_path  # the launch will say what is wrong with it
-        if config is self._settings.config:  # else who has changed it looks as well
+        # Otherwise another PATCH has changed the settings meanwhile, and looks for itself.
+        if config is self._settings.config:
             self._settings.interpreter = found
             self._publication.changed()
 
-    async def _bring_breakpoints(self, params: PatchSession) -> None:
-        """To another project, or those that are saved for it; suspended ones, or not any more."""
+    async def _change_breakpoints(self, params: PatchSession) -> None:
+        """Suspend the breakpoints or not; restore the project's, or save them for a new project."""
         if params.breakpoints_suspended is not UNSET:
             await self._breakpoints.suspend(params.breakpoints_suspended)
         if params.restore_breakpoints is True:

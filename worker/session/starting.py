@@ -1,4 +1,4 @@
-"""Starting the session's program: a launch, a restart, an attach."""
+"""Starts the session's program: a launch, a restart or an attach."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Starting:
         self.restarting = Restarting(settings, lifecycle, log, debuggee, run)
 
     async def launch(self, params: Launch, plan: Plan) -> None:
-        """`plan` was made before: a launch that is refused changes nothing."""
+        """Launch the program. `plan` was made before, so a refused launch has changed nothing."""
         self._breakpoints.use(plan.code_lines)
         self._stop_on_exception(params.stop_on_exception)
         debuggee = self._debuggee
@@ -91,7 +91,7 @@ class Starting:
             debuggee.missing_env, debuggee.missing_fields = [], []
             self._publication.changed()
         for text in params.stdin_inputs:
-            # One answer each, as a person would type it.
+            # Each text is one line, as a person would type it.
             await target.write_input((text.rstrip("\n") + "\n").encode(), eof=False)
 
     async def attach(self, params: Attach) -> None:
@@ -139,7 +139,9 @@ class Starting:
             self._exceptions.use([choice] if choice else [])
 
     async def _start(self, target: Target) -> None:
-        """Until the program runs under the debugger; refused, the session is as before."""
+        """Return when the program runs under the debugger; if it is refused, the session is as
+        before.
+        """
         self._debuggee.target = target
         self._lifecycle.starting()
         try:
@@ -150,9 +152,9 @@ class Starting:
                 raise
             program = self._debuggee.program
             if self._debuggee.target is target and program is not None and program.attached:
-                self._lifecycle.detached()  # it had come to a stop before the start failed
+                self._lifecycle.detached()  # the program had stopped before the start failed
                 raise
-            # It was ended meanwhile: that is what happened, not a launch that failed.
+            # Another call ended the program meanwhile; report that, and no failed launch.
             raise deleted_meanwhile(self._settings.id) from None
         self._lifecycle.running()
         self._publication.save()
