@@ -209,25 +209,34 @@ def test_a_thread_that_calls_nothing_is_not_traced_any_more(
 LASTS = """
     import json, sys, threading, time
 
-    def work():
+    def more(n):
+        return n + 1  # @line
+
+    def work(pause):
         n = 0
         while True:
-            n += 1  # @line
-            time.sleep(0.01)
+            n = more(n)
+            time.sleep(pause)
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+    # The busiest calls a function while a detach still tells the others to end their tracing.
+    threads = [
+        threading.Thread(target=work, args=(pause,), daemon=True) for pause in (0.01, 0.001, 0.0001)
+    ]
+    for thread in threads:
+        thread.start()
     print("up", flush=True)
     for line in sys.stdin:
-        traced, frame = [], sys._current_frames()[thread.ident]
-        while frame is not None:
-            traced.append(frame.f_trace and repr(frame.f_trace))
-            frame = frame.f_back
+        traced, frames = [], sys._current_frames()
+        for thread in threads:
+            frame = frames.pop(thread.ident)
+            while frame is not None:
+                traced.append(frame.f_trace and repr(frame.f_trace))
+                frame = frame.f_back
         print(json.dumps(traced), flush=True)
 """
 
 
-def test_a_frame_that_has_stopped_carries_nothing_of_ours(
+def test_no_frame_carries_anything_of_ours_afterwards(
     relay: Client, start: Callable[..., Running], python: str
 ) -> None:
     one = start(LASTS, python=python)

@@ -55,17 +55,19 @@ def stop_everywhere(back=None):
         ends.back = dict(back)
     programs = {ident for ident, tracer in tracers().items() if is_programs(tracer)}
     idents = _trace_all(ends, programs)
-    # One that ended its tracing after we have looked would keep what is set in its frames then.
+    # A thread that meets `stop` clears its own frames, perhaps before the walk comes to it. Were
+    # the interpreter to change hands in between, it would keep what the walk sets in its frames.
     with Undisturbed():
         for ident, frame in all_frames.of_all().items():
-            while frame is not None and ident in programs:
+            if ident not in idents and ident not in programs:
+                continue
+            waits = ident in idents and ident not in ends.done
+            while frame is not None:
                 if is_pydevds(frame.f_trace):
-                    frame.f_trace = None
-                frame = frame.f_back
-            while frame is not None and ident in idents and ident not in ends.done:
-                if frame.f_trace is None or is_pydevds(frame.f_trace):
-                    # A loop that calls nothing drops its tracing at its next line; None was
-                    # pydevd's word that nothing can stop there.
+                    frame.f_trace = ends if waits else None
+                elif waits and frame.f_trace is None:
+                    # A loop that calls nothing drops its tracing at its next line; with None
+                    # pydevd has marked frames in which nothing can stop.
                     frame.f_trace = ends
                 frame = frame.f_back
 
@@ -76,7 +78,10 @@ def stop(frame, event, arg):
         return None
     sys.settrace(None)
     stop.done.add(_thread.get_ident())
-    forget(frame, stop)
+    try:
+        untrace(frame, stop)
+    except RecursionError:
+        pass  # the stack has no room: the walk clears pydevd's part, and a second one follows
     before = stop.back.pop(_thread.get_ident(), None)
     if before is None:
         return None
@@ -93,10 +98,14 @@ def stopping():
     return vars(sys.modules["pydevd"]).setdefault(_STOPPING, stop)
 
 
-def forget(frame, ends):
-    """No frame of this stack keeps what ended its tracing."""
+def untrace(frame, ends):
+    """Clear what `ends`, which ended this stack's tracing, and pydevd have set in its frames.
+
+    `stop` does this in the thread itself: the walk of `stop_everywhere` passes over a thread that
+    has met `stop` before the walk has come to it.
+    """
     while frame is not None:
-        if frame.f_trace is ends:
+        if frame.f_trace is ends or is_pydevds(frame.f_trace):
             frame.f_trace = None
         frame = frame.f_back
 

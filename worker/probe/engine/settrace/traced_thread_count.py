@@ -42,7 +42,7 @@ def set_right():
                 break
             count.value = traced
     for frame in all_frames.of_all().values():
-        tracing.forget(frame, tracing.stopping())
+        tracing.untrace(frame, tracing.stopping())
 
 
 def _is_replaced(function):
