@@ -40,7 +40,8 @@ from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.processes.listening_ports import port_holder
 from debug_relay.supervisor.processes.listing import Processes
 from debug_relay.supervisor.sessions.registry import Registry
-from debug_relay.supervisor.storage.directories import Places, StoreError
+from debug_relay.supervisor.setup_error import SetupError
+from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.storage.disk_health import DiskWatch
 from debug_relay.supervisor.workers import orphan_cleanup as sweep
 from debug_relay.supervisor.workers.child_process import watched
@@ -57,32 +58,34 @@ def serve(loaded: Loaded, keep_sessions: bool = False, insecure_no_auth: bool = 
     settings = loaded.settings
     _refuse_open_address(settings.server.host)
     run_dir = settings.server.run_dir
-    places = Places.open(Path(settings.server.data_dir), Path(run_dir) if run_dir else None)
-    places.lock()
-    output = logs.start(settings.log.level, settings.log.format, places.log_file)
+    directories = Directories.open(
+        Path(settings.server.data_dir), Path(run_dir) if run_dir else None
+    )
+    directories.acquire()
+    output = logs.start(settings.log.level, settings.log.format, directories.log_file)
     audit: Audit | None = None
     try:
-        audit = Audit.open(settings.log.audit_file, places.audit_file)
+        audit = Audit.open(settings.log.audit_file, directories.audit_file)
         for warning in loaded.warnings:
             _log.warning("config.passed_over", reason=warning)
-        for warning in places.warnings:
+        for warning in directories.warnings:
             _log.warning("store.unsafe", reason=warning)
         if os.geteuid() == 0:
             _log.warning("relay.root", reason="this relay runs as root, and so do its programs")
         if insecure_no_auth:
             _log.warning("auth.off", reason="--insecure-no-auth: whoever gets in runs code as us")
-        relay = _Relay(loaded, places, output, audit, keep_sessions, insecure_no_auth)
+        relay = _Relay(loaded, directories, output, audit, keep_sessions, insecure_no_auth)
         return asyncio.run(relay.run())
     finally:
         if audit is not None:
             audit.close()
         output.close()
-        places.unlock()
+        directories.release()
 
 
 def _refuse_open_address(host: str) -> None:
     if host.lower() not in _LOOPBACK:
-        raise StoreError(
+        raise SetupError(
             f"The relay does not listen on {host}: whoever reaches it runs code as this user.",
             "Listen on 127.0.0.1 and connect through an SSH tunnel.",
         )
@@ -92,7 +95,7 @@ class _Relay:
     def __init__(
         self,
         loaded: Loaded,
-        places: Places,
+        directories: Directories,
         output: LogOutput,
         audit: Audit,
         keep_sessions: bool,
@@ -102,7 +105,7 @@ class _Relay:
         self._settings = loaded.settings
         self._output = output
         self._audit = audit
-        self._places = places
+        self._directories = directories
         self._stopping = asyncio.Event()
         self._keep_sessions = keep_sessions
         self._insecure_no_auth = insecure_no_auth
@@ -122,18 +125,18 @@ class _Relay:
             insecure_no_auth=self._insecure_no_auth,
         )
         debugpy_dir, debugpy_version = _debugpy()
-        registry = Registry(self._settings, self._places, debugpy_dir)
+        registry = Registry(self._settings, self._directories, debugpy_dir)
         processes = Processes(lambda: registry.sessions, registry.zygote, debugpy_dir)
 
         def apply(settings: Settings) -> None:
             registry.settings = settings
             self._output.set_level(settings.log.level)
 
-        config = RuntimeConfig(self._loaded, self._places, apply)
-        kept = Idempotency(KeptReplies(self._places.kept_replies), registry.background)
+        config = RuntimeConfig(self._loaded, self._directories, apply)
+        kept = Idempotency(KeptReplies(self._directories.kept_replies), registry.background)
         audit = self._audit
         disk = DiskWatch(
-            self._places,
+            self._directories,
             (config.warning, kept.warning, audit.warning),
             registry.disk_warnings,
         )
@@ -146,7 +149,7 @@ class _Relay:
             Handlers(registry, processes, worker_calls, relay, config),
             worker_calls,
             kept,
-            str(self._places.log_file),
+            str(self._directories.log_file),
             audit,
             refused,
         )
@@ -158,7 +161,7 @@ class _Relay:
         try:
             port = await self._listen(listener)
             relay.url = f"http://{_shown_host(server.host)}:{port}{API_PREFIX}"
-            self._places.write_relay_json(relay.url)
+            self._directories.announce(relay.url)
             registry.background.begin(self._catch_up())
             self._listen_to_signals()
             print(f"debug-relay listening on {relay.url} (pid {os.getpid()})", flush=True)
@@ -172,19 +175,19 @@ class _Relay:
             await registry.close(self._keep_sessions or not self._stopping.is_set())
             await dispatch.close()
             await listener.stop(_REQUESTS_SECONDS)
-            self._places.remove_relay_json()
+            self._directories.relay_file.remove()
         _log.info("relay.stopped")
         return 0
 
     async def _catch_up(self) -> None:
         """What the disk had no room for at the start is written when it has some."""
-        while not self._stopping.is_set() and self._places.lacks_files:
+        while not self._stopping.is_set() and self._directories.lacks_files:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CATCH_UP_SECONDS):
                     await self._stopping.wait()
             try:
-                await asyncio.to_thread(self._places.write_own_files)
-            except StoreError as error:
+                await asyncio.to_thread(self._directories.write_own_files)
+            except SetupError as error:
                 _log.warning("store.not_written", error=error.message)
 
     async def _listen(self, listener: Listener) -> int:
@@ -196,11 +199,11 @@ class _Relay:
         except OSError as error:
             if error.errno == errno.EADDRINUSE and server.port:
                 holder = port_holder(server.host, server.port) or "another process"
-                raise StoreError(
+                raise SetupError(
                     f"Port {server.port} on {server.host} is in use by {holder}.",
                     "Stop that one, or choose another with --port (0 picks a free one).",
                 ) from error
-            raise StoreError(
+            raise SetupError(
                 f"Cannot listen on {server.host}:{server.port}: {error.strerror or error}.",
                 "Choose another --host or --port.",
             ) from error
@@ -226,7 +229,7 @@ class _Relay:
     def _signalled(self, number: signal.Signals) -> None:
         if self._stopping.is_set():
             _log.warning("relay.stopped_at_once", signal=number.name)
-            self._places.remove_relay_json()
+            self._directories.relay_file.remove()
             os._exit(1)  # asked twice: workers notice and end by themselves
         self._stopping.set()
 

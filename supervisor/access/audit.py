@@ -23,7 +23,7 @@ from debug_relay.protocol.operations import Operation
 from debug_relay.protocol.secrets import HIDDEN, looks_secret, masked_arguments
 from debug_relay.protocol.wire.envelope import timestamp_of
 from debug_relay.supervisor.log import Log, Place, RotatingFile, in_json, redact
-from debug_relay.supervisor.storage.directories import StoreError
+from debug_relay.supervisor.setup_error import SetupError
 
 _log: Final = Log(__name__)
 _FILE_BYTES: Final = 10 * 1024 * 1024
@@ -70,7 +70,7 @@ class Audit:
             file = RotatingFile(path, _FILE_BYTES, _FILES, is_own=not asked)
         except OSError as error:
             if asked:
-                raise StoreError(
+                raise SetupError(
                     f"The audit log {path} cannot be written: {error.strerror}.",
                     "Correct audit_file below [log], or make its directory writable; "
                     'audit_file = "" puts it into the data directory.',

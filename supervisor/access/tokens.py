@@ -30,7 +30,7 @@ from debug_relay.protocol.system.files import FileRefused, open_regular, require
 from debug_relay.protocol.wire.envelope import timestamp, timestamp_of
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.storage.directories import StoreError
+from debug_relay.supervisor.setup_error import SetupError
 
 _FILE_NAME: Final = "tokens.json"
 _PREFIX: Final = "odr_"  # by which scanners of leaked secrets can know one
@@ -89,7 +89,7 @@ class TokensFile:
         self.path = path
 
     def read(self) -> list[Token]:
-        """StoreError when what is there cannot be trusted or understood."""
+        """SetupError when what is there cannot be trusted or understood."""
         try:
             return self._decoded(self._content())
         except FileNotFoundError:
@@ -125,7 +125,7 @@ class TokensFile:
         return tokens
 
     def _unusable(self, reason: str, suggestion: str) -> NoReturn:
-        raise StoreError(f"The tokens file {self.path} cannot be used: {reason}.", f"{suggestion}.")
+        raise SetupError(f"The tokens file {self.path} cannot be used: {reason}.", f"{suggestion}.")
 
     def create(self, scopes: list[str], name: str | None, expires: float | None) -> str:
         """The new token: only who calls ever sees it."""
@@ -133,7 +133,7 @@ class TokensFile:
         with self._changing() as tokens:
             names = {token.name for token in tokens}
             if name in names:
-                raise StoreError(
+                raise SetupError(
                     f"There is a token {name} already.",
                     f"Choose another name, or revoke that one: {self.command('revoke', name)}",
                 )
@@ -156,7 +156,7 @@ class TokensFile:
             names = [token.name for token in tokens]
             if name not in names:
                 there = ", ".join(names) or "none"
-                raise StoreError(f"There is no token {name}.", f"Name one of these: {there}.")
+                raise SetupError(f"There is no token {name}.", f"Name one of these: {there}.")
             tokens[:] = [token for token in tokens if token.name != name]
         return len(tokens)
 
@@ -194,7 +194,7 @@ class Tokens:
         self._file = file
         self._seen: _Seen | None = None
         self._tokens: list[Token] = []
-        self._trouble: StoreError | None = None
+        self._trouble: SetupError | None = None
 
     def holder(self, authorization: Sequence[str], scope: str) -> Token | None:
         """Whose token it is; None where no token is configured. `scope` is for the words."""
@@ -238,7 +238,7 @@ class Tokens:
         self._seen, before = seen, self._trouble
         try:
             self._tokens, self._trouble = self._file.read(), None
-        except StoreError as error:
+        except SetupError as error:
             self._tokens, self._trouble = [], error
             if before is None or before.message != error.message:
                 _log.error("tokens.unusable", reason=error.message)

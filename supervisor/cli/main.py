@@ -161,11 +161,11 @@ def _add_place(command: argparse.ArgumentParser) -> None:
 
 
 def token(loaded: Loaded, known: argparse.Namespace) -> int:
-    from debug_relay.supervisor.storage.directories import StoreError
+    from debug_relay.supervisor.setup_error import SetupError
 
     try:
         token_commands.run(loaded.settings, known)
-    except StoreError as error:
+    except SetupError as error:
         sys.stderr.write(f"debug-relay: {error}\n")
         return FAILED
     return OK
@@ -173,12 +173,12 @@ def token(loaded: Loaded, known: argparse.Namespace) -> int:
 
 def serve(loaded: Loaded, keep_sessions: bool, insecure_no_auth: bool) -> int:
     """Runs until it is told to stop."""
-    from debug_relay.supervisor.storage.directories import StoreError
+    from debug_relay.supervisor.setup_error import SetupError
 
     app = importlib.import_module("debug_relay.supervisor.app")
     try:
         return int(app.serve(loaded, keep_sessions, insecure_no_auth))
-    except StoreError as error:
+    except SetupError as error:
         sys.stderr.write(f"debug-relay: {error}\n")
         return FAILED
 

@@ -57,7 +57,7 @@ def add_to(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
 
 
 def run(settings: Settings, known: argparse.Namespace) -> None:
-    """StoreError says what does not go."""
+    """SetupError says what does not go."""
     from debug_relay.supervisor.access.tokens import tokens_file
 
     file = tokens_file(settings)

@@ -22,7 +22,7 @@ from debug_relay.protocol.system import json_file
 from debug_relay.supervisor.config.layers import Loaded, accepted
 from debug_relay.supervisor.config.settings import KEYS, RUNTIME_CHANGEABLE, Settings
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.storage.directories import Places
+from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.storage.json_files import read_json
 
 _log = Log(__name__)
@@ -32,10 +32,12 @@ _STRONGER = ("environment", "flag", "command line", "--")
 
 
 class RuntimeConfig:
-    def __init__(self, loaded: Loaded, places: Places, apply: Callable[[Settings], None]) -> None:
+    def __init__(
+        self, loaded: Loaded, directories: Directories, apply: Callable[[Settings], None]
+    ) -> None:
         self._settings = loaded.settings
         self._origins = dict(loaded.origins)
-        self._places = places
+        self._directories = directories
         self._apply = apply
         self._unwritten: dict[str, Any] = {}
         self._turn = asyncio.Lock()  # the file is read, changed and written by one call at a time
@@ -44,8 +46,9 @@ class RuntimeConfig:
         """What a restart would lose."""
         if not self._unwritten:
             return None
-        return f"{self._places.config_json} could not be written: a restart loses " + ", ".join(
-            f"{name} = {value!r}" for name, value in self._unwritten.items()
+        return (
+            f"{self._directories.config_json} could not be written: a restart loses "
+            + ", ".join(f"{name} = {value!r}" for name, value in self._unwritten.items())
         )
 
     def shown(self) -> Configuration:
@@ -113,18 +116,20 @@ class RuntimeConfig:
             await asyncio.to_thread(self._write, dict(self._unwritten))
         except OSError as error:
             # A full disk costs persistence, and nothing else.
-            _log.warning("config.not_written", path=self._places.config_json, reason=str(error))
+            _log.warning(
+                "config.not_written", path=self._directories.config_json, reason=str(error)
+            )
         else:
             self._unwritten.clear()
 
     def _write(self, changes: Mapping[str, Any]) -> None:
         """Blocks as long as the disk likes."""
-        kept = read_json(self._places.config_json)
+        kept = read_json(self._directories.config_json)
         tree: dict[str, Any] = kept if isinstance(kept, dict) else {}
         for name, value in changes.items():
             section, _, key = name.partition(".")
             tree.setdefault(section, {})[key] = value
-        json_file.write(self._places.config_json, tree)
+        json_file.write(self._directories.config_json, tree)
 
 
 def _with(settings: Settings, wanted: Mapping[str, Any]) -> Settings:

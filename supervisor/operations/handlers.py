@@ -99,7 +99,7 @@ class Handlers:
         self._relay = relay
         self._runs = Runs(registry, worker_calls)
         self._config = config
-        self._profiles = Profiles(registry.places.profiles)
+        self._profiles = Profiles(registry.directories.profiles)
         self._openapi: bytes | None = None
         self._waiting: Counter[str] = Counter()
         self._table: dict[str, Handler] = {
@@ -171,7 +171,7 @@ class Handlers:
 
     async def _health(self, params: Empty, caller: Caller) -> Struct:
         warnings = []
-        is_well = self._registry.places.holds_lock()
+        is_well = self._registry.directories.are_held()
         if not is_well:
             warnings.append("the data directory's lock was lost: another relay may use it")
         if lacking := await self._registry.room.lacking():

@@ -8,7 +8,7 @@ import sys
 from typing import Final
 
 from debug_relay.protocol.system import procfs
-from debug_relay.supervisor.storage.directories import user
+from debug_relay.protocol.system.users import user
 
 _MOST_SHOWN: Final = 200  # characters of a command line
 

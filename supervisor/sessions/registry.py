@@ -44,7 +44,7 @@ from debug_relay.supervisor.sessions.restore import (
 )
 from debug_relay.supervisor.sessions.retirement import Retirement
 from debug_relay.supervisor.sessions.worker_link import LinkLost
-from debug_relay.supervisor.storage.directories import Places
+from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.workers.child_process import Child
 from debug_relay.supervisor.workers.room import Room
 from debug_relay.supervisor.workers.spawn import living_worker, spawn_worker
@@ -63,14 +63,14 @@ _NAMED: Final = 10
 
 
 class Registry:
-    def __init__(self, settings: Settings, places: Places, debugpy_dir: str) -> None:
+    def __init__(self, settings: Settings, directories: Directories, debugpy_dir: str) -> None:
         self.settings = settings
-        self.places = places
+        self.directories = directories
         self.sessions: dict[str, Session] = {}
         self.draining = False
-        self.zygote = Zygote(places.logs / "zygote.err")
-        self.room = Room(places)
-        self._births = Births(places, debugpy_dir)
+        self.zygote = Zygote(directories.logs / "zygote.err")
+        self.room = Room(directories)
+        self._births = Births(directories, debugpy_dir)
         self._wakings: dict[str, asyncio.Task[None]] = {}
         self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
         self._quota = Quota()
@@ -230,7 +230,7 @@ class Registry:
         if session.child is not None:
             asked = SessionParams(session_id=session.id)
             return await session.ask(GET_BLUEPRINT, asked, Blueprint, _DRAW_SECONDS)
-        record = await asyncio.to_thread(read_record, self.places.sessions / session.id)
+        record = await asyncio.to_thread(read_record, self.directories.sessions / session.id)
         if record is None:
             raise session.crashed("read what it was")
         return record.blueprint
@@ -238,29 +238,28 @@ class Registry:
     def _new_id(self) -> str:
         while True:
             id = f"sess_{secrets.token_hex(4)}"
-            if id not in self.sessions and not (self.places.sessions / id).exists():
+            if id not in self.sessions and not (self.directories.sessions / id).exists():
                 return id
 
     # -- after a restart
 
     async def adopt(self) -> None:
         """Take over what the last supervisor left: living workers, and records of dead ones."""
-        places = [self.places.run_dir, *self.places.earlier_run_dirs]
         found: dict[str, Path] = {}
-        for place in places:
-            for folder in place.glob("sess_*"):
+        for run_dir in (self.directories.run_dir, *self.directories.earlier_run_dirs):
+            for folder in run_dir.glob("sess_*"):
                 found.setdefault(folder.name, folder)
         await asyncio.gather(*(self._adopt_one(folder) for folder in found.values()))
-        for record in self.places.sessions.glob("sess_*"):
+        for record in self.directories.sessions.glob("sess_*"):
             if record.name not in self.sessions:
-                await self._adopt_one(self.places.run_dir / record.name)  # its rings are gone
+                await self._adopt_one(self.directories.run_dir / record.name)  # its rings are gone
         by_age = sorted(self.sessions.values(), key=lambda one: one.state.created_at)
         self.sessions = {session.id: session for session in by_age}
         self._forget_old()
         self._retirement.start()
 
     async def _adopt_one(self, folder: Path) -> None:
-        kept = self.places.sessions / folder.name
+        kept = self.directories.sessions / folder.name
         record = read_record(kept)
         child = living_worker(folder)
         if child is not None and await self._adopt_living(folder, child, record):
@@ -343,7 +342,7 @@ class Registry:
         is_deleted = session.deleting and not session.left_by_relay
         if self.sessions.get(session.id) is not session or is_deleted:
             return
-        folder = self.places.sessions / session.id
+        folder = self.directories.sessions / session.id
         try:
             await asyncio.to_thread(record_end, folder, session.state, session.events_end)
         except OSError as error:
@@ -368,7 +367,7 @@ class Registry:
 
     def _remove_folders(self, session: Session) -> None:
         shutil.rmtree(session.folder, ignore_errors=True)
-        shutil.rmtree(self.places.sessions / session.id, ignore_errors=True)
+        shutil.rmtree(self.directories.sessions / session.id, ignore_errors=True)
 
     async def close(self, keep_sessions: bool) -> None:
         """Before the relay stops: end all sessions, or leave them to the next supervisor."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from debug_relay.supervisor.storage.directories import Places
+from debug_relay.supervisor.storage.directories import Directories
 
 LITTLE: Final = 64 * 1024  # bytes: less than the files of a new session
 
@@ -20,22 +20,22 @@ Warner = Callable[[], str | None]
 class DiskWatch:
     def __init__(
         self,
-        places: Places,
+        directories: Directories,
         others: Iterable[Warner],
         sessions: Callable[[], list[str]],
     ) -> None:
-        self._places = places
+        self._directories = directories
         self._others = tuple(others)
         self._sessions = sessions
 
     def warnings(self) -> list[str]:
-        others = (self._places.warning, *self._others)
+        others = (self._directories.warning, *self._others)
         said = (warning for other in others if (warning := other()))
         return [*self._file_systems(), *said, *self._sessions()]
 
     def _file_systems(self) -> Iterator[str]:
         seen = set()
-        for folder in (self._places.data_dir, self._places.run_dir):
+        for folder in (self._directories.data_dir, self._directories.run_dir):
             try:
                 device, about = os.stat(folder).st_dev, os.statvfs(folder)
             except OSError as error:

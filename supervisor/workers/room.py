@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from debug_relay.supervisor.storage.directories import Places
+from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.storage.disk_health import LITTLE
 
 _DESCRIPTORS: Final = 4  # that a start has open at one time
@@ -23,8 +23,8 @@ _NOTHING: Final = "/bin/true"
 
 
 class Room:
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, directories: Directories) -> None:
+        self._directories = directories
         self._has_failed = False
         self._tried, self._found = float("-inf"), ""
         self._trying = asyncio.Lock()
@@ -38,7 +38,7 @@ class Room:
 
     async def lacking(self) -> str | None:
         """What is missing for another worker, and how to mend it."""
-        lacking = _disk(self._places.run_dir) or _descriptors()
+        lacking = _disk(self._directories.run_dir) or _descriptors()
         if lacking is None and self._has_failed:
             lacking = await self._processes()
             self._has_failed = lacking is not None

@@ -25,8 +25,8 @@ from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.system.procfs import boot_id, is_alive
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.storage.directories import NO_ROOM
 from debug_relay.supervisor.storage.json_files import read_json
+from debug_relay.supervisor.storage.run_directory import NO_ROOM
 from debug_relay.supervisor.workers.child_process import Child
 from debug_relay.supervisor.workers.zygote import WORKER_COMMAND, Zygote
 

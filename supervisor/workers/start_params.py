@@ -15,16 +15,16 @@ from debug_relay.protocol.models.sessions import (
 )
 from debug_relay.protocol.wire.envelope import timestamp
 from debug_relay.supervisor.config.settings import Settings
-from debug_relay.supervisor.storage.directories import Places
+from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.workers import debugger_fingerprint as debugger_code
 
 
 class Births:
-    def __init__(self, places: Places, debugpy_dir: str) -> None:
-        self._places = places
+    def __init__(self, directories: Directories, debugpy_dir: str) -> None:
+        self._directories = directories
         self._debugpy_dir = debugpy_dir
         self._debugger = debugger_code.fingerprint(debugpy_dir)
-        debugger_code.forget_others(places.bytecode, self._debugger)
+        debugger_code.forget_others(directories.bytecode, self._debugger)
 
     def asked(
         self, id: str, asked: CreateSession, created_by: str, settings: Settings
@@ -69,16 +69,16 @@ class Births:
     ) -> WorkerParams:
         return WorkerParams(
             session_id=id,
-            session_dir=str(self._places.run_dir / id),
-            record_dir=str(self._places.sessions / id),
-            breakpoints_dir=str(self._places.breakpoints),
+            session_dir=str(self._directories.run_dir / id),
+            record_dir=str(self._directories.sessions / id),
+            breakpoints_dir=str(self._directories.breakpoints),
             name=name,
             created_at=timestamp(),
             created_by=created_by,
             config=config,
             debugpy_dir=self._debugpy_dir,
-            bytecode=str(self._places.bytecode / self._debugger),
-            interpreters_dir=str(self._places.interpreters),
+            bytecode=str(self._directories.bytecode / self._debugger),
+            interpreters_dir=str(self._directories.interpreters),
             output_max_bytes=settings.output.max_bytes,
             events_max=settings.output.max_events,
             request_timeout=settings.dap.request_timeout,

@@ -28,7 +28,7 @@ LAW = {
         docs
     """,
     "supervisor": """
-        own_files
+        setup_error own_files
         log
         storage
         config

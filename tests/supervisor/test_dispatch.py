@@ -33,7 +33,7 @@ from debug_relay.supervisor.operations.idempotency_store import KeptReplies
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls, seconds_for
 from debug_relay.supervisor.processes.listing import Processes
 from debug_relay.supervisor.sessions.registry import Registry
-from debug_relay.supervisor.storage.directories import Places
+from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.storage.disk_health import DiskWatch
 from tests.kit.relay import eventually, marked
 
@@ -87,24 +87,24 @@ class Caller:
 @asynccontextmanager
 async def dispatch(data_dir: Path) -> AsyncIterator[tuple[Dispatch, TokensFile]]:
     loaded = load({"server.data_dir": str(data_dir)}, {"HOME": str(data_dir)}, None)
-    places = Places.open(data_dir)
+    directories = Directories.open(data_dir)
     debugpy_dir, debugpy_version = _debugpy()
-    registry = Registry(loaded.settings, places, debugpy_dir)
+    registry = Registry(loaded.settings, directories, debugpy_dir)
     tokens = tokens_file(loaded.settings)
     processes = Processes(lambda: registry.sessions, registry.zygote, debugpy_dir)
     worker_calls = WorkerCalls(registry, processes)
-    audit = Audit.open(None, places.audit_file)
+    audit = Audit.open(None, directories.audit_file)
     relay = Relay(
-        "", time.monotonic(), debugpy_version, lambda _: False, DiskWatch(places, (), list)
+        "", time.monotonic(), debugpy_version, lambda _: False, DiskWatch(directories, (), list)
     )
-    config = RuntimeConfig(loaded, places, lambda settings: None)
+    config = RuntimeConfig(loaded, directories, lambda settings: None)
     made = Dispatch(
         Guard(own_uid=os.getuid(), tokens=Tokens(tokens)),
         registry,
         Handlers(registry, processes, worker_calls, relay, config),
         worker_calls,
-        Idempotency(KeptReplies(places.kept_replies), registry.background),
-        str(places.log_file),
+        Idempotency(KeptReplies(directories.kept_replies), registry.background),
+        str(directories.log_file),
         audit,
         Refused(audit),
     )
@@ -114,7 +114,7 @@ async def dispatch(data_dir: Path) -> AsyncIterator[tuple[Dispatch, TokensFile]]
         await registry.close(keep_sessions=False)
         await made.close()
         audit.close()
-        shutil.rmtree(places.run_dir, ignore_errors=True)  # it may lie elsewhere, below /tmp
+        shutil.rmtree(directories.run_dir, ignore_errors=True)  # it may lie elsewhere, below /tmp
 
 
 PROGRAM = """

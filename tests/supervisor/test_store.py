@@ -1,8 +1,7 @@
-"""Places on disk: who may use them, who holds them, and files that are whole or not there."""
+"""Directories on disk: who may use them, who holds them, and files that are whole or not there."""
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import json
 import os
@@ -19,13 +18,11 @@ import pytest
 from debug_relay.protocol.system import json_file
 from debug_relay.protocol.system.procfs import start_ticks
 from debug_relay.protocol.version import VERSION
-from debug_relay.supervisor.storage.directories import (
-    LONGEST_SOCKET_PATH,
-    Places,
-    StoreBusy,
-    StoreError,
-)
+from debug_relay.supervisor.setup_error import SetupError
+from debug_relay.supervisor.storage.data_lock import DataDirectoryInUse
+from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.storage.json_files import read_json
+from debug_relay.supervisor.storage.run_directory import LONGEST_SOCKET_PATH_BYTES
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
@@ -43,31 +40,33 @@ def mode(path: Path) -> int:
 
 
 def refused(data_dir: Path, run_dir: Path | None = None) -> str:
-    with pytest.raises(StoreError) as caught:
-        Places.open(data_dir, run_dir)
+    with pytest.raises(SetupError) as caught:
+        Directories.open(data_dir, run_dir)
     return str(caught.value)
 
 
 def test_places_are_made_and_closed_to_others(short: Path):
     old = os.umask(0)
     try:
-        places = Places.open(short / "a" / "data")
+        directories = Directories.open(short / "a" / "data")
     finally:
         os.umask(old)
-    for path in (places.data_dir, places.run_dir, places.sessions, places.breakpoints,
-                 places.profiles, places.logs):  # fmt: skip
+    for path in (
+        directories.data_dir, directories.run_dir, directories.sessions,
+        directories.breakpoints, directories.profiles, directories.logs,
+    ):  # fmt: skip
         assert path.is_dir()
         assert mode(path) == 0o700
-    assert places.run_dir == short / "a" / "data" / "run"
-    assert (places.data_dir / "run_dir").read_text() == f"{places.run_dir}\n"
-    assert list(places.run_dir.iterdir()) == []
-    assert Places.open(short / "a" / "data").earlier_run_dirs == []
+    assert directories.run_dir == short / "a" / "data" / "run"
+    assert (directories.data_dir / "run_dir").read_text() == f"{directories.run_dir}\n"
+    assert list(directories.run_dir.iterdir()) == []
+    assert Directories.open(short / "a" / "data").earlier_run_dirs == []
 
 
 def test_own_open_directory_is_closed(short: Path):
     (short / "data").mkdir(mode=0o755)
     (short / "data" / "config.toml").touch()
-    assert mode(Places.open(short / "data").data_dir) == 0o700
+    assert mode(Directories.open(short / "data").data_dir) == 0o700
 
 
 def test_directory_that_serves_others_is_not_closed_in_passing(short: Path):
@@ -96,13 +95,13 @@ def test_directory_that_is_a_file(short: Path):
 def test_link_of_ones_own_is_followed(short: Path):
     (short / "real").mkdir()
     (short / "data").symlink_to("real")
-    assert Places.open(short / "data").data_dir == short / "real"
+    assert Directories.open(short / "data").data_dir == short / "real"
     (short / "dangling").symlink_to("made")
-    assert Places.open(short / "dangling").data_dir == short / "made"
+    assert Directories.open(short / "dangling").data_dir == short / "made"
 
 
 def test_link_in_place_of_a_folder(short: Path):
-    data = Places.open(short / "data").data_dir
+    data = Directories.open(short / "data").data_dir
     (data / "logs").rmdir()
     (data / "logs").symlink_to("/")
     assert "symbolic link" in refused(data)
@@ -128,16 +127,16 @@ def test_folder_of_another_user_above_is_refused_where_all_may_write(short: Path
     assert f"below {above} of" in told
     assert "0777" in told
     above.chmod(0o1777)
-    [warning] = Places.open(above / "deep" / "data").warnings
+    [warning] = Directories.open(above / "deep" / "data").warnings
     assert f"{above} belongs to" in warning
     os.chown(above, 0, 0)
-    assert Places.open(above / "deep" / "data").warnings == []
+    assert Directories.open(above / "deep" / "data").warnings == []
 
 
 def test_open_folder_of_ones_own_above_is_warned_of(short: Path):
     (short / "above").mkdir()
     (short / "above").chmod(0o777)
-    [warning] = Places.open(short / "above" / "data").warnings
+    [warning] = Directories.open(short / "above" / "data").warnings
     assert f"chmod o-w {short / 'above'}" in warning
 
 
@@ -161,7 +160,7 @@ def test_another_user_cannot_take_the_place_of_the_run_directory(tmp_path: Path)
             code = 1
             with contextlib.suppress(BaseException):
                 os.setuid(uid)
-                Places.open(data)
+                Directories.open(data)
                 code = 0
             os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
@@ -192,35 +191,35 @@ def test_link_of_another_user(short: Path):
 
 def test_long_path_puts_sockets_into_tmp(tmp_path: Path):
     data = tmp_path / ("long" * 20)
-    places = Places.open(data)
+    directories = Directories.open(data)
     try:
-        assert places.run_dir.parent == Path(f"/tmp/debug-relay-{os.getuid()}")
-        assert len(places.run_dir.name) == 16
-        assert mode(places.run_dir) == mode(places.run_dir.parent) == 0o700
-        assert Places.open(data).run_dir == places.run_dir
-        assert (data / "run_dir").read_text().strip() == str(places.run_dir)
-        places.run_dir.chmod(0o770)
+        assert directories.run_dir.parent == Path(f"/tmp/debug-relay-{os.getuid()}")
+        assert len(directories.run_dir.name) == 16
+        assert mode(directories.run_dir) == mode(directories.run_dir.parent) == 0o700
+        assert Directories.open(data).run_dir == directories.run_dir
+        assert (data / "run_dir").read_text().strip() == str(directories.run_dir)
+        directories.run_dir.chmod(0o770)
         assert "Others may write" in refused(data)
     finally:
-        places.run_dir.rmdir()
+        directories.run_dir.rmdir()
 
 
 def test_run_directory_limit_is_exact(short: Path):
-    room = LONGEST_SOCKET_PATH - len(f"{short}/x/sess_12345678/worker.sock")
-    fits = Places.open(short / "data", short / ("x" * (room + 1)))
-    assert len(f"{fits.run_dir}/sess_12345678/worker.sock") == LONGEST_SOCKET_PATH
+    room = LONGEST_SOCKET_PATH_BYTES - len(f"{short}/x/sess_12345678/worker.sock")
+    fits = Directories.open(short / "data", short / ("x" * (room + 1)))
+    assert len(f"{fits.run_dir}/sess_12345678/worker.sock") == LONGEST_SOCKET_PATH_BYTES
     told = refused(short / "data", short / ("x" * (room + 2)))
     assert "101 bytes, 100 is the most" in told
 
 
 def test_earlier_run_directory_is_remembered(short: Path):
-    first = Places.open(short / "data")
-    second = Places.open(short / "data", short / "run")
+    first = Directories.open(short / "data")
+    second = Directories.open(short / "data", short / "run")
     assert second.run_dir == short / "run"
     assert second.earlier_run_dirs == [first.run_dir]
     # What others may have put there is not taken for workers of ours.
     second.run_dir.chmod(0o777)
-    assert second.run_dir not in Places.open(short / "data", short / "other").earlier_run_dirs
+    assert second.run_dir not in Directories.open(short / "data", short / "other").earlier_run_dirs
 
 
 @as_root
@@ -233,15 +232,16 @@ def test_run_directory_of_another_user(short: Path):
 HOLD = """
 import sys
 from pathlib import Path
-from debug_relay.supervisor.storage.directories import Places, StoreBusy
-places = Places.open(Path(sys.argv[1]), Path(sys.argv[2]))
+from debug_relay.supervisor.storage.data_lock import DataDirectoryInUse
+from debug_relay.supervisor.storage.directories import Directories
+directories = Directories.open(Path(sys.argv[1]), Path(sys.argv[2]))
 try:
-    places.lock()
-except StoreBusy as busy:
+    directories.acquire()
+except DataDirectoryInUse as busy:
     print("busy", flush=True)
     sys.exit(1)
 if len(sys.argv) > 3:
-    places.write_relay_json(sys.argv[3])
+    directories.announce(sys.argv[3])
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -266,45 +266,47 @@ def said(process: subprocess.Popen[str]) -> str:
 
 
 def test_lock_names_its_holder(short: Path):
-    places = Places.open(short / "data", short / "run")
-    with holder(places.data_dir, places.run_dir, "http://127.0.0.1:1/api/v1") as other:
+    directories = Directories.open(short / "data", short / "run")
+    with holder(directories.data_dir, directories.run_dir, "http://127.0.0.1:1/api/v1") as other:
         assert said(other) == "held"
-        with pytest.raises(StoreBusy) as caught:
-            places.lock()
+        with pytest.raises(DataDirectoryInUse) as caught:
+            directories.acquire()
         assert f"pid {other.pid}, at http://127.0.0.1:1/api/v1 since 20" in caught.value.message
         assert f"kill {other.pid}" in caught.value.suggestion
         assert caught.value.holder["pid"] == other.pid
-        assert not places.holds_lock()
-    places.lock()
-    assert places.holds_lock()
-    places.unlock()
-    assert not places.holds_lock()
+        assert not directories.are_held()
+    directories.acquire()
+    assert directories.are_held()
+    directories.release()
+    assert not directories.are_held()
 
 
 def test_lock_names_a_holder_that_does_not_listen_yet(short: Path):
-    places = Places.open(short / "data", short / "run")
+    directories = Directories.open(short / "data", short / "run")
     stale = {"url": "http://old", "pid": os.getpid(), "start_ticks": 1, "started_at": "then"}
-    json_file.write(places.relay_json, stale)
-    with holder(places.data_dir, places.run_dir) as other:
+    json_file.write(directories.relay_file.path, stale)
+    with holder(directories.data_dir, directories.run_dir) as other:
         assert said(other) == "held"
-        with pytest.raises(StoreBusy) as caught:
-            places.lock()
+        with pytest.raises(DataDirectoryInUse) as caught:
+            directories.acquire()
         assert f"pid {other.pid}, which is just starting" in caught.value.message
-        (places.data_dir / "relay.lock").write_text("")
-        with pytest.raises(StoreBusy, match="another relay, which is just starting"):
-            places.lock()
+        (directories.data_dir / "relay.lock").write_text("")
+        with pytest.raises(DataDirectoryInUse, match="another relay, which is just starting"):
+            directories.acquire()
 
 
 def test_of_many_starts_one_wins(short: Path):
-    places = Places.open(short / "data", short / "run")
+    directories = Directories.open(short / "data", short / "run")
     with contextlib.ExitStack() as stack:
-        others = [stack.enter_context(holder(places.data_dir, places.run_dir)) for _ in range(8)]
+        others = [
+            stack.enter_context(holder(directories.data_dir, directories.run_dir)) for _ in range(8)
+        ]
         assert sorted(said(other) for other in others) == ["busy"] * 7 + ["held"]
 
 
 def test_lock_is_not_inherited(short: Path):
-    places = Places.open(short / "data")
-    places.lock()
+    directories = Directories.open(short / "data")
+    directories.acquire()
     code = (
         "import os\n"
         "for name in os.listdir('/proc/self/fd'):\n"
@@ -314,51 +316,51 @@ def test_lock_is_not_inherited(short: Path):
     seen = subprocess.run(
         [sys.executable, "-c", code], close_fds=False, capture_output=True, text=True, check=True
     )
-    places.unlock()
+    directories.release()
     assert seen.stdout
     assert "relay.lock" not in seen.stdout
 
 
 def test_lost_lock_is_noticed(short: Path):
-    places = Places.open(short / "data")
-    places.lock()
-    (places.data_dir / "relay.lock").unlink()
-    assert not places.holds_lock()
-    (places.data_dir / "relay.lock").touch()
-    assert not places.holds_lock()
-    places.unlock()
+    directories = Directories.open(short / "data")
+    directories.acquire()
+    (directories.data_dir / "relay.lock").unlink()
+    assert not directories.are_held()
+    (directories.data_dir / "relay.lock").touch()
+    assert not directories.are_held()
+    directories.release()
 
 
 def test_lock_removes_what_a_killed_relay_left(short: Path):
-    places = Places.open(short / "data")
-    left = places.profiles / ".p.json.1234abcd.unfinished"
+    directories = Directories.open(short / "data")
+    left = directories.profiles / ".p.json.1234abcd.unfinished"
     left.touch()
     os.utime(left, (0, 0))
-    being_written = places.breakpoints / ".b.json.1234abcd.unfinished"  # by a worker, now
+    being_written = directories.breakpoints / ".b.json.1234abcd.unfinished"  # by a worker, now
     being_written.touch()
-    (places.profiles / "p.json").touch()
-    places.lock()
-    places.unlock()
-    assert [path.name for path in places.profiles.iterdir()] == ["p.json"]
+    (directories.profiles / "p.json").touch()
+    directories.acquire()
+    directories.release()
+    assert [path.name for path in directories.profiles.iterdir()] == ["p.json"]
     assert being_written.exists()
 
 
 def test_relay_json(short: Path):
-    places = Places.open(short / "data")
-    places.write_relay_json("http://127.0.0.1:1/api/v1")
-    value = json.loads(places.relay_json.read_text())
+    directories = Directories.open(short / "data")
+    directories.announce("http://127.0.0.1:1/api/v1")
+    value = json.loads(directories.relay_file.path.read_text())
     assert value.pop("started_at").endswith("Z")
     assert value == {
         "url": "http://127.0.0.1:1/api/v1", "pid": os.getpid(), "version": VERSION,
         "start_ticks": start_ticks(os.getpid()),
     }  # fmt: skip
-    assert mode(places.relay_json) == 0o600
-    places.remove_relay_json()
-    assert not places.relay_json.exists()
-    places.remove_relay_json()
-    json_file.write(places.relay_json, {"pid": os.getpid() + 1})
-    places.remove_relay_json()
-    assert places.relay_json.exists()
+    assert mode(directories.relay_file.path) == 0o600
+    directories.relay_file.remove()
+    assert not directories.relay_file.path.exists()
+    directories.relay_file.remove()
+    json_file.write(directories.relay_file.path, {"pid": os.getpid() + 1})
+    directories.relay_file.remove()
+    assert directories.relay_file.path.exists()
 
 
 def test_written_json_reads_back(tmp_path: Path):
@@ -419,10 +421,3 @@ def test_missing_or_unreadable_file_is_none(tmp_path: Path):
     (tmp_path / "loop.json").symlink_to("loop.json")
     assert read_json(tmp_path / "loop.json") is None
     assert (tmp_path / "loop.json").is_symlink()
-
-
-def test_store_reads_no_worker_code():
-    source = Path(__file__).parents[2] / "supervisor" / "storage" / "directories.py"
-    tree = ast.parse(source.read_text())
-    imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    assert not [name for name in imported if name and "worker" in name]

@@ -33,6 +33,7 @@ from typing import Final
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.system.files import FileRefused, open_regular, read_bounded
+from debug_relay.protocol.system.users import user
 
 _MOST_LINKS: Final = 40  # the kernel's own bound
 _MOST_CONFIG_BYTES: Final = 1 << 20
@@ -76,12 +77,12 @@ def require_ours(paths: list[str], *, found: bool = False) -> None:
 
     A program of another user needs files and sockets of this relay, which that user cannot reach.
     """
-    user = user_for(paths, found=found)
-    if user is not None:
+    owner = user_for(paths, found=found)
+    if owner is not None:
         raise RelayError(
             Code.LAUNCH_INTERPRETER_NOT_FOUND,
-            f"{paths[0]} is not run as root: it, or code that it runs, belongs to {_name(user)}",
-            f"Run a relay as {_name(user)}, or give python_path an interpreter of root's.",
+            f"{paths[0]} is not run as root: it, or code that it runs, belongs to {user(owner)}",
+            f"Run a relay as {user(owner)}, or give python_path an interpreter of root's.",
             python_path=paths[0],
         )
 
@@ -306,7 +307,7 @@ def _standard_libraries(prefix: str, version: str | None) -> Iterator[str]:
 
 
 def _refused(path: str, parts: _Parts, found: bool) -> RelayError:
-    reasons = [f"{place} belongs to {_name(uid)}" for uid, place in parts.strangers.items()]
+    reasons = [f"{place} belongs to {user(uid)}" for uid, place in parts.strangers.items()]
     reasons += [f"{place} can be changed by {who}" for place, who in parts.writable.items()]
     if not found:
         what = "is not run: code that it runs belongs to several users"
@@ -334,13 +335,6 @@ def _unseen(path: str, error: OSError | ValueError) -> RelayError:
         "Give another python_path.",
         python_path=path,
     )
-
-
-def _name(uid: int) -> str:
-    try:
-        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
-    except KeyError:
-        return f"uid {uid}"
 
 
 def _group(gid: int) -> str:
