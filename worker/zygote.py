@@ -6,18 +6,28 @@ the other: a message on its socket carries the worker's end of a pipe to the sup
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 - asyncio imports it at its first thread
 import gc
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
+import msgspec
+
+from debug_relay.protocol.models.blueprint import fields_of
+from debug_relay.protocol.models.program import Attach, Launch
+from debug_relay.protocol.wire import dap, probe_messages
+
 _PID: Final = struct.Struct("i")
+_DECODED_IN: Final = (dap.__name__, probe_messages.__name__, "debug_relay.worker.")
 
 
 def forked(control: socket.socket) -> socket.socket | None:
     """Returns in every worker, with its pipe; in the zygote when the supervisor is gone."""
+    _know_types()
     # A collection would write to what is shared, and so copy all of it.
     gc.collect()
     gc.freeze()
@@ -31,6 +41,22 @@ def forked(control: socket.socket) -> socket.socket | None:
             if _is_worker(pipe):
                 return pipe
             pipe.close()
+
+
+def _know_types() -> None:
+    """msgspec evaluates the annotations of a Struct when it is first decoded, about 0.1 ms each. A
+    worker finds this done for what a program's debugger sends."""
+    for kind in _structs(msgspec.Struct):
+        if kind.__module__.startswith(_DECODED_IN):
+            msgspec.json.Decoder(kind)
+    for kind in (Launch, Attach):
+        fields_of(kind)
+
+
+def _structs(kind: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _structs(subclass)
 
 
 def _is_worker(pipe: socket.socket) -> bool:
