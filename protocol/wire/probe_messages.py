@@ -1,8 +1,9 @@
-"""What the worker and the probe inside a program say to each other, each message once.
+"""The messages between the worker and the probe inside a program, each once.
 
 A request is a DAP request `relay` whose arguments are one of the `Request`s here; its answer has
-the type that stands in the brackets. A `Question` is put to a stopped thread: the request is
-answered at once by whether that could be done, the question later by the event `relayAnswer`.
+the type that stands in the brackets. A `Question` is put to a stopped thread: pydevd's reading
+thread says at once whether that could be done, and the stopped thread answers by the event
+`relayAnswer`, with one of the types of `protocol/wire/probe_answers.py`.
 The probe has plain Python for it (`worker/probe/engine/relay_requests.py`): a test holds its
 functions against these fields.
 """
@@ -11,12 +12,15 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any, Final, Generic, Literal, TypedDict, TypeVar, get_args
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 from msgspec import Struct, to_builtins
 
+from debug_relay.protocol.wire import probe_answers as answers
+from debug_relay.protocol.wire.probe_answers import FrameRow
+
 T = TypeVar("T")
-A = TypeVar("A")
+A = TypeVar("A", bound=answers.Answer)
 COMMAND: Final = "relay"
 
 
@@ -34,17 +38,15 @@ class Reply(Struct, Generic[T]):
 
 
 class Posted(Struct):
-    gone: bool  # the thread, frame or reference is not there any more
+    """The answer comes by event, unless the thread, frame or reference is not there any more."""
+
+    gone: bool
 
 
 class Question(Request[Posted], Generic[A], kw_only=True):
-    """Answered with an A by the stopped thread that it is about."""
+    """The stopped thread that it is about answers it with an A."""
 
     id: int = 0  # given by who asks
-
-
-# Bodies whose keys depend on what is told; `id` is that of the question.
-Body = dict[str, Any]
 
 
 @cache
@@ -56,8 +58,15 @@ def reply_to(kind: type[Request[Any]]) -> Any:
     return Reply[answer]  # type: ignore[valid-type]
 
 
+@cache
+def answer_to(kind: type[Question[A]]) -> type[A]:
+    """The type of what the stopped thread answers."""
+    (answer,) = get_args(kind.__orig_bases__[0])  # type: ignore[attr-defined]
+    return answer  # type: ignore[no-any-return]
+
+
 def arguments_of(request: Request[Any]) -> Any:
-    """What is sent: the fields, and as `do` which request it is."""
+    """The fields, and as `do` the name of the request."""
     return to_builtins(request, str_keys=True)
 
 
@@ -73,17 +82,29 @@ class FoundPlace(Struct):
 
 
 class FoundFunction(Struct):
-    """Where it is, and the full names of functions that may have been meant."""
+    """Its places, and the full names of functions that may have been meant."""
 
     places: list[FoundPlace]
     elsewhere: list[str]
+
+
+class Point(Struct, kw_only=True):
+    """A breakpoint as the probe knows it."""
+
+    id: str
+    place: tuple[str, int] | None  # real path and line; None while it is disabled or not verified
+    condition: str | None
+    hit: tuple[str, int] | None
+    log: str | None
+    enabled: bool
+    fresh: bool  # it counts from zero
 
 
 class Points(Request[dict[str, str]]):
     """Line breakpoints and functions that are new or changed, or gone; by id why pydevd passes over
     a file."""
 
-    set: list[dict[str, Any]] = []
+    set: list[Point] = []
     remove: list[str] = []
 
 
@@ -149,20 +170,19 @@ class NoGoal(Request[bool]):
 # -- threads
 
 
-LiveFrame = tuple[str, str, int, str | None]  # function, path, line, module
-ThreadRow = tuple[int, bool, bool, LiveFrame | None]
+ThreadRow = tuple[int, bool, bool, FrameRow | None]
 
 
 class Threads(Request[list[ThreadRow]]):
-    """Of each: number, whether it is stopped, whether it will stop before its next line, and its
-    top frame."""
+    """For each thread: its number, whether it is stopped, whether it will stop before its next
+    line, its top frame."""
 
 
-class LiveStack(TypedDict, total=False):
-    rows: list[LiveFrame]
-    total: int
-    gone: bool
-    stands: bool  # it is stopped: its stack is asked for by DAP
+class LiveStack(Struct):
+    rows: list[FrameRow] = []
+    total: int = 0
+    gone: bool = False
+    stands: bool = False  # it is stopped: its stack is asked for by DAP
 
 
 class Live(Request[LiveStack]):
@@ -222,24 +242,24 @@ class Running(Request[int]):
     """How many threads evaluate for us."""
 
 
-class Evaluate(Question[Body]):
+class Evaluate(Question[answers.Evaluated]):
     frame: int
     text: str
     context: str
 
 
-class Returned(Question[Body]):
-    """What was returned into a stopped frame."""
+class Returned(Question[answers.ReturnedValue]):
+    """The value that was returned into a stopped frame."""
 
     frame: int
 
 
-class Complete(Question[Body]):
+class Complete(Question[answers.Completions]):
     frame: int
     text: str
 
 
-class Assign(Question[Body]):
+class Assign(Question[answers.Assigned]):
     reference: int
     name: str
     text: str
@@ -259,7 +279,7 @@ class Show(Request[str]):
     mode: Literal["full", "safe"]
 
 
-class Report(Question[Body]):
+class Report(Question[answers.StopReport]):
     thread: int
     frames: int
     locals: int
@@ -267,20 +287,20 @@ class Report(Question[Body]):
     safe: bool = False
 
 
-class Raised(Question[Body], tag="exception"):
+class Raised(Question[answers.ExceptionReport], tag="exception"):
     """The exception at which a thread is stopped."""
 
     thread: int
     safe: bool = False
 
 
-class Sizes(Question[Body]):
+class Sizes(Question[answers.ScopeSizes]):
     """How many variables the scopes of a frame have."""
 
     frame: int
 
 
-class Page(Question[Body]):
+class Page(Question[answers.VariablePage]):
     """A page of what is inside a value."""
 
     reference: int
@@ -299,7 +319,7 @@ class PageAside(Page):
 # -- the program
 
 
-class ModulePage(TypedDict):
+class ModulePage(Struct):
     total: int
     rows: list[tuple[str, str | None]]  # name, path
 
@@ -315,9 +335,19 @@ class Loaded(Request[bool]):
     path: str
 
 
-class TaskPage(TypedDict):
+class TaskRow(Struct, kw_only=True):
+    name: str
+    coroutine: str
+    state: Literal["pending", "done", "cancelled"]
+    frames: list[tuple[str, str, int]]  # function, path, line
+    waiting_for: str | None
+    current: bool
+    exception: str | None = None
+
+
+class TaskPage(Struct):
     total: int
-    rows: list[Body]
+    rows: list[TaskRow]
 
 
 class Tasks(Request[TaskPage]):
@@ -336,7 +366,7 @@ class Decompiled(Request[bool]):
     number: int
 
 
-class FunctionLines(TypedDict):
+class FunctionLines(Struct):
     path: str
     lines: list[int]
     resumes: bool  # a generator, coroutine or module: it does not return once
@@ -346,13 +376,21 @@ class Function(Request[FunctionLines | None]):
     frame: int
 
 
+class Spot(Struct, kw_only=True):
+    """The values that a trace records at a line, and when."""
+
+    condition: str | None = None
+    capture: list[str]
+    changes: bool
+
+
 class Trace(Request[bool]):
     """Record rows into a ring file at these lines."""
 
     ring: str
     rows: int
     pause: bool
-    spots: list[dict[str, Any]]
+    spots: list[Spot]
     lines: dict[str, dict[int, list[int]]]  # path → line → which of the spots are there
     until: str | None = None
     frame: int | None = None
@@ -450,7 +488,7 @@ class Ending(Struct):
 
 # Every event of the probe's and its body.
 EVENTS: Final[dict[str, Any]] = {
-    "relayAnswer": Body,
+    "relayAnswer": answers.Answer,
     "relayEnding": Ending,
     "relayError": BreakpointError,
     "relayFunction": FunctionAppeared,
@@ -458,7 +496,7 @@ EVENTS: Final[dict[str, Any]] = {
     "relayHot": HotBreakpoint,
     "relayLeft": Left,
     "relayLog": LogLine,
-    "relayStop": Body,
+    "relayStop": answers.StopReport,
     "relaySubprocess": ChildStarted,
     "relayTrace": TraceNews,
 }

@@ -12,6 +12,7 @@ import pytest
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
+from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as messages
 from tests.meta.examples import ROOT
 
@@ -23,6 +24,30 @@ ELSEWHERE = {
     "running": None,
     "streams": ("children/child_streams.py", "move"),
 }
+# What answers each question in the stopped thread, beside `work`, which runs it.
+ANSWERED_BY = {
+    "assign": {"assign"},
+    "complete": {"complete"},
+    "evaluate": {"answer", "shown"},
+    "exception": {"report"},
+    "page": {"page", "ask_aside"},
+    "report": {"again", "tell"},
+    "returned": {"returned", "shown"},
+    "sizes": {"sizes"},
+}
+# The dicts inside answers: the functions that build them, and keys that no literal there has.
+PARTS: dict[type[Struct], tuple[str, set[str], set[str]]] = {
+    answers.Failure: ("inspection/evaluation.py", {"described"}, set()),
+    answers.Refusal: ("inspection/evaluation.py", {"_syntax"}, set()),
+    answers.Variable: ("values/rendering.py", {"_row", "sized", "extent"}, {"reference", "hint"}),
+    answers.Watched: ("inspection/stop_report.py", {"watched", "watched_all"}, set()),
+    answers.ThreadReport: ("inspection/stop_report.py", {"made", "of_frame", "looked_at"}, set()),
+    answers.ChainedException: ("inspection/exception_details.py", {"one"}, {"relation"}),
+    messages.TaskRow: ("inspection/modules_and_tasks.py", {"task_row"}, set()),
+    messages.LiveStack: ("inspection/threads.py", {"live"}, set()),
+}
+# What is said of a value by plain DAP alone.
+NOT_SENT = {"uncounted"}
 # Events that carry what is given to `emit` in a variable.
 IN_VARIABLES = {"relayAnswer", "relayStop", "relayFunction", "relayLog", "relayLeft"}
 
@@ -116,6 +141,59 @@ def test_a_request_has_what_the_probe_takes(do: str):
     required = {name for name, may_be_left_out in taken.items() if not may_be_left_out}
     always = {name for name, may_be_left_out in sent.items() if not may_be_left_out}
     assert required <= always
+
+
+def built(file: str, functions: set[str]) -> set[str]:
+    """The keys of the dicts that these functions build, but not of dicts inside these."""
+    found = set()
+    inside = {
+        id(value)
+        for node in ast.walk(trees()[file])
+        if isinstance(node, ast.Dict)
+        for value in node.values
+    }
+    for node in ast.walk(trees()[file]):
+        if not isinstance(node, ast.FunctionDef) or node.name not in functions:
+            continue
+        for inner in ast.walk(node):
+            match inner:
+                case ast.Dict(keys=keys) if id(inner) not in inside:
+                    found |= {one.value for one in keys if isinstance(one, ast.Constant)}
+                case ast.Call(func=ast.Name(id="dict"), keywords=named):
+                    found |= {one.arg for one in named if one.arg}
+                case ast.Assign(targets=targets):
+                    found |= {
+                        one.slice.value
+                        for target in targets
+                        for one in getattr(target, "elts", [target])
+                        if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant)
+                    }
+                case ast.Call(func=ast.Attribute(attr="update"), keywords=named):
+                    found |= {one.arg for one in named if one.arg}
+    return {str(key) for key in found}
+
+
+@pytest.mark.parametrize("do", sorted(ANSWERED_BY))
+def test_an_answer_has_the_keys_that_its_type_has(do: str):
+    ((file, _, _),) = (row[1:] for row in registered() if row[0] == do)
+    kind = kinds()[do]
+    assert issubclass(kind, messages.Question)
+    known = {one.name for one in fields(messages.answer_to(kind))}
+    every = {one.name for one in fields(answers.Answer)}
+    assert built("inspection/evaluation.py", {"work"}) <= every
+    assert built(file, ANSWERED_BY[do]) | every == known
+
+
+def test_each_question_is_among_them():
+    asked = {do for do, kind in kinds().items() if issubclass(kind, messages.Question)}
+    assert asked == ANSWERED_BY.keys() | {"page_aside"}
+
+
+@pytest.mark.parametrize("kind", PARTS, ids=lambda kind: kind.__name__)
+def test_the_parts_of_an_answer_have_the_keys_of_their_types(kind: type[Struct]):
+    file, functions, elsewhere = PARTS[kind]
+    known = {one.name for one in fields(kind)} - NOT_SENT
+    assert built(file, functions) | elsewhere == known
 
 
 def emitted() -> Iterator[tuple[str, set[str] | None]]:

@@ -8,6 +8,9 @@ import socket
 from contextlib import AsyncExitStack
 from typing import Any
 
+import pytest
+
+from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.wire.dap import StackFrame
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
@@ -29,6 +32,23 @@ async def connected(stack: AsyncExitStack) -> tuple[DebugServer, asyncio.StreamR
     return server, reader, writer
 
 
+def posted(seq: int) -> bytes:
+    """The thread has the question."""
+    response = {
+        "type": "response",
+        "request_seq": seq,
+        "success": True,
+        "body": {"result": {"gone": False}},
+    }
+    body = json.dumps(response).encode()
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def told(number: int, value: str) -> bytes:
+    variable = {"name": "return", "type": "str", "value": value}
+    return json.dumps({"id": number, "value": variable}).encode()
+
+
 async def test_only_whom_it_was_put_to_answers_a_question() -> None:
     async with AsyncExitStack() as stack, asyncio.timeout(10):
         asked, reader, writer = await connected(stack)
@@ -39,15 +59,26 @@ async def test_only_whom_it_was_put_to_answers_a_question() -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         request = json.loads(await reader.readexactly(int(head.split(b":")[1])))
         number = request["arguments"]["id"]
-        asking.answered(other, {"id": number, "value": "forged"})
-        told = {
-            "type": "response",
-            "request_seq": request["seq"],
-            "success": True,
-            "body": {"result": {"gone": False}},
-        }
-        body = json.dumps(told).encode()
-        writer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
-        asking.answered(other, {"id": number, "value": "forged"})
-        asking.answered(asked, {"id": number, "value": "true"})
-        assert (await waiting) == {"id": number, "value": "true"}
+        forged = told(number, "forged")
+        asking.answered(other, forged)
+        writer.write(posted(request["seq"]))
+        asking.answered(other, forged)
+        asking.answered(asked, told(number, "true"))
+        found = await waiting
+        assert found is not None
+        assert found.value == "true"
+
+
+async def test_an_answer_of_another_shape_is_refused_in_words() -> None:
+    async with AsyncExitStack() as stack, asyncio.timeout(10):
+        asked, reader, _ = await connected(stack)
+        asking = ProbeClient(Hub(5))
+        asked.engine = ProbeEngine(asked, asking)
+        waiting = asyncio.create_task(asking.returned(asked, StackFrame(id=1, name="f", line=1), 5))
+        head = await reader.readuntil(b"\r\n\r\n")
+        request = json.loads(await reader.readexactly(int(head.split(b":")[1])))
+        number = request["arguments"]["id"]
+        asked.data_received(posted(request["seq"]))
+        asking.answered(asked, json.dumps({"id": number, "value": 7}).encode())
+        with pytest.raises(RelayError, match=r"Expected `object \| null`, got `int`"):
+            await waiting

@@ -234,16 +234,16 @@ class BreakpointSync:
             self.server_gone(server)
 
 
-def _row(entry: Entry, fresh: bool) -> dict[str, Any]:
-    return {
-        "id": entry.id,
-        "place": [entry.real_path, entry.line] if entry.armed else None,
-        "condition": entry.condition,
-        "hit": entry.hit,
-        "log": entry.log_message,
-        "enabled": entry.enabled,
-        "fresh": fresh,
-    }
+def _row(entry: Entry, fresh: bool) -> probe.Point:
+    return probe.Point(
+        id=entry.id,
+        place=(entry.real_path, entry.line) if entry.armed else None,
+        condition=entry.condition,
+        hit=entry.hit,
+        log=entry.log_message,
+        enabled=entry.enabled,
+        fresh=fresh,
+    )
 
 
 def _plain(entry: Entry) -> dict[str, Any]:

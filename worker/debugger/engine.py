@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 
 
@@ -65,24 +66,26 @@ class Engine(Protocol):
 
     async def evaluate(
         self, frame: dap.StackFrame, text: str, context: str, timeout: float
-    ) -> dict[str, Any]: ...
+    ) -> answers.Evaluated: ...
 
-    async def sizes(self, frame: int, timeout: float) -> dict[str, Any]:
-        """The number of variables in each scope of the frame; empty if unknown."""
+    async def sizes(self, frame: int, timeout: float) -> answers.ScopeSizes:
+        """The number of variables in each scope of the frame."""
 
     async def page(
         self, reference: int, scope: str | None, timeout: float, **wanted: Any
-    ) -> dict[str, Any] | None:
+    ) -> answers.VariablePage | None:
         """A page of variables; None if only DAP's whole list is available."""
 
     async def assign(
         self, reference: int, scope: str | None, name: str, text: str, timeout: float
-    ) -> dict[str, Any]: ...
+    ) -> answers.Assigned: ...
 
-    async def returned(self, frame: int, timeout: float) -> dict[str, Any]: ...
+    async def returned(self, frame: int, timeout: float) -> answers.ReturnedValue: ...
 
-    async def complete(self, frame: int, text: str, timeout: float) -> dict[str, Any]:
-        """Completions as `rows` of label, type, start and length."""
+    async def complete(
+        self, frame: int, text: str, timeout: float
+    ) -> tuple[answers.Answer, list[dap.CompletionItem]]:
+        """Completions for the end of the text; the answer says why there are none."""
 
     # -- the program
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.engine import evaluate_timeout
 
@@ -59,7 +60,7 @@ class PlainEngine:
         text: str,
         context: str,
         timeout: float,
-    ) -> dict[str, Any]:
+    ) -> answers.Evaluated:
         """Evaluate by DAP. Nothing interrupts an evaluation that takes too long, and one that calls
         `exit()` gets no answer.
         """
@@ -80,27 +81,30 @@ class PlainEngine:
             if " " in kind:
                 raise  # a message of debugpy itself, for example that the program has ended
             if kind in _SYNTAX_ERRORS and is_of_text:
-                return {"refused": {"message": message}}
-            return {"raised": {"type": kind, "message": message, "traceback": said}}
-        return {
-            "value": answer.result,
-            "type": answer.type,
-            "reference": answer.variables_reference,
-            "hint": answer.presentation_hint,
-            "unknown": True,
-        }
+                return answers.Evaluated(refused=answers.Refusal(message))
+            return answers.Evaluated(raised=answers.Failure(kind, message, said))
+        return answers.Evaluated(
+            value=answers.Variable(
+                name=text,
+                value=answer.result,
+                type=answer.type,
+                reference=answer.variables_reference,
+                hint=answer.presentation_hint,
+                uncounted=True,
+            )
+        )
 
-    async def sizes(self, frame: int, timeout: float) -> dict[str, Any]:
-        return {}
+    async def sizes(self, frame: int, timeout: float) -> answers.ScopeSizes:
+        return answers.ScopeSizes()
 
     async def page(
         self, reference: int, scope: str | None, timeout: float, **wanted: Any
-    ) -> dict[str, Any] | None:
+    ) -> answers.VariablePage | None:
         return None
 
     async def assign(
         self, reference: int, scope: str | None, name: str, text: str, timeout: float
-    ) -> dict[str, Any]:
+    ) -> answers.Assigned:
         arguments = {"variablesReference": reference, "name": name, "value": text}
         try:
             done = await self._server.request("setVariable", arguments, dap.VariableSet, timeout)
@@ -109,27 +113,32 @@ class PlainEngine:
             if said is None:
                 raise
             kind, _, message = said.strip().splitlines()[-1].partition(": ")
-            return {"raised": {"type": kind, "message": message}}
-        return {"value": done.value, "type": done.type, "reference": done.variables_reference}
+            return answers.Assigned(raised=answers.Failure(kind, message))
+        return answers.Assigned(
+            value=answers.Variable(
+                name=name, value=done.value, type=done.type, reference=done.variables_reference
+            )
+        )
 
-    async def returned(self, frame: int, timeout: float) -> dict[str, Any]:
-        return {}
+    async def returned(self, frame: int, timeout: float) -> answers.ReturnedValue:
+        return answers.ReturnedValue()
 
-    async def complete(self, frame: int, text: str, timeout: float) -> dict[str, Any]:
+    async def complete(
+        self, frame: int, text: str, timeout: float
+    ) -> tuple[answers.Answer, list[dap.CompletionItem]]:
         answer = await self._server.request(
             "completions",
             {"frameId": frame, "text": text, "column": len(text) + 1},
             dap.Completions,
             timeout,
         )
-        rows = [(item.label, item.type, item.start, item.length) for item in answer.targets]
-        return {"rows": rows}
+        return answers.Answer(), answer.targets
 
     async def modules(self, start: int, count: int, timeout: float) -> probe.ModulePage:
         """The modules that debugpy has met."""
         answer = await self._server.request("modules", {}, dap.Modules, timeout)
         rows = [(module.name, module.path) for module in answer.modules]
-        return {"total": len(rows), "rows": rows[start : start + count]}
+        return probe.ModulePage(len(rows), rows[start : start + count])
 
     async def text(self, frame: int) -> list[str] | None:
         return None

@@ -12,12 +12,14 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer, ServerLost
 from debug_relay.worker.debugger.engine import evaluate_timeout
@@ -25,12 +27,15 @@ from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_engine import ProbeEngine
 
 T = TypeVar("T")
+A = TypeVar("A", bound=answers.Answer)
 PATIENCE: Final = 0.5  # for the program's own code, while values are rendered
+_head: Final = msgspec.json.Decoder(answers.Answer).decode
 
 
 class PendingQuestion(Struct):
     server: DebugServer
-    answer: asyncio.Future[dict[str, Any]]
+    kind: type[answers.Answer]  # of its answer
+    answer: asyncio.Future[Any]
 
 
 class ProbeClient:
@@ -86,7 +91,7 @@ class ProbeClient:
 
     async def evaluate(
         self, thread_id: int, frame: dap.StackFrame, text: str, context: str, timeout: float
-    ) -> dict[str, Any]:
+    ) -> answers.Evaluated:
         """Evaluate in a stopped frame; interrupted at the deadline.
 
         Each process evaluates one text at a time: debugpy is far slower with many at once.
@@ -95,15 +100,16 @@ class ProbeClient:
         async with _turn(server, text, timeout):
             return await server.engine.evaluate(frame, text, context, timeout)
 
-    async def scope_sizes(self, thread_id: int, index: int, timeout: float) -> dict[str, int]:
-        """The number of variables in each of the frame's scopes, by name; empty if unknown."""
+    async def scope_sizes(self, thread_id: int, index: int, timeout: float) -> answers.ScopeSizes:
+        """The number of variables in each of the frame's scopes."""
         server = self.hub.thread(thread_id).server
         frame = await self.hub.frame(thread_id, index)
         async with server.evaluating:
-            answer = await server.engine.sizes(frame.id, timeout)
-        return {name: count for name, count in answer.items() if name in ("locals", "globals")}
+            return await server.engine.sizes(frame.id, timeout)
 
-    async def page(self, reference: int, timeout: float, **wanted: Any) -> dict[str, Any] | None:
+    async def page(
+        self, reference: int, timeout: float, **wanted: Any
+    ) -> answers.VariablePage | None:
         """A page of a value's parts, from the probe; None for a program without the probe."""
         entry = self.hub.resolve(reference)
         async with entry.server.evaluating:
@@ -121,7 +127,7 @@ class ProbeClient:
         width: int,
         timeout: float,
         safe: bool = False,
-    ) -> dict[str, Any]:
+    ) -> answers.StopReport:
         """The stop report of a stopped thread as it is now.
 
         With `safe` it runs none of the program's code, and has no watches and no changes.
@@ -140,20 +146,21 @@ class ProbeClient:
 
     async def raised(
         self, thread_id: int, timeout: float, safe: bool = False
-    ) -> dict[str, Any] | None:
+    ) -> answers.ExceptionReport:
         """The exception at which a thread is stopped; parts that take too long are left out."""
         thread = self.hub.thread(thread_id)
         async with _turn(thread.server, "the exception", timeout):
-            answer = await self.ask_thread(
+            return await self.ask_thread(
                 thread.server,
                 "the exception",
                 timeout,
                 probe.Raised(thread=thread.dap_id, safe=safe),
                 partial=True,
             )
-        return answer if "type" in answer else None
 
-    async def assign(self, reference: int, name: str, text: str, timeout: float) -> dict[str, Any]:
+    async def assign(
+        self, reference: int, name: str, text: str, timeout: float
+    ) -> answers.Assigned:
         """Set a variable."""
         entry = self.hub.resolve(reference)
         async with entry.server.evaluating:
@@ -163,7 +170,7 @@ class ProbeClient:
 
     async def complete(
         self, thread_id: int, frame: dap.StackFrame, text: str, timeout: float
-    ) -> dict[str, Any]:
+    ) -> tuple[answers.Answer, list[dap.CompletionItem]]:
         """Completions for the end of the text; the program's own code has `PATIENCE` for them."""
         server = self.hub.thread(thread_id).server
         async with server.evaluating:
@@ -176,23 +183,28 @@ class ProbeClient:
 
     async def returned(
         self, server: DebugServer, frame: dap.StackFrame, timeout: float
-    ) -> dict[str, Any] | None:
+    ) -> answers.Variable | None:
         """The value that was returned into a stopped frame."""
         async with server.evaluating:
-            answer = await server.engine.returned(frame.id, timeout)
-        return answer if "value" in answer else None
+            return (await server.engine.returned(frame.id, timeout)).value
 
     # -- answers
 
-    def answered(self, server: DebugServer, body: dict[str, Any]) -> None:
+    def answered(self, server: DebugServer, body: bytes) -> None:
         """Take the answer to a question, from the process that it was put to and no other."""
-        number = body.get("id", 0)
-        question = self._questions.get(number)
-        if question is None or question.server is not server:
+        number = _head(body).id
+        question = self._questions.get(number) if number is not None else None
+        if number is None or question is None or question.server is not server:
             return
         del self._questions[number]
-        if not question.answer.done():
-            question.answer.set_result(body)
+        if question.answer.done():
+            return
+        try:
+            question.answer.set_result(msgspec.json.decode(body, type=question.kind))
+        except msgspec.ValidationError as error:
+            question.answer.set_exception(
+                RelayError(Code.DEBUGPY_ERROR, f"The program gave an answer that is none: {error}")
+            )
 
     def server_gone(self, server: DebugServer) -> None:
         """Fail the questions that were put to a process whose connection has ended."""
@@ -208,11 +220,11 @@ class ProbeClient:
         server: DebugServer,
         what: str,
         timeout: float,
-        question: probe.Question[probe.Body],
+        question: probe.Question[A],
         *,
         partial: bool = False,
         soon: bool = False,
-    ) -> dict[str, Any]:
+    ) -> A:
         """Put a question to a stopped thread and wait for its answer.
 
         The question may run the program's code. `soon` interrupts that code after `PATIENCE`, and
@@ -221,13 +233,14 @@ class ProbeClient:
         """
         number = self._next_question
         self._next_question += 1
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._questions[number] = PendingQuestion(server, future)
+        future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        kind: type[A] = probe.answer_to(type(question))
+        self._questions[number] = PendingQuestion(server, kind, future)
         try:
             question = replace(question, id=number)
             posted = await self.ask(server, question)
             if posted.gone:
-                return {"gone": True}
+                return kind(gone=True)
             if partial:
                 await self._interrupt_late(server, future, timeout)
             hangs = soon and await self._interrupt_soon(server, future)
@@ -238,7 +251,7 @@ class ProbeClient:
             self._questions.pop(number, None)
 
     async def _interrupt_late(
-        self, server: DebugServer, future: asyncio.Future[dict[str, Any]], timeout: float
+        self, server: DebugServer, future: asyncio.Future[A], timeout: float
     ) -> None:
         """Interrupt three times: first a stop report, which may run before the question, then the
         question's code, and again if that code has caught the first interrupt.
@@ -249,9 +262,7 @@ class ProbeClient:
                 return
             await self.ask(server, probe.Interrupt(reports=reports))
 
-    async def _interrupt_soon(
-        self, server: DebugServer, future: asyncio.Future[dict[str, Any]]
-    ) -> bool:
+    async def _interrupt_soon(self, server: DebugServer, future: asyncio.Future[A]) -> bool:
         """Interrupt the question's code; whether the thread hangs in spite of that (it is in C)."""
         for _ in range(3):  # a stop report may run before the question
             done, _ = await asyncio.wait([future], timeout=PATIENCE)
@@ -264,11 +275,11 @@ class ProbeClient:
     async def _answer(
         self,
         server: DebugServer,
-        future: asyncio.Future[dict[str, Any]],
+        future: asyncio.Future[A],
         number: int,
         text: str,
         timeout: float,
-    ) -> dict[str, Any]:
+    ) -> A:
         try:
             done, _ = await asyncio.wait([future], timeout=timeout)
             if not done:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 
 if TYPE_CHECKING:
@@ -50,41 +51,44 @@ class ProbeEngine:
 
     async def evaluate(
         self, frame: dap.StackFrame, text: str, context: str, timeout: float
-    ) -> dict[str, Any]:
+    ) -> answers.Evaluated:
         question = probe.Evaluate(frame=frame.id, text=text, context=context)
         return await self._probes.ask_thread(self._server, text, timeout, question)
 
-    async def sizes(self, frame: int, timeout: float) -> dict[str, Any]:
+    async def sizes(self, frame: int, timeout: float) -> answers.ScopeSizes:
         return await self._probes.ask_thread(
             self._server, "the scopes' sizes", timeout, probe.Sizes(frame=frame)
         )
 
     async def page(
         self, reference: int, scope: str | None, timeout: float, **wanted: Any
-    ) -> dict[str, Any] | None:
+    ) -> answers.VariablePage | None:
         question = probe.Page(reference=reference, scope=scope, **wanted)
         what = "a page of variables"
         return await self._probes.ask_thread(self._server, what, timeout, question, soon=True)
 
     async def assign(
         self, reference: int, scope: str | None, name: str, text: str, timeout: float
-    ) -> dict[str, Any]:
+    ) -> answers.Assigned:
         question = probe.Assign(reference=reference, name=name, text=text, scope=scope)
         return await self._probes.ask_thread(self._server, text, timeout, question)
 
-    async def returned(self, frame: int, timeout: float) -> dict[str, Any]:
+    async def returned(self, frame: int, timeout: float) -> answers.ReturnedValue:
         return await self._probes.ask_thread(
             self._server, "the returned value", timeout, probe.Returned(frame=frame)
         )
 
-    async def complete(self, frame: int, text: str, timeout: float) -> dict[str, Any]:
+    async def complete(
+        self, frame: int, text: str, timeout: float
+    ) -> tuple[answers.Answer, list[dap.CompletionItem]]:
         question = probe.Complete(frame=frame, text=text)
         what = "the completions"
         found = await self._probes.ask_thread(self._server, what, timeout, question, soon=True)
-        if "rows" in found:
-            start = found["start"]
-            found["rows"] = [(*row, start, len(text) - start) for row in found["rows"]]
-        return found
+        length = len(text) - found.start
+        return found, [
+            dap.CompletionItem(label=name, type=sort, start=found.start, length=length)
+            for name, sort in found.rows
+        ]
 
     async def modules(self, start: int, count: int, timeout: float) -> probe.ModulePage:
         return await self._probes.ask(

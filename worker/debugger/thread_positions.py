@@ -17,11 +17,6 @@ class ThreadPosition(Struct):
     place: Location | None
 
 
-class LiveFrames(Struct):
-    rows: list[probe.LiveFrame]
-    total: int
-
-
 async def of_threads(
     probes: ProbeClient, timeout: float | None = None
 ) -> dict[int, ThreadPosition]:
@@ -46,14 +41,14 @@ async def of_threads(
 
 async def live_stack(
     probes: ProbeClient, thread: KnownThread, start: int, levels: int, timeout: float | None = None
-) -> LiveFrames | None:
+) -> probe.LiveStack | None:
     """The present stack of a running thread; None for a thread that is stopped."""
-    told = await probes.ask(
+    found = await probes.ask(
         thread.server, probe.Live(thread=thread.dap_id, start=start, levels=levels), timeout
     )
-    if "stands" in told:
+    if found.stands:
         return None
-    if "gone" in told:
+    if found.gone:
         probes.hub.thread_ended(thread.server, thread.dap_id)
         probes.hub.thread(thread.id)  # raises THREAD_NOT_FOUND
-    return LiveFrames(told["rows"], told["total"])
+    return found

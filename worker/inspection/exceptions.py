@@ -17,6 +17,7 @@ from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models.sessions import ExceptionInfo
 from debug_relay.protocol.refusals import needs_scope_to_run_code
 from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire.probe_answers import ExceptionReport, RaisedException
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
@@ -68,14 +69,14 @@ class ExceptionReports:
             # stop. The debugger's words must do; GET …/exception returns everything later.
             message = event.description or "<no message: str() blocks>"
             return ExceptionInfo(type=event.text or "Exception", message=message)
-        if told is None:
+        if told.exception is None:
             return ExceptionInfo(type=event.text or "Exception", message=event.description or "")
         return ExceptionInfo(
-            type=told["type"],
-            full_type_name=told["full_type_name"],
-            message=told["message"],
-            traceback=traceback(told),
-            break_mode=_MODES.get(told["how"], "always"),
+            type=told.exception.type,
+            full_type_name=told.exception.full_type_name,
+            message=told.exception.message,
+            traceback=_whole_text(told.exception, told),
+            break_mode=_MODES.get(told.how, "always"),
         )
 
     async def report(self, thread_id: int, safe: bool = False) -> i.ExceptionReport:
@@ -86,20 +87,18 @@ class ExceptionReports:
                 raise needs_scope_to_run_code()
             return await self._plain_report(server, thread_id)
         told = await self._probes.raised(thread_id, _SECONDS, safe)
-        if told is None:
+        if told.exception is None:
             raise self.not_at_one(thread_id)
         return i.ExceptionReport(
-            **_parts(told),
+            **_parts(told.exception),
             thread_id=thread_id,
-            break_mode=_MODES.get(told["how"], "always"),
-            traceback=traceback(told),
+            break_mode=_MODES.get(told.how, "always"),
+            traceback=_whole_text(told.exception, told),
             chain=[
-                i.ChainedException(
-                    **_parts(one), relation=one["relation"], traceback=_own_text(one)
-                )
-                for one in told["chain"]
+                i.ChainedException(**_parts(one), relation=one.relation, traceback=_own_text(one))
+                for one in told.chain
             ],
-            chain_truncated=told["chain_truncated"],
+            chain_truncated=told.chain_truncated,
             repr="safe" if safe else UNSET,
         )
 
@@ -155,53 +154,53 @@ class ExceptionReports:
         )
 
 
-def _parts(told: dict[str, Any]) -> dict[str, Any]:
+def _parts(told: RaisedException) -> dict[str, Any]:
+    """The fields that an exception has wherever it is reported."""
     return {
-        "type": told["type"],
-        "full_type_name": told["full_type_name"],
-        "message": told["message"],
+        "type": told.type,
+        "full_type_name": told.full_type_name,
+        "message": told.message,
         "frames": [
             i.RaisedFrame(path=path, line=line or 0, function=function, text=text)
-            for path, line, function, text in told["frames"]
+            for path, line, function, text in told.frames
         ],
-        "frames_omitted": told["frames_omitted"],
-        "notes": told["notes"],
+        "frames_omitted": told.frames_omitted,
+        "notes": told.notes,
         "members": [
-            i.GroupMember(**_parts(member), traceback=_own_text(member))
-            for member in told.get("members", ())
+            i.GroupMember(**_parts(member), traceback=_own_text(member)) for member in told.members
         ],
-        "members_omitted": told.get("members_omitted", 0),
+        "members_omitted": told.members_omitted,
     }
 
 
 # -- as text
 
 
-def traceback(told: dict[str, Any]) -> str:
+def _whole_text(exception: RaisedException, report: ExceptionReport) -> str:
     """The traceback as Python writes it: causes first, and for each the outermost frame first."""
     parts = []
-    for one in reversed(told["chain"]):
-        parts += [_own_text(one), _BETWEEN[one["relation"]]]
-    return _bounded("".join([*parts, _own_text(told)]))
+    for one in reversed(report.chain):
+        parts += [_own_text(one), _BETWEEN[one.relation]]
+    return _bounded("".join([*parts, _own_text(exception)]))
 
 
-def _own_text(told: dict[str, Any]) -> str:
+def _own_text(told: RaisedException) -> str:
     return _bounded(_HEAD + "".join(_lines(told)))
 
 
-def _lines(told: dict[str, Any]) -> Iterator[str]:
-    half = len(told["frames"]) // 2
-    for index, (path, line, function, text) in enumerate(told["frames"]):
-        if told["frames_omitted"] and index == half:
-            yield f"  [{told['frames_omitted']} more frames]\n"
+def _lines(told: RaisedException) -> Iterator[str]:
+    half = len(told.frames) // 2
+    for index, (path, line, function, text) in enumerate(told.frames):
+        if told.frames_omitted and index == half:
+            yield f"  [{told.frames_omitted} more frames]\n"
         yield f'  File "{path}", line {line}, in {function}\n'
         if text:
             yield f"    {text}\n"
-    name = told["full_type_name"].removeprefix("builtins.").removeprefix("__main__.")
-    yield f"{name}: {told['message']}\n" if told["message"] else f"{name}\n"
-    for note in told["notes"]:
+    name = told.full_type_name.removeprefix("builtins.").removeprefix("__main__.")
+    yield f"{name}: {told.message}\n" if told.message else f"{name}\n"
+    for note in told.notes:
         yield f"{note}\n"
-    for number, member in enumerate(told.get("members", ()), 1):
+    for number, member in enumerate(told.members, 1):
         yield f"  +---------------- {number} ----------------\n"
         for text in "".join([_HEAD, *_lines(member)]).splitlines():
             yield f"  | {text}\n"

@@ -11,9 +11,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models.fields import Bounds
@@ -24,6 +25,7 @@ from debug_relay.protocol.rendering.size_limit import calls_for_rest as calls_fo
 from debug_relay.protocol.rendering.size_limit import printed_bytes
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.protocol.wire.envelope import timestamp
+from debug_relay.protocol.wire.probe_answers import StopReport, ThreadReport
 from debug_relay.protocol.wire.ring_format import Place
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
@@ -39,7 +41,7 @@ from debug_relay.worker.state.settings import Settings
 
 log = logging.getLogger("debug_relay.worker")
 
-PUSHED: Final = Bounds()  # what the probe sends unasked
+PUSHED: Final = Bounds()  # the probe sends this much unasked
 TEXT_WIDTH: Final = 200
 SAFE_BY_DAP: Final = (
     "The debugger in this program runs program code to show values, which needs "
@@ -64,7 +66,7 @@ class Kept(Struct):
     printed_from: Place | None  # in the session's output; None is its beginning
     arrived: asyncio.Event
     watched: dict[str, str]
-    told: dict[str, Any] | None = None
+    told: ThreadReport | None = None
     returned: ReturnValue | None = None
     note: str | None = None
 
@@ -136,26 +138,28 @@ class StopReports:
             loop = asyncio.get_running_loop()
             self._patience[stop_id] = loop.call_later(_PATIENCE, self._interrupt, self.current)
 
-    def arrived(self, server: DebugServer, body: dict[str, Any]) -> None:
+    def arrived(self, server: DebugServer, answer: StopReport) -> None:
         """The probe's part. The program may have run on since: it is still that stop's."""
-        kept = self._awaited(server, body)
+        report = answer.report
+        kept = self._awaited(server, report)
         if kept is None:
             return
-        if "thread" in body:
-            kept.told = body
-            self._watches.seen(kept.stop_id, body.get("watches", ()))
+        if report is not None:
+            kept.told = report
+            self._watches.seen(kept.stop_id, report.watches)
         else:
             kept.note = "The program could not report its variables in time"
-            log.warning("stop.report_failed", extra={"fields": {"raised": body.get("raised")}})
+            raised = answer.raised.traceback if answer.raised is not None else None
+            log.warning("stop.report_failed", extra={"fields": {"raised": raised}})
         kept.arrived.set()
         self._calm(kept.stop_id)
         self._file.write_later()
 
-    def _awaited(self, server: DebugServer, body: dict[str, Any]) -> Kept | None:
+    def _awaited(self, server: DebugServer, report: ThreadReport | None) -> Kept | None:
         """Whose part this is: the last stop of that thread, if it is not told yet."""
         thread_id = None
-        if "thread" in body:
-            thread_id = self._hub.thread_id(server, body["thread"])
+        if report is not None:
+            thread_id = self._hub.thread_id(server, report.thread)
         for kept in reversed(self.kept):
             if kept.server is server and thread_id in (None, kept.stop.thread_id):
                 return None if kept.arrived.is_set() else kept
@@ -284,16 +288,14 @@ class StopReports:
             return await self._now_safely(kept, bounds)
         kept.watched = self._watches.texts()
         told = await self._told_anew(kept, bounds)
-        self._watches.seen(kept.stop_id, (told or {}).get("watches", ()))
+        self._watches.seen(kept.stop_id, told.watches if told is not None else ())
         return self._composed(kept, told, bounds)
 
     async def _now_safely(self, kept: Kept, bounds: Bounds) -> Told:
         told = await self._told(kept, PUSHED) if kept.server.engine.reports_stops else kept.told
         if kept is self.current and kept.server.engine.reports_stops:
             try:
-                now = await self._asked(kept, bounds, safe=True)
-                if "thread" in now:
-                    told = {**(told or {}), **now}
+                told = _read_anew(told, (await self._asked(kept, bounds, safe=True)).report)
             except RelayError as error:
                 kept.note = f"Not all could be read: {error.message}"
         shown = self._composed(kept, told, bounds)
@@ -302,7 +304,7 @@ class StopReports:
         shown.report.repr = "safe"
         return shown
 
-    async def _asked(self, kept: Kept, bounds: Bounds, safe: bool = False) -> dict[str, Any]:
+    async def _asked(self, kept: Kept, bounds: Bounds, safe: bool = False) -> StopReport:
         """The stopped thread itself."""
         return await self._probes.report(
             kept.stop.thread_id,
@@ -313,8 +315,8 @@ class StopReports:
             safe,
         )
 
-    async def _told(self, kept: Kept, bounds: Bounds) -> dict[str, Any] | None:
-        """What was pushed, as soon as it is here."""
+    async def _told(self, kept: Kept, bounds: Bounds) -> ThreadReport | None:
+        """The pushed report, as soon as it is here."""
         if not kept.server.engine.reports_stops:
             return await self._told_anew(kept, bounds)
         try:
@@ -324,21 +326,21 @@ class StopReports:
             kept.note = "The program is still busy showing its variables"
         return kept.told
 
-    async def _told_anew(self, kept: Kept, bounds: Bounds) -> dict[str, Any] | None:
+    async def _told_anew(self, kept: Kept, bounds: Bounds) -> ThreadReport | None:
         if kept is not self.current:
             return await self._told(kept, bounds) if kept.server.engine.reports_stops else kept.told
         try:
             if kept.server.engine.reports_stops:
-                answer = await self._asked(kept, bounds)
-                return answer if "thread" in answer else await self._told(kept, bounds)
+                report = (await self._asked(kept, bounds)).report
+                return report if report is not None else await self._told(kept, bounds)
             before = self.kept[-2] if len(self.kept) > 1 else None
             kept.told = await self._builder.by_dap(kept, before, bounds)
         except RelayError as error:
             kept.note = f"Not all could be read: {error.message}"
         return kept.told
 
-    def _composed(self, kept: Kept, told: dict[str, Any] | None, bounds: Bounds) -> Told:
-        report = self._builder.composed(kept, told or {}, bounds, self._stands(kept))
+    def _composed(self, kept: Kept, told: ThreadReport | None, bounds: Bounds) -> Told:
+        report = self._builder.composed(kept, told, bounds, self._stands(kept))
         calls = calls_for(self._settings.id, bounds.max_bytes, kept.printed_from)
         for part, shown, total in (
             ("frames", len(report.frames), report.total_frames),
@@ -348,3 +350,10 @@ class StopReports:
             if shown < total:
                 report.cut.append(Cut(part=part, shown=shown, total=total, get=calls[part]))
         return Told(report, calls)
+
+
+def _read_anew(told: ThreadReport | None, now: ThreadReport | None) -> ThreadReport | None:
+    """The values as they are now, with the watches and changes of the stop."""
+    if told is None or now is None:
+        return told or now
+    return replace(now, watches=told.watches, changed=told.changed, new_frame=told.new_frame)

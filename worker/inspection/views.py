@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
@@ -13,6 +13,7 @@ from debug_relay.protocol.models.stop_report import ReturnValue
 from debug_relay.protocol.refusals import needs_scope_to_run_code
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.source_changes import OUTDATED
 from debug_relay.worker.debugger import thread_positions
@@ -187,30 +188,30 @@ class Views:
         )
         if told is None:
             told = await self._by_dap(reference, start, count, kind)
-            for row in told["rows"] if summary else ():
-                row["value"] = ""
+            for row in told.rows if summary else ():
+                row.value = ""
         self.require_answer(told)
-        if raised := told.get("raised"):
+        if (raised := told.raised) is not None:
             raise RelayError(
                 Code.DEBUGPY_ERROR,
-                f"The contents could not be listed: {raised['type']}: {raised['message']}",
+                f"The contents could not be listed: {raised.type}: {raised.message}",
                 f"{call_of('evaluate')} with an expression for the part that matters.",
-                debugger_message=raised["traceback"],
+                debugger_message=raised.traceback,
             )
-        rows = told["rows"]
+        rows = told.rows
         return i.VariableList(
             variables_reference=reference,
             variables=[as_variable(hub, entry.server, entry.thread_id, row) for row in rows],
             start=start,
-            total=told["total"],
-            has_more=start + len(rows) < told["total"],
-            evaluating=True if told.get("aside") else UNSET,
+            total=told.total,
+            has_more=start + len(rows) < told.total,
+            evaluating=told.aside or UNSET,
             repr="safe" if safe else UNSET,
         )
 
     async def _by_dap(
         self, reference: int, start: int, count: int, kind: str | None
-    ) -> dict[str, Any]:
+    ) -> answers.VariablePage:
         entry = self._hub.resolve(reference)
         listed = [
             of_dap(variable)
@@ -218,7 +219,7 @@ class Views:
             if _is_of_the_program(variable, is_scope=entry.scope is not None)
             and (kind is None or _is_index(variable.name) == (kind == "indexed"))
         ]
-        return {"rows": listed[start : start + count], "total": len(listed)}
+        return answers.VariablePage(rows=listed[start : start + count], total=len(listed))
 
     async def return_value(self, thread_id: int) -> ReturnValue | None:
         """The return value of the function that a thread has just stepped out of."""
@@ -228,7 +229,7 @@ class Views:
         thread = self._hub.thread(thread_id)
         frame = await self._hub.frame(thread.id, 0)
         found = await self._probes.returned(thread.server, frame, self._settings.evaluate_timeout)
-        return ReturnValue(type=found["type"], value=found["value"]) if found else None
+        return ReturnValue(type=found.type or "", value=found.value) if found else None
 
     async def evaluate(self, params: i.Evaluate) -> i.Evaluated:
         thread_id = self.thread_of(params.thread_id)
@@ -241,23 +242,25 @@ class Views:
             timeout=params.timeout or self._settings.evaluate_timeout,
         )
         self.require_answer(answer)
-        if refused := answer.get("refused"):
-            raise _refused(params, refused)
-        if raised := answer.get("raised"):
-            short = raised["type"].rpartition(".")[2]
+        if answer.refused is not None:
+            raise _refused(params, answer.refused)
+        if (raised := answer.raised) is not None:
+            short = raised.type.rpartition(".")[2]
             return i.Evaluated(
                 result=None,
                 type=None,
-                error=f"{short}: {raised['message']}" if raised["message"] else short,
-                error_details=i.ErrorDetails(**raised),
+                error=f"{short}: {raised.message}" if raised.message else short,
+                error_details=i.ErrorDetails(
+                    type=raised.type, message=raised.message, traceback=raised.traceback
+                ),
             )
-        if answer.get("statement"):
+        if answer.value is None:  # a statement
             return i.Evaluated(result=None, type=None)
         server = self._hub.thread(thread_id).server
-        variable = as_variable(self._hub, server, thread_id, {**answer, "name": params.expression})
+        variable = as_variable(self._hub, server, thread_id, answer.value)
         return i.Evaluated(
             result=variable.value,
-            type=answer["type"],
+            type=answer.value.type,
             variables_reference=variable.variables_reference,
             named_variables=variable.named_variables,
             indexed_variables=variable.indexed_variables,
@@ -268,9 +271,9 @@ class Views:
             circular=variable.circular,
         )
 
-    def require_answer(self, answer: dict[str, Any]) -> None:
+    def require_answer(self, answer: answers.Answer) -> None:
         """Refuse what the thread did not come to, or did not bring to its end."""
-        if answer.get("gone"):
+        if answer.gone:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
                 "The thread resumed before it could evaluate",
@@ -278,7 +281,7 @@ class Views:
                 current_state=self._lifecycle.state.value,
                 required_state="paused",
             )
-        if answer.get("interrupted"):
+        if answer.interrupted:
             raise RelayError(
                 Code.DEBUGPY_TIMEOUT,
                 "The evaluation was interrupted",
@@ -299,16 +302,16 @@ def _is_index(name: str) -> bool:
     return name.isdigit()
 
 
-def _refused(params: i.Evaluate, problem: dict[str, Any]) -> RelayError:
-    statement = params.context != "repl" and "invalid syntax" in problem["message"]
+def _refused(params: i.Evaluate, problem: answers.Refusal) -> RelayError:
+    statement = params.context != "repl" and "invalid syntax" in problem.message
     return RelayError(
         Code.EVALUATE_ERROR,
-        f"The expression does not compile: {problem['message']}",
+        f"The expression does not compile: {problem.message}",
         "Statements need context repl; otherwise correct the expression."
         if statement
-        else f"Correct it at column {problem.get('offset') or 1}.",
+        else f"Correct it at column {problem.offset or 1}.",
         expression=params.expression[:200],
-        error_message=problem["message"],
-        line=problem.get("line"),
-        offset=problem.get("offset"),
+        error_message=problem.message,
+        line=problem.line,
+        offset=problem.offset,
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.inspection import Watch
+from debug_relay.protocol.wire.probe_answers import Watched
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
@@ -88,16 +89,17 @@ class Watches:
         rows = list(self.texts().items())
         await server.engine.watch(rows)
 
-    def seen(self, stop_id: int, rows: Iterable[dict[str, Any]]) -> None:
+    def seen(self, stop_id: int, rows: Iterable[Watched]) -> None:
         """Records the values at a stop; a changed value is an event."""
         for row in rows:
-            watch = self._watches.get(row["id"])
+            watch = self._watches.get(row.id)
             if watch is None:
                 continue
             before = watch.value if watch.error is None else watch.error
             known = watch.value is not None or watch.error is not None
-            watch.value, watch.type = row.get("value"), row.get("type")
-            watch.error = row.get("error")
+            watch.value = row.value.value if row.value is not None else None
+            watch.type = row.value.type if row.value is not None else None
+            watch.error = row.error
             after = watch.value if watch.error is None else watch.error
             if not known or before == after:
                 continue

@@ -224,6 +224,7 @@ async def scopes(call: Call, params: i.Scopes) -> Struct:
     sizes = await session.probes.scope_sizes(
         thread_id, params.frame_id, session.settings.evaluate_timeout
     )
+    counts = {"locals": sizes.locals, "globals": sizes.globals}
     return i.ScopeList(
         frame_id=params.frame_id,
         thread_id=thread_id,
@@ -232,7 +233,7 @@ async def scopes(call: Call, params: i.Scopes) -> Struct:
                 name=scope.name,
                 presentation_hint=scope.presentation_hint or scope.name.lower(),
                 variables_reference=reference,
-                named_variables=sizes.get(scope.name.lower()),
+                named_variables=counts.get(scope.name.lower()),
                 indexed_variables=0,
                 expensive=scope.expensive,
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
 
 from msgspec import Struct
 
@@ -13,6 +12,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.operations.call import Call
@@ -29,7 +29,7 @@ async def set_variable(call: Call, params: i.SetVariable) -> Struct:
     answer = await session.probes.assign(
         params.variables_reference, params.name, params.value, timeout
     )
-    if answer.get("unknown"):
+    if answer.unknown:
         raise RelayError(
             Code.VARIABLE_NOT_FOUND,
             f"There is no {params.name!r} in {params.variables_reference}",
@@ -39,35 +39,35 @@ async def set_variable(call: Call, params: i.SetVariable) -> Struct:
             variables_reference=params.variables_reference,
         )
     session.views.require_answer(answer)
-    _require_set(session, params, answer)
+    value = _set_value(session, params, answer)
     return i.VariableSet(
         name=params.name,
-        value=answer["value"],
-        type=answer["type"],
-        variables_reference=session.hub.reference(
-            entry.server, answer.get("reference", 0), entry.thread_id
-        ),
+        value=value.value,
+        type=value.type,
+        variables_reference=session.hub.reference(entry.server, value.reference, entry.thread_id),
     )
 
 
-def _require_set(session: Session, params: i.SetVariable, answer: dict[str, Any]) -> None:
-    """Refuse what could not be set, or what cannot be told of it."""
-    if refused := answer.get("refused"):
+def _set_value(
+    session: Session, params: i.SetVariable, answer: answers.Assigned
+) -> answers.Variable:
+    """The variable as it is now; refused if it could not be set, or not read again."""
+    if (refused := answer.refused) is not None:
         raise _no_value(
             params,
-            f"The value does not compile: {refused['message']}",
-            f"Correct the value at column {refused.get('offset') or 1}; it is an expression.",
+            f"The value does not compile: {refused.message}",
+            f"Correct the value at column {refused.offset or 1}; it is an expression.",
         )
-    if raised := answer.get("raised"):
-        raise _no_value(params, _said(raised))
-    if kept := answer.get("kept"):
+    if answer.raised is not None:
+        raise _no_value(params, _said(answer.raised))
+    if answer.kept is not None:
         raise _no_value(
             params,
-            _said(kept),
+            _said(answer.kept),
             "Its container does not allow that. Set the variable that holds it to another object, "
             f"or run a statement: {call_of('evaluate', session.settings.id)} with context repl.",
         )
-    if unread := answer.get("unread"):
+    if (unread := answer.unread) is not None:
         raise RelayError(
             Code.EVALUATE_ERROR,
             f"{params.name} was set, but to read it again raised {_said(unread)}",
@@ -76,10 +76,12 @@ def _require_set(session: Session, params: i.SetVariable, answer: dict[str, Any]
             expression=params.value[:200],
             error_message=_said(unread),
         )
+    assert answer.value is not None
+    return answer.value
 
 
-def _said(raised: dict[str, Any]) -> str:
-    return f"{raised['type']}: {raised['message']}" if raised["message"] else str(raised["type"])
+def _said(raised: answers.Failure) -> str:
+    return f"{raised.type}: {raised.message}" if raised.message else raised.type
 
 
 def _no_value(
@@ -118,12 +120,12 @@ async def completions(call: Call, params: i.Completions) -> Struct:
     frame = await session.hub.frame(thread_id, params.frame_id)
     column = params.column or len(params.text) + 1
     text, timeout = params.text[: column - 1], session.settings.evaluate_timeout
-    told = await session.probes.complete(thread_id, frame, text, timeout)
-    session.views.require_answer(told)
+    answer, items = await session.probes.complete(thread_id, frame, text, timeout)
+    session.views.require_answer(answer)
     return i.CompletionList(
         items=[
-            i.Completion(label=label, type=sort, start=start, length=length)
-            for label, sort, start, length in told["rows"]
+            i.Completion(label=one.label, type=one.type, start=one.start, length=one.length)
+            for one in items
         ]
     )
 
@@ -134,7 +136,7 @@ async def modules(call: Call, params: i.Modules) -> Struct:
     server = _process(session, params.thread_id)
     timeout = session.settings.request_timeout
     told = await server.engine.modules(params.offset, params.limit, timeout)
-    rows, total = told["rows"], told["total"]
+    rows, total = told.rows, told.total
     return i.ModuleList(
         items=[
             i.Module(
@@ -173,20 +175,19 @@ async def tasks(call: Call, params: i.Tasks) -> Struct:
     return i.TaskList(
         tasks=[
             i.Task(
-                name=row["name"],
-                coroutine=row["coroutine"],
-                state=row["state"],
+                name=row.name,
+                coroutine=row.coroutine,
+                state=row.state,
                 frames=[
-                    i.TaskFrame(name=name, path=path, line=line)
-                    for name, path, line in row["frames"]
+                    i.TaskFrame(name=name, path=path, line=line) for name, path, line in row.frames
                 ],
-                waiting_for=row["waiting_for"],
-                current=row["current"],
-                exception=row.get("exception"),
+                waiting_for=row.waiting_for,
+                current=row.current,
+                exception=row.exception,
             )
-            for row in told["rows"]
+            for row in told.rows
         ],
-        total=told["total"],
+        total=told.total,
     )
 
 

@@ -21,6 +21,7 @@ from debug_relay.protocol.secrets import masked_command
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_messages as probe
+from debug_relay.protocol.wire.probe_answers import StopReport
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.log_points import LogPoints
 from debug_relay.worker.breakpoints.manager import Breakpoints
@@ -55,7 +56,17 @@ _REASONS: Final[Mapping[str, StopReason]] = {
 _UNTRUE: Final = "Debugging will be disabled for this thread ("
 # A process may send these events just before it ends: they are handled after its end as well.
 _LASTING: Final = frozenset({"relaySubprocess", "relayError", "relayLog"})
-Handler = Callable[[DebugServer, bytes], Awaitable[None]]
+# The body of each event that is handled here; the probe's are in `probe.EVENTS`.
+_BODIES: Final[Mapping[str, Any]] = {
+    "stopped": dap.StoppedBody,
+    "continued": dap.ContinuedBody,
+    "thread": dap.ThreadBody,
+    "module": dap.ModuleBody,
+    "output": dap.OutputBody,
+    **probe.EVENTS,
+}
+_DECODE: Final = {name: msgspec.json.Decoder(kind).decode for name, kind in _BODIES.items()}
+Handler = Callable[[DebugServer, Any], Awaitable[None]]
 _ALIVE: Final = frozenset({State.RUNNING, State.PAUSED, State.LAUNCHING})
 
 
@@ -119,13 +130,11 @@ class DebugEvents:
         target = self._debuggee.target
         if message.event == "relayAnswer":
             # The event that is handled now may wait for this answer.
-            answer = msgspec.json.decode(bytes(message.body), type=probe.Body)
-            self._probes.answered(server, answer)
+            self._probes.answered(server, bytes(message.body))
         elif message.event == "relayTrace":
             # The rows must be there before the stop that they explain; the last rows arrive with
             # the program's end.
-            news = msgspec.json.decode(bytes(message.body), type=probe.TraceNews)
-            self._traces.told(server, news)
+            self._traces.told(server, _DECODE[message.event](bytes(message.body)))
         elif target is not None and target.on_event(server, message):
             return  # the event was about the program's start
         else:
@@ -148,7 +157,7 @@ class DebugEvents:
             if handle is None or (server.lost and message.event not in _LASTING):
                 continue
             try:
-                await handle(server, bytes(message.body))
+                await handle(server, _DECODE[message.event](bytes(message.body)))
             except RelayError as error:
                 # The program or its debug server ended meanwhile, which has an event of its own.
                 log.warning(
@@ -165,8 +174,7 @@ class DebugEvents:
 
     # -- what the events mean
 
-    async def _stopped(self, server: DebugServer, body: bytes) -> None:
-        event = msgspec.json.decode(body, type=dap.StoppedBody)
+    async def _stopped(self, server: DebugServer, event: dap.StoppedBody) -> None:
         if self._lifecycle.state not in _ALIVE:
             return
         if event.thread_id is None:
@@ -239,19 +247,18 @@ class DebugEvents:
             return None
         return _location(window.frames[0]) if window.frames else None
 
-    async def _continued(self, server: DebugServer, body: bytes) -> None:
+    async def _continued(self, server: DebugServer, event: dap.ContinuedBody) -> None:
         # A resume of ours was journaled when we sent it. Here only the program itself, or another
         # client of its debugger, can have resumed a thread.
         if (
             self._lifecycle.state is State.PAUSED
             and self._stops.current is not None
-            and self._resumes_stopped(server, body)
+            and self._resumes_stopped(server, event)
         ):
-            self._stops.resumed(server, self._resumed_thread(server, body))
+            self._stops.resumed(server, self._resumed_thread(server, event))
 
-    def _resumes_stopped(self, server: DebugServer, body: bytes) -> bool:
+    def _resumes_stopped(self, server: DebugServer, event: dap.ContinuedBody) -> bool:
         """Whether the event is about a thread that is stopped for us."""
-        event = msgspec.json.decode(body, type=dap.ContinuedBody)
         if self._stops.current is None or event.thread_id is None:
             return True
         thread_id = self._hub.thread_id(server, event.thread_id)
@@ -262,15 +269,13 @@ class DebugEvents:
             or self._stops.threads.of(thread_id) is not None
         )
 
-    def _resumed_thread(self, server: DebugServer, body: bytes) -> int | None:
+    def _resumed_thread(self, server: DebugServer, event: dap.ContinuedBody) -> int | None:
         """The thread that was resumed alone; None if all were."""
-        event = msgspec.json.decode(body, type=dap.ContinuedBody)
         if event.all_threads_continued or event.thread_id is None:
             return None
         return self._hub.thread_id(server, event.thread_id)
 
-    async def _thread(self, server: DebugServer, body: bytes) -> None:
-        event = msgspec.json.decode(body, type=dap.ThreadBody)
+    async def _thread(self, server: DebugServer, event: dap.ThreadBody) -> None:
         if event.reason == "exited":
             known = self._hub.thread_id(server, event.thread_id)
             if self._stops.threads.of(known) is not None:
@@ -287,8 +292,7 @@ class DebugEvents:
                 {"reason": event.reason, "thread_id": thread_id, "pid": server.pid or None},
             )
 
-    async def _module(self, server: DebugServer, body: bytes) -> None:
-        event = msgspec.json.decode(body, type=dap.ModuleBody)
+    async def _module(self, server: DebugServer, event: dap.ModuleBody) -> None:
         if self._hub.module_of(event.module.path) is None:
             self._journal_module(event.module)
 
@@ -309,18 +313,16 @@ class DebugEvents:
             },
         )
 
-    async def _debugger_output(self, server: DebugServer, body: bytes) -> None:
-        event = msgspec.json.decode(body, type=dap.OutputBody)
+    async def _debugger_output(self, server: DebugServer, event: dap.OutputBody) -> None:
         if server.engine.decides_stops and _UNTRUE in event.output:
             return
         if event.output and event.category != "telemetry":
             self._log.take_output("console", event.output.encode("utf-8", "backslashreplace"))
 
-    async def _stop_report(self, server: DebugServer, body: bytes) -> None:
-        self._reports.arrived(server, msgspec.json.decode(body, type=probe.Body))
+    async def _stop_report(self, server: DebugServer, answer: StopReport) -> None:
+        self._reports.arrived(server, answer)
 
-    async def _subprocess(self, server: DebugServer, body: bytes) -> None:
-        child = msgspec.json.decode(body, type=probe.ChildStarted)
+    async def _subprocess(self, server: DebugServer, child: probe.ChildStarted) -> None:
         started = {
             "reason": "started",
             "parent_pid": server.pid,
@@ -330,24 +332,22 @@ class DebugEvents:
         }
         self._log.journal("subprocess", started)
 
-    async def _log_point(self, server: DebugServer, body: bytes) -> None:
-        self._log_points.arrived(server, msgspec.json.decode(body, type=probe.LogLine))
+    async def _log_point(self, server: DebugServer, row: probe.LogLine) -> None:
+        self._log_points.arrived(server, row)
 
-    async def _breakpoint_error(self, server: DebugServer, body: bytes) -> None:
-        event = msgspec.json.decode(body, type=probe.BreakpointError)
+    async def _breakpoint_error(self, server: DebugServer, event: probe.BreakpointError) -> None:
         if event.id == "exceptions":
             self._exceptions.failed(event.error)
         else:
             self._breakpoints.failed(event.id, event.error)
 
-    async def _hot_breakpoint(self, server: DebugServer, body: bytes) -> None:
-        self._breakpoints.slows(msgspec.json.decode(body, type=probe.HotBreakpoint).id)
+    async def _hot_breakpoint(self, server: DebugServer, event: probe.HotBreakpoint) -> None:
+        self._breakpoints.slows(event.id)
 
-    async def _function_found(self, server: DebugServer, body: bytes) -> None:
-        event = msgspec.json.decode(body, type=probe.FunctionAppeared)
+    async def _function_found(self, server: DebugServer, event: probe.FunctionAppeared) -> None:
         self._breakpoints.appeared(event.id, event)
 
-    async def _greenlets(self, server: DebugServer, body: bytes) -> None:
+    async def _greenlets(self, server: DebugServer, event: probe.Greenlets) -> None:
         self._log.say(
             "gevent has replaced this program's threads, and pydevd did not expect that: steps "
             f"and pauses may hang. {call_of('restart', self._settings.id)} with "

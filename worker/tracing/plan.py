@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -31,7 +31,7 @@ Lines = dict[str, dict[int, list[int]]]
 
 class Plan(Struct):
     server: DebugServer
-    spots: list[dict[str, Any]]
+    spots: list[probe.Spot]
     lines: Lines
     frame: int | None = None  # debugpy's id of the stopped frame whose function is traced
     returns: bool = False  # whether the trace ends with that function
@@ -63,7 +63,7 @@ class Planner:
         await self._check_expressions(params)
         if params.at:
             return await self._places(server, params)
-        spots = [{"capture": params.capture, "changes": True}]
+        spots = [probe.Spot(capture=params.capture, changes=True)]
         if isinstance(params.step, StepFiles):
             return Plan(server, spots, await self._files(params.step.files))
         return await self._function(spots)
@@ -81,12 +81,12 @@ class Planner:
 
     async def _places(self, server: DebugServer, params: Trace) -> Plan:
         lines: Lines = {}
-        spots: list[dict[str, Any]] = []
+        spots: list[probe.Spot] = []
         for index, at in enumerate(params.at):
             path = await self._verify(at, f"at[{index}]")
             capture = list(dict.fromkeys([*at.capture, *params.capture]))
             lines.setdefault(path, {}).setdefault(at.line, []).append(len(spots))
-            spots.append({"condition": at.condition, "capture": capture, "changes": not capture})
+            spots.append(probe.Spot(condition=at.condition, capture=capture, changes=not capture))
         return Plan(server, spots, lines)
 
     async def _verify(self, at: TraceAt, field: str) -> str:
@@ -123,7 +123,7 @@ class Planner:
             lines[_real(path)] = {line: [0] for line in facts.lines}
         return lines
 
-    async def _function(self, spots: list[dict[str, Any]]) -> Plan:
+    async def _function(self, spots: list[probe.Spot]) -> Plan:
         stop = self._stops.current
         if stop is None:
             raise wrong_state(
@@ -132,15 +132,15 @@ class Planner:
         frame = await self._hub.frame(stop.thread_id, 0)
         server = self._hub.thread(stop.thread_id).server
         found = await self._probes.ask(server, probe.Function(frame=frame.id))
-        if found is None or not _is_file(found["path"]):
+        if found is None or not _is_file(found.path):
             raise RelayError(
                 Code.BREAKPOINT_FILE_NOT_FOUND,
                 f"The function {frame.name} has no file whose lines could be traced",
                 "Step out of it first, or trace files by their paths.",
                 function=frame.name,
             )
-        lines: Lines = {found["path"]: {line: [0] for line in found["lines"]}}
-        return Plan(server, spots, lines, frame=frame.id, returns=not found["resumes"])
+        lines: Lines = {found.path: {line: [0] for line in found.lines}}
+        return Plan(server, spots, lines, frame=frame.id, returns=not found.resumes)
 
     async def _check_expressions(self, params: Trace) -> None:
         asked = [(f"capture[{index}]", text) for index, text in enumerate(params.capture)]

@@ -170,7 +170,7 @@ class Answers(object):
         if name_of(type(value)) == "ExceptionOnEvaluate":
             return {"id": id, "raised": described(value.result, value.tb)}
         if not is_expression:
-            return {"id": id, "statement": True}
+            return {"id": id}
         return self.shown(id, thread_id, frame, text, value)
 
     def shown(self, id, thread_id, frame, text, value):
@@ -179,8 +179,7 @@ class Answers(object):
             return {"id": id, "gone": True}
         pages = self.probe.pages
         view = pages.view("whole", seconds=AS_LONG_AS_IT_TAKES, quiet=False)
-        row = pages.told(tracker, frame, text, value, view)
-        return dict(row, id=id, shown=True)
+        return {"id": id, "value": pages.told(tracker, frame, text, value, view)}
 
     def returned(self, id, thread_id, frame_id):
         """What was returned into this frame; up to 3.11 taken out of it again."""
@@ -190,7 +189,7 @@ class Answers(object):
         else:
             values = self.probe.engine.take_returned(frame)
         if not values or self.probe.unwinding.left_by_exception(frame):
-            return {"id": id, "none": True}
+            return {"id": id}
         return self.shown(id, thread_id, None, "return", values[-1])
 
 

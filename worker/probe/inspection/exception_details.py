@@ -44,12 +44,18 @@ class Raised(object):
     def report(self, id, thread_id, safe):
         held = getattr(self.probe.told, "exception", None)
         if held is None:
-            return {"id": id, "none": True}
+            return {"id": id}
         mode = "safe" if safe else self.probe.pages.mode
         telling = Telling(self.probe.engine, self.probe.texts, mode)
         told = telling.one(held.value, held.kind, telling.journey(held.trace, held.frame))
-        told.update(telling.chain_of(held.value), id=id, how=held.how)
-        return told
+        chain, is_cut = telling.chain_of(held.value)
+        return {
+            "id": id,
+            "exception": told,
+            "how": held.how,
+            "chain": chain,
+            "chain_truncated": is_cut,
+        }
 
 
 class Telling(object):
@@ -75,16 +81,16 @@ class Telling(object):
         return told
 
     def chain_of(self, value):
-        """What it came of, the nearest first."""
+        """What it came of, the nearest first; and whether there is more."""
         chain, seen = [], {id(value)}
         while len(chain) < CHAIN:
             relation, value = origin_of(value)
             if value is None or id(value) in seen:
-                return {"chain": chain, "chain_truncated": False}
+                return chain, False
             seen.add(id(value))
             told = self.one(value, type(value), self.passed(_trace(value)))
             chain.append(dict(told, relation=relation))
-        return {"chain": chain, "chain_truncated": origin_of(value)[1] is not None}
+        return chain, origin_of(value)[1] is not None
 
     # -- words
 

@@ -59,7 +59,7 @@ class Assigning(object):
         view = pages.view("whole", seconds=AS_LONG_AS_IT_TAKES, quiet=False)
         step = place.step % name
         row = pages.row(tracker, node, (NAMED, name), name, now, view, step)
-        return dict(row, id=id)
+        return {"id": id, "value": row}
 
 
 def place_in(owner, name, mode):

@@ -77,7 +77,8 @@ class Reports(object):
             self.known.clear()
             self.before.clear()
             self.slow.clear()
-        return self.made(thread_id, FRAMES, LOCALS, SHORT, self.slow, remember=True)
+        made = self.made(thread_id, FRAMES, LOCALS, SHORT, self.slow, remember=True)
+        return None if made is None else {"id": id, "report": made}
 
     def ask(self, id, thread, frames, locals, width, safe=False):
         """The same for whoever asks, with bounds of his own."""
@@ -86,7 +87,7 @@ class Reports(object):
     def again(self, id, thread_id, frames, locals, width, safe):
         slow = self.probe.pages.slow
         made = self.made(thread_id, frames, locals, width, slow, remember=False, safe=safe)
-        return {"id": id, "gone": True} if made is None else dict(made, id=id)
+        return {"id": id, "gone": True} if made is None else {"id": id, "report": made}
 
     def forget(self, thread_id):
         for table in (self.due, self.known, self.before):
@@ -205,7 +206,7 @@ class Reports(object):
                 words = "its str() raised"
             return {"id": id, "error": "%s: %s" % (type(error).__name__, words)}
         self.slow_watches.discard(id)
-        return dict(self.variable(id, value, tracker, frame, view), id=id)
+        return {"id": id, "value": self.variable(id, value, tracker, frame, view)}
 
     # -- what has changed
 
