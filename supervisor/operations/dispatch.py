@@ -57,6 +57,7 @@ _log: Final = Log(__name__)
 _RETRY_AFTER: Final = "1"
 _READ_AT_ONCE: Final = 64 * 1024  # a longer body is read by a thread: it takes up to a second
 _LONGEST_NUMBER: Final = 15
+_KEPT_SHOWN: Final = 4000
 _REFUSAL_CHECKS: Final[Mapping[RefusalCheck, Check]] = {
     "verify-sound-entries": verify_sound_entries
 }
@@ -337,7 +338,7 @@ class Dispatch:
             left = None
             if if_stop is None:  # which a worker compares
                 left = await asyncio.to_thread(
-                    retired_answers.answer, session.folder, operation.name, params
+                    retired_answers.answer, session, operation.name, params
                 )
             if left is not None:
                 session.touch()
@@ -423,17 +424,42 @@ def _pretty(finished: Finished) -> Finished:
 
 
 def _again(first: Finished, understood: _Understood) -> Finished:
-    """A reply that was kept, under the id and in the format of the request that has it now."""
+    """A reply that was kept, under the id and in the format of the request that has it now.
+
+    An earlier version of the relay may have kept it, as text or with other fields. What cannot be
+    rendered in the format that is asked for is answered as it was kept, if that is JSON.
+    """
+    if not first.content_type.startswith("application/json"):
+        return _kept_as_text(first, understood)
     ok, body = envelope.unwrap(first.body)
+    as_json = msgspec.structs.replace(
+        first, body=(envelope.success if ok else envelope.failure)(body, understood.id)
+    )
     if understood.format == "json":
-        wrap = envelope.success if ok else envelope.failure
-        return msgspec.structs.replace(first, body=wrap(body, understood.id))
-    result = understood.operation.result
-    lines = render_json(result, body) if ok else text.render_error(decode_error(body))
-    return msgspec.structs.replace(
-        first,
-        body=text.encode_lines(lines, understood.format),
-        content_type=text.CONTENT_TYPES[understood.format],
+        return as_json
+    try:
+        result = understood.operation.result
+        lines = render_json(result, body) if ok else text.render_error(decode_error(body))
+        encoded = text.encode_lines(lines, understood.format)
+    except (KeyError, ValueError) as error:  # an error code that is no more, for example
+        _log.warning("kept_reply.not_rendered", error=str(error))
+        return as_json
+    content_type = text.CONTENT_TYPES[understood.format]
+    return msgspec.structs.replace(first, body=encoded, content_type=content_type)
+
+
+def _kept_as_text(first: Finished, understood: _Understood) -> Finished:
+    if understood.format != "json":
+        return first
+    said = first.body[:_KEPT_SHOWN].decode("utf-8", "replace")
+    kind = first.content_type.partition(";")[0]
+    raise RelayError(
+        Code.IDEMPOTENCY_CONFLICT,
+        "The request with this Idempotency-Key is done already. An earlier version of the relay "
+        f"kept its reply as {kind}, which cannot become JSON",
+        f"Read kept_reply, or send the same request with Accept: {kind}. A new key does it again.",
+        kept_status=first.status,
+        kept_reply=said,
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 
-from tests.kit.client import Client, Session
+from debug_relay.supervisor.operations.idempotency_store import KeptReply
+from tests.kit.client import Answer, Client, Session
 from tests.kit.relay import Relay
 
 KEY = {"Idempotency-Key": "one-and-the-same"}
@@ -103,6 +105,40 @@ def test_keys_outlive_a_relay_that_is_killed(own_relay: Callable[..., Relay]) ->
         other.refused("IDEMPOTENCY_CONFLICT", 409)
         assert relay.client.get("/sessions").ok()["total"] == 1
     assert (relay.data_dir / "idempotency.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_replies_that_an_earlier_version_has_kept(own_relay: Callable[..., Relay]) -> None:
+    """As text, and as JSON without the fields of today: never an error of the relay."""
+    relay = own_relay()
+    for key in ("text", "json", "odd"):
+        relay.client.post("/sessions", {"name": key}, headers={"Idempotency-Key": key}).ok(201)
+    relay.kill()
+    file = relay.data_dir / "idempotency.jsonl"
+    lines = [msgspec.json.decode(line, type=KeptReply) for line in file.read_bytes().splitlines()]
+    by_key = {reply.key: reply.finished for reply in lines}
+    by_key["text"].body, by_key["text"].content_type = b"made sess_1\n", "text/plain; charset=utf-8"
+    by_key["json"].body = b'{"success":true,"data":{"id":"sess_1"},"error":null}'
+    by_key["odd"].status = 400
+    error = b'{"code":"OF_THE_PAST","message":"m","details":{}}'
+    by_key["odd"].body = b'{"success":false,"data":null,"error":' + error + b"}"
+    file.write_bytes(b"".join(msgspec.json.encode(reply) + b"\n" for reply in lines))
+    relay.start()
+
+    def again(key: str, query: str = "") -> Answer:
+        body, headers = {"name": key}, {"Idempotency-Key": key}
+        return relay.client.post(f"/sessions{query}", body, headers=headers)
+
+    for format in ("text", "markdown"):
+        said = again("text", f"?format={format}")
+        assert (said.status, said.raw) == (201, b"made sess_1\n")
+        assert said.headers["Content-Type"].startswith("text/plain")
+        assert again("json", f"?format={format}").raw.startswith(b"id: sess_1")
+        odd = again("odd", f"?format={format}")
+        assert (odd.status, odd.body["error"]["code"]) == (400, "OF_THE_PAST")
+    assert again("json").ok(201) == {"id": "sess_1"}
+    details = again("text").refused("IDEMPOTENCY_CONFLICT", 409)["details"]
+    assert (details["kept_status"], details["kept_reply"]) == (201, "made sess_1\n")
+    assert relay.client.get("/sessions").ok()["total"] == 3
 
 
 def test_a_key_that_is_none(relay: Client) -> None:
