@@ -107,6 +107,8 @@ class Worker:
             if self.session.pause_budget.is_spent():
                 await self._let_run()
             reason = self._overdue()
+            if reason == "terminated" and (await self.retire()).retired:
+                continue
             if reason is not None:
                 log.info("worker.ending", extra={"fields": {"reason": reason}})
                 await self.end(None, reason)
@@ -130,8 +132,7 @@ class Worker:
         if not self.links and orphan and now - self._alone_since > orphan:
             return "shutdown"
         if session.lifecycle.state is State.TERMINATED and session.idle.idle_for() > _RETIRE_AFTER:
-            # What it printed and how it ended can be read without us.
-            return "terminated"
+            return "terminated"  # no supervisor is there to ask this worker to retire
         limit = session.idle.limit(session.lifecycle.state)
         if limit and session.lifecycle.state in COUNTED and session.idle.idle_for() > limit:
             return "timeout"
@@ -152,11 +153,12 @@ class Worker:
             session.log.journal("session", {**body, "expires_at": expires_at})
 
     async def retire(self) -> Retired:
-        """Go, if nobody needs this worker; the answer is still given."""
+        """End, if the session has ended: files answer from then on. This answer is still given."""
         session = self.session
-        if not session.retirement.may_retire() or not await self._leave():
-            return Retired(retired=False)
         if not session.retirement.may_retire():
+            return Retired(retired=False)
+        await session.retirement.end_left_processes()
+        if not await self._leave() or not session.retirement.may_retire():
             return Retired(retired=False)
         blueprint = session.blueprints.draw()
         if self._ending is None:
@@ -184,6 +186,7 @@ class Worker:
     async def _end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted:
         session = self.session
         if session.lifecycle.state is State.TERMINATED and reason == "shutdown":
+            await session.retirement.end_left_processes()
             await self._leave()
         if session.lifecycle.state in COUNTED:
             if reason == "shutdown":

@@ -176,7 +176,8 @@ KeepChildren = Annotated[
     bool,
     Meta(
         description="Keep the processes that the program started. Otherwise `restart`, "
-        "`terminate` and the session's end also end them; the program's own end never does."
+        "`terminate` and the session's end also end them; after the program's own end the relay "
+        "ends them a few seconds later, unless calls need the session's worker meanwhile."
     ),
 ]
 ExceptionStop = Annotated[

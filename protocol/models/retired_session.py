@@ -1,6 +1,6 @@
-"""The answers that a worker leaves on disk when it retires after its session's end.
+"""What a worker leaves on disk when it retires after its session's end.
 
-The supervisor answers from them afterwards, and the session's next worker starts with them.
+The supervisor answers from it afterwards, and the session's next worker starts with it.
 """
 
 from __future__ import annotations
@@ -8,11 +8,32 @@ from __future__ import annotations
 from typing import Final
 
 from debug_relay.protocol.models.breakpoints import Breakpoint, ExceptionBreakpoints
+from debug_relay.protocol.models.execution import Execution, TraceEnd
 from debug_relay.protocol.models.fields import Result
 from debug_relay.protocol.models.inspection import Watch
 from debug_relay.protocol.models.sessions import Resources
 
 FILE: Final = "aftermath.json"  # in the session's run directory
+LEASE_FILE: Final = "lease.json"  # beside it, until the lease ends or a worker has it again
+
+
+class TraceRecord(Result, kw_only=True):
+    """What is known of a trace beside its rows, which are in their own file."""
+
+    ended: TraceEnd | None = None
+    warnings: list[str] = []
+    threads: dict[int, int] = {}  # the session's thread ids, by the numbers in the rows
+
+
+class HeldLease(Result, kw_only=True):
+    """A lease that outlives its session's worker. It lapses by the machine's monotonic clock, which
+    begins anew with each boot.
+    """
+
+    holder: str
+    ttl: float
+    until: float
+    boot_id: str
 
 
 class Aftermath(Result, kw_only=True):
@@ -20,3 +41,6 @@ class Aftermath(Result, kw_only=True):
     exception_breakpoints: ExceptionBreakpoints
     watches: list[Watch]
     resources: Resources
+    # Where the program is, in answers about its run. Earlier versions wrote neither of these two.
+    execution: Execution | None = None
+    trace: TraceRecord | None = None

@@ -231,6 +231,16 @@ class EventPages:
                     last = max(last, seq_of(walk.take().meta))
             return last
 
+    def end_cursor(self) -> str:
+        """A cursor for a reader that wants only events from now on."""
+        places = []
+        for path in (self._state_path, self._output_path):
+            with opened(path) as fd:
+                header = read_header(fd)
+            end = (header.epoch, header.head, header.next_entry) if header else ()
+            places.append(Place(*end))
+        return pack_cursor(self._owner, *places)
+
     def append_last(self, seq: int, type: EventType, body: Mapping[str, Any]) -> bool:
         """What a dead worker can tell no more; whether it is there to be read."""
         return last_event.append(self._state_path, seq, type, body)

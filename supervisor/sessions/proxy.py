@@ -11,12 +11,13 @@ import os
 import secrets
 import time
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
 from debug_relay.protocol import state
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.retired_session import HeldLease
 from debug_relay.protocol.models.sessions import Blueprint, Retired, SessionState, idle_limit
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.refusals import decode_error, deleted_meanwhile
@@ -25,6 +26,7 @@ from debug_relay.protocol.wire.envelope import encode_json, timestamp_of
 from debug_relay.protocol.wire.frames import Caller, NewsHead, ReplyHead, RequestHead
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.output.pages import EventPages, OutputPages
+from debug_relay.supervisor.sessions import held_lease
 from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks
 from debug_relay.supervisor.sessions.restore import failed, how_its_worker_ended
 from debug_relay.supervisor.sessions.worker_link import Link, LinkLost, unanswered
@@ -67,6 +69,7 @@ class Session:
         self.unresponsive = False
         self.has_retired = False  # the worker ended because the session had
         self.blueprint: Blueprint | None = None  # left by a worker that has retired
+        self.lease: HeldLease | None = None  # the same; while there is a worker, that has it
         self.runtime_seconds = 0.0
         self._asked = time.monotonic()
         self._owner = owner
@@ -91,8 +94,8 @@ class Session:
         shown = msgspec.structs.replace(self.state, worker_unresponsive=self.unresponsive)
         if shown.status is State.PAUSED:
             shown.held_seconds = round(shown.held_seconds + time.monotonic() - self._mirrored, 3)
-        if self.child is None:
-            shown.lease = None  # the worker held it
+        if self.child is None and self.lease is None:
+            shown.lease = None  # it has ended with the worker
         if shown.status not in state.COUNTED or self.child is None:
             shown.expires_at = None
             return shown
@@ -280,6 +283,30 @@ class Session:
             "worker_exit_code": shown.worker_exit_code,
             "error": how_its_worker_ended(shown),
         }
+        self._append_event(body)
+
+    def end_lapsed_lease(self) -> None:
+        """Tell what the worker would have told, had it not retired before."""
+        lease = self.lease
+        if self.child is not None or lease is None or not held_lease.has_lapsed(lease):
+            return
+        self.lease = None
+        try:
+            held_lease.remove(self.folder)
+        except OSError as error:
+            _log.warning("lease.not_removed", session_id=self.id, error=str(error))
+        self._append_event(
+            {
+                "status": self.state.status,
+                "lease": None,
+                "previous_holder": lease.holder,
+                "message": "The lease has lapsed",
+            }
+        )
+        self._notify_waiters()
+
+    def _append_event(self, body: dict[str, Any]) -> None:
+        """While no worker writes the ring."""
         seq = self.events_end + 1
         if self.events.append_last(seq, "session", body):
             self.events_end = seq
@@ -382,8 +409,8 @@ class Session:
         shown = self._mirror
         return RelayError(
             Code.SESSION_CRASHED,
-            f"Cannot {operation}: the session's worker process "
-            + (how_its_worker_ended(shown) if shown else "is gone"),
+            f"Cannot {operation}: "
+            + (how_its_worker_ended(shown) if shown else "The session's worker process is gone"),
             f"GET {base}/output still answers. DELETE {base} and create a new session.",
             session_id=self.id,
             status=shown.status.value if shown else None,

@@ -16,6 +16,11 @@ class Quota:
         # Sessions whose worker is being started are in no table yet.
         self._starting: Counter[str] = Counter()
 
+    @property
+    def starting(self) -> int:
+        """How many workers are being started."""
+        return self._starting.total()
+
     def take(self, caller: str) -> None:
         """Before anything is awaited: of two requests for the last place one must fail."""
         self._starting[caller] += 1

@@ -32,6 +32,7 @@ from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.output import history
+from debug_relay.supervisor.sessions import held_lease
 from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks, outcome
 from debug_relay.supervisor.sessions.deletion import Deletions, sweep_up
 from debug_relay.supervisor.sessions.proxy import Session
@@ -75,7 +76,9 @@ class Registry:
         self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
         self._quota = Quota()
         self._retirement = Retirement(
-            lambda: self.sessions.values(), lambda: self.settings.sessions.max_sessions
+            lambda: self.sessions.values(),
+            self._wakings,
+            lambda: self.settings.sessions.max_sessions,
         )
         self.background = BackgroundTasks()
         # Tasks that start a worker: its session may be in no table yet.
@@ -135,7 +138,7 @@ class Registry:
     def _require_room(self, caller: str) -> None:
         """Reserve the place of one more worker, or refuse."""
         self._require_open()
-        self._retirement.look()
+        self._retirement.look(coming=self._quota.starting + 1)
         self._quota.require_room(self.counted(), self.settings.sessions, caller)
         self._quota.take(caller)
 
@@ -209,7 +212,7 @@ class Registry:
             params.stop_id = max(shown.stop_id, last_stop)
             await session.connect(await self._spawned(params), _CONNECT_SECONDS)
             self._require_open()
-            session.has_retired, session.blueprint = False, None
+            session.has_retired, session.blueprint, session.lease = False, None, None
         except BaseException as error:
             if session.child is not None:
                 session.child.kill()
@@ -276,6 +279,8 @@ class Registry:
             return
         session.take_record(shown_again(record), record.events_end)
         session.runtime_seconds = round(record.runtime_seconds, 3)
+        if session.state.status is State.TERMINATED:
+            session.lease = held_lease.read(folder)
         self.sessions[session.id] = session
         if child is not None and record.state.end_reason is None:
             # It died while we adopted it, and was not about to end.

@@ -73,11 +73,12 @@ def failed(last: SessionState, exit_status: int | None) -> SessionState:
 
 
 def how_its_worker_ended(shown: SessionState) -> str:
+    """A whole sentence."""
     if shown.worker_signal is not None:
-        return f"was ended by {shown.worker_signal}"
+        return f"The session's worker process was ended by {shown.worker_signal}"
     if shown.worker_exit_code is not None:
-        return f"ended with exit code {shown.worker_exit_code}"
-    return "has ended, and its exit status is unknown"
+        return f"The session's worker process ended with exit code {shown.worker_exit_code}"
+    return "The session's worker process has ended, and its exit status is unknown"
 
 
 def _name_of(number: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -13,6 +13,7 @@ from debug_relay.protocol.models.sessions import Retired
 from debug_relay.protocol.operations import RETIRE
 from debug_relay.protocol.state import State
 from debug_relay.supervisor.log import Log
+from debug_relay.supervisor.sessions import held_lease
 from debug_relay.supervisor.sessions.proxy import Session
 
 _log: Final = Log(__name__)
@@ -23,8 +24,14 @@ _END_SECONDS: Final = 2.0
 
 
 class Retirement:
-    def __init__(self, sessions: Callable[[], Iterable[Session]], most: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        sessions: Callable[[], Iterable[Session]],
+        wakings: Mapping[str, asyncio.Task[None]],
+        most: Callable[[], int],
+    ) -> None:
         self._sessions = sessions
+        self._wakings = wakings
         self._most = most  # workers allowed at one time
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -45,8 +52,10 @@ class Retirement:
         if task is not None:
             await asyncio.wait([task])
 
-    def look(self) -> None:
-        """Start the retirements that are due, the longest unused worker first."""
+    def look(self, coming: int = 0) -> None:
+        """Start the retirements that are due, the longest unused worker first; `coming` workers are
+        about to be started.
+        """
         workers = [one for one in self._sessions() if one.child is not None]
         ended = [
             one
@@ -55,7 +64,7 @@ class Retirement:
             and one.id not in self._under_way
             and not (one.deleting or one.unresponsive or one.has_requests)
         ]
-        too_many = len(workers) - len(self._under_way) - self._most()
+        too_many = len(workers) + coming - len(self._under_way) - self._most()
         for session in sorted(ended, key=lambda one: -one.unused_for()):
             if too_many <= 0 and session.unused_for() < _AFTER:
                 break
@@ -73,6 +82,13 @@ class Retirement:
         while True:
             await asyncio.sleep(_EVERY)
             self.look()
+            self._end_lapsed_leases()
+
+    def _end_lapsed_leases(self) -> None:
+        for session in self._sessions():
+            # A worker that is being started has the lease already.
+            if session.lease is not None and session.id not in self._wakings:
+                session.end_lapsed_lease()
 
     async def _retire(self, session: Session) -> None:
         child = session.child
@@ -87,6 +103,7 @@ class Retirement:
             return
         if answer.retired:
             session.retire(answer)
+            session.lease = await asyncio.to_thread(held_lease.read, session.folder)
             if not await child.wait(_END_SECONDS):
                 child.kill()
                 await child.wait(_END_SECONDS)

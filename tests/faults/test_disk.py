@@ -277,8 +277,7 @@ def test_a_damaged_record(own_relay: Callable[..., Relay], source: Callable[...,
     relay = own_relay()
     program = source("print('out')\n")
     alive, good, *dead = (relay.client.session() for _ in range(5))
-    alive.post("/lease", {"holder": "test", "ttl": 300}).ok()  # its worker does not retire
-    alive.called(X_Agent="test").launch(program)
+    alive.launch(program, stop_on_entry=True)  # the worker of an ended session would retire
     for session in (good, *dead):
         session.launch(program)
     kill_workers(relay, good, *dead)
@@ -287,6 +286,7 @@ def test_a_damaged_record(own_relay: Callable[..., Relay], source: Callable[...,
         (relay.data_dir / "sessions" / session.id / "session.json").write_bytes(content)
     relay.start()
     # Who lives tells for itself; who is dead and left no record is gone; the others are there.
+    assert Session(relay.client, alive.id).resume()["exit_code"] == 0
     for one in (alive, good):
         session = Session(relay.client, one.id)
         assert (session.status()["exit_code"], session.printed()) == (0, "out\n")

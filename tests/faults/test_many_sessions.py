@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import psutil
 
 from tests.kit.client import Client, Session
-from tests.kit.relay import Relay, children, eventually, is_zygote
+from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 
 PROGRAM = """
@@ -136,97 +135,3 @@ def folders(relay: Relay) -> list[str]:
     """All files of the relay but its logs."""
     found = [*relay.data_dir.rglob("*"), *relay.run_dir.rglob("*")]
     return sorted(str(path) for path in found if "logs" not in path.parts)
-
-
-READS = (
-    "", "/status", "/output", "/output?tail=1", "/events?limit=1000", "/history",
-    "/history?limit=1", "/history?max_bytes=1024", "/breakpoints", "/breakpoints/bp_1",
-    "/exception-breakpoints", "/watch", "/resources", "/export", "/ping", "/status?format=text",
-    "/history?format=text", "/breakpoints?format=text", "/watch?format=text",
-    "/resources?format=text",
-)  # fmt: skip
-
-
-def replies(session: Session) -> dict[str, bytes]:
-    """All that may be asked of an ended session, byte for byte but for when it was asked."""
-    asked = session.called(X_Request_ID="same")
-    return {path: asked.get(path).raw.partition(b',"meta":')[0] for path in READS}
-
-
-def resources(session: Session) -> Any:
-    return session.get("/resources").ok()
-
-
-def workers(relay: Relay) -> int:
-    return sum(not is_zygote(pid) for pid in children(relay.pid))
-
-
-def test_a_retired_worker_is_not_missed(
-    own_relay: Callable[..., Relay], source: Callable[..., Source]
-) -> None:
-    relay = own_relay()
-    program = source("""
-        import os
-
-        print("begun", os.environ["API_TOKEN"], flush=True)
-        for i in range(3):
-            x = i * i  # @here
-    """)
-    session = relay.client.session()
-    session.break_at(program, program["here"])
-    session.post("/watch", {"expression": "x + 1"}).ok()
-    session.launch(program, env={"API_TOKEN": "s3cr3t"})
-    for _ in range(3):
-        ended = session.resume()
-    assert ended["status"] == "terminated"
-    # The one figure that goes on by itself.
-    eventually(lambda: not resources(session)["limits"]["output_bytes_per_second"]["used"])
-    before = replies(session)
-    assert workers(relay) == 1
-    eventually(lambda: workers(relay) == 0)
-    after = replies(session)
-    assert [path for path in READS if before[path] != after[path]] == []
-    assert workers(relay) == 0
-    # What acts has a worker again, which goes on where the last one ended.
-    session.break_at(program, program["here"], condition="i > 0")
-    assert workers(relay) == 1
-    [breakpoint] = session.get("/breakpoints").ok()["breakpoints"]
-    assert (breakpoint["id"], breakpoint["condition"]) == ("bp_1", "i > 0")
-    assert session.status()["status"] == "terminated"
-    eventually(lambda: workers(relay) == 0)
-    again = session.post("/restart", {"wait": 20}).ok()
-    assert (again["status"], again["stop_id"]) == ("paused", 4)
-    assert session.printed() == "begun s3cr3t\n" * 2
-    assert [one["stop_id"] for one in session.get("/history").ok()["items"]] == [4, 3, 2, 1]
-    seqs = [event["seq"] for event in session.events()]
-    assert seqs == list(range(1, len(seqs) + 1))
-    # The next relay finds the ended one as this one left it.
-    session.delete("/breakpoints").ok()
-    session.resume()
-    eventually(lambda: workers(relay) == 0)
-    before = replies(session)
-    relay.stop()
-    relay.start()
-    after = replies(Session(relay.client, session.id))
-    assert [path for path in READS if before[path] != after[path]] in ([], ["/export"])
-
-
-def test_workers_do_not_outnumber_the_sessions_that_may_be_open(
-    own_relay: Callable[..., Relay],
-) -> None:
-    relay = own_relay(env={"OPENCODE_DEBUG_MAX_SESSIONS": "4"})
-    most = 0
-
-    def run(number: int) -> Session:
-        nonlocal most
-        session = relay.client.session()
-        assert session.launch(code=f"print({number})")["exit_code"] == 0
-        most = max(most, workers(relay))
-        return session
-
-    with ThreadPoolExecutor(4) as pool:
-        sessions = list(pool.map(run, range(40)))
-    assert most <= 4 + 4
-    eventually(lambda: workers(relay) == 0, timeout=20)
-    assert [session.printed() for session in sessions] == [f"{n}\n" for n in range(40)]
-    assert {session.status()["exit_code"] for session in sessions} == {0}

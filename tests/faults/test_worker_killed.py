@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import subprocess
 import termios
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import psutil
 
@@ -41,6 +43,12 @@ def family(client: Client, source: Callable[..., Source], name: str = "family.py
     return session
 
 
+def recorded(relay: Relay, session: Session) -> Any:
+    """The session's state in its record on disk."""
+    path = relay.data_dir / "sessions" / session.id / "session.json"
+    return json.loads(path.read_bytes())["state"]
+
+
 def kill(process: psutil.Process) -> None:
     process.kill()
 
@@ -67,7 +75,8 @@ def test_the_session_fails_at_once(
     assert (whole["worker_signal"], whole["worker_exit_code"]) == ("SIGKILL", None)
     error = session.post("/continue", {}).refused("SESSION_CRASHED", 500)
     assert session.id in error["details"]["suggestion"]
-    assert "was ended by SIGKILL" in error["message"]
+    how = "The session's worker process was ended by SIGKILL"
+    assert error["message"] == f"Cannot continue: {how}"
     assert error["details"]["worker_signal"] == "SIGKILL"
     for path in ("/stacktrace", "/threads", "/breakpoints", "/frames/0/variables"):
         session.get(path).refused("SESSION_CRASHED", 500)
@@ -78,6 +87,7 @@ def test_the_session_fails_at_once(
     assert events == seen["events"]
     assert (last["seq"], last["type"]) == (events[-1]["seq"] + 1, "session")
     assert (last["body"]["status"], last["body"]["worker_signal"]) == ("failed", "SIGKILL")
+    assert last["body"]["error"] == how
     page = session.get("/events", cursor=seen["next_cursor"]).ok()
     assert (page["session_status"], page["events"]) == ("failed", [last])
     page = session.get("/events", cursor=page["next_cursor"]).ok()
@@ -130,6 +140,8 @@ def test_a_worker_killed_while_no_supervisor_was_there(
     bystander = family(relay.client, source, "bystander.py")
     seen = session.get("/events", limit=1000).ok()["events"]
     worker = relay.worker(session.id)
+    # A stop waits for no disk: the record has it a moment later.
+    eventually(lambda: recorded(relay, session)["status"] == "paused")
     relay.kill()
     kill(worker)
     eventually(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)

@@ -23,7 +23,7 @@ LAW = {
         models
         operations
         calls
-        refusals
+        refusals trace_pages
         validation rendering
         docs
     """,

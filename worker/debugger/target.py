@@ -96,8 +96,9 @@ class Debuggee:
         """Forget the program: none belongs to the session any more."""
         self.target = self.program = None
 
-    async def end_children(self) -> None:
-        """End the processes that an ended program has left running."""
+    async def end_children(self) -> list[Ended]:
+        """End what an ended program has left running; who that was."""
         swept = await self.target.end_children() if self.target is not None else []
         if swept:
             self._log.journal("process", {"reason": "swept", "swept": msgspec.to_builtins(swept)})
+        return swept

@@ -15,7 +15,9 @@ from typing import Any
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import sessions as s
+from debug_relay.protocol.models.retired_session import HeldLease
 from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.system.procfs import boot_id
 from debug_relay.protocol.wire.envelope import timestamp_of
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
@@ -87,6 +89,18 @@ class Lease:
                 del self._driving[caller]
             if self._holder == caller:
                 self._renew()
+
+    def held(self) -> HeldLease | None:
+        """What the next worker needs to carry it on."""
+        if self._holder is None:
+            return None
+        return HeldLease(holder=self._holder, ttl=self._ttl, until=self._until, boot_id=boot_id())
+
+    def take_over(self, held: HeldLease) -> None:
+        """The lease of the session's earlier worker, for the time that it has left."""
+        self._holder, self._ttl = held.holder, held.ttl
+        self._until = held.until if held.boot_id == boot_id() else 0.0
+        self._start_timer(self._left())
 
     def close(self) -> None:
         self._stop_timer()

@@ -1,17 +1,22 @@
 """Retires the worker of an ended session: what it leaves on disk, and what the next takes over.
 
-Stop reports, output and events are in the session's rings already, and its blueprint is in its
-record.
+Stop reports, output, events and the rows of a trace are in the session's rings already, its
+blueprint is in its record.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
+from typing import Final, TypeVar
 
 import msgspec
 
-from debug_relay.protocol.models.retired_session import FILE, Aftermath
+from debug_relay.protocol.models.retired_session import (
+    FILE,
+    LEASE_FILE,
+    Aftermath,
+    HeldLease,
+)
 from debug_relay.protocol.models.sessions import SessionState
 from debug_relay.protocol.state import State
 from debug_relay.protocol.system.files import write_whole
@@ -25,9 +30,17 @@ from debug_relay.worker.limits.usage_report import UsageReport
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.lease import Lease
 from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.storage.disk import Disk
 from debug_relay.worker.tracing.trace import Traces
+
+_T = TypeVar("_T")
+_NAMED: Final = 5
+_KEPT_NOTE: Final = (
+    "The program has ended and its session has no worker any more: the figures of what "
+    "keep_children has kept are of that moment, and no limit holds for it."
+)
 
 
 class Retirement:
@@ -35,6 +48,7 @@ class Retirement:
         self,
         settings: Settings,
         lifecycle: Lifecycle,
+        log: SessionLog,
         debuggee: Debuggee,
         run: RunControl,
         breakpoints: Breakpoints,
@@ -48,6 +62,7 @@ class Retirement:
     ) -> None:
         self._settings = settings
         self._lifecycle = lifecycle
+        self._log = log
         self._debuggee = debuggee
         self._run = run
         self._breakpoints = breakpoints
@@ -60,38 +75,72 @@ class Retirement:
         self._disk = disk
 
     def may_retire(self) -> bool:
-        """Whether nothing is left that only this process can look after or answer."""
-        target = self._debuggee.target
+        """The session has ended, and no call and no trace is just at its end."""
+        trace = self._traces.record
         return (
             self._lifecycle.state is State.TERMINATED
             and not self._run.lock.locked()
-            and self._lease.shown() is None
-            and not self._traces.has_rows
-            and (target is None or target.attached or target.processes() == [])
+            and (trace is None or trace.ended is not None)
         )
 
+    async def end_left_processes(self) -> None:
+        """End what the program has left running, unless it was launched with `keep_children`.
+
+        Only a worker reads the output of these processes, watches their limits, and ends them if no
+        relay comes back. So none of them may outlive it.
+        """
+        async with self._run.lock:
+            swept = await self._debuggee.end_children()
+        if swept:
+            named = ", ".join(f"{one.command} (pid {one.pid})" for one in swept[:_NAMED])
+            more = f" and {len(swept) - _NAMED} more" if len(swept) > _NAMED else ""
+            self._log.say(
+                "The program has ended, so the relay has ended what it left running: "
+                f"{named}{more}. A launch with keep_children keeps such processes."
+            )
+
     async def leave(self) -> None:
-        """Write the aftermath; raises OSError if the disk refuses it."""
+        """Raises OSError if the disk does not take it."""
+        lease = self._lease.held()
+        if lease is not None:
+            path = self._settings.folder / LEASE_FILE
+            await self._disk.run(partial(write_whole, path, encode_json(lease)))
+        resources = await self._usage.report()
+        if resources.processes and not self._debuggee.attached:
+            resources.note = _KEPT_NOTE
         aftermath = Aftermath(
             breakpoints=await self._breakpoints.listed(None, None),
             exception_breakpoints=await self._exceptions.shown(),
             watches=self._watches.listed(),
-            resources=await self._usage.report(),
+            resources=resources,
+            execution=self._run.result(completed=True),
+            trace=self._traces.record,
         )
-        await self._disk.run(partial(write_whole, self._path(), encode_json(aftermath)))
+        path = self._settings.folder / FILE
+        await self._disk.run(partial(write_whole, path, encode_json(aftermath)))
 
     def take_over(self, ended: SessionState) -> None:
         """Take over what the last worker left. The blueprint was taken over before."""
         self._debuggee.program = ended.program
         self._limits.passed = ended.passed_limit
-        path = self._path()
-        try:
-            left = msgspec.json.decode(path.read_bytes(), type=Aftermath)
-            path.unlink()  # from now on this worker answers
-        except (OSError, msgspec.MsgspecError):
-            return  # it is damaged or was never written: the counts begin anew
+        lease = self._taken(LEASE_FILE, HeldLease)
+        if lease is not None:
+            self._lease.take_over(lease)
+        left = self._taken(FILE, Aftermath)
+        if left is None:
+            return  # counts begin anew
+        self._traces.take_over(left.trace)
         self._breakpoints.count_on({one.id: one.hit_count for one in left.breakpoints})
         self._watches.take_over(left.watches)
 
-    def _path(self) -> Path:
-        return self._settings.folder / FILE
+    def _taken(self, name: str, type: type[_T]) -> _T | None:
+        """What that file says, which is removed: from now on this worker is asked. None if it was
+        never written, or is damaged.
+        """
+        path = self._settings.folder / name
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=type)
+            path.unlink()
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return found

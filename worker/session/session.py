@@ -204,6 +204,7 @@ class Session:
         self.retirement = Retirement(
             settings,
             lifecycle,
+            log,
             debuggee,
             run,
             self.breakpoints,

@@ -13,15 +13,13 @@ import time
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.execution import Trace, TraceEnd, TraceRow, TraceRows
+from debug_relay.protocol.models.execution import Trace, TraceEnd, TraceRows
+from debug_relay.protocol.models.retired_session import TraceRecord
 from debug_relay.protocol.state import State
+from debug_relay.protocol.trace_pages import FILE, PageSize, nothing_was_traced
 from debug_relay.protocol.wire import probe_messages as probe
-from debug_relay.protocol.wire.envelope import encode_json
-from debug_relay.protocol.wire.ring_format import Place, pack_cursor
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import PATIENCE, ProbeClient
@@ -64,13 +62,11 @@ class Tracing:
         self._run = run
         self._plan = plan
         self._params = params
-        self.file = file
-        self.ended: TraceEnd | None = None
-        self.warnings: list[str] = []
+        self._file = file
+        self.record = TraceRecord()
         self._over: TraceEnd | None = None  # by the program's own word
         self._stops_by_itself = False  # at its last row
         self._steps_out = plan.returns and params.then == "pause"
-        self._threads: dict[int, int] = {}
         self._before = self._stops.stop_id
         self._conducting: asyncio.Task[None] | None = None
         self._left_alone = asyncio.Event()  # never set: it waits for no caller
@@ -80,17 +76,17 @@ class Tracing:
         params = self._params
         stop = self._stops.current
         try:
-            await asyncio.to_thread(row_file.make_file, self.file, params.max_rows)
+            await asyncio.to_thread(row_file.make_file, self._file, params.max_rows)
         except OSError as error:
             raise RelayError(
                 Code.INTERNAL_ERROR,
-                f"There is no room for rows in {self.file.parent}: {error.strerror}",
+                f"There is no room for rows in {self._file.parent}: {error.strerror}",
                 "Make room on that disk, or ask for a smaller max_rows.",
             ) from None
         await self._probes.ask(
             self._plan.server,
             probe.Trace(
-                ring=str(self.file),
+                ring=str(self._file),
                 rows=params.max_rows,
                 pause=params.then == "pause",
                 spots=self._plan.spots,
@@ -111,7 +107,7 @@ class Tracing:
     async def done(self, abandoned: asyncio.Event) -> None:
         """Until its end; or until the caller has left."""
         await self._publication.until(
-            lambda: self.ended is not None, self._params.timeout + 30, abandoned
+            lambda: self.record.ended is not None, self._params.timeout + 30, abandoned
         )
 
     async def close(self) -> None:
@@ -122,26 +118,22 @@ class Tracing:
     # -- what the program tells
 
     def told(self, server: DebugServer, news: probe.TraceNews) -> None:
-        if server is not self._plan.server or self.ended is not None:
+        record = self.record
+        if server is not self._plan.server or record.ended is not None:
             return
         if news.thread is not None:
-            self._threads[news.thread] = self._hub.thread_id(server, news.thread)
+            record.threads[news.thread] = self._hub.thread_id(server, news.thread)
         if news.problem is not None and news.where is not None:
-            self.warnings.append(f"{news.where.path}:{news.where.line}: {news.problem}")
+            record.warnings.append(f"{news.where.path}:{news.where.line}: {news.problem}")
         if news.over is not None:
             self._over = news.over
             self._stops_by_itself = self._params.then == "pause" and not news.breakpoint
             self._publication.changed()
 
     @property
-    def owner(self) -> str:
-        """What its cursors are good for."""
-        return f"trace of {self._settings.id}"
-
-    @property
     def stops_by_itself(self) -> bool:
         """Whether the program's next stop is the trace's end and no breakpoint of the user's."""
-        return self.ended is None and self._stops_by_itself
+        return self.record.ended is None and self._stops_by_itself
 
     # -- its end
 
@@ -156,7 +148,7 @@ class Tracing:
             # The program ended meanwhile, or another caller moved it: the state tells.
             log.warning("trace.end", extra={"fields": {"error": error.message}})
         finally:
-            self.ended = reason
+            self.record.ended = reason
             self._publication.changed()
 
     async def _in_time(self) -> bool:
@@ -207,38 +199,6 @@ class Tracing:
             self._run.request_pause()
             await self._run.until_paused(self._before, _PAUSE_SECONDS, self._left_alone)
 
-    # -- its rows
-
-    async def page(self, place: Place | None, limit: int, room: int, size: int) -> TraceRows:
-        """Rows of at most `room` characters as they are told; `size` bounds what is read."""
-        page = await asyncio.to_thread(row_file.read_page, self.file, place, limit, size)
-        rows: list[TraceRow] = []
-        for number, raw in page.rows:
-            row = self._row(number, raw)
-            room -= len(encode_json(row).decode()) + 1
-            if room < 0:
-                break
-            rows.append(row)
-        last = page.places[len(rows)]
-        left = page.total - last.entry
-        state = self._run.result(completed=self.ended is not None)
-        return TraceRows(
-            **{name: getattr(state, name) for name in state.__struct_fields__},
-            rows=rows,
-            ended=self.ended,
-            total=page.total,
-            left_out=left,
-            dropped=page.dropped,
-            next_cursor=pack_cursor(self.owner, last) if left or self.ended is None else None,
-            has_more=left > 0,
-            warnings=self.warnings,
-        )
-
-    def _row(self, number: int, raw: bytes) -> TraceRow:
-        told = msgspec.json.decode(raw)
-        thread = self._threads.get(told.pop("thread"))
-        return TraceRow(seq=number, thread_id=thread, **told)
-
 
 class Traces:
     """The session's last trace; one at a time."""
@@ -263,23 +223,29 @@ class Traces:
         self._run = run
         self._planner = planner
         self._last: Tracing | None = None
-        self._file = settings.folder / "trace.ring"
+        # Of the last one, which an earlier worker of the session may have run.
+        self._record: TraceRecord | None = None
+        self._file = settings.folder / FILE
 
     def told(self, server: DebugServer, news: probe.TraceNews) -> None:
         if self._last is not None:
             self._last.told(server, news)
 
     @property
-    def has_rows(self) -> bool:
-        """Whether there is anything to be read on."""
-        return self._last is not None
+    def record(self) -> TraceRecord | None:
+        """What is known of the session's last trace."""
+        return self._record
+
+    def take_over(self, record: TraceRecord | None) -> None:
+        """The trace that the session's earlier worker has left."""
+        self._record = record if self._file.is_file() else None
 
     @property
     def stops_the_program(self) -> bool:
         return self._last is not None and self._last.stops_by_itself
 
     async def begin(self, params: Trace) -> Tracing:
-        if self._last is not None and self._last.ended is None:
+        if self._last is not None and self._last.record.ended is None:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
                 "A trace is already running in this session",
@@ -300,23 +266,24 @@ class Traces:
             params,
             self._file,
         )
-        before, self._last = self._last, tracing
+        before, self._last = (self._last, self._record), tracing
+        self._record = tracing.record
         try:
             await tracing.begin()
         except BaseException:
-            self._last = before
+            self._last, self._record = before
             raise
         return tracing
 
-    def last(self) -> Tracing:
-        if self._last is None:
-            raise RelayError(
-                Code.INVALID_SESSION_STATE,
-                "Nothing was traced in this session",
-                f"{call_of('trace')} first.",
-                current_state=self._lifecycle.state.value,
-            )
-        return self._last
+    async def page(self, cursor: str | None, most: PageSize) -> TraceRows:
+        """Rows of the session's last trace."""
+        record = self._record
+        if record is None:
+            raise nothing_was_traced(self._lifecycle.state)
+        now = self._run.result(completed=record.ended is not None)
+        return await asyncio.to_thread(
+            row_file.read_page, self._file, self._settings.id, record, cursor, most, now
+        )
 
     async def close(self) -> None:
         if self._last is not None:

@@ -1,0 +1,176 @@
+"""Pages of a trace's rows, from the ring file that the probe writes.
+
+The worker reads them while the program lives, and the supervisor after the session's worker has
+retired. This module does no I/O: it is given a function that reads bytes of the file. The layout is
+in `protocol.wire.ring_format`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.execution import Execution, TraceRow, TraceRows
+from debug_relay.protocol.models.retired_session import TraceRecord
+from debug_relay.protocol.state import State
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.protocol.wire.ring_format import (
+    HEADER,
+    PAD,
+    RECORD,
+    Place,
+    RingCorrupt,
+    RingHeader,
+    pack_cursor,
+    record_facts,
+    record_length,
+    unpack_cursor,
+    unpack_header,
+    unpack_record,
+)
+
+FILE: Final = "trace.ring"  # in the session's run directory
+_PAGE_BYTES: Final = 1 << 20
+Read = Callable[[int, int], bytes]  # so many bytes of the file, from this offset on
+
+
+class PageSize(Struct, frozen=True):
+    """How much a page may hold."""
+
+    rows: int
+    characters: int = _PAGE_BYTES  # of the rows as they are answered
+    bytes: int = _PAGE_BYTES  # of the rows in the file
+
+
+def page_of(
+    read: Read,
+    session_id: str,
+    trace: TraceRecord,
+    cursor: str | None,
+    most: PageSize,
+    now: Execution,
+) -> TraceRows:
+    """The rows from `cursor` on; `now` is where the program is. Raises RingCorrupt if the file is
+    not a ring.
+    """
+    owner = f"trace of {session_id}"
+    place = _place(read, owner, cursor) if cursor else None
+    page = _read(read, place, most.rows, most.bytes)
+    rows: list[TraceRow] = []
+    room = most.characters
+    for number, raw in page.rows:
+        row = _row(trace, number, raw)
+        room -= len(encode_json(row).decode()) + 1
+        if room < 0:
+            break
+        rows.append(row)
+    last = page.places[len(rows)]
+    left = page.total - last.entry
+    return TraceRows(
+        **{name: getattr(now, name) for name in Execution.__struct_fields__},
+        rows=rows,
+        ended=trace.ended,
+        total=page.total,
+        left_out=left,
+        dropped=page.dropped,
+        next_cursor=pack_cursor(owner, last) if left or trace.ended is None else None,
+        has_more=left > 0,
+        warnings=trace.warnings,
+    )
+
+
+def nothing_was_traced(status: State) -> RelayError:
+    return RelayError(
+        Code.INVALID_SESSION_STATE,
+        "Nothing was traced in this session",
+        f"{call_of('trace')} first.",
+        current_state=status.value,
+    )
+
+
+def _row(trace: TraceRecord, number: int, raw: bytes) -> TraceRow:
+    told = msgspec.json.decode(raw)
+    thread = trace.threads.get(told.pop("thread"))
+    return TraceRow(seq=number, thread_id=thread, **told)
+
+
+def _place(read: Read, owner: str, cursor: str) -> Place:
+    try:
+        (place,) = unpack_cursor(owner, cursor, 1)
+    except (ValueError, msgspec.MsgspecError):
+        place = None
+    if place is not None and place.epoch == header_of(read).epoch:
+        return place
+    problem = "is of an earlier trace" if place else "is not one that this endpoint returned"
+    raise RelayError(
+        Code.INVALID_PARAMETER,
+        f"cursor {cursor[:80]!r} {problem}",
+        "Use next_cursor of an earlier reply as it is, or leave cursor out for the first row.",
+        errors=[{"field": "cursor", "message": problem, "value": cursor[:200]}],
+    )
+
+
+# -- the file
+
+
+class _Page(Struct):
+    rows: list[tuple[int, bytes]]  # number from 1, JSON from the program
+    places: list[Place]  # where each begins, and where the next one would
+    dropped: int
+    total: int
+
+
+def header_of(read: Read) -> RingHeader:
+    header = unpack_header(read(RECORD * 2, 0))
+    if header.capacity < RECORD:
+        raise RingCorrupt("the header names no capacity")
+    return header
+
+
+def _read(read: Read, place: Place | None, limit: int, room: int) -> _Page:
+    """Rows from `place` on, limited by number and bytes; from the oldest row if there is no
+    place. The probe may write meanwhile.
+    """
+    header = header_of(read)
+    position, expected = (place.position, place.entry) if place else (header.tail, 0)
+    rows: list[tuple[int, bytes]] = []
+    places: list[Place] = []
+    while len(rows) < limit and room > 0:
+        position = max(position, header.tail)
+        if position >= header.head:
+            break
+        left = header.capacity - position % header.capacity
+        fixed = b"" if left < RECORD else _bytes(read, header, position, RECORD)
+        if left < RECORD or _is_filler(fixed, left):
+            position += left
+            continue
+        try:
+            raw = _bytes(read, header, position, min(record_length(fixed), left))
+            record = unpack_record(raw, position)
+        except RingCorrupt:
+            header = header_of(read)
+            if position >= header.tail:
+                break  # damaged: nothing after it can be trusted
+            continue
+        rows.append((record.first_entry + 1, record.payload))
+        places.append(Place(header.epoch, position, record.first_entry))
+        room -= len(record.payload)
+        position = record.end
+    total = header_of(read).next_entry
+    first = rows[0][0] - 1 if rows else expected
+    end = rows[-1][0] if rows else max(expected, header.tail_entry)
+    places.append(Place(header.epoch, position, end))
+    return _Page(rows, places, max(0, first - expected), total)
+
+
+def _is_filler(fixed: bytes, left: int) -> bool:
+    return len(fixed) == RECORD and record_facts(fixed, 0)[:2] == (left, PAD)
+
+
+def _bytes(read: Read, header: RingHeader, position: int, length: int) -> bytes:
+    return read(length, HEADER + position % header.capacity)
