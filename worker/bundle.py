@@ -40,9 +40,9 @@ def _folders() -> list[str]:
     return sorted({name.rpartition("/")[0] for name in _SOURCES})
 
 
-def _packed() -> str:
+def _packed() -> bytes:
     content = marshal.dumps(_SOURCES, _MARSHAL)
-    return base64.b64encode(zlib.compress(content, _LEVEL)).decode()
+    return base64.b64encode(zlib.compress(content, _LEVEL))
 
 
 def _bootstrap() -> str:
@@ -56,7 +56,18 @@ def _bootstrap() -> str:
 
 
 BOOTSTRAP: Final = _bootstrap()
-# What `Bytecode` and `loader` of `probe/startup/` take: which names are folders, and all texts.
-PROBE: Final[dict[str, Any]] = {"folders": _folders(), "packed": _packed()}
+# All sources of the probe, as `Bytecode` of `probe/startup/` takes them.
+PACKED: Final = _packed()
+_FOLDERS: Final = _folders()
+
+
+def probe(file: Path | None = None) -> dict[str, Any]:
+    """What `Bytecode` and `loader` take: which names are folders, and all sources. A program that
+    finds its byte code kept needs no sources, so one that can read `file` gets only its name."""
+    if file is None:
+        return {"folders": _FOLDERS, "packed": PACKED.decode()}
+    return {"folders": _FOLDERS, "file": str(file)}
+
+
 # Byte code that is kept of it is called after this.
 HASH: Final = hashlib.blake2b(marshal.dumps(_SOURCES, _MARSHAL), digest_size=8).hexdigest()

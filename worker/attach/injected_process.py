@@ -156,7 +156,7 @@ class InjectedProcess:
             "token": self._adapter.token,
             "access_token": self._adapter.access_token,
             "debugpy_parent": os.path.dirname(self._params.debugpy_dir),
-            "probe": bundle.PROBE,
+            "probe": bundle.probe(),
             "bytecode": kept_bytecode(self._params.bytecode),
             "silence": _SILENCE_SECONDS,
             "session": self._params.session_id,

@@ -96,6 +96,7 @@ class LaunchedProgram:
         # For its children, in a directory of our own: they may close what they inherit.
         self._family = settings.folder / "family.json"
         self._bootstrap = settings.folder / "bootstrap.py"
+        self._sources = settings.folder / "probe"
         self._children = Children(
             log,
             publication,
@@ -202,12 +203,13 @@ class LaunchedProgram:
             "token": self._adapter.token,
             "access_token": self._adapter.access_token,
             "debugpy_parent": os.path.dirname(self._settings.params.debugpy_dir),
-            "probe": bundle.PROBE,
+            "probe": bundle.probe(self._sources),
             "bytecode": kept_bytecode(self._settings.params.bytecode),
             "bootstrap": str(self._bootstrap),
             "family": str(self._family),
             "debug_subprocesses": self._plan.debug_subprocesses,
         }
+        _write_privately(self._sources, bundle.PACKED)
         if self._plan.debug_subprocesses:
             _write_privately(self._family, _encoded(family))
             _write_privately(self._bootstrap, bundle.BOOTSTRAP.encode())
@@ -439,6 +441,7 @@ class LaunchedProgram:
         self._word.close()
         self._hub.close()
         self._family.unlink(missing_ok=True)
+        self._sources.unlink(missing_ok=True)
         if self._process is not None:
             self._process.release()
 

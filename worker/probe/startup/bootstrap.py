@@ -229,7 +229,7 @@ def _launched(setup, text):
 
 def _loader(setup, own):
     probe = setup.pop("probe")
-    bytecode = _executed("bytecode_cache")["Bytecode"](setup["bytecode"], probe["packed"])
+    bytecode = _executed("bytecode_cache")["Bytecode"](setup["bytecode"], probe)
     return bytecode, _executed("loader")["loader"](probe["folders"], bytecode, own)
 
 

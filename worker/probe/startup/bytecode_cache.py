@@ -24,12 +24,12 @@ _TOPS = ("debugpy", "pydev", "_pydev")
 class Bytecode(object):
     """Also a finder for `sys.meta_path`, while the debugger's modules are imported."""
 
-    def __init__(self, prefix, packed):
-        """`prefix` is a path to which the kind of interpreter is added; or None. `packed` has the
-        sources of the probe, for what is not kept as byte code."""
+    def __init__(self, prefix, probe):
+        """`prefix` is a path to which the kind of interpreter is added; or None. `probe` has the
+        sources of the probe, or names the file that has them, for what is not kept as byte code."""
         kind = (sys.implementation.cache_tag, _importing.MAGIC_NUMBER[:2].hex(), sys.flags.optimize)
         self.kept = prefix and "%s.%s.%s.opt-%d" % ((prefix,) + kind)
-        self.packed = packed
+        self.probe = probe
         self.sources = None
         self.below = None
         self.begin()
@@ -45,7 +45,11 @@ class Bytecode(object):
         if self.sources is None:
             import zlib
 
-            self.sources = marshal.loads(zlib.decompress(binascii.a2b_base64(self.packed)))
+            packed = self.probe.get("packed")
+            if packed is None:
+                with open(self.probe["file"], "rb") as file:
+                    packed = file.read()
+            self.sources = marshal.loads(zlib.decompress(binascii.a2b_base64(packed)))
         return self.sources
 
     def compiled(self, shown, source):
@@ -71,7 +75,7 @@ class Bytecode(object):
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         fresh, self.content, self.fresh = self.fresh, None, None
-        self.packed = self.sources = None  # all of the probe is loaded
+        self.probe = self.sources = None  # all of the probe is loaded
         if fresh is not None and any(fresh):
             self.add(*fresh)
 

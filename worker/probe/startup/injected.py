@@ -171,7 +171,7 @@ class Arrival(object):
                 with Gate(), self.executed("eager_imports")["Eager"](), self.apart(own):
                     probe = self.setup.pop("probe")
                     bytecode = self.executed("bytecode_cache")["Bytecode"](
-                        self.setup["bytecode"], probe["packed"]
+                        self.setup["bytecode"], probe
                     )
                     bring = self.executed("loader")["loader"](probe["folders"], bytecode, own)
                     del probe
