@@ -22,11 +22,10 @@ from debug_relay.protocol.system.files import write_whole
 from debug_relay.protocol.system.procfs import boot_id, start_ticks
 from debug_relay.protocol.version import VERSION, WIRE
 from debug_relay.protocol.wire.envelope import encode_json
-from debug_relay.worker.attach import gdb
 from debug_relay.worker.operations.handlers import check_table
 from debug_relay.worker.rpc.supervisor_link import SupervisorLink
 from debug_relay.worker.session.session import Session
-from debug_relay.worker.system import descendants
+from debug_relay.worker.system import descendants, own_processes
 
 log = logging.getLogger("debug_relay.worker")
 
@@ -245,4 +244,4 @@ async def main(params: WorkerParams, ready: Callable[[], None]) -> None:
         target = worker.session.debuggee.target
         if target is None or not target.keeps_children:
             # gdb at work is left to end by itself: to signal it would kill the program it is in.
-            descendants.end_descendants(time.monotonic() + 5.0, gdb.under_way())
+            descendants.end_descendants(time.monotonic() + 5.0, own_processes.outliving())

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from typing import IO, Any, Final
 
 from debug_relay.protocol.system import procfs
+from debug_relay.worker.system import own_processes
 
 _TAIL: Final = 4000
 _SYMBOLS: Final = re.compile(r"/lib(c|python[^/]*)[.-][^/]*$")  # libraries that gdb needs
-_under_way: set[int] = set()
 _LIBRARIES: Final = (
     # Otherwise a signal to the program ends gdb's call half-way through.
     "handle all nostop noprint pass",
@@ -31,11 +31,6 @@ _LIBRARIES: Final = (
 # Tries what gdb will do: trace the program, and read by their paths the files that it runs.
 _TRIAL: Final = 'exec 3<>"/proc/$1/mem"; shift; for file; do : <"$file"; done'
 _TRIAL_SECONDS: Final = 2.0
-
-
-def under_way() -> frozenset[int]:
-    """The gdb processes that have not ended: no sweep may end them."""
-    return frozenset(_under_way)
 
 
 class Gdb:
@@ -72,7 +67,8 @@ class Gdb:
         finally:
             os.close(script)
         self.pid = self._popen.pid
-        _under_way.add(self.pid)
+        # A signal to gdb at work would kill the program that it is in: nothing may end it.
+        own_processes.add(self.pid, outlives=True)
         self._pidfd = os.pidfd_open(self.pid)
         asyncio.get_running_loop().add_reader(self._pidfd, self._exited)
 
@@ -80,7 +76,7 @@ class Gdb:
         self.code = self._popen.poll()
         if self.code is None:
             return
-        _under_way.discard(self.pid)
+        own_processes.remove(self.pid)
         self._close_pidfd()
         self.ended.set()
 

@@ -1,7 +1,7 @@
 """Runs an interpreter for one question: briefly, as its owner, and always ended.
 
-`resolve` and `code_lines` use it. At every moment we know which processes these are, so that a
-sweep of a program's processes never hits one.
+`resolve` and `code_lines` use it. `own_processes` lists these processes, so that a sweep of a
+program's processes never hits one.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ import pwd
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct
 
 from debug_relay.worker.interpreter.ownership import user_for
-
-# Interpreters that the worker itself asks: they are not programs and are never swept.
-_asked: Final[set[int]] = set()
-_starting = 0
+from debug_relay.worker.system import own_processes
 
 
 class Reply(Struct):
@@ -29,16 +26,6 @@ class Reply(Struct):
     code: int
     out: bytes
     err: bytes
-
-
-def asked() -> frozenset[int]:
-    """The pids of the interpreters that are being asked at the moment."""
-    return frozenset(_asked)
-
-
-def is_starting() -> bool:
-    """Whether an interpreter is starting whose pid is not known yet."""
-    return _starting > 0
 
 
 async def run_briefly(
@@ -74,15 +61,13 @@ async def run_briefly(
             raise error.exceptions[0] from None
         raise
     finally:
-        _asked.discard(process.pid)
+        own_processes.remove(process.pid)
 
 
 async def _start(
     path: str, arguments: Sequence[str], circumstances: dict[str, Any]
 ) -> asyncio.subprocess.Process:
-    global _starting
-    _starting += 1
-    try:
+    with own_processes.starting():
         process = await asyncio.create_subprocess_exec(
             path,
             *arguments,
@@ -92,10 +77,8 @@ async def _start(
             start_new_session=True,
             **circumstances,
         )
-        _asked.add(process.pid)
+        own_processes.add(process.pid)
         return process
-    finally:
-        _starting -= 1
 
 
 async def _read(stream: asyncio.StreamReader | None, limit: int) -> bytes:

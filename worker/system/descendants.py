@@ -24,8 +24,7 @@ from msgspec import Struct
 from debug_relay.protocol.secrets import masked_command
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.system.procfs import Stat
-from debug_relay.worker.attach import gdb
-from debug_relay.worker.interpreter import query_process
+from debug_relay.worker.system import own_processes
 
 log = logging.getLogger("debug_relay.worker")
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -54,9 +53,9 @@ def of_programs() -> list[Stat] | None:
     apart: something of the worker's own is just being started.
     """
     found = procfs.descendants(os.getpid())
-    if query_process.is_starting():
+    if own_processes.is_starting():
         return None
-    return _without(found, query_process.asked() | gdb.under_way())
+    return _without(found, own_processes.running())
 
 
 def uids() -> set[int]:
@@ -120,9 +119,9 @@ def is_tracker(pid: int) -> bool:
 def collect_adopted(awaited: int | None) -> None:
     """Of the children that this worker was given, the ended ones go from the kernel's table."""
     children = procfs.children(os.getpid(), only_thread=True)
-    if query_process.is_starting():
+    if own_processes.is_starting():
         return
-    for pid in set(children) - {awaited} - query_process.asked() - gdb.under_way():
+    for pid in set(children) - {awaited} - own_processes.running():
         row = procfs.stat(pid)
         if row is not None and row.state == "Z":
             _collect(pid)
