@@ -28,6 +28,8 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PF_EXITING: Final = 0x4
 _DEAD: Final = frozenset("ZX")
+_CONNECTED: Final = "01"  # states of a TCP socket, as the kernel prints them
+_LISTENS: Final = "0A"
 _MAPPED_FILE: Final = re.compile(rb" (/.*)$", re.MULTILINE)
 # Without CONFIG_PROC_CHILDREN a kernel has no lists of children.
 _LISTS_CHILDREN: Final = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
@@ -111,6 +113,14 @@ class Listener(Struct, frozen=True, kw_only=True):
     address: str  # as the kernel prints it: in words of 32 bits, in this machine's order
     port: int
     uid: int
+    inode: str
+
+
+class Connection(Struct, frozen=True, kw_only=True):
+    """One end of a TCP connection."""
+
+    port: int
+    peer_port: int
     inode: str
 
 
@@ -377,12 +387,26 @@ def sockets(pid: int) -> set[str]:
 
 def listeners(pid: int) -> Iterator[Listener]:
     """All in the network of that process, whoever has them open."""
+    for local, _, state, uid, inode in _tcp_sockets(pid):
+        if state == _LISTENS:
+            address, _, port = local.partition(":")
+            yield Listener(address=address, port=int(port, 16), uid=int(uid), inode=inode)
+
+
+def connections(pid: int) -> Iterator[Connection]:
+    """All in the network of that process, whoever has them open."""
+    for local, peer, state, _, inode in _tcp_sockets(pid):
+        if state == _CONNECTED:
+            port, peer_port = (int(end.rpartition(":")[2], 16) for end in (local, peer))
+            yield Connection(port=port, peer_port=peer_port, inode=inode)
+
+
+def _tcp_sockets(pid: int) -> Iterator[tuple[str, str, str, str, str]]:
+    """Of each socket: its own end, the peer's end, the state, the uid and the inode."""
     for table in ("tcp", "tcp6"):
         for row in _read(f"/proc/{pid}/net/{table}", _TABLE_BYTES).decode().splitlines()[1:]:
-            _, local, _, state, _, _, _, uid, _, inode, *_ = row.split()
-            if state == "0A":
-                address, _, port = local.partition(":")
-                yield Listener(address=address, port=int(port, 16), uid=int(uid), inode=inode)
+            _, local, peer, state, _, _, _, uid, _, inode, *_ = row.split()
+            yield local, peer, state, uid, inode
 
 
 # -- reading

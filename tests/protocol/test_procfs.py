@@ -172,3 +172,17 @@ def test_listeners() -> None:
         assert listener.uid == os.getuid()
         assert listener.inode in procfs.sockets(os.getpid())
     assert listener.inode not in procfs.sockets(os.getpid())
+
+
+def test_connections() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(server.getsockname()) as client, server.accept()[0]:
+            ends = [
+                one for one in procfs.connections(os.getpid()) if port in (one.port, one.peer_port)
+            ]
+            mine = client.getsockname()[1]
+            assert sorted((one.port, one.peer_port) for one in ends) == sorted(
+                [(mine, port), (port, mine)]
+            )
+            assert {one.inode for one in ends} <= procfs.sockets(os.getpid())

@@ -23,6 +23,7 @@ from debug_relay.protocol.system import procfs
 from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
 from debug_relay.worker import bundle
+from debug_relay.worker.attach.behind_port import processes_behind
 from debug_relay.worker.debuggee import child_events
 from debug_relay.worker.debuggee.handshake import Handshake
 from debug_relay.worker.debugger import adapter
@@ -121,7 +122,7 @@ class JoinedProgram:
             async with asyncio.timeout(self._params.connect_timeout):
                 await self._join(await self._connect())
         except TimeoutError:
-            refusal = self._too_late()
+            refusal = await self._too_late()
             await self.release()
             raise refusal from None
         except (OSError, UnicodeError) as error:  # UnicodeError: no host name can look like that
@@ -193,11 +194,11 @@ class JoinedProgram:
             "Start the program with GEVENT_SUPPORT=True in its environment.",
         )
 
-    def _too_late(self) -> RelayError:
+    async def _too_late(self) -> RelayError:
         if self._server is not None and not self._server.has_greeted:
             return self._silence()
         # The debugger's own threads hang there at times, and it cannot be asked.
-        if self._host in _HERE and self._pid is not None and _has_unforeseen_greenlets(self._pid):
+        if self._host in _HERE and await asyncio.to_thread(self._is_behind_greenlets):
             return self._greenlets()
         return self._refusal(
             Code.ATTACH_TIMEOUT,
@@ -205,6 +206,11 @@ class JoinedProgram:
             "Its program may be in C code that holds the interpreter. "
             "Give a larger connect_timeout if it is slow.",
         )
+
+    def _is_behind_greenlets(self) -> bool:
+        """The debugger may hang before it has told its pid: then the kernel tells."""
+        pids = processes_behind(self._port) if self._pid is None else [self._pid]
+        return any(_has_unforeseen_greenlets(pid) for pid in pids)
 
     def _silence(self) -> RelayError:
         """The way there may be slow, as through a tunnel, and up to debugpy 1.8.0 a client that

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from debug_relay.worker.attach.behind_port import processes_behind
 from tests.kit.client import Client
 from tests.kit.listening import Listening
 from tests.kit.notebook import CELL, CELL_LINE, Kernel
@@ -229,7 +231,7 @@ def test_greenlets_that_nobody_expected_are_told_of(relay: Client, source: Write
     with relay.session(**OWN) as session:
         session.launch(program, wait=0)
         told = eventually(lambda: session.printed("console"), 30)  # to import gevent takes long
-        assert '/restart {"env": {"GEVENT_SUPPORT": "True"}}' in str(told)
+        assert '/restart with {"env": {"GEVENT_SUPPORT": "True"}}' in str(told)
         session.post("/restart", {"env": {"GEVENT_SUPPORT": "True"}, "wait": 0}).ok()
         eventually(lambda: session.printed("stdout").endswith("up\n"), 30)
         assert session.post("/pause", {"wait": 10}).ok()["status"] == "paused"
@@ -273,6 +275,12 @@ def test_greenlets_are_joined_where_their_debugger_knows_of_them(
             body = {"port": unknown.port}
             error = session.post("/attach", body).refused("ATTACH_UNSUPPORTED", 400)
             assert "GEVENT_SUPPORT=True" in error["details"]["suggestion"]
+            # The debugger hangs there at times. One that is stopped tells not even its pid.
+            unknown.process.send_signal(signal.SIGSTOP)
+            assert unknown.process.pid in processes_behind(unknown.port)
+            body["connect_timeout"] = 1
+            assert session.post("/attach", body).refused("ATTACH_UNSUPPORTED", 400) == error
+        unknown.process.send_signal(signal.SIGCONT)
         assert unknown.process.poll() is None
     finally:
         unknown.end()
