@@ -7,6 +7,7 @@ help: ## this list
 check: ## all that must hold before a change goes in
 	bash .ci/run
 
-docs: ## regenerate docs/reference.md, the state diagram and the import law
+docs: ## regenerate docs/reference.md, docs/bounds.md, the state diagram and the import law
 	.venv/bin/python -m debug_relay.protocol.docs.reference > docs/reference.md
 	.venv/bin/python -m tests.meta.diagram
+	.venv/bin/python -m tests.meta.bounds

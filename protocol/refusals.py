@@ -17,9 +17,9 @@ from debug_relay.protocol.secrets import HIDDEN, hide_secrets, looks_secret, mas
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
 
-_SHOWN: Final = 200
-_SHOWN_WORDS: Final = 1000  # for a field's name and its message
-# At most so many are collected and reported; a caller with more mistakes needs no longer list.
+_SHOWN_CHARACTERS: Final = 200  # A refused value is shown up to this length.
+_SHOWN_FIELD_CHARACTERS: Final = 1000  # A field's name and its message are shown up to this length.
+# Problems that are collected and reported: a caller with more needs no longer list.
 MOST_PROBLEMS: Final = 100
 MISSING: Final = "required"  # the message for a required field that is missing
 
@@ -37,12 +37,12 @@ class Problem(msgspec.Struct):
     def __post_init__(self) -> None:
         # The refusal shows what was sent, names that the caller chose included, but only the
         # beginning of a large value and nothing that looks secret.
-        name = self.field[-_SHOWN:].rpartition(".")[2]
+        name = self.field[-_SHOWN_CHARACTERS:].rpartition(".")[2]
         words = HIDDEN if looks_secret(name) else _beginning(self.value)
-        if len(words) > _SHOWN:
+        if len(words) > _SHOWN_CHARACTERS:
             # We look at a little more than is shown: a token that is cut in two is no longer
             # recognised.
-            self.value = hide_secrets(words[: 4 * _SHOWN])[:_SHOWN] + "…"
+            self.value = hide_secrets(words[: 4 * _SHOWN_CHARACTERS])[:_SHOWN_CHARACTERS] + "…"
         else:
             self.value = masked(name, self.value)
         self.field = _cut(self.field)
@@ -50,7 +50,7 @@ class Problem(msgspec.Struct):
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN_WORDS else text[:_SHOWN_WORDS] + "…"
+    return text if len(text) <= _SHOWN_FIELD_CHARACTERS else text[:_SHOWN_FIELD_CHARACTERS] + "…"
 
 
 def _beginning(value: Any) -> str:
@@ -62,7 +62,7 @@ def _beginning(value: Any) -> str:
     for piece in _pieces(value):
         pieces.append(piece)
         length += len(piece)
-        if length > _SHOWN:
+        if length > _SHOWN_CHARACTERS:
             break
     return "".join(pieces)
 
@@ -78,11 +78,11 @@ def _pieces(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         yield "{"
         for index, (name, item) in enumerate(value.items()):
-            yield f"{', ' if index else ''}{name[:_SHOWN]!r}: "
+            yield f"{', ' if index else ''}{name[:_SHOWN_CHARACTERS]!r}: "
             yield from _pieces(item)
         yield "}"
     else:
-        yield repr(value[:_SHOWN] if isinstance(value, str) else value)
+        yield repr(value[:_SHOWN_CHARACTERS] if isinstance(value, str) else value)
 
 
 OUTPUT_WITHHELD: Final = (

@@ -35,6 +35,7 @@ from debug_relay.protocol.wire.ring_format import (
 )
 
 FILE: Final = "trace.ring"  # in the session's run directory
+# The rows on one page of a trace, both as they are answered and in the file.
 _PAGE_BYTES: Final = 1 << 20
 Read = Callable[[int, int], bytes]  # so many bytes of the file, from this offset on
 

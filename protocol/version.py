@@ -13,8 +13,9 @@ API_PREFIX: Final = "/api/v1"
 WIRE: Final = 1
 WIRE_ACCEPTED: Final = frozenset({1})
 
-# Larger bodies are refused; the bound on frames keeps a broken peer from filling the memory.
+# The body of one request, unless `max_body_bytes` says otherwise.
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
+# One frame between supervisor and worker: a broken peer cannot fill the memory.
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 
 # The Pythons that the pinned debugpy debugs. `worker/probe/startup/bootstrap.py` repeats them,

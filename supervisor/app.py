@@ -47,8 +47,9 @@ from debug_relay.supervisor.workers import orphan_cleanup as sweep
 from debug_relay.supervisor.workers.child_process import watched
 
 _log: Final = Log(__name__)
+# The pause between attempts to write own files that had no room at the start.
 _CATCH_UP_SECONDS: Final = 2.0
-_REQUESTS_SECONDS: Final = 2.0
+_REQUESTS_SECONDS: Final = 2.0  # Requests under way may take this long when the relay stops.
 _LARGE_PIECE: Final = 1 << 20
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 

@@ -28,11 +28,12 @@ from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.wire.envelope import timestamp_of
 from debug_relay.supervisor.own_files import open_own
 
-FILE_BYTES: Final = 10 * 1024 * 1024
-FILES: Final = 3
+FILE_BYTES: Final = 10 * 1024 * 1024  # One file of the log, before it is rotated.
+MOST_FILES: Final = 3  # Files of the log.
+# Log lines that wait for the writing thread; further ones are counted and dropped.
 _QUEUED_LINES: Final = 2000
-_LONGEST_TEXT: Final = 16 * 1024
-_DEEPEST: Final = 6
+_TEXT_CHARACTERS: Final = 16 * 1024  # One text in a line of the log.
+_DEEPEST: Final = 6  # Levels of one value in a line of the log.
 _RESERVED: Final = frozenset({"ts", "level", "event", "logger", "exception"})
 _TOP: Final = "debug_relay"
 
@@ -68,7 +69,7 @@ def _text(value: Any) -> str:
         # A log line about a broken object must not break as well.
         text = f"<{type(value).__name__}: str() raised {type(error).__name__}>"
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
+    return text if len(text) <= _TEXT_CHARACTERS else text[:_TEXT_CHARACTERS] + "…"
 
 
 class Log:
@@ -243,7 +244,7 @@ class RotatingFile:
     """`relay.log`, `relay.log.1`, …: the newest first, so many bytes each."""
 
     def __init__(
-        self, path: Path, limit: int = FILE_BYTES, files: int = FILES, is_own: bool = True
+        self, path: Path, limit: int = FILE_BYTES, files: int = MOST_FILES, is_own: bool = True
     ) -> None:
         """Where the file `is_own` the relay's, what is no file in its place is moved aside."""
         self._path = path

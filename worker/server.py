@@ -29,10 +29,13 @@ from debug_relay.worker.system import descendants, own_processes
 
 log = logging.getLogger("debug_relay.worker")
 
-_TICK: Final = 1.0
-_GRACE: Final = 2.0
-_RETIRE_AFTER: Final = 300.0
-_LAST_ANSWERS: Final = 0.05
+# The pause between two checks of idle time, pause budget and orphan timeout.
+_TICK_SECONDS: Final = 1.0
+_GRACE_SECONDS: Final = 2.0  # A program has this long to end by itself when its worker ends.
+# A worker whose session has ended and is unused for this long ends by itself.
+_RETIRE_SECONDS: Final = 300.0
+# Answers under way are sent within this time when a worker ends.
+_LAST_ANSWERS_SECONDS: Final = 0.05
 
 
 class Worker:
@@ -80,7 +83,7 @@ class Worker:
         """Whoever waits, also for the end itself, is told before the streams close."""
         answering = [task for link in self.links for task in link.answering]
         if answering:
-            await asyncio.wait(answering, timeout=_LAST_ANSWERS)
+            await asyncio.wait(answering, timeout=_LAST_ANSWERS_SECONDS)
 
     async def _write_identity(self) -> None:
         """Who this worker is: a pid alone is nobody."""
@@ -98,7 +101,7 @@ class Worker:
     async def _watch(self) -> None:
         """Idle, orphaned: counted by the monotonic clock, so no clock change ends a session."""
         while True:
-            await asyncio.sleep(_TICK)
+            await asyncio.sleep(_TICK_SECONDS)
             if any(link.busy for link in self.links):
                 self.session.idle.touch()
             self._collect()
@@ -130,7 +133,10 @@ class Worker:
         orphan = self.params.orphan_timeout
         if not self.links and orphan and now - self._alone_since > orphan:
             return "shutdown"
-        if session.lifecycle.state is State.TERMINATED and session.idle.idle_for() > _RETIRE_AFTER:
+        if (
+            session.lifecycle.state is State.TERMINATED
+            and session.idle.idle_for() > _RETIRE_SECONDS
+        ):
             return "terminated"  # no supervisor is there to ask this worker to retire
         limit = session.idle.limit(session.lifecycle.state)
         if limit and session.lifecycle.state in COUNTED and session.idle.idle_for() > limit:
@@ -203,7 +209,7 @@ class Worker:
                 session.lifecycle.end_for("detached" if reason == "terminated" else reason)
                 await session.debuggee.target.detach()
         else:
-            await session.run.end_program(_GRACE)
+            await session.run.end_program(_GRACE_SECONDS)
         if session.lifecycle.state in COUNTED:
             session.lifecycle.ended(None, None, reason)
         await session.debuggee.end_children()

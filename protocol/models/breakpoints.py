@@ -21,7 +21,7 @@ from debug_relay.protocol.models.fields import (
     SessionParams,
 )
 
-MAX_BATCH = 10_000
+MAX_BATCH = 10_000  # Breakpoints in one request or saved list.
 Condition = Annotated[
     str, Meta(max_length=65536, description="Stop only when this is true.", examples=["x > 10"])
 ]

@@ -101,7 +101,7 @@ class Stop(Result, kw_only=True):
     repr: Safe = UNSET
 
 
-KEPT_STOPS: Final = 100
+KEPT_STOPS: Final = 100  # Stop reports that a session keeps.
 
 
 class KeptStop(Result, kw_only=True):

@@ -27,7 +27,7 @@ from debug_relay.protocol.rendering import traces
 from debug_relay.protocol.rendering.text import Code, Line, generic, short
 
 _NOISE: Final = frozenset({"description", "preserve_focus_hint", "all_threads_stopped"})
-_VALUE: Final = 100
+_VALUE: Final = 100  # Characters of one value in the text of a result.
 
 
 def render(result: Any) -> Iterator[Line]:

@@ -16,10 +16,9 @@ from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.ring_format import Place, output_owner, pack_cursor
 
-# Bytes of the envelope around a reply's data, without the request id.
-ENVELOPE: Final = 160
+ENVELOPE_BYTES: Final = 160  # The envelope around a reply's data, without the request id.
 _LISTS: Final = ("frames", "locals", "changed", "watches", "output", "hit_breakpoints")
-_AT_LEAST: Final = 64  # bytes: a smaller part is not worth cutting
+_LEAST_CUT_BYTES: Final = 64  # A smaller part of a report is not worth cutting.
 _MARK: Final = "…"
 
 
@@ -58,7 +57,7 @@ def fit(stop: Stop, most: int, calls_for_rest: Mapping[str, str]) -> Stop | None
     """
     totals: dict[str, int] = {}
     while (over := len(encode_json(stop)) - most) > 0:
-        sizes = {part: size for part, size in _sizes(stop).items() if size > _AT_LEAST}
+        sizes = {part: size for part, size in _sizes(stop).items() if size > _LEAST_CUT_BYTES}
         if not sizes:
             return _bare(stop, most, calls_for_rest)
         part = max(sizes, key=lambda name: sizes[name])

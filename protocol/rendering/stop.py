@@ -20,11 +20,12 @@ from debug_relay.protocol.models.run import RunFrame, RunLocal
 from debug_relay.protocol.rendering.text import Code, Line, short
 
 SAFE_VALUES_NOTE: Final = "(shown without running the program's code, which needs sessions:write)"
-_VALUE: Final = 100
+_VALUE: Final = 100  # Characters of one value in the text of a stop.
+# Characters of one line of source or output, or of one message, in the text of a stop.
 _TEXT: Final = 120
-_STEP: Final = 600
-_WAS: Final = 60
-_SAME: Final = 2
+_STEP: Final = 600  # Characters of the whole text of a stop after a step.
+_WAS: Final = 60  # Characters of the earlier value of a local that a step has changed.
+_SAME: Final = 2  # Equal frames in a row that are shown one by one; more are shown as one.
 _RAISED: Final = re.compile(r"\w+(:|$)")
 _UNITS: Final = {"str": "characters", "bytes": "bytes", "bytearray": "bytes"}
 _DEFINED: Final = frozenset(

@@ -20,12 +20,12 @@ CONTENT_TYPES: Final[Mapping[str, str]] = {
     "text": "text/plain; charset=utf-8",
     "markdown": "text/markdown; charset=utf-8",
 }
-_LONGEST: Final = 400  # characters of one value in the generic rendering
+_LONGEST: Final = 400  # Characters of one value in the generic text rendering.
 _SAID: Final = len("… (+99 characters)")
-_DEEPEST: Final = 8
+_DEEPEST: Final = 8  # Levels of lists and objects in the generic text rendering.
 _BAR: Final = "| "  # so that a program's output cannot be mistaken for a line of the relay
 _BACKTICKS: Final = re.compile(r"`+")
-_LISTED: Final = 1000
+_LISTED: Final = 1000  # Entries of one list in the generic text rendering.
 
 
 class Code(msgspec.Struct, frozen=True):

@@ -24,10 +24,10 @@ _ENDS = {
     "breakpoint": "stopped at a breakpoint",
     "pause": "the program was paused",
 }
-_VALUE = 100
-_TEXT = 200
-_TRACEBACK = 60  # lines, of the end
-_OUTPUT = 200  # lines, of the end
+_VALUE = 100  # Characters of one value in the text of a trace's row.
+_TEXT = 200  # Characters of one message or local of an exception in the text of a run.
+_TRACEBACK = 60  # Last lines of a traceback in the text of a run.
+_OUTPUT = 200  # Last lines of output in the text of a run.
 
 
 def ending(exit_code: int | None, signal: str | None, reason: str | None) -> str:

@@ -21,8 +21,9 @@ from typing import Final, Literal
 Reason = Literal["directory", "not_a_file", "too_large"]
 # O_NOCTTY: opening a terminal must not make it the controlling terminal of our process.
 _AT_ONCE: Final = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_CHUNK: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 20  # One read of a file.
 _UNFINISHED: Final = ".unfinished"
+# A file that its writer has not finished by then is removed at a relay's start.
 _ABANDONED_SECONDS: Final = 600.0
 _ERRNO: Final[dict[Reason, int]] = {
     "directory": errno.EISDIR,
@@ -75,7 +76,7 @@ def read_bounded(path: str | os.PathLike[str], most: int) -> bytes:
     with open(open_regular(path), "rb", buffering=0) as file:
         require_regular(path, os.fstat(file.fileno()), most)
         # We read to the end, not to the size: files in /proc report none, and others grow.
-        while chunk := file.read(min(most + 1 - len(data), _CHUNK)):
+        while chunk := file.read(min(most + 1 - len(data), _CHUNK_BYTES)):
             data += chunk
     if len(data) > most:
         raise _too_large(path, most)

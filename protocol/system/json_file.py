@@ -13,7 +13,7 @@ import msgspec
 
 from debug_relay.protocol.system import files
 
-LARGEST_BYTES: Final = 64 * 1024 * 1024
+LARGEST_BYTES: Final = 64 * 1024 * 1024  # One JSON file of ours; a larger one counts as damaged.
 
 
 class Damaged(ValueError):

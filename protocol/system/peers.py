@@ -24,7 +24,7 @@ _SOCK_DIAG_BY_FAMILY: Final = 20
 _NLM_F_REQUEST: Final = 1
 _NO_COOKIE: Final = 0xFFFFFFFF
 _ALL_STATES: Final = 0xFFFFFFFF
-# The kernel answers within the send itself; this timeout bounds what should never happen.
+# The kernel answers within the send itself; this bounds what should never happen.
 _ANSWER_SECONDS: Final = 0.05
 
 _HEADER: Final = struct.Struct("=IHHII")  # length, type, flags, sequence, port

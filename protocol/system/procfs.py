@@ -17,13 +17,13 @@ from typing import Final
 
 from msgspec import Struct
 
-COMMAND_BYTES: Final = 4096  # of a command line; a caller may ask for more
-_STAT_BYTES: Final = 4096
-_STATUS_BYTES: Final = 1 << 20  # one line of it lists the groups, up to 65,536 of them
-_ENVIRONMENT_BYTES: Final = 16 << 20
-_MAPS_BYTES: Final = 64 << 20
-_TABLE_BYTES: Final = 64 << 20
-_CHUNK: Final = 1 << 16
+COMMAND_BYTES: Final = 4096  # A command line from /proc; a caller may ask for more.
+_STAT_BYTES: Final = 4096  # /proc/PID/stat and /proc/PID/smaps_rollup.
+_STATUS_BYTES: Final = 1 << 20  # /proc/PID/status; one line of it lists up to 65,536 groups.
+_ENVIRONMENT_BYTES: Final = 16 << 20  # /proc/PID/environ.
+_MAPS_BYTES: Final = 64 << 20  # /proc/PID/maps.
+_TABLE_BYTES: Final = 64 << 20  # Tables of the kernel: children of a thread, sockets, /proc/stat.
+_CHUNK_BYTES: Final = 1 << 16  # One read of a file in /proc.
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PF_EXITING: Final = 0x4
@@ -430,11 +430,11 @@ def _read_or_raise(path: str, most: int) -> bytes:
     """At most `most` bytes; what the kernel gives in pieces is put together."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        text = os.read(descriptor, min(most, _CHUNK))
+        text = os.read(descriptor, min(most, _CHUNK_BYTES))
         if not text or len(text) == most:
             return text
         pieces, size = [text], len(text)
-        while size < most and (piece := os.read(descriptor, min(most - size, _CHUNK))):
+        while size < most and (piece := os.read(descriptor, min(most - size, _CHUNK_BYTES))):
             pieces.append(piece)
             size += len(piece)
         return b"".join(pieces)

@@ -19,8 +19,8 @@ from debug_relay.protocol.refusals import MOST_PROBLEMS, Problem
 
 # A strict parser takes half a surrogate pair for the end of the text.
 _HALF: Final = re.compile(r"\\u([dD][89a-fA-F][0-9a-fA-F]{2})")
-MOST_VALUES: Final = 200_000
-DEEPEST: Final = 64
+MOST_VALUES: Final = 200_000  # Values in one request body.
+DEEPEST: Final = 64  # Levels of one request body.
 _BEGINNINGS: Final = (b",", b"[", b"{")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")

@@ -45,9 +45,10 @@ _PLAINER: Final = {
         (NAME, "of at most 64 letters, digits, dots, dashes, underscores, a letter or digit first"),
     )
 }
-# Comparing names is slow, and a typing mistake is rare and about as long as the intended name.
+# Unknown fields for which a similar name is looked for: comparing names is slow.
 _MOST_COMPARED: Final = 20
-_LONGEST_COMPARED: Final = 100
+# A longer unknown name is not a typing mistake and is not compared.
+_COMPARED_CHARACTERS: Final = 100
 _INTEGER: Final = re.compile(r"-?[0-9]{1,400}")
 _DECIMAL: Final = re.compile(r"-?[0-9]{1,400}(\.[0-9]{1,400})?([eE][-+]?[0-9]{1,3})?")
 _BOOLEANS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -243,7 +244,7 @@ def _struct_problems(
             yield Problem(prefix + field.name, MISSING)
     unknown = [name for name in value if name not in hints]
     for count, name in enumerate(unknown):
-        is_compared = count < _MOST_COMPARED and len(name) <= _LONGEST_COMPARED
+        is_compared = count < _MOST_COMPARED and len(name) <= _COMPARED_CHARACTERS
         message = _unknown(name, list(hints)) if is_compared else "unknown field"
         yield Problem(prefix + name, message, value[name])
 

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 _NULL: Final = Raw(b"null")
-# debugpy itself refuses messages above 16 MiB, so a peer that announces more than this is not
-# debugpy.
+# One DAP message. debugpy itself refuses messages above 16 MiB, so a peer that announces more
+# than this is not debugpy.
 MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
 _START: Final = b"content-"  # both possible headers begin like this
 

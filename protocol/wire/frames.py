@@ -3,8 +3,8 @@
 u32 length of all that follows the prefix | u32 id | u8 kind | u8 flags | u32 length of head
     head: msgpack of the kind's Struct | payload: bytes that this layer does not interpret
 
-A payload above `PIECE` travels in several frames with the same id. All but the last have the flag
-`MORE`, and all but the first an empty head. So a small answer never waits behind a large one.
+A payload above `PIECE_BYTES` travels in several frames with the same id. All but the last have the
+flag `MORE`, and all but the first an empty head. So a small answer never waits behind a large one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from msgspec import Struct
 
 from debug_relay.protocol.version import MAX_FRAME_BYTES
 
-PIECE: Final = 1 << 20
+# One piece of a longer payload: a small answer never waits behind a large one.
+PIECE_BYTES: Final = 1 << 20
 _PREFIX: Final = Layout("<I")
 _FIXED: Final = Layout("<IBBI")
 _MORE: Final = 1
@@ -109,9 +110,9 @@ class FrameError(Exception):
 def encode(kind: Kind, id: int, head: Head = None, payload: bytes = b"") -> bytes:
     """The bytes of one message: one frame, or several if the payload is large."""
     head_bytes = b"" if head is None else _encode_head(head)
-    if len(payload) <= PIECE:
+    if len(payload) <= PIECE_BYTES:
         return _frame(kind, id, 0, head_bytes, payload)
-    pieces = [payload[at : at + PIECE] for at in range(0, len(payload), PIECE)]
+    pieces = [payload[at : at + PIECE_BYTES] for at in range(0, len(payload), PIECE_BYTES)]
     frames = [_frame(kind, id, _MORE, head_bytes, pieces[0])]
     frames += [_frame(kind, id, _MORE, b"", piece) for piece in pieces[1:-1]]
     frames.append(_frame(kind, id, 0, b"", pieces[-1]))

@@ -26,11 +26,12 @@ from debug_relay.supervisor.log import Log, Place, RotatingFile, in_json, redact
 from debug_relay.supervisor.setup_error import SetupError
 
 _log: Final = Log(__name__)
-_FILE_BYTES: Final = 10 * 1024 * 1024
-_FILES: Final = 10
-_LINGER: Final = 0.05  # what a kill -9 of the relay may take from the file
-_LONGEST_TEXT: Final = 1000
-_MOST_ITEMS: Final = 50
+_FILE_BYTES: Final = 10 * 1024 * 1024  # One file of the audit log, before it is rotated.
+_MOST_FILES: Final = 10  # Files of the audit log.
+# The last lines that a kill -9 of the relay may take from the audit log.
+_LINGER_SECONDS: Final = 0.05
+_TEXT_CHARACTERS: Final = 1000  # One text in a line of the audit log.
+_MOST_ITEMS: Final = 50  # Entries of one list or object in a line of the audit log.
 # What a person types into a program may be a password.
 _TYPED: Final = frozenset({"input", "base64", "stdin_inputs"})
 
@@ -60,14 +61,14 @@ class Audit:
     def __init__(self, file: RotatingFile | None, path: Path) -> None:
         self._file = file
         self._path = path
-        self._place = Place(_line, file.write, _LINGER) if file is not None else None
+        self._place = Place(_line, file.write, _LINGER_SECONDS) if file is not None else None
 
     @classmethod
     def open(cls, asked: str | None, usual: Path) -> Audit:
         """One that was asked for must be there; without the usual one the relay starts as well."""
         path = Path(asked) if asked else usual
         try:
-            file = RotatingFile(path, _FILE_BYTES, _FILES, is_own=not asked)
+            file = RotatingFile(path, _FILE_BYTES, _MOST_FILES, is_own=not asked)
         except OSError as error:
             if asked:
                 raise SetupError(
@@ -163,8 +164,8 @@ def _fewer(value: Any) -> Any:
 
 def _cut(value: Any) -> Any:
     if isinstance(value, str):
-        more = len(value) - _LONGEST_TEXT
-        return value if more <= 0 else f"{value[:_LONGEST_TEXT]}… (+{more} characters)"
+        more = len(value) - _TEXT_CHARACTERS
+        return value if more <= 0 else f"{value[:_TEXT_CHARACTERS]}… (+{more} characters)"
     if isinstance(value, Mapping):
         return {name: _cut(item) for name, item in value.items()}
     return [_cut(item) for item in value] if isinstance(value, list) else value

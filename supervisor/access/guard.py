@@ -16,9 +16,9 @@ from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.access.tokens import Tokens
 
 UNKNOWN_UID: Final = -1
-MAX_AGENT_CHARACTERS: Final = 100
+MAX_AGENT_CHARACTERS: Final = 100  # The header X-Agent.
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
-_SHOWN: Final = 200  # of what a stranger sent
+_SHOWN_CHARACTERS: Final = 200  # A refused header or address is shown and logged up to this length.
 
 
 class Admission(NamedTuple):
@@ -174,7 +174,7 @@ class Guard:
 
 
 def _shown(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _port_of(host: str) -> str:

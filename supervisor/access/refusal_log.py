@@ -16,10 +16,12 @@ from debug_relay.supervisor.access.audit import Audit
 from debug_relay.supervisor.log import Log
 
 _log: Final = Log(__name__)
-_PERIOD: Final = 60.0
-_MOST: Final = 256
+# Refusals of one user for one reason within this time are counted, not logged one by one.
+_PERIOD_SECONDS: Final = 60.0
+_MOST_KINDS: Final = 256  # Users and reasons whose refusals are counted apart.
 _OTHERS: Final = "others"
-_SHOWN: Final = 200  # of what a stranger sent
+# The method and path of a refused request are logged up to this length.
+_SHOWN_CHARACTERS: Final = 200
 # Errors of the guard, before it is known who calls.
 AT_THE_DOOR: Final = frozenset({Code.FORBIDDEN_HOST, Code.FORBIDDEN_ORIGIN, Code.UNAUTHENTICATED})
 
@@ -34,7 +36,7 @@ class _Counted(Struct):
 
 
 class Refused:
-    def __init__(self, audit: Audit | None = None, period: float = _PERIOD) -> None:
+    def __init__(self, audit: Audit | None = None, period: float = _PERIOD_SECONDS) -> None:
         self._audit = audit
         self._period = period
         self._counted: dict[_Key, _Counted] = {}
@@ -42,7 +44,7 @@ class Refused:
     def note(self, event: str, uid: int, reason: str, **seen: Any) -> None:
         """`seen` is what the first of them looked like."""
         key = event, uid, reason
-        if key not in self._counted and len(self._counted) >= _MOST:
+        if key not in self._counted and len(self._counted) >= _MOST_KINDS:
             key, seen = (event, -1, _OTHERS), {}
         if (counted := self._counted.get(key)) is not None:
             counted.more += 1
@@ -64,8 +66,8 @@ class Refused:
             f"{error.code.value}: {reason}" if reason else error.code.value,
             caller=caller,
             request_id=id,
-            method=method[:_SHOWN],
-            path=path[:_SHOWN],
+            method=method[:_SHOWN_CHARACTERS],
+            path=path[:_SHOWN_CHARACTERS],
             message=error.message,
         )
 

@@ -35,7 +35,7 @@ from debug_relay.supervisor.setup_error import SetupError
 _FILE_NAME: Final = "tokens.json"
 _PREFIX: Final = "odr_"  # by which scanners of leaked secrets can know one
 _ADMIN: Final = "admin"
-_LARGEST: Final = 16 * 1024 * 1024
+_LARGEST_BYTES: Final = 16 * 1024 * 1024  # The tokens file.
 _log: Final = Log(__name__)
 
 
@@ -105,7 +105,7 @@ class TokensFile:
     def _content(self) -> bytes:
         with open(self.path, "rb", opener=open_regular) as file:
             about = os.fstat(file.fileno())
-            require_regular(self.path, about, _LARGEST)
+            require_regular(self.path, about, _LARGEST_BYTES)
             if about.st_uid not in (0, os.geteuid()):
                 self._unusable(f"it belongs to uid {about.st_uid}", "Restore or remove it")
             if about.st_mode & 0o022:
@@ -115,7 +115,7 @@ class TokensFile:
                     f"others may write to it (mode {mode:04o})",
                     f"Check its contents, then restrict access:  {mend}",
                 )
-            return file.read(_LARGEST)
+            return file.read(_LARGEST_BYTES)
 
     def _decoded(self, content: bytes) -> list[Token]:
         tokens = msgspec.json.decode(content, type=_Contents).tokens

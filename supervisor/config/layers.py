@@ -49,7 +49,7 @@ _PLACES: Final = frozenset(
         "python.default_path", "auth.tokens_file", "log.audit_file",
     }
 )  # fmt: skip
-_LARGEST_FILE: Final = 1024 * 1024
+_LARGEST_FILE_BYTES: Final = 1024 * 1024  # A configuration file.
 _BOOLEANS: Final = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
     **dict.fromkeys(("false", "0", "no", "off"), False),
@@ -171,7 +171,7 @@ class _Reading:
 
     def file(self, path: Path) -> dict[str, Setting]:
         try:
-            tree = tomllib.loads(read_bounded(path, _LARGEST_FILE).decode("utf-8"))
+            tree = tomllib.loads(read_bounded(path, _LARGEST_FILE_BYTES).decode("utf-8"))
         except (OSError, ValueError) as error:
             message = f"the file cannot be read: {_reason(error)}"
             self.problems.append(Problem(str(path), "", "config file", message))
@@ -181,7 +181,7 @@ class _Reading:
     def kept(self, path: Path) -> dict[str, Setting]:
         """A broken config.json holds up no start: only the relay itself writes there."""
         try:
-            tree = json.loads(read_bounded(path, _LARGEST_FILE))
+            tree = json.loads(read_bounded(path, _LARGEST_FILE_BYTES))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, RecursionError) as error:

@@ -27,7 +27,8 @@ from debug_relay.supervisor.storage.json_files import read_json
 
 _log = Log(__name__)
 _ORIGIN = "config.json (PATCH /config)"
-_COMPARED = 100  # characters: to compare names takes its time
+# An unknown setting's name is compared up to this length: comparing is slow.
+_COMPARED_CHARACTERS = 100
 _STRONGER = ("environment", "flag", "command line", "--")
 
 
@@ -96,7 +97,7 @@ class RuntimeConfig:
 
     def _refusal(self, name: str, value: Any) -> str | None:
         if name not in KEYS:
-            near = difflib.get_close_matches(name[:_COMPARED], RUNTIME_CHANGEABLE, 1)
+            near = difflib.get_close_matches(name[:_COMPARED_CHARACTERS], RUNTIME_CHANGEABLE, 1)
             return f"no such setting; did you mean {near[0]}?" if near else "no such setting"
         if name not in RUNTIME_CHANGEABLE:
             return "cannot change while the relay runs; set it at its start"

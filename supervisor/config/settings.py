@@ -15,8 +15,9 @@ from debug_relay.protocol.models.fields import Seconds
 from debug_relay.protocol.models.limits import Limits
 from debug_relay.protocol.version import MAX_BODY_BYTES, MAX_FRAME_BYTES
 
-# A body travels to a worker inside one frame, beside the frame's own head.
-_LARGEST_BODY: Final = MAX_FRAME_BYTES - 1024 * 1024
+# The most that `max_body_bytes` allows: a body travels to a worker inside one frame, beside the
+# frame's own head.
+_LARGEST_BODY_BYTES: Final = MAX_FRAME_BYTES - 1024 * 1024
 
 Deadline = Annotated[float, Meta(gt=0, le=3600)]
 Uid = Annotated[int, Meta(ge=0, le=2**32 - 2)]
@@ -33,7 +34,7 @@ class Server(Struct, frozen=True, kw_only=True):
     allow_hosts: list[HostName] = []
     allow_uids: list[Uid] = []
     allow_other_users: bool = False
-    max_body_bytes: Annotated[int, Meta(ge=1024, le=_LARGEST_BODY)] = MAX_BODY_BYTES
+    max_body_bytes: Annotated[int, Meta(ge=1024, le=_LARGEST_BODY_BYTES)] = MAX_BODY_BYTES
 
 
 class Sessions(Struct, frozen=True, kw_only=True):

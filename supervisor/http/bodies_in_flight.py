@@ -13,9 +13,11 @@ from typing import Final
 
 from debug_relay.protocol.errors import Code, RelayError
 
-MOST: Final = 96 * 1024 * 1024
-MOST_OF_A_UID: Final = 64 * 1024 * 1024
-SMALL: Final = 64 * 1024  # as much as waits in a connection's buffers anyway
+MOST_BYTES: Final = 96 * 1024 * 1024  # All request bodies that are in memory at one time.
+# The request bodies of one user that are in memory at one time.
+MOST_BYTES_OF_A_UID: Final = 64 * 1024 * 1024
+# A body up to this size is always taken: as much waits in a connection's buffers anyway.
+SMALL_BYTES: Final = 64 * 1024
 
 
 class Share:
@@ -55,15 +57,16 @@ class InFlight:
         if size <= 0 or is_alone:
             return
         for taken, most, whose in (
-            (self._by_uid[uid], MOST_OF_A_UID, f" of uid {uid}"),
-            (self._by_uid.total(), MOST, ""),
+            (self._by_uid[uid], MOST_BYTES_OF_A_UID, f" of uid {uid}"),
+            (self._by_uid.total(), MOST_BYTES, ""),
         ):
             if taken > most:
                 raise RelayError(
                     Code.TOO_MUCH_IN_FLIGHT,
                     f"Requests{whose} that are not answered yet have bodies of {taken - size} "
                     f"bytes; with this one it would be more than {most}.",
-                    f"Send it again when some are answered; up to {SMALL} bytes are always taken.",
+                    "Send it again when some are answered; up to "
+                    f"{SMALL_BYTES} bytes are always taken.",
                     bytes_in_flight=taken - size,
                     max_bytes=most,
                 )
@@ -75,4 +78,4 @@ class InFlight:
 
 
 def _counted(size: int) -> int:
-    return size if size > SMALL else 0
+    return size if size > SMALL_BYTES else 0

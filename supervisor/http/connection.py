@@ -28,6 +28,7 @@ from debug_relay.supervisor.log import Log
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
+# The first look at whether a caller who waits for an answer has hung up.
 _FIRST_LOOK_SECONDS: Final = 0.01
 _log: Final = Log(__name__)
 

@@ -29,7 +29,7 @@ from debug_relay.supervisor.operations.dispatch import Dispatch, Request
 from debug_relay.supervisor.operations.idempotency_store import Finished
 
 _RESERVED: Final = ("pretty", "format")
-_LONGEST_ID: Final = 200
+_ID_CHARACTERS: Final = 200  # The header X-Request-Id.
 _ABSOLUTE: Final = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
 
 
@@ -123,7 +123,7 @@ def _absolute_form(target: str) -> tuple[str | None, str]:
 
 def _request_id(http: web.BaseRequest) -> str:
     given = http.headers.get("X-Request-ID", "")
-    if given and len(given) <= _LONGEST_ID and given.isascii() and given.isprintable():
+    if given and len(given) <= _ID_CHARACTERS and given.isascii() and given.isprintable():
         return given
     return str(uuid.uuid4())
 

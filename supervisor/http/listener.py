@@ -18,7 +18,7 @@ from debug_relay.supervisor.access.guard import Guard
 from debug_relay.supervisor.access.refusal_log import Refused
 from debug_relay.supervisor.http.connection import Acceptor, Counts, Deadlines, Handler, Limits
 
-_UNWIND_SECONDS: Final = 1.0  # for a cancelled handler or a closed transport to be gone
+_UNWIND_SECONDS: Final = 1.0  # A cancelled handler or a closed connection must be gone by then.
 
 
 class Listener:

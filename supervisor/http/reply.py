@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the connection makes replies itself, so it imports this mod
     from debug_relay.supervisor.http.connection import Connection
 
 JSON_TYPE: Final = "application/json; charset=utf-8"
-_ONE_WRITE: Final = 64 * 1024
+_ONE_WRITE_BYTES: Final = 64 * 1024  # One write of a reply to its connection.
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -59,10 +59,10 @@ class Reply(web.StreamResponse):
         body = b"" if request.method == "HEAD" else self._finished
         self._eof_sent = True
         request.writer.output_size += len(head) + len(body)
-        transport.write(head + body[:_ONE_WRITE])
-        for at in range(_ONE_WRITE, len(body), _ONE_WRITE):
+        transport.write(head + body[:_ONE_WRITE_BYTES])
+        for at in range(_ONE_WRITE_BYTES, len(body), _ONE_WRITE_BYTES):
             await _taken(request, transport)
-            transport.write(body[at : at + _ONE_WRITE])
+            transport.write(body[at : at + _ONE_WRITE_BYTES])
         if transport.get_write_buffer_size():
             await _taken(request, transport)
         return None

@@ -19,8 +19,10 @@ from debug_relay.supervisor.http.meant_routes import meant, segments_of
 ROOT_OPERATIONS: Final = ("index", "docs", "llms", "openapi", "metrics", "mcp")
 
 BROKEN_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-# Of a path, for the closest route: a longer one is no typing error, and comparing is quadratic.
+# An unknown path is compared with routes up to this length: a longer one is not a typing
+# mistake, and comparing is quadratic.
 _COMPARED_CHARACTERS: Final = 120
+# The least similarity of a route that is suggested in place of an unknown one.
 _SIMILAR: Final = 0.5
 
 

@@ -18,7 +18,7 @@ from debug_relay.protocol.operations import VERIFY_BREAKPOINTS
 from debug_relay.protocol.refusals import Problem, Problems
 from debug_relay.supervisor.sessions.proxy import Session
 
-_SECONDS: Final = 10.0
+_VERIFY_SECONDS: Final = 10.0  # A worker verifies the breakpoints of a batch within this time.
 _ENTRY: Final = re.compile(r"breakpoints\[(\d+)\](.*)", re.DOTALL)
 
 
@@ -43,7 +43,9 @@ async def _verified(session: Session, entries: list[Any], sound: list[int]) -> l
     specs = msgspec.convert([entries[index] for index in sound], list[BreakpointSpec])
     asked = SetBreakpoints(session_id=session.id, breakpoints=specs)
     try:
-        problems = (await session.ask(VERIFY_BREAKPOINTS, asked, Problems, _SECONDS)).problems
+        problems = (
+            await session.ask(VERIFY_BREAKPOINTS, asked, Problems, _VERIFY_SECONDS)
+        ).problems
     except RelayError:
         return []  # without its worker: what is malformed is refused all the same
     for problem in problems:

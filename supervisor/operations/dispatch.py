@@ -55,9 +55,11 @@ Check = Callable[[Session, Mapping[str, Any], list[Problem]], Awaitable[None]]
 
 _log: Final = Log(__name__)
 _RETRY_AFTER: Final = "1"
-_READ_AT_ONCE: Final = 64 * 1024  # a longer body is read by a thread: it takes up to a second
-_LONGEST_NUMBER: Final = 15
-_KEPT_SHOWN: Final = 4000
+# A longer body is parsed in a thread, because that takes up to a second.
+_READ_AT_ONCE_BYTES: Final = 64 * 1024
+_LONGEST_NUMBER_DIGITS: Final = 15  # The header If-Stop.
+# A reply that an earlier version kept as text is shown up to this length.
+_KEPT_CHARACTERS: Final = 4000
 _REFUSAL_CHECKS: Final[Mapping[RefusalCheck, Check]] = {
     "verify-sound-entries": verify_sound_entries
 }
@@ -264,7 +266,7 @@ class Dispatch:
             body = parse_json(sent) if isinstance(sent, bytes) else sent
             return body, examine(operation.params, path, query, body, root)
 
-        if len(sent) <= _READ_AT_ONCE:
+        if len(sent) <= _READ_AT_ONCE_BYTES:
             body, examined = read()
         else:
             # One at a time: several would each take their turn of the interpreter before the loop.
@@ -397,7 +399,7 @@ def _single_values(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
 def _if_stop(given: str | int | None) -> int | None:
     if given is None or isinstance(given, int):
         return given
-    if given.isascii() and given.isdigit() and len(given) <= _LONGEST_NUMBER:
+    if given.isascii() and given.isdigit() and len(given) <= _LONGEST_NUMBER_DIGITS:
         return int(given)
     raise RelayError(
         Code.INVALID_PARAMETER,
@@ -451,7 +453,7 @@ def _again(first: Finished, understood: _Understood) -> Finished:
 def _kept_as_text(first: Finished, understood: _Understood) -> Finished:
     if understood.format != "json":
         return first
-    said = first.body[:_KEPT_SHOWN].decode("utf-8", "replace")
+    said = first.body[:_KEPT_CHARACTERS].decode("utf-8", "replace")
     kind = first.content_type.partition(";")[0]
     raise RelayError(
         Code.IDEMPOTENCY_CONFLICT,

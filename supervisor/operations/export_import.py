@@ -27,7 +27,7 @@ from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.storage.breakpoint_profiles import require_places
 from debug_relay.supervisor.workers.start_params import absolute, for_another
 
-_LONGEST_NAME: Final = 240
+_NAME_CHARACTERS: Final = 240  # A clone's name takes this much of the original's name.
 _NUMBERS: Final = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\.\d{1,6})?(?:[-+.].*)?")
 
 
@@ -52,7 +52,7 @@ def clone(blueprint: Blueprint, name: str | None, labels: dict[str, str] | None)
     config = blueprint.config
     if labels is not None:
         config = msgspec.structs.replace(config, labels=labels)
-    named = name or f"{blueprint.name[:_LONGEST_NAME]}-clone"
+    named = name or f"{blueprint.name[:_NAME_CHARACTERS]}-clone"
     return msgspec.structs.replace(for_another(blueprint, named), config=config)
 
 

@@ -48,9 +48,10 @@ from debug_relay.supervisor.storage.disk_health import DiskWatch
 
 _NAME: Final = "OpenCode Debug Relay Server"
 _LINKED: Final = ("health", "info", "list-sessions", "openapi", "docs", "llms", "metrics", "mcp")
-_MAX_WAITERS: Final = 2000
+_MAX_WAITERS: Final = 2000  # Requests that wait for events, in all sessions together.
+# A worker writes the stop reports that it holds in memory within this time.
 _WRITE_SECONDS: Final = 5.0
-_MAX_WAITERS_A_SESSION: Final = 200
+_MAX_WAITERS_A_SESSION: Final = 200  # Requests that wait for events of one session.
 
 Handler = Callable[[Any, Caller], Awaitable[Struct]]
 

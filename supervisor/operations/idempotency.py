@@ -19,15 +19,15 @@ from msgspec import Struct
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.supervisor.operations.idempotency_store import (
     KEPT_SECONDS,
-    MOST,
     MOST_BYTES,
+    MOST_REPLIES,
     Finished,
     KeptReplies,
     KeptReply,
 )
 from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks, outcome
 
-_LONGEST_KEY: Final = 255
+_KEY_CHARACTERS: Final = 255  # The header Idempotency-Key.
 
 
 class _Entry(Struct):
@@ -61,7 +61,7 @@ class Idempotency:
         self, caller: str, path: str, key: str, body: bytes, make: Callable[[], Awaitable[Finished]]
     ) -> Finished:
         """The reply that this key has; `make` makes it for a new key."""
-        if not key or len(key) > _LONGEST_KEY or not key.isprintable():
+        if not key or len(key) > _KEY_CHARACTERS or not key.isprintable():
             raise _bad_key(key)
         self._forget()
         place = (caller, path, key)
@@ -95,7 +95,7 @@ class Idempotency:
         oldest = self._now() - KEPT_SECONDS
         total = sum(self._size(entry) for entry in self._entries.values())
         for place, entry in list(self._entries.items()):
-            crowded = len(self._entries) > MOST or total > MOST_BYTES
+            crowded = len(self._entries) > MOST_REPLIES or total > MOST_BYTES
             if not entry.work.done() or (entry.since >= oldest and not crowded):
                 continue
             total -= self._size(entry)
@@ -117,7 +117,7 @@ class Idempotency:
 
 
 def _bad_key(key: str) -> RelayError:
-    problem = f"must have 1 to {_LONGEST_KEY} printable characters"
+    problem = f"must have 1 to {_KEY_CHARACTERS} printable characters"
     return RelayError(
         Code.INVALID_PARAMETER,
         f"The header Idempotency-Key {problem}",

@@ -21,10 +21,10 @@ from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.storage.json_files import set_aside
 
 _log: Final = Log(__name__)
-KEPT_SECONDS: Final = 600.0
-MOST: Final = 1000
-MOST_BYTES: Final = 16 * 1024 * 1024
-_LONGEST_FILE: Final = 3 * MOST_BYTES
+KEPT_SECONDS: Final = 600.0  # A reply is kept for repetitions of its request this long.
+MOST_REPLIES: Final = 1000  # Replies that are kept at one time.
+MOST_BYTES: Final = 16 * 1024 * 1024  # Bodies of all kept replies together.
+_LARGEST_FILE_BYTES: Final = 3 * MOST_BYTES  # The file of kept replies, before it is begun anew.
 
 
 class Finished(Struct):
@@ -62,7 +62,7 @@ class KeptReplies:
         room, now = MOST_BYTES, time.time()
         for reply in reversed([*self._read()]):
             room -= len(reply.finished.body)
-            if len(kept) < MOST and room >= 0 and 0 <= now - reply.at <= KEPT_SECONDS:
+            if len(kept) < MOST_REPLIES and room >= 0 and 0 <= now - reply.at <= KEPT_SECONDS:
                 kept.insert(0, reply)
         self._begin(kept)
         return kept
@@ -70,7 +70,7 @@ class KeptReplies:
     def add(self, reply: KeptReply) -> None:
         """Call it before the reply is sent. The kernel has it then, and outlives this process."""
         line = _encode(reply) + b"\n"
-        if self._size + len(line) > _LONGEST_FILE:
+        if self._size + len(line) > _LARGEST_FILE_BYTES:
             self.load()
         self._append(line)
 
@@ -81,7 +81,7 @@ class KeptReplies:
 
     def _read(self) -> Iterator[KeptReply]:
         try:
-            lines = read_bounded(self._path, 2 * _LONGEST_FILE).split(b"\n")
+            lines = read_bounded(self._path, 2 * _LARGEST_FILE_BYTES).split(b"\n")
         except FileNotFoundError:
             return
         except FileRefused as error:

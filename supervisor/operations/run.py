@@ -43,12 +43,13 @@ _LAUNCH: Final = (
     "python_args", "pythonpath", "just_my_code", "stdin_inputs",
     "limits",
 )  # fmt: skip
-_FRAMES: Final = 100
-_LOCALS: Final = 100
-_VALUE: Final = 500
-_REPORT: Final = 256 * 1024  # characters of locals in all
+_MOST_FRAMES: Final = 100  # Frames of the stack in the report of a run.
+_MOST_LOCALS: Final = 100  # Locals of one frame in the report of a run.
+_VALUE_CHARACTERS: Final = 500  # One value in the report of a run.
+_LOCALS_CHARACTERS: Final = 256 * 1024  # All locals in the report of a run together.
+# When the time of a run is over, the look at where its program is takes this long at most.
 _LOOK_SECONDS: Final = 2.0
-_GRACE: Final = 1.0
+_GRACE_SECONDS: Final = 1.0  # A program whose run has timed out has this long to end by itself.
 
 
 class Runs:
@@ -125,7 +126,7 @@ class _OneRun:
         if not in_time:
             stack = await self._where()
             await self._ask(
-                "terminate", p.Terminate(session_id=self._id, grace=_GRACE), p.Terminated
+                "terminate", p.Terminate(session_id=self._id, grace=_GRACE_SECONDS), p.Terminated
             )
         shown = self._session.state
         may_read = READS_OUTPUT in self._caller.scopes
@@ -212,7 +213,7 @@ class _OneRun:
             async with asyncio.timeout(_LOOK_SECONDS):
                 known = await self._ask("threads", i.Threads(session_id=self._id), i.ThreadList)
                 main = known.threads[0].id if known.threads else None
-                asked = i.Stacktrace(session_id=self._id, thread_id=main, levels=_FRAMES)
+                asked = i.Stacktrace(session_id=self._id, thread_id=main, levels=_MOST_FRAMES)
                 return await self._ask("stacktrace", asked, i.Stack)
         except (RelayError, TimeoutError) as error:
             _log.info("run.not_seen", session_id=self._id, error=str(error))
@@ -222,12 +223,12 @@ class _OneRun:
         """The stack with its locals, within the bound of a report."""
         session_id = self._id
         stack = await self._ask(
-            "stacktrace", i.Stacktrace(session_id=session_id, levels=_FRAMES), i.Stack
+            "stacktrace", i.Stacktrace(session_id=session_id, levels=_MOST_FRAMES), i.Stack
         )
-        room = _REPORT
+        room = _LOCALS_CHARACTERS
         frames: list[RunFrame] = []
         for frame in stack.frames:
-            asked = i.FrameVariables(session_id=session_id, frame_id=frame.id, count=_LOCALS)
+            asked = i.FrameVariables(session_id=session_id, frame_id=frame.id, count=_MOST_LOCALS)
             listed = await self._ask("frame-variables", asked, i.VariableList) if room > 0 else None
             shown = [
                 RunLocal(name=one.name, type=one.type, value=_short(one.value))
@@ -257,4 +258,4 @@ class _OneRun:
 
 
 def _short(value: str) -> str:
-    return value if len(value) <= _VALUE else value[: _VALUE - 1] + "…"
+    return value if len(value) <= _VALUE_CHARACTERS else value[: _VALUE_CHARACTERS - 1] + "…"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,13 +17,12 @@ from debug_relay.protocol.operations import OPERATIONS, Operation, Preparation
 from debug_relay.protocol.refusals import decode_error
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.frames import Caller, ReplyHead, RequestHead
-from debug_relay.supervisor.config.settings import Dap
 from debug_relay.supervisor.processes.listing import Processes
+from debug_relay.supervisor.sessions import call_deadlines
 from debug_relay.supervisor.sessions.proxy import Session
 from debug_relay.supervisor.sessions.registry import Registry
 
 _R = TypeVar("_R", bound=Result)
-_SPARE: Final = 5.0  # for the worker to word its own refusal when its debugger is late
 
 
 class WorkerCalls:
@@ -51,7 +50,7 @@ class WorkerCalls:
             operation.name,
             request_id or secrets.token_hex(8),
             caller,
-            seconds_for(operation, params, self._registry.settings.dap),
+            call_deadlines.for_worker(operation, params, self._registry.settings.dap),
             if_stop,
             format=format,
         )
@@ -66,15 +65,3 @@ class WorkerCalls:
         if not reply.ok:
             raise decode_error(payload)
         return msgspec.json.decode(payload, type=kind)
-
-
-def seconds_for(operation: Operation, params: Params, dap: Dap) -> float:
-    """What the row says of its deadline, in numbers."""
-    row = operation.deadline
-    seconds: float = getattr(dap, row.setting) + _SPARE
-    for name in row.fields:
-        given = getattr(params, name)
-        if not given and row.otherwise is not None:
-            given = getattr(dap, row.otherwise)
-        seconds += given or 0.0
-    return seconds

@@ -15,7 +15,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import stop_report as st
 from debug_relay.protocol.models.output_events import seq_of
 from debug_relay.protocol.rendering.size_limit import (
-    ENVELOPE,
+    ENVELOPE_BYTES,
     calls_for_rest,
     fit,
     leave_out_output,
@@ -24,7 +24,7 @@ from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.ring_format import Place, pack_cursor, unpack_cursor
 from debug_relay.supervisor.output.ring_reader import Walk, opened
 
-_ROOM_FOR_PAGE: Final = 256  # the page's own fields
+_PAGE_FIELDS_BYTES: Final = 256  # The fields of a page of stop reports beside the reports.
 _decode: Final = msgspec.json.Decoder(st.KeptStop).decode
 
 
@@ -41,8 +41,8 @@ def page(
     below = _below(id, params.cursor)
     kept = _kept(ring)
     numbers = [number for number in sorted(kept, reverse=True) if below is None or number < below]
-    envelope = ENVELOPE + len(encode_json(request_id))
-    room = params.max_bytes - envelope - _ROOM_FOR_PAGE
+    envelope = ENVELOPE_BYTES + len(encode_json(request_id))
+    room = params.max_bytes - envelope - _PAGE_FIELDS_BYTES
     items: list[st.Stop] = []
     for number in numbers[: params.limit]:
         told = _decode(kept[number])

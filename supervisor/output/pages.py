@@ -44,7 +44,7 @@ from debug_relay.protocol.wire.ring_format import (
 from debug_relay.supervisor.output import last_event
 from debug_relay.supervisor.output.ring_reader import Walk, opened, read_header
 
-_PAGE_BYTES: Final = 1 << 20
+_PAGE_BYTES: Final = 1 << 20  # One page of output or events.
 _CATEGORY_NAMES: Final = {number: name for name, number in CATEGORY_NUMBERS.items()}
 _OUTPUT: Final = EVENT_NUMBERS["output"]
 _decode_event: Final = msgspec.json.Decoder(Event).decode

@@ -27,13 +27,11 @@ from debug_relay.protocol.wire.ring_format import (
     unpack_record,
 )
 
-_HEADER_BYTES: Final = 64
-_BLOCK: Final = 16 * 1024
-# A writer that laps the reader, or damage after damage, ends the walk after so many attempts.
-_ATTEMPTS: Final = 16
-# How far one walk goes, wanted or not.
-_SCAN_RECORDS: Final = 2000
-_SCAN_BYTES: Final = 4 << 20
+_HEADER_BYTES: Final = 64  # The part of a ring's header that is in use.
+_BLOCK_BYTES: Final = 16 * 1024  # One read of a ring's data.
+_MOST_ATTEMPTS: Final = 16  # Attempts of one walk after which damage or a faster writer ends it.
+_SCAN_RECORDS: Final = 2000  # Records that one walk looks at, wanted or not.
+_SCAN_BYTES: Final = 4 << 20  # Data that one walk looks at, wanted or not.
 
 
 class Walk:
@@ -106,7 +104,7 @@ class Walk:
         """The next record; None at the end of the ring, or, if `unfinished`, of our efforts."""
         if self._record is not None or self.unfinished:
             return self._record
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MOST_ATTEMPTS):
             if self.place.position < self._header.tail:
                 self._go(self._header.tail)
             if self.place.position >= self._header.head:
@@ -148,7 +146,7 @@ class Walk:
         if 0 <= at <= len(self._block) - length:
             return at
         # Not beyond the head: those bytes are of the last lap, and would be taken for this one's.
-        size = min(max(length, _BLOCK), room, self._header.head - position)
+        size = min(max(length, _BLOCK_BYTES), room, self._header.head - position)
         if self._fd is None or length > size:
             raise RingCorrupt(f"{length} bytes at {position} do not fit")
         block = os.pread(self._fd, size, HEADER + position % self._header.capacity)
@@ -199,7 +197,7 @@ def read_header(fd: int | None) -> RingHeader | None:
     if fd is None:
         return None
     # The fields are copied one after the other: the writer may have moved on between two of them.
-    for _ in range(_ATTEMPTS):
+    for _ in range(_MOST_ATTEMPTS):
         try:
             header = unpack_header(os.pread(fd, _HEADER_BYTES, 0))
         except RingCorrupt:

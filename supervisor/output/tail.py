@@ -7,7 +7,7 @@ from typing import Final
 
 from debug_relay.supervisor.output.pages import OutputPages
 
-_LINES: Final = 20_000
+_PAGE_LINES: Final = 20_000  # Lines that one step towards the end of the output reads.
 
 
 def last_output(pages: OutputPages, most: int) -> tuple[str, int]:
@@ -17,7 +17,7 @@ def last_output(pages: OutputPages, most: int) -> tuple[str, int]:
     size = left_out = 0
     cursor: str | None = None
     while True:
-        page = pages.page(cursor, _LINES, None)
+        page = pages.page(cursor, _PAGE_LINES, None)
         for entry in page.entries:
             data = (
                 base64.b64decode(entry.output)

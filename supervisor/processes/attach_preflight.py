@@ -28,8 +28,10 @@ from debug_relay.supervisor.processes.facts import Facts
 
 _MONITORING: Final = (3, 12)  # from here on debugpy works by sys.monitoring
 _MACHINES: Final = ("x86_64", "i686")  # for these debugpy brings its library
-_SPARE_DESCRIPTORS: Final = 4  # a source, a directory, the connection
-_ANSWER_BYTES: Final = 16_384  # of why the debugger could not come in, into a file in memory
+# Descriptors that a target must have free: a source, a directory, the connection.
+_SPARE_DESCRIPTORS: Final = 4
+# A target must be able to write a file of this size: in it the injected code says why it failed.
+_ANSWER_BYTES: Final = 16_384
 _STRICT: Final = 1
 _BY_PORT: Final = "Start it with python -m debugpy --listen 5678, and attach by port."
 

@@ -22,7 +22,8 @@ _PYTHON: Final = re.compile(r"^python(\d(?:\.\d+)?)?(t)?(d)?$")
 _LIBRARY: Final = re.compile(r"libpython(\d\.\d+)(t?)d?\.so")
 _LIBRARY_IN_MAPS: Final = re.compile(rb"/libpython\d\.\d+t?d?\.so")
 _EXTENSION: Final = re.compile(r"\.cpython-(\d)(\d+)(t?)d?-[\w-]+\.so$")
-_COMMAND_BYTES: Final = 64 * 1024  # the beginning of a command line
+# The beginning of a process's command line that is searched and shown.
+_COMMAND_BYTES: Final = 64 * 1024
 _PATCH_LEVEL: Final = re.compile(r'^#define\s+PY_VERSION\s+"([^"]+)"', re.MULTILINE)
 _VENV_VERSION: Final = re.compile(r"^version\s*=\s*(\d\S+)$", re.MULTILINE)
 _THREAD_LOCALS: Final = "/gevent/_gevent_clocal."

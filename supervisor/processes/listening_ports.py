@@ -10,7 +10,8 @@ from typing import Final
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.system.users import user
 
-_MOST_SHOWN: Final = 200  # characters of a command line
+# The command line of the process that holds our port is shown up to this length.
+_SHOWN_CHARACTERS: Final = 200
 
 
 class Listeners:
@@ -68,4 +69,4 @@ def _process_with(inode: str) -> int | None:
 
 def _command(pid: int) -> str:
     text = " ".join(procfs.command(pid))
-    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "…"
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"

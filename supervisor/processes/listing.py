@@ -33,10 +33,11 @@ from debug_relay.supervisor.processes.python_scan import Census
 from debug_relay.supervisor.sessions.proxy import Session
 from debug_relay.supervisor.workers.zygote import Zygote
 
+# The shortest pause between two looks for a process that is waited for.
 _LOOK_AGAIN_SECONDS: Final = 0.1
-_REST: Final = 3
-_STACKS_SECONDS: Final = 10.0
-_SHOWN_CANDIDATES: Final = 20
+_REST_FACTOR: Final = 3  # The pause between two looks, as a multiple of the look's duration.
+_STACKS_SECONDS: Final = 10.0  # py-spy reads the stacks of a process within this time.
+_SHOWN_CANDIDATES: Final = 20  # Processes that are named when a pattern matches several.
 
 
 class Processes:
@@ -154,7 +155,7 @@ class Processes:
                 break
             asking.touch()
             # A look at many processes takes its time: it is not to be all that we do.
-            await asyncio.sleep(max(_LOOK_AGAIN_SECONDS, _REST * (now - began)))
+            await asyncio.sleep(max(_LOOK_AGAIN_SECONDS, _REST_FACTOR * (now - began)))
             asking.require_there()
         raise RelayError(
             Code.ATTACH_NO_SUCH_PROCESS,

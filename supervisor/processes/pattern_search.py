@@ -14,8 +14,8 @@ import resource
 import sys
 from typing import Any
 
-PROCESSOR_SECONDS = 1
-_MEMORY_BYTES = 512 * 1024 * 1024
+PROCESSOR_SECONDS = 1  # Processor time of one search with a caller's regular expression.
+_MEMORY_BYTES = 512 * 1024 * 1024  # Memory of one search with a caller's regular expression.
 
 
 def answer(pattern: str, texts: list[str]) -> dict[str, Any]:

@@ -21,14 +21,14 @@ from debug_relay.supervisor.processes import pattern_search
 _log: Final = Log(__name__)
 _K = TypeVar("_K")
 _COMMAND: Final = (sys.executable, "-I", "-S", pattern_search.__file__)
-_AT_ONE_TIME: Final = 2
-_SECONDS: Final = 15.0  # of the clock, where its processor time does not end it
+_MOST_AT_ONE_TIME: Final = 2  # Searches with callers' regular expressions that run at one time.
+_SEARCH_SECONDS: Final = 15.0  # A search ends by the clock if its processor time does not end it.
 _ADVICE: Final = r"Escape what is meant literally: worker\.py."
 
 
 class Patterns:
     def __init__(self) -> None:
-        self._turn = asyncio.Semaphore(_AT_ONE_TIME)
+        self._turn = asyncio.Semaphore(_MOST_AT_ONE_TIME)
         self.pids: set[int] = set()  # of the processes that search just now
 
     async def those(self, field: str, pattern: str, texts: Mapping[_K, str]) -> list[_K]:
@@ -55,10 +55,10 @@ class Patterns:
         )
         self.pids.add(process.pid)
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_SEARCH_SECONDS):
                 out, _ = await process.communicate(asked)
         except TimeoutError:
-            _log.warning("pattern.no_answer", pid=process.pid, seconds=_SECONDS)
+            _log.warning("pattern.no_answer", pid=process.pid, seconds=_SEARCH_SECONDS)
             return None
         finally:
             if process.returncode is None:

@@ -14,8 +14,9 @@ from msgspec import Struct
 from debug_relay.protocol.system import procfs
 from debug_relay.supervisor.processes.facts import command, embeds_python, is_python
 
-_INTO_MEMORY_SECONDS: Final = 0.5  # a pass
-_KEPT_SECONDS: Final = 30.0  # a program may load its Python late
+_INTO_MEMORY_SECONDS: Final = 0.5  # One pass over the processes may read memory maps this long.
+# That a process runs no Python is believed this long: it may load Python late.
+_KEPT_SECONDS: Final = 30.0
 
 
 class Found(Struct):

@@ -16,8 +16,8 @@ from debug_relay.supervisor.sessions.proxy import Session
 from debug_relay.supervisor.workers import orphan_cleanup
 
 _log: Final = Log(__name__)
-_END_SECONDS: Final = 12.0
-_FORCED_SECONDS: Final = 2.0
+_END_SECONDS: Final = 12.0  # A worker ends its session and its programs within this time.
+_FORCED_SECONDS: Final = 2.0  # A forced deletion waits this long for the worker before it kills it.
 
 
 class Deletions:

@@ -26,7 +26,7 @@ from debug_relay.protocol.wire.envelope import encode_json, timestamp_of
 from debug_relay.protocol.wire.frames import Caller, NewsHead, ReplyHead, RequestHead
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.output.pages import EventPages, OutputPages
-from debug_relay.supervisor.sessions import held_lease
+from debug_relay.supervisor.sessions import call_deadlines, held_lease
 from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks
 from debug_relay.supervisor.sessions.restore import failed, how_its_worker_ended
 from debug_relay.supervisor.sessions.worker_link import Link, LinkLost, unanswered
@@ -34,14 +34,15 @@ from debug_relay.supervisor.workers.child_process import Child
 
 _R = TypeVar("_R")
 _log: Final = Log(__name__)
-_MARGIN: Final = 2.0  # the worker keeps its deadline; one this much later counts as unresponsive
-_HEARTBEAT: Final = 2.0
-_SILENT: Final = 5.0
-_SILENT_BEATS: Final = 3  # unanswered heartbeats after which all waiting requests fail
-_KNOWN_SILENT: Final = 2.0  # the wait for a worker that is known not to answer
-_TOUCH_EVERY: Final = 0.5
-_ENDING: Final = 1.0
-_HALF: Final = 0.5
+_HEARTBEAT_SECONDS: Final = 2.0  # The longest pause between two looks at a worker.
+# A worker answers a heartbeat within this time, or the heartbeat counts as missed.
+_SILENT_SECONDS: Final = 5.0
+_SILENT_BEATS: Final = 3  # Missed heartbeats in a row after which all waiting requests fail.
+# A request waits this long for a worker that is known not to answer.
+_KNOWN_SILENT_SECONDS: Final = 2.0
+_TOUCH_SECONDS: Final = 0.5  # The worker is told at most this often that its session is in use.
+_ENDING_SECONDS: Final = 1.0  # A worker whose connection is lost has this long to be seen as ended.
+_WARNING_SHARE: Final = 0.5  # The share of the idle timeout that is left when callers are warned.
 
 
 class Owner(Protocol):
@@ -104,7 +105,7 @@ class Session:
         if idle:
             left = idle - (time.monotonic() - self._touched)
             shown.expires_at = timestamp_of(time.time() + left)
-            if left < idle * _HALF:
+            if left < idle * _WARNING_SHARE:
                 shown.warning = f"Session will expire in {max(left, 0):.0f} seconds"
         return shown
 
@@ -193,7 +194,7 @@ class Session:
         the end of its pause budget."""
         config = self.state.config
         bounds = config.timeout_minutes * 60, config.pause_budget
-        return min([_HEARTBEAT, *(bound / 4 for bound in bounds if bound)])
+        return min([_HEARTBEAT_SECONDS, *(bound / 4 for bound in bounds if bound)])
 
     # -- the worker
 
@@ -228,12 +229,12 @@ class Session:
     async def _watch(self, child: Child) -> None:
         """Heartbeat: a stopped worker looks alive to everything else."""
         heard, beats = time.monotonic(), 0
-        while not await child.wait(_HEARTBEAT):
+        while not await child.wait(_HEARTBEAT_SECONDS):
             try:
                 if self._link is None or self._link.lost:
-                    await self._open_link(child, _SILENT)
+                    await self._open_link(child, _SILENT_SECONDS)
                 else:
-                    await self._link.ping(_SILENT)
+                    await self._link.ping(_SILENT_SECONDS)
                 self._set_unresponsive(False)
                 heard, beats = time.monotonic(), 0
             except (RelayError, TimeoutError):
@@ -318,7 +319,7 @@ class Session:
         """Restart the idle timeout; the worker is told twice a second at most."""
         now = time.monotonic()
         self._touched = now
-        if self._link is not None and now - self._told_touch >= _TOUCH_EVERY:
+        if self._link is not None and now - self._told_touch >= _TOUCH_SECONDS:
             self._told_touch = now
             self._link.touch()
 
@@ -331,7 +332,7 @@ class Session:
         What callers ask for gives a session without a worker a new one; what the relay asks for
         itself does not.
         """
-        timeout = head.deadline + _MARGIN if patience is None else patience
+        timeout = call_deadlines.for_caller(head.deadline) if patience is None else patience
         if head.operation not in OPERATIONS:
             return await self._forward(head, payload, timeout)
         if self.sleeps:
@@ -371,15 +372,15 @@ class Session:
             raise self.crashed(head.operation)
         self._touched = self._asked = time.monotonic()
         if self.unresponsive:
-            timeout = min(timeout, _KNOWN_SILENT)
+            timeout = min(timeout, _KNOWN_SILENT_SECONDS)
         try:
             link = await self._reached(self.child, head.operation)
             frame = await link.request(head, payload, timeout)
         except (LinkLost, OSError):
             self.require_there()
             # The stream ends a moment before the process: wait, so that the state fits the refusal.
-            if self.child is not None and not await self.child.wait(_ENDING):
-                raise unanswered(head.operation, _ENDING) from None
+            if self.child is not None and not await self.child.wait(_ENDING_SECONDS):
+                raise unanswered(head.operation, _ENDING_SECONDS) from None
             self._lost()
             raise self.crashed(head.operation) from None
         assert isinstance(frame.head, ReplyHead)
@@ -389,9 +390,9 @@ class Session:
         """The link; opened again where it was lost and the worker lives."""
         if self._link is None or self._link.lost:
             try:
-                await self._open_link(child, _KNOWN_SILENT)
+                await self._open_link(child, _KNOWN_SILENT_SECONDS)
             except TimeoutError:
-                raise unanswered(operation, _KNOWN_SILENT) from None
+                raise unanswered(operation, _KNOWN_SILENT_SECONDS) from None
         assert self._link is not None
         return self._link
 

@@ -53,14 +53,16 @@ from debug_relay.supervisor.workers.start_params import Births
 from debug_relay.supervisor.workers.zygote import Zygote
 
 _log: Final = Log(__name__)
-_CONNECT_SECONDS: Final = 5.0
+_CONNECT_SECONDS: Final = 5.0  # The supervisor connects to a new worker within this time.
+# The supervisor connects to the worker of an earlier relay within this time.
 _ADOPT_SECONDS: Final = 2.0
-_DRAW_SECONDS: Final = 10.0
+_DRAW_SECONDS: Final = 10.0  # A worker answers with its session's blueprint within this time.
+# Workers that are being started have this long to end when the relay stops.
 _BIRTH_SECONDS: Final = 2.0
-_BACKGROUND_SECONDS: Final = 5.0
-_TOGETHER_SECONDS: Final = 0.5
-_KEPT_ENDED: Final = 100
-_NAMED: Final = 10
+_BACKGROUND_SECONDS: Final = 5.0  # Background tasks have this long to end when the relay stops.
+_TOGETHER_SECONDS: Final = 0.5  # Ends of workers within this time are cleaned up together.
+_MOST_ENDED: Final = 100  # Ended sessions that are kept; the oldest beyond them are deleted.
+_MOST_NAMED: Final = 10  # Sessions that a warning names.
 
 
 class Registry:
@@ -111,9 +113,9 @@ class Registry:
     def disk_warnings(self) -> list[str]:
         """Which sessions could not write what they had to, for `/health`."""
         lossy = [one for one in self.sessions.values() if one.state.disk_trouble]
-        warnings = [f"{one.id}: {one.state.disk_trouble}" for one in lossy[:_NAMED]]
-        if len(lossy) > _NAMED:
-            more = len(lossy) - _NAMED
+        warnings = [f"{one.id}: {one.state.disk_trouble}" for one in lossy[:_MOST_NAMED]]
+        if len(lossy) > _MOST_NAMED:
+            more = len(lossy) - _MOST_NAMED
             warnings.append(f"{more} more sessions could not write all that they had to")
         return warnings
 
@@ -366,7 +368,7 @@ class Registry:
             for one in self.sessions.values()
             if one.child is None and not one.deleting and one.id not in self._wakings
         ]
-        for session in ended[: max(len(ended) - _KEPT_ENDED, 0)]:
+        for session in ended[: max(len(ended) - _MOST_ENDED, 0)]:
             del self.sessions[session.id]
             self._remove_folders(session)
 

@@ -17,10 +17,10 @@ from debug_relay.supervisor.sessions import held_lease
 from debug_relay.supervisor.sessions.proxy import Session
 
 _log: Final = Log(__name__)
-_AFTER: Final = 3.0
-_EVERY: Final = 0.5
-_SECONDS: Final = 5.0
-_END_SECONDS: Final = 2.0
+_AFTER: Final = 3.0  # Seconds after its end or its last use that a session keeps its worker.
+_EVERY: Final = 0.5  # Seconds between two looks for workers that can retire.
+_SECONDS: Final = 5.0  # Seconds in which a worker leaves what it knows in files.
+_END_SECONDS: Final = 2.0  # A retired worker ends within this time.
 
 
 class Retirement:

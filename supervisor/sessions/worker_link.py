@@ -18,7 +18,8 @@ from debug_relay.protocol.wire.frames import Frame, Hello, Kind, NewsHead, Reply
 from debug_relay.supervisor.log import Log
 
 _log: Final = Log(__name__)
-_MOST_UNREAD: Final = 32 * 1024 * 1024  # by a worker that does not read
+# Frames that wait in memory for a worker that does not read.
+_MOST_UNREAD_BYTES: Final = 32 * 1024 * 1024
 
 
 class LinkLost(Exception):
@@ -133,7 +134,7 @@ class Link(asyncio.Protocol):
     ) -> Frame:
         if self.lost:
             raise LinkLost("the worker has ended")
-        if self._unread > _MOST_UNREAD:
+        if self._unread > _MOST_UNREAD_BYTES:
             raise _silent(
                 f"The session's worker takes nothing: {self._unread} bytes wait for it", what
             )

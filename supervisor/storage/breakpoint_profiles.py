@@ -35,10 +35,10 @@ from debug_relay.supervisor.storage.json_files import read_json, set_aside
 
 _log: Final = Log(__name__)
 _VERSION: Final = 1
-_SUGGESTED: Final = 10
-_MOST: Final = 1000
-_MOST_BYTES: Final = 8 * 1024 * 1024
-_MOST_BYTES_IN_ALL: Final = 64 * 1024 * 1024
+_MOST_SUGGESTED: Final = 10  # Names of existing profiles in a refusal.
+_MOST_PROFILES: Final = 1000  # Breakpoint profiles.
+_MOST_BYTES: Final = 8 * 1024 * 1024  # One breakpoint profile.
+_MOST_BYTES_IN_ALL: Final = 64 * 1024 * 1024  # All breakpoint profiles together.
 
 
 class Profiles:
@@ -104,13 +104,13 @@ class Profiles:
 
     def _require_room(self, name: str, specs: list[BreakpointSpec]) -> None:
         others = [other for other in self._names() if other != name]
-        if len(others) >= _MOST:
+        if len(others) >= _MOST_PROFILES:
             raise RelayError(
                 Code.INVALID_REQUEST,
                 f"There are {len(others)} breakpoint profiles, and no more are kept",
                 f"DELETE {API_PREFIX}/breakpoint-profiles/{others[0]}, or another that GET "
                 f"{API_PREFIX}/breakpoint-profiles lists.",
-                errors=[Problem("name", f"would be one more than {_MOST}", name)],
+                errors=[Problem("name", f"would be one more than {_MOST_PROFILES}", name)],
             )
         size = len(_content(name, specs))
         taken = sum(map(self._size, others))
@@ -175,10 +175,10 @@ class Profiles:
             f"There is no breakpoint profile {name}",
             f"Did you mean {near[0]}? {listed}."
             if near
-            else f"{listed}; existing ones: {', '.join(known[:_SUGGESTED]) or 'none'}.",
+            else f"{listed}; existing ones: {', '.join(known[:_MOST_SUGGESTED]) or 'none'}.",
             name=name,
             closest=near[0] if near else None,
-            profiles=known[:_SUGGESTED],
+            profiles=known[:_MOST_SUGGESTED],
         )
 
 

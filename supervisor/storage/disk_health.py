@@ -12,7 +12,8 @@ from typing import Final
 
 from debug_relay.supervisor.storage.directories import Directories
 
-LITTLE: Final = 64 * 1024  # bytes: less than the files of a new session
+# With less free space `/health` warns: the files of a new session need more.
+LITTLE_BYTES: Final = 64 * 1024
 
 Warner = Callable[[], str | None]
 
@@ -50,7 +51,7 @@ def _trouble_of(folder: Path, about: os.statvfs_result) -> Iterator[str]:
     left = about.f_bavail * about.f_frsize
     if about.f_flag & os.ST_RDONLY:
         yield f"the file system of {folder} is read-only"
-    elif left < LITTLE:
+    elif left < LITTLE_BYTES:
         yield f"the file system of {folder} has {left} bytes left"
     elif about.f_files and not about.f_favail:
         yield f"the file system of {folder} has no room for another file"

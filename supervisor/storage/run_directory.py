@@ -22,7 +22,7 @@ from debug_relay.supervisor.setup_error import SetupError
 from debug_relay.supervisor.storage.json_files import set_aside
 from debug_relay.supervisor.storage.private_directory import is_private, private_directory
 
-LONGEST_SOCKET_PATH_BYTES: Final = 100
+LONGEST_SOCKET_PATH_BYTES: Final = 100  # The path of a worker's socket; the kernel takes 107.
 _DEEPEST_SOCKET: Final = "sess_xxxxxxxx/worker.sock"
 # Errors of a full or read-only file system. They cost the file that we would write, not the start.
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})

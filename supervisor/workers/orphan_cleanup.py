@@ -20,8 +20,9 @@ from debug_relay.protocol.system import procfs
 from debug_relay.protocol.version import MARK
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
-_SECONDS: Final = 5.0
-_EXEC_SECONDS: Final = 0.5
+_CLEANUP_SECONDS: Final = 5.0  # What a dead worker has left is ended within this time.
+_EXEC_SECONDS: Final = 0.5  # A process in the midst of exec has this long to show its environment.
+# multiprocessing's tracker has this long to clean up and end by itself.
 _TRACKER_SECONDS: Final = 0.5
 
 
@@ -36,7 +37,7 @@ def end_marked(session_id: str) -> list[int]:
     ended: set[int] = set()
     began = now = time.monotonic()
     patience = began + _TRACKER_SECONDS
-    while now < began + _SECONDS:
+    while now < began + _CLEANUP_SECONDS:
         others = (pid for pid in procfs.pids() if pid != os.getpid())
         found = [pid for pid in others if carries(pid, wanted)]
         if not found:
@@ -45,7 +46,7 @@ def end_marked(session_id: str) -> list[int]:
             trackers = [pid for pid in found if procfs.is_tracker(procfs.command(pid))]
             # On a busy machine it waits for a processor: only the time that it sleeps counts.
             if any(_is_busy(pid) for pid in trackers):
-                patience = min(now + _TRACKER_SECONDS, began + _SECONDS / 2)
+                patience = min(now + _TRACKER_SECONDS, began + _CLEANUP_SECONDS / 2)
             found = [pid for pid in found if pid not in trackers]
         ended.update(pid for pid in found if _kill(pid, wanted))
         time.sleep(0.02)  # until the kernel has taken them away; runs in a thread of its own

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from debug_relay.supervisor.storage.directories import Directories
-from debug_relay.supervisor.storage.disk_health import LITTLE
+from debug_relay.supervisor.storage.disk_health import LITTLE_BYTES
 
-_DESCRIPTORS: Final = 4  # that a start has open at one time
-_TRY_EVERY: Final = 1.0
+_START_DESCRIPTORS: Final = 4  # Descriptors that the start of a worker has open at one time.
+_TRY_SECONDS: Final = 1.0  # Whether a process can be forked is tried at most this often.
 _NOTHING: Final = "/bin/true"
 
 
@@ -46,7 +46,7 @@ class Room:
 
     async def _processes(self) -> str | None:
         async with self._trying:
-            if time.monotonic() - self._tried >= _TRY_EVERY:
+            if time.monotonic() - self._tried >= _TRY_SECONDS:
                 self._found = await asyncio.to_thread(_try_process)
                 self._tried = time.monotonic()
         return self._found or None
@@ -60,7 +60,7 @@ def _disk(run_dir: Path) -> str | None:
     left = about.f_bavail * about.f_frsize
     if about.f_flag & os.ST_RDONLY:
         return f"the run directory {run_dir} is read-only: name another with --run-dir"
-    if left < LITTLE:
+    if left < LITTLE_BYTES:
         return (
             f"the disk of the run directory {run_dir} is full ({left} bytes left): make room "
             "there, or DELETE sessions that are not needed"
@@ -73,7 +73,7 @@ def _disk(run_dir: Path) -> str | None:
 def _descriptors() -> str | None:
     taken: list[int] = []
     try:
-        while len(taken) < _DESCRIPTORS:
+        while len(taken) < _START_DESCRIPTORS:
             taken.append(os.open("/", os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
         if error.errno not in (errno.EMFILE, errno.ENFILE):

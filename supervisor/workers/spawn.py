@@ -31,7 +31,8 @@ from debug_relay.supervisor.workers.child_process import Child
 from debug_relay.supervisor.workers.zygote import WORKER_COMMAND, Zygote
 
 _log: Final = Log(__name__)
-_READY_SECONDS: Final = 15.0
+_READY_SECONDS: Final = 15.0  # A new worker listens on its socket within this time.
+# A connection to a socket that an old worker may have left takes this long at most.
 _PROBE_SECONDS: Final = 1.0
 _CREDENTIALS: Final = struct.Struct("3i")
 

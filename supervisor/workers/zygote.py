@@ -23,9 +23,10 @@ from debug_relay.supervisor.workers.child_process import Child
 
 _log: Final = Log(__name__)
 _PID: Final = struct.Struct("i")
-_BORN_SECONDS: Final = 5.0
-_FIRST_BORN_SECONDS: Final = 15.0  # it waits until the zygote has imported everything
-_END_SECONDS: Final = 1.0
+_BORN_SECONDS: Final = 5.0  # The zygote answers with the pid of a forked worker within this time.
+# The zygote's first answer takes longer: it waits until everything is imported.
+_FIRST_BORN_SECONDS: Final = 15.0
+_END_SECONDS: Final = 1.0  # The zygote has this long to end by itself before it is killed.
 # -P and -E: neither the working directory nor the user's PYTHONPATH may shadow our
 # modules. The environment itself is passed on: it is what launched programs get.
 WORKER_COMMAND: Final = (sys.executable, "-P", "-E", "-m", "debug_relay.worker")

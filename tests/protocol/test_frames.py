@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from debug_relay.protocol.wire.frames import (
-    PIECE,
+    PIECE_BYTES,
     Caller,
     Decoder,
     Frame,
@@ -81,7 +81,17 @@ def pieces(raw: bytes) -> deque[bytes]:
 @settings(deadline=None, max_examples=40)
 @given(
     sizes=st.lists(
-        st.sampled_from([0, 10, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE, 3 * PIECE + 5]),
+        st.sampled_from(
+            [
+                0,
+                10,
+                PIECE_BYTES - 1,
+                PIECE_BYTES,
+                PIECE_BYTES + 1,
+                2 * PIECE_BYTES,
+                3 * PIECE_BYTES + 5,
+            ]
+        ),
         min_size=1,
         max_size=4,
     ),
@@ -95,7 +105,7 @@ def test_large_messages_let_small_ones_pass(sizes: list[int], order, chunk: int)
         for id, size in enumerate(sizes, 1)
     }
     queues = [pieces(bytes_of(frame)) for frame in sent.values()]
-    assert [len(queue) for queue in queues] == [max(1, -(-size // PIECE)) for size in sizes]
+    assert [len(queue) for queue in queues] == [max(1, -(-size // PIECE_BYTES)) for size in sizes]
     stream = b""
     while queues:
         queue = order.choice(queues)
@@ -113,10 +123,10 @@ def test_large_messages_let_small_ones_pass(sizes: list[int], order, chunk: int)
 
 def test_the_same_id_in_both_directions_does_not_mix():
     """A request's large body, and within it a cancel of the same id."""
-    large = pieces(encode(Kind.REQUEST, 5, HEADS[Kind.REQUEST], b"x" * (PIECE + 1)))
+    large = pieces(encode(Kind.REQUEST, 5, HEADS[Kind.REQUEST], b"x" * (PIECE_BYTES + 1)))
     stream = large[0] + encode(Kind.CANCEL, 5) + large[1]
     kinds = [(frame.kind, len(frame.payload)) for frame in Decoder().feed(stream)]
-    assert kinds == [(Kind.CANCEL, 0), (Kind.REQUEST, PIECE + 1)]
+    assert kinds == [(Kind.CANCEL, 0), (Kind.REQUEST, PIECE_BYTES + 1)]
 
 
 def test_a_reply_to_a_ping_has_no_head():
@@ -158,9 +168,9 @@ def test_bytes_that_are_no_frames_end_the_stream(stream: bytes):
 
 
 def test_a_message_in_pieces_is_bounded():
-    decoder = Decoder(max_bytes=PIECE * 2)
+    decoder = Decoder(max_bytes=PIECE_BYTES * 2)
     with pytest.raises(FrameError, match="more than"):
-        list(decoder.feed(encode(Kind.REPLY, 1, HEADS[Kind.REPLY], b"x" * (PIECE * 3))))
+        list(decoder.feed(encode(Kind.REPLY, 1, HEADS[Kind.REPLY], b"x" * (PIECE_BYTES * 3))))
 
 
 @given(stream=st.binary(max_size=300))

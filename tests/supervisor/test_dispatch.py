@@ -30,8 +30,9 @@ from debug_relay.supervisor.operations.dispatch import Dispatch, Finished, Reque
 from debug_relay.supervisor.operations.handlers import Handlers, Relay
 from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import KeptReplies
-from debug_relay.supervisor.operations.worker_calls import WorkerCalls, seconds_for
+from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.processes.listing import Processes
+from debug_relay.supervisor.sessions import call_deadlines
 from debug_relay.supervisor.sessions.registry import Registry
 from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.storage.disk_health import DiskWatch
@@ -220,7 +221,7 @@ def test_deadlines_are_what_the_rows_say() -> None:
     dap = Dap(request_timeout=30, launch_timeout=60, evaluate_timeout=10)
 
     def seconds(name: str, params: Any) -> float:
-        return seconds_for(OPERATIONS[name], params, dap)
+        return call_deadlines.for_worker(OPERATIONS[name], params, dap)
 
     assert seconds("stacktrace", Stacktrace(session_id="s")) == 35
     assert seconds("step-over", Step(session_id="s", wait=7)) == 42

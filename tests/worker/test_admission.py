@@ -93,7 +93,7 @@ async def test_who_leaves_in_the_middle_is_refused() -> None:
 
 
 async def test_who_says_too_little_is_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "_TOKEN_SECONDS", 0.1)
+    monkeypatch.setattr(admission, "CHILD_WAITS_SECONDS", 0.1)
     async with door() as (here, knock):
         for said in (b"", here.token[:63].encode()):
             assert not await (await knock(said)).asking

@@ -40,8 +40,11 @@ from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.system.descendants import Ended
 
-_EXIT_SECONDS: Final = 1.0  # an end is seen as the connection's a moment before as the process's
-_ENDING_SECONDS: Final = 30.0  # for one that says that it ends
+# A target whose connection is lost has this long to end before it counts as released: the
+# connection of a target that ends is lost a moment before.
+_EXIT_SECONDS: Final = 1.0
+_ENDING_SECONDS: Final = 30.0  # The same for a target that is already ending.
+# A target that has not ended this long after SIGTERM is detached from, so that it can act on it.
 _TERM_SECONDS: Final = 0.1
 
 

@@ -29,10 +29,14 @@ from debug_relay.worker.probe.startup.python_command_line import is_python
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.settings import Settings
 
-MAX_PROCESSES: Final = 64
-_LOOK_SECONDS: Final = 0.5
+MAX_PROCESSES: Final = 64  # Processes of one attached tree that are debugged.
+_LOOK_SECONDS: Final = 0.5  # The pause between two looks for new processes of an attached tree.
+# A new process must keep its command line this long before it is attached to: it may be about to
+# exec.
 _SETTLED_SECONDS: Final = 0.5
-_ATTACH_SECONDS: Final = 10.0  # a process that hangs in C delays the next ones by this much
+# The attach to one process of a tree; one that hangs in C delays the next ones by this.
+_ATTACH_SECONDS: Final = 10.0
+# A process whose connection is lost has this long to end before it counts as released.
 _EXIT_SECONDS: Final = 1.0
 
 Looks = tuple[str, list[str]]  # its executable and its command line

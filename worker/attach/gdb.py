@@ -19,7 +19,7 @@ from typing import IO, Any, Final
 from debug_relay.protocol.system import procfs
 from debug_relay.worker.system import own_processes
 
-_TAIL: Final = 4000
+_TAIL_BYTES: Final = 4000  # The end of gdb's output that is read.
 _SYMBOLS: Final = re.compile(r"/lib(c|python[^/]*)[.-][^/]*$")  # libraries that gdb needs
 _LIBRARIES: Final = (
     # Otherwise a signal to the program ends gdb's call half-way through.
@@ -30,7 +30,7 @@ _LIBRARIES: Final = (
 )
 # Tries what gdb will do: trace the program, and read by their paths the files that it runs.
 _TRIAL: Final = 'exec 3<>"/proc/$1/mem"; shift; for file; do : <"$file"; done'
-_TRIAL_SECONDS: Final = 2.0
+_TRIAL_SECONDS: Final = 2.0  # A trial of whether this gdb works at all.
 
 
 class Gdb:
@@ -84,7 +84,7 @@ class Gdb:
         if self._output.closed:
             return ""
         size = os.fstat(self._output.fileno()).st_size
-        data = os.pread(self._output.fileno(), _TAIL, max(0, size - _TAIL))
+        data = os.pread(self._output.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
         return data.decode("utf-8", "replace")
 
     def told(self, what: str) -> int | None:

@@ -30,13 +30,16 @@ from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.probe_client import ProbeClient
 
-_BEAT_SECONDS: Final = 1.5
+_BEAT_SECONDS: Final = 1.5  # The pause between two heartbeats to an attached program.
+# An attached program that hears no heartbeat for this long detaches itself.
 _SILENCE_SECONDS: Final = 10.0
+# An attached program detaches within this time, or the reply says that it will later.
 _LEAVE_SECONDS: Final = 8.0
-_LOOK_SECONDS: Final = 0.02
+_LOOK_SECONDS: Final = 0.02  # The pause between two looks at the injected code's state.
+# A pending call that has not run by then is injected again if the main thread rests.
 _NOTED_SECONDS: Final = 0.3
-_TRIES: Final = 5
-_END_SECONDS: Final = 0.5
+_MOST_TRIES: Final = 5  # Waits for another session that is just attaching to the same target.
+_END_SECONDS: Final = 0.5  # A target that says that it is ending is seen as ended within this time.
 
 
 class InjectedProcess:
@@ -165,7 +168,7 @@ class InjectedProcess:
         accepting = asyncio.ensure_future(self._adapter.accept())
         gone = asyncio.ensure_future(self._gone.wait())
         try:
-            tries = _TRIES
+            tries = _MOST_TRIES
             while self._server is None:
                 injection = self._injection
                 if injection is not None and injection.found_another:

@@ -29,6 +29,7 @@ TEXTS: Final = {
         "switch_interval", "eager_imports", "stdlib_imports", "bytecode_cache", "loader",
     )
 }  # fmt: skip
+# gdb takes the injected page back within this time; otherwise the program does it later.
 _BACK_SECONDS: Final = 3.0
 
 

@@ -8,7 +8,8 @@ from typing import Final
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.system.procfs import Syscall
 
-# A thread that waits for the GIL wakes every 5 ms to check it: that is not a rest.
+# The time over which a main thread must not run to count as resting. A thread that waits for the
+# GIL wakes every 5 ms to check it: that is not a rest.
 _LOOK_SECONDS: Final = 0.03
 
 

@@ -18,10 +18,12 @@ import struct
 from contextlib import suppress
 from typing import Any, Final
 
-ROOM: Final = 512 * 1024  # the kernel gives what of it is used
+# The page that is injected into a target; the kernel gives only what of it is used.
+ROOM_BYTES: Final = 512 * 1024
 _NOWHERE: Final = 32768  # an address below all that a program may map
-_DEEPER: Final = 200  # it may stand deep down
-_CODE_ROOM: Final = 192
+# The recursion limit is raised by this many frames while the injected text runs.
+_EXTRA_RECURSION: Final = 200
+_CODE_ROOM: Final = 192  # Bytes of machine code in the injected page.
 _FAILED: Final = _CODE_ROOM  # 1 when the text has raised something
 _CLASS: Final = _FAILED + 8  # where the name of its class is
 _TABLE: Final = _CLASS + 8
@@ -39,7 +41,7 @@ _CLOEXEC: Final = 1
 _GET_SEALS: Final = 1034
 _FILE_INPUT: Final = 257
 _SWALLOWED: Final = "pass "
-_NAME_LENGTH: Final = 100
+_NAME_BYTES: Final = 100  # The name of an exception that is read from the target's memory.
 
 
 def _disp(offset: int) -> bytes:
@@ -58,7 +60,7 @@ def _assembled() -> bytes:
             b"\x48\x89\xfb",  # mov rbx, rdi
             _call("Py_GetRecursionLimit"),
             b"\x41\x89\xc4",  # mov r12d, eax
-            b"\x8d\xb8" + _disp(_DEEPER),  # lea edi, [rax + deeper]
+            b"\x8d\xb8" + _disp(_EXTRA_RECURSION),  # lea edi, [rax + deeper]
             _call("Py_SetRecursionLimit"),
             b"\x48\x8d\xbb" + _disp(_MAIN),  # lea rdi, [rbx + main]
             _call("PyImport_AddModule"),
@@ -81,7 +83,7 @@ def _assembled() -> bytes:
         [
             limit,
             b"\x48\x89\xdf",  # mov rdi, rbx
-            b"\xbe" + _disp(ROOM),  # mov esi, room
+            b"\xbe" + _disp(ROOM_BYTES),  # mov esi, room
             b"\x48\x8b\x83" + _disp(_TABLE + 8 * _FUNCTIONS.index("munmap")),  # mov rax, munmap
             leave,
             b"\xff\xe0",  # jmp rax: it answers 0 to who has called us
@@ -119,7 +121,7 @@ def content(program: str, **names: Any) -> bytes:
     page = head + _text(program, names).encode() + b"\0"
     assert len(_CODE) <= _CODE_ROOM
     assert len(head) == TEXT
-    assert len(page) <= ROOM
+    assert len(page) <= ROOM_BYTES
     return page
 
 
@@ -142,7 +144,7 @@ def commands(file: str, page: bytes) -> list[str]:
     can_run = machine == "x86_64"
     map_it = (
         "set $page = ((unsigned long (*)(unsigned long, unsigned long, int, int, int, long))"
-        f"mmap)(0, {ROOM}, %d, 0x22, -1, 0)"
+        f"mmap)(0, {ROOM_BYTES}, %d, 0x22, -1, 0)"
     )
     table = [
         f"set {{unsigned long}}($page + {_TABLE + 8 * n}) = (unsigned long) &{name}"
@@ -186,7 +188,7 @@ def _digits(place: int) -> list[str]:
 
 
 def unmap(page: str) -> str:
-    return f"set $gone = ((int (*)(unsigned long, unsigned long)) munmap)({page}, {ROOM})"
+    return f"set $gone = ((int (*)(unsigned long, unsigned long)) munmap)({page}, {ROOM_BYTES})"
 
 
 def take_back(page: int, word: int) -> list[str]:
@@ -222,7 +224,7 @@ class Memory:
         if head[: _FAILED + 1] != _CODE.ljust(_FAILED, b"\0") + b"\1":
             return None
         (place,) = struct.unpack_from("<Q", head, _CLASS)
-        name = self._read(_NAME_LENGTH, place) or b""
+        name = self._read(_NAME_BYTES, place) or b""
         return name.partition(b"\0")[0].decode("ascii", "replace")
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import threads_are_greenlets
 from debug_relay.worker.attach.injection import Injection
-from debug_relay.worker.attach.payload import NO_MEMORY, ROOM
+from debug_relay.worker.attach.payload import NO_MEMORY, ROOM_BYTES
 
 _BDB = "bdbtracer"  # the tool name of bdb, and so of pdb, from Python 3.14 on
 
@@ -102,7 +102,7 @@ def not_injected(pid: int, injection: Injection) -> RelayError:
             debugger_output=said,
         )
     if NO_MEMORY in said:
-        return failed(pid, f"the kernel gives it no {ROOM:,} bytes of memory more", said)
+        return failed(pid, f"the kernel gives it no {ROOM_BYTES:,} bytes of memory more", said)
     return failed(pid, f"gdb ended with {injection.code} and could not enter it", said)
 
 

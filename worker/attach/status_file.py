@@ -16,7 +16,7 @@ from msgspec import Struct
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.worker.attach import payload
 
-_MOST: Final = 8192
+_MOST_BYTES: Final = 8192  # What the injected code can say in the payload status file.
 
 
 class Refusal(Struct, frozen=True):
@@ -50,7 +50,7 @@ class StatusFile:
     def refusal(self) -> Refusal | None:
         if self._fd < 0 or os.pread(self._fd, 1, 0) != b"r":
             return None
-        text = os.pread(self._fd, _MOST, 1).decode("utf-8", "replace")
+        text = os.pread(self._fd, _MOST_BYTES, 1).decode("utf-8", "replace")
         self._write(b"h")
         reason, _, words = text.partition("\n")
         return Refusal(reason, words)

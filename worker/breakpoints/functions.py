@@ -30,7 +30,7 @@ LEFT_OUT: Final = {
 NO_PROBE: Final = "functions cannot be found in a program that was joined by its port"
 _LOOKED_FOR: Final = "the function is searched in each module that the program loads"
 _INNER: Final = frozenset({"<locals>", "<lambda>"})
-_SHOWN: Final = 10
+_MOST_SHOWN: Final = 10  # Functions of the same name elsewhere that a breakpoint's message lists.
 
 
 def asked_for(spec: BreakpointSpec, absolute: Callable[[str], str]) -> Entry:
@@ -124,7 +124,7 @@ def _tell_also(entry: Entry, places: list[FoundPlace]) -> None:
     """Adds the places not mentioned yet: each process of a program finds them separately."""
     told = entry.message or ""
     others = [one for one in places if (one.path, one.line) != (entry.path, entry.line)]
-    words = [f"{one.name} ({one.path}:{one.line})" for one in others[:_SHOWN]]
+    words = [f"{one.name} ({one.path}:{one.line})" for one in others[:_MOST_SHOWN]]
     listed = ", ".join(one for one in words if one not in told)
     if listed:
         entry.message = "; ".join(part for part in (told, f"also in {listed}") if part)[:2000]
@@ -147,4 +147,4 @@ def place(entry: Entry, found: FoundFunction) -> None:
     if entry.verified and reached:
         _tell_also(entry, reached)
     elif not entry.verified and not found.places and found.elsewhere:
-        entry.suggestion = f"There is {', '.join(found.elsewhere[:_SHOWN])}: is that meant?"
+        entry.suggestion = f"There is {', '.join(found.elsewhere[:_MOST_SHOWN])}: is that meant?"

@@ -16,7 +16,8 @@ from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.state.log import SessionLog
 
-_QUIET_SECONDS: Final = 1.0  # a hundred lines a second are shown while there are more
+# A log point reports its skipped lines when it has written none for this long.
+_QUIET_SECONDS: Final = 1.0
 
 
 class _Last(Struct):

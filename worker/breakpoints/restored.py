@@ -19,8 +19,9 @@ from debug_relay.worker.breakpoints.table import Entry
 from debug_relay.worker.breakpoints.verification import Batch, Verifier
 from debug_relay.worker.source.code_lines import parse_hit_condition
 
-# A session must not be held back by its breakpoints; the rest is judged at the launch.
-_SECONDS: Final = 5.0
+# A new session verifies the breakpoints that it takes over for this long; the rest is verified
+# at the launch.
+_VERIFY_SECONDS: Final = 5.0
 _LATER: Final = "not verified yet: the launch verifies it"
 
 
@@ -34,7 +35,7 @@ async def restored_entries(
         batch = await verifier.batch()
     except RelayError as error:
         problem = error
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + _VERIFY_SECONDS
     entries = []
     for one in kept:
         spec = spec_of(one)

@@ -17,11 +17,11 @@ from debug_relay.protocol.errors import RelayError
 
 log = logging.getLogger("debug_relay.worker")
 
-# The kernel tells of files only by descriptors (inotify) that Python's library has no call for.
+# The pause between two looks at source files that have breakpoints. The kernel tells of files
+# only by descriptors (inotify), for which Python's library has no call.
 _SOON_SECONDS: Final = 0.1
-_LATER_SECONDS: Final = 0.5
-# A program may have read its source a little before we heard of it.
-_SLACK_SECONDS: Final = 5.0
+_LATER_SECONDS: Final = 0.5  # The pause between two looks while no file has breakpoints.
+_SLACK_SECONDS: Final = 5.0  # A program may have read its source this long before we heard of it.
 OUTDATED: Final = "the file has changed since the program loaded it: the older text still runs"
 
 Pids = frozenset[int]

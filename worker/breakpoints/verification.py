@@ -34,7 +34,7 @@ from debug_relay.worker.state.settings import Settings
 
 _PENDING: Final = "pending: the file does not exist yet"
 NO_FILE: Final = "the program runs code of this name; no file on disk has it"
-_SHOWN_LINES: Final = 20
+_SHOWN_LINES: Final = 20  # Lines that a refused breakpoint's message lists.
 
 
 class Verifier:

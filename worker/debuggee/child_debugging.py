@@ -34,7 +34,7 @@ from debug_relay.worker.system.blocked_syscalls import waits_for_signal
 _PIDFD_GET_INFO: Final = 0xC040FF0B
 _PIDFD_INFO_EXIT: Final = 1 << 3
 _INFO_BYTES: Final = 64
-_END_SECONDS: Final = 0.5  # from the loss of a dying process's connection to the news of its end
+_END_SECONDS: Final = 0.5  # From the loss of a dying process's connection to the news of its end.
 
 
 class Child(Struct):

@@ -15,9 +15,9 @@ from typing import Final
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.system.files import FileRefused, read_bounded
 
-_MOST_BYTES: Final = 1 << 20
-# The kernel gives a program no more than that in all. References multiply: without a bound a file
-# of some lines would fill the memory.
+_MOST_BYTES: Final = 1 << 20  # One env file.
+# The values of one env file together. The kernel gives a program no more than that, and
+# references multiply: without a bound a few lines would fill the memory.
 _MOST_VALUE_BYTES: Final = 6 << 20
 # No pattern here may take more than linear time: the file is a stranger's.
 _NAME: Final = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*")

@@ -27,7 +27,7 @@ from debug_relay.worker.interpreter.resolve import Interpreter
 _OWN_VARIABLES: Final = "OPENCODE_DEBUG_"
 _TERMINAL: Final = "xterm-256color"
 UNBUFFERED: Final = "PYTHONUNBUFFERED"
-_MOST_BYTES: Final = 1 << 20  # of a file in a venv
+_MOST_BYTES: Final = 1 << 20  # One file of a venv that is read.
 
 
 class _CondaState(Struct):

@@ -17,10 +17,12 @@ from typing import Final
 from debug_relay.protocol.system.procfs import Stat
 from debug_relay.worker.system import descendants
 
-# The kernel tells of the end of those that are known by then, and not of who comes meanwhile.
-_FIRST_LOOK: Final = 0.01
-_LATER: Final = 1.5  # times the pause before
-_SELDOM: Final = 0.1
+# The first pause between two looks at whether processes have ended. The kernel tells of the end
+# of those that are known, but not of new ones.
+_FIRST_LOOK_SECONDS: Final = 0.01
+_LATER_FACTOR: Final = 1.5  # Each pause is this many times the one before.
+# The longest pause between two looks at whether processes have ended.
+_LONGEST_PAUSE_SECONDS: Final = 0.1
 
 
 class GracefulStop:
@@ -40,7 +42,7 @@ class GracefulStop:
 
     async def until_gone(self, deadline: float) -> None:
         """Until nobody is left; the program itself has ended. Who has come since is told too."""
-        pause = _FIRST_LOOK
+        pause = _FIRST_LOOK_SECONDS
         now = asyncio.get_running_loop().time
         while (left := self._left()) != [] and now() < deadline:
             for row in left or ():
@@ -48,7 +50,7 @@ class GracefulStop:
                     self._told.add(row.key)
                     _tell(row)
             await asyncio.sleep(min(pause, deadline - now()))
-            pause = min(pause * _LATER, _SELDOM)
+            pause = min(pause * _LATER_FACTOR, _LONGEST_PAUSE_SECONDS)
 
     def _left(self) -> list[Stat] | None:
         """Not the trackers of multiprocessing, which end when the sweep has taken the others."""

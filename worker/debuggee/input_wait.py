@@ -15,11 +15,13 @@ from debug_relay.worker.debuggee.process import Process
 from debug_relay.worker.debugger.input_requests import InputRequest
 from debug_relay.worker.system.blocked_syscalls import waits_for_input
 
-_FIRST_LOOK: Final = 0.03
-_LATER: Final = 2.0  # times the pause before
-_SELDOM: Final = 1.0
-_KEPT: Final = 4096
-_PROMPT_MOST: Final = 1000
+# The first pause between two looks at whether the program waits for input.
+_FIRST_LOOK_SECONDS: Final = 0.03
+_LATER_FACTOR: Final = 2.0  # Each pause is this many times the one before.
+# The longest pause between two looks at whether the program waits for input.
+_LONGEST_PAUSE_SECONDS: Final = 1.0
+_KEPT_BYTES: Final = 4096  # The end of the output in which the prompt is looked for.
+_PROMPT_CHARACTERS: Final = 1000  # The prompt that is shown.
 _CONTROL: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\r")
 _ECHOED: Final = b"Password input may be echoed."
 _ECHO_WARNING: Final = (
@@ -53,11 +55,11 @@ class InputWatch:
         self._warned = False
         self._begun = False
         self._timer: asyncio.TimerHandle | None = None
-        self._pause = _FIRST_LOOK
+        self._pause = _FIRST_LOOK_SECONDS
 
     def printed(self, data: bytes) -> None:
         self._is_same = False
-        self._said = (self._said + data)[-_KEPT:]
+        self._said = (self._said + data)[-_KEPT_BYTES:]
         self._warned = self._warned or _ECHOED in self._said
         self.soon()
 
@@ -72,8 +74,8 @@ class InputWatch:
 
     def soon(self) -> None:
         """There is reason to look."""
-        if self._timer is None or self._pause > _FIRST_LOOK:
-            self._pause = _FIRST_LOOK
+        if self._timer is None or self._pause > _FIRST_LOOK_SECONDS:
+            self._pause = _FIRST_LOOK_SECONDS
             self._schedule()
 
     def at_rest(self) -> None:
@@ -103,7 +105,7 @@ class InputWatch:
             self._set(InputRequest(self._prompt(), self._warning()))
         else:
             self._set(None)
-        self._pause = min(self._pause * _LATER, _SELDOM)
+        self._pause = min(self._pause * _LATER_FACTOR, _LONGEST_PAUSE_SECONDS)
         self._schedule()
 
     def _warning(self) -> str | None:
@@ -114,7 +116,7 @@ class InputWatch:
         if not self._said:
             return None
         text = _CONTROL.sub("", self._said.decode("utf-8", "replace"))
-        return text.rpartition("\n")[2][-_PROMPT_MOST:]
+        return text.rpartition("\n")[2][-_PROMPT_CHARACTERS:]
 
     def _set(self, waiting: InputRequest | None) -> None:
         if waiting != self._waiting:

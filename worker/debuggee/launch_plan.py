@@ -29,9 +29,12 @@ from debug_relay.worker.source.code_lines import (
 )
 from debug_relay.worker.state.settings import Settings
 
-_ARCHIVE_TAIL: Final = 22 + 65535  # the record, and the longest comment behind it
+# The end of a file in which a zip archive is recognised: its last record and the longest comment
+# behind it.
+_ARCHIVE_TAIL_BYTES: Final = 22 + 65535
 _KINDS: Final = ("script", "module", "code")
-_MOST_VARIABLE_BYTES: Final = 131_071  # the kernel's, without the zero at the end
+# One environment variable, name and value; the kernel's bound without the zero at the end.
+_MOST_VARIABLE_BYTES: Final = 131_071
 
 
 class Plan(Struct):
@@ -226,5 +229,5 @@ def _is_archive(path: str) -> bool:
     """By the record at its end, as Python knows a zip file: in front there may be a `#!` line."""
     with open(path, "rb", opener=open_regular) as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _ARCHIVE_TAIL))
+        file.seek(max(0, size - _ARCHIVE_TAIL_BYTES))
         return b"PK\x05\x06" in file.read()

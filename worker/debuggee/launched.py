@@ -40,12 +40,15 @@ from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.system import descendants
 from debug_relay.worker.system.blocked_syscalls import waits_for_signal
 
-_TAIL: Final = 2000
-# Once connected it imports what it is to run, and says by then that there is none: a package that
-# takes longer is a program that runs, can be paused, given input and ended.
+_TAIL_BYTES: Final = 2000  # The end of the output that a failed start shows.
+# A connected program imports what it is to run within this time, or counts as running. By then
+# it says if there is no such module; a package that takes longer is a program that can be
+# paused, given input and ended.
 _IMPORT_SECONDS: Final = 2.0
-_SWEEP_SECONDS: Final = 3.0
-_ENDING_SECONDS: Final = 0.5  # who is killed loses the connection first
+_SWEEP_SECONDS: Final = 3.0  # Processes that a program has left are ended within this time.
+# A lost connection is reported after this time: a killed program loses it before its end is
+# known.
+_ENDING_SECONDS: Final = 0.5
 # What only the program's own import system could find out, and an interpreter that has changed.
 _REFUSALS: Final = (
     Code.LAUNCH_MODULE_NOT_FOUND,
@@ -55,7 +58,8 @@ _REFUSALS: Final = (
 
 
 _FLAGS: Final = {"script": [], "module": ["-m"], "code": ["-c"]}
-_LONGEST_WORD: Final = 100_000  # the kernel takes 128 KiB
+# One argument of the program's command line; the kernel takes 128 KiB.
+_LONGEST_ARGUMENT_CHARACTERS: Final = 100_000
 
 
 class LaunchedProgram:
@@ -183,7 +187,7 @@ class LaunchedProgram:
         start = [plan.interpreter.path, *extra, *plan.python_args, f"/proc/self/fd/{bootstrap}"]
         own = [plan.interpreter.path, *plan.python_args, *_FLAGS[plan.kind], plan.target]
         more = _length([*own, *plan.args]) - _length([*start, ""])
-        return [*start, str(setup).zfill(more if more < _LONGEST_WORD else 0)]
+        return [*start, str(setup).zfill(more if more < _LONGEST_ARGUMENT_CHARACTERS else 0)]
 
     def _printed(self, name: Category, data: bytes) -> None:
         self._child_output.flush()
@@ -288,7 +292,7 @@ class LaunchedProgram:
     async def _failed(self, reason: str) -> RelayError:
         exit = self._process.exit if self._process else None
         await self._give_up()
-        said = self._log.tail(_TAIL)
+        said = self._log.tail(_TAIL_BYTES)
         what = "the code" if self._plan.kind == "code" else self._plan.target
         return RelayError(
             Code.LAUNCH_FAILED,

@@ -26,9 +26,10 @@ from debug_relay.worker.debuggee.pseudo_terminal import Terminal, come_to_front
 from debug_relay.worker.debuggee.stdin import Stdin
 
 _F_SETPIPE_SZ: Final = 1031
-_PIPE_BYTES: Final = 1 << 20
-_READ_BYTES: Final = 1 << 18
-_HOLD_SECONDS: Final = 0.02
+_PIPE_BYTES: Final = 1 << 20  # The kernel's buffer of a program's output pipe.
+_READ_BYTES: Final = 1 << 18  # One read of a program's output.
+_HOLD_SECONDS: Final = 0.02  # An unfinished line of output waits this long for its end.
+# A program that has not ended this long after SIGTERM is resumed, so that it can act on it.
 _TERM_SECONDS: Final = 0.1
 _PR_SET_PDEATHSIG: Final = 1
 _libc: Final = ctypes.CDLL(None, use_errno=True)

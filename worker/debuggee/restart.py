@@ -18,7 +18,7 @@ from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.settings import Settings
 
-_GRACE: Final = 2.0
+_GRACE_SECONDS: Final = 2.0  # A program that is restarted has this long to end by itself.
 # What a launch may be repeated with otherwise: where a secret was hidden it must be.
 _EXAMPLES: Final = {"args": ["…"], "code": "…", "python_args": ["…"], "stdin_inputs": ["…"]}
 _GIVEN_ANEW: Final = tuple(_EXAMPLES)
@@ -107,7 +107,7 @@ class Restarting:
         with self._lifecycle.restart():
             if self._lifecycle.state in (State.RUNNING, State.PAUSED, State.LAUNCHING):
                 self._lifecycle.end_for("terminated")
-                await self._run.end_program(_GRACE)
+                await self._run.end_program(_GRACE_SECONDS)
         if target is not None:
             await target.release()
             # A server's children may hold the port that the new run needs.

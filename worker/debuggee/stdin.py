@@ -15,7 +15,7 @@ from typing import Final
 
 from debug_relay.worker.debuggee.pseudo_terminal import Terminal
 
-MOST_WAITING: Final = 64 << 20
+MOST_WAITING_BYTES: Final = 64 << 20  # Input that waits for a program to read it.
 _COUNT: Final = struct.Struct("i")
 
 
@@ -49,7 +49,7 @@ class Stdin:
         """Raises BrokenPipeError when it is closed, BufferError when far too much waits."""
         if not self.is_open:
             raise BrokenPipeError("standard input is closed")
-        if len(self._waiting) + len(data) > MOST_WAITING:
+        if len(self._waiting) + len(data) > MOST_WAITING_BYTES:
             raise BufferError(f"{len(self._waiting)} bytes wait that the program does not read")
         self._waiting += data
         self._last = data[-1:] or self._last

@@ -22,15 +22,16 @@ import msgspec
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.wire.dap import Message, SystemInfo
-from debug_relay.worker.debugger.admission import Admission
+from debug_relay.worker.debugger.admission import CHILD_WAITS_SECONDS, Admission
 from debug_relay.worker.debugger.connection import DebugServer
 
 log = logging.getLogger("debug_relay.worker")
 
-_HANDSHAKE_SECONDS: Final = 20.0
-_AUTHORIZE_SECONDS: Final = 15.0  # a child waits as long for us
-_ACCEPT_AGAIN: Final = 0.1
-_BACKLOG: Final = 512  # the children of a pool connect all at once
+_HANDSHAKE_SECONDS: Final = 20.0  # The handshake with one debug server.
+# The pause after a connection could not be accepted for want of descriptors.
+_ACCEPT_AGAIN_SECONDS: Final = 0.1
+# Connections that wait to be accepted: the children of a pool come all at once.
+_MOST_PENDING: Final = 512
 
 
 class _Ready(msgspec.Struct):
@@ -65,7 +66,7 @@ class Adapter:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setblocking(False)
         listener.bind(("127.0.0.1", 0))
-        listener.listen(_BACKLOG)
+        listener.listen(_MOST_PENDING)
         self._listener = listener
         self.port = listener.getsockname()[1]
 
@@ -114,7 +115,7 @@ class Adapter:
                 except OSError as error:
                     # No descriptor is free. The connection waits in the backlog until one is.
                     log.warning("adapter.accept_failed", extra={"fields": {"error": str(error)}})
-                    await asyncio.sleep(_ACCEPT_AGAIN)
+                    await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
                     continue
                 group.create_task(self._examine(peer, welcome))
                 # A peer that connects without pause must not keep the loop from other work.
@@ -146,8 +147,8 @@ class Adapter:
         loop = asyncio.get_running_loop()
         await loop.connect_accepted_socket(lambda: server, peer)
         shown = {"debugServerAccessToken": self.access_token}
-        await server.request("pydevdAuthorize", shown, _Ready, _AUTHORIZE_SECONDS)
-        info = await server.request("pydevdSystemInfo", None, SystemInfo, _AUTHORIZE_SECONDS)
+        await server.request("pydevdAuthorize", shown, _Ready, CHILD_WAITS_SECONDS)
+        info = await server.request("pydevdSystemInfo", None, SystemInfo, CHILD_WAITS_SECONDS)
         server.pid = info.process.pid
 
 

@@ -27,11 +27,14 @@ from debug_relay.protocol.system.peers import kernel_reports, peer_uid
 
 log = logging.getLogger("debug_relay.worker")
 
-_TOKEN_SECONDS: Final = 15.0  # a child waits as long for us: on a busy machine both are slow
-# The children of a pool connect all at once, but each sends its token at once.
+# A child process waits this long for us, and we for its token and for each answer of its
+# authorization: on a busy machine both are slow.
+CHILD_WAITS_SECONDS: Final = 15.0
+# Connections of one user that wait to be admitted. The children of a pool come all at once, but
+# each sends the token as soon as it has connected.
 MOST_WAITING: Final = 64
-_LOOK_SECONDS: Final = 0.05
-_MOST_TOLD: Final = 100
+_LOOK_SECONDS: Final = 0.05  # The pause between two looks at whether a token has arrived.
+_MOST_TOLD: Final = 100  # Users whose refused connections are logged.
 
 
 class Admission:
@@ -65,14 +68,14 @@ class Admission:
                 return self._refuse(uid, "no process holds the other end")
             uid = os.geteuid()  # the token alone decides
         try:
-            async with asyncio.timeout(_TOKEN_SECONDS):
+            async with asyncio.timeout(CHILD_WAITS_SECONDS):
                 with self._place(uid):
                     if not await self._is_awaited(uid):
                         return self._refuse(uid, "the program does not run as this user")
                     if not hmac.compare_digest(await self._first_bytes(peer), self.token.encode()):
                         return self._refuse(uid, "it does not know the token")
         except (TimeoutError, OSError) as error:
-            return self._refuse(uid, str(error) or f"no token within {_TOKEN_SECONDS:g} s")
+            return self._refuse(uid, str(error) or f"no token within {CHILD_WAITS_SECONDS:g} s")
         return True
 
     def _refuse(self, uid: int | None, reason: str) -> bool:

@@ -21,7 +21,8 @@ from debug_relay.worker.debugger.connection import DebugServer
 _T = TypeVar("_T")
 
 FIRST_REFERENCE: Final = 1000
-CHILD_PATIENCE: Final = 2.0  # for a child's answer, while the program itself answers as well
+# A child process answers within this time when the program itself is asked as well.
+CHILD_SECONDS: Final = 2.0
 # bootstrap's signal handler has this file name: a main thread that we woke may stop in it.
 _WAKE_FILE: Final = "<relay wake>"
 _DECORATIONS: Final = (" (Current frame)",)
@@ -102,14 +103,14 @@ class Hub:
         """Ask processes side by side; returns the answers of those that gave one.
 
         The program itself must answer. A child may end at any moment, or hang in C: after
-        `CHILD_PATIENCE` we do not wait for it. It does what was asked when it runs Python again.
+        `CHILD_SECONDS` we do not wait for it. It does what was asked when it runs Python again.
         """
 
         async def answer(server: DebugServer) -> tuple[_T] | None:
             if not server.is_child:
                 return (await ask(server),)
             try:
-                async with asyncio.timeout(CHILD_PATIENCE):
+                async with asyncio.timeout(CHILD_SECONDS):
                     return (await ask(server),)
             except TimeoutError:
                 return None

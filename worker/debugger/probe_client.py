@@ -28,7 +28,9 @@ from debug_relay.worker.debugger.probe_engine import ProbeEngine
 
 T = TypeVar("T")
 A = TypeVar("A", bound=answers.Answer)
-PATIENCE: Final = 0.5  # for the program's own code, while values are rendered
+# The program's own code, such as a __repr__, has this long while values are shown; then it is
+# interrupted, for a stop report twice if need be.
+OWN_CODE_SECONDS: Final = 0.5
 _head: Final = msgspec.json.Decoder(answers.Answer).decode
 
 
@@ -171,7 +173,7 @@ class ProbeClient:
     async def complete(
         self, thread_id: int, frame: dap.StackFrame, text: str, timeout: float
     ) -> tuple[answers.Answer, list[dap.CompletionItem]]:
-        """Completions for the end of the text; the program's own code has `PATIENCE` for them."""
+        """Completions for the end of the text. The program's own code has `OWN_CODE_SECONDS`."""
         server = self.hub.thread(thread_id).server
         async with server.evaluating:
             return await server.engine.complete(frame.id, text, timeout)
@@ -227,9 +229,9 @@ class ProbeClient:
     ) -> A:
         """Put a question to a stopped thread and wait for its answer.
 
-        The question may run the program's code. `soon` interrupts that code after `PATIENCE`, and
-        then asks another thread for a page if the stopped one hangs. `partial` interrupts it near
-        the timeout; the answer then has gaps.
+        The question may run the program's code. `soon` interrupts that code after
+        `OWN_CODE_SECONDS`, and then asks another thread for a page if the stopped one hangs.
+        `partial` interrupts it near the timeout; the answer then has gaps.
         """
         number = self._next_question
         self._next_question += 1
@@ -265,11 +267,11 @@ class ProbeClient:
     async def _interrupt_soon(self, server: DebugServer, future: asyncio.Future[A]) -> bool:
         """Interrupt the question's code; whether the thread hangs in spite of that (it is in C)."""
         for _ in range(3):  # a stop report may run before the question
-            done, _ = await asyncio.wait([future], timeout=PATIENCE)
+            done, _ = await asyncio.wait([future], timeout=OWN_CODE_SECONDS)
             if done:
                 return False
-            await self.ask(server, probe.Interrupt(after=PATIENCE * 0.8))
-        done, _ = await asyncio.wait([future], timeout=PATIENCE)
+            await self.ask(server, probe.Interrupt(after=OWN_CODE_SECONDS * 0.8))
+        done, _ = await asyncio.wait([future], timeout=OWN_CODE_SECONDS)
         return not done
 
     async def _answer(

@@ -26,10 +26,10 @@ from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
 
 # A running main thread has this long to stop by itself before a signal wakes it.
-_WAKE_AFTER: Final = 0.05
-_WAKE_AGAIN: Final = 0.5
-_LOOK_SECONDS: Final = 1.0
-_OTHERS_SECONDS: Final = 0.3
+_WAKE_SECONDS: Final = 0.05
+_WAKE_AGAIN_SECONDS: Final = 0.5  # The pause before the second signal.
+_LOOK_SECONDS: Final = 1.0  # The program says within this time where the selected thread is.
+_OTHERS_SECONDS: Final = 0.3  # After one thread has stopped, the others have this long to stop too.
 _ALIVE: Final = frozenset({State.LAUNCHING, State.RUNNING, State.PAUSED})
 
 
@@ -266,7 +266,7 @@ class RunControl:
         def at_rest() -> bool:
             return self.has_stopped(before, thread_id)
 
-        for patience in (_WAKE_AFTER, _WAKE_AGAIN):
+        for patience in (_WAKE_SECONDS, _WAKE_AGAIN_SECONDS):
             if await self._publication.until(at_rest, min(patience, timeout), abandoned):
                 return True
             timeout -= patience
@@ -289,7 +289,7 @@ class RunControl:
         def all_stopped() -> bool:
             return all(self._stops.threads.latest(server) is not None for server in servers)
 
-        for patience in (_WAKE_AFTER, _WAKE_AGAIN):
+        for patience in (_WAKE_SECONDS, _WAKE_AGAIN_SECONDS):
             if len(servers) < 2 or await self._publication.until(all_stopped, patience, abandoned):
                 return
             if abandoned.is_set() or self._debuggee.target is None:

@@ -25,8 +25,8 @@ from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
 
-_SECONDS: Final = 1.0
-_TEXT: Final = 65536
+_DETAILS_SECONDS: Final = 1.0  # The details of an exception are made within this time.
+_TEXT_CHARACTERS: Final = 65536  # A traceback in a report; of a longer one the middle is left out.
 _HEAD: Final = "Traceback (most recent call last):\n"
 _BETWEEN: Final = {
     "cause": "\nThe above exception was the direct cause of the following exception:\n\n",
@@ -61,7 +61,7 @@ class ExceptionReports:
             return await self._plainly(server, event.thread_id)
         thread_id = self._hub.thread_id(server, event.thread_id)
         try:
-            told = await self._probes.raised(thread_id, _SECONDS)
+            told = await self._probes.raised(thread_id, _DETAILS_SECONDS)
         except RelayError as error:
             if error.code is not Code.DEBUGPY_TIMEOUT:
                 raise
@@ -86,7 +86,7 @@ class ExceptionReports:
             if safe:
                 raise needs_scope_to_run_code()
             return await self._plain_report(server, thread_id)
-        told = await self._probes.raised(thread_id, _SECONDS, safe)
+        told = await self._probes.raised(thread_id, _DETAILS_SECONDS, safe)
         if told.exception is None:
             raise self.not_at_one(thread_id)
         return i.ExceptionReport(
@@ -207,9 +207,9 @@ def _lines(told: RaisedException) -> Iterator[str]:
 
 
 def _bounded(text: str) -> str:
-    if len(text) <= _TEXT:
+    if len(text) <= _TEXT_CHARACTERS:
         return text
-    return f"{text[: _TEXT // 2]}\n[…]\n{text[-_TEXT // 2 :]}"
+    return f"{text[: _TEXT_CHARACTERS // 2]}\n[…]\n{text[-_TEXT_CHARACTERS // 2 :]}"
 
 
 # -- by plain DAP

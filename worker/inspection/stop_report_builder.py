@@ -20,7 +20,7 @@ from debug_relay.worker.state.settings import Settings
 if TYPE_CHECKING:
     from debug_relay.worker.inspection.stop_reports import Kept
 
-_WIDTH: Final = 200
+_VALUE_CHARACTERS: Final = 200  # One value in a stop report that is made by plain DAP.
 _NOTHING: Final = ThreadReport(thread=0)
 
 
@@ -92,7 +92,10 @@ class ReportBuilder:
         rows: list[answers.Variable] = []
         for scope, reference in await hub.scopes(thread_id, 0):
             if scope.name.lower() == "locals":
-                rows = [of_dap(variable, _WIDTH) for variable in await hub.variables(reference)]
+                rows = [
+                    of_dap(variable, _VALUE_CHARACTERS)
+                    for variable in await hub.variables(reference)
+                ]
         told = DapReport(
             thread=hub.thread(thread_id).dap_id,
             frames=frames,
@@ -143,7 +146,7 @@ class ReportBuilder:
             return answers.Watched(id=id, error=f"{short}: {raised.message}")
         if value is None:
             return answers.Watched(id=id, error=refused.message if refused else "it has no value")
-        value.value = value.value[:_WIDTH]
+        value.value = value.value[:_VALUE_CHARACTERS]
         return answers.Watched(id=id, value=value)
 
 

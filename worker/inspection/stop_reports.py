@@ -29,7 +29,7 @@ from debug_relay.protocol.wire.probe_answers import StopReport, ThreadReport
 from debug_relay.protocol.wire.ring_format import Place
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import ProbeClient
+from debug_relay.worker.debugger.probe_client import OWN_CODE_SECONDS, ProbeClient
 from debug_relay.worker.debugger.stopped_threads import Stop
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.inspection.stop_report_builder import ReportBuilder
@@ -42,15 +42,13 @@ from debug_relay.worker.state.settings import Settings
 log = logging.getLogger("debug_relay.worker")
 
 PUSHED: Final = Bounds()  # the probe sends this much unasked
-TEXT_WIDTH: Final = 200
+TEXT_CHARACTERS: Final = 200  # One value in a stop report.
 SAFE_BY_DAP: Final = (
     "The debugger in this program runs program code to show values, which needs "
     "sessions:write: the values are those that an authorised caller saw last."
 )
-_PRINTED_BYTES: Final = 65536
-# A program's own __repr__ has this long before it is interrupted, twice if need be.
-_PATIENCE: Final = 0.5
-_ARRIVAL_SECONDS: Final = 2.0
+_PRINTED_BYTES: Final = 65536  # The output in a stop report.
+_ARRIVAL_SECONDS: Final = 2.0  # A caller waits this long for the report of a stop.
 
 
 class Kept(Struct):
@@ -136,7 +134,9 @@ class StopReports:
         self._file.begin(stop_id)
         if server.engine.reports_stops:
             loop = asyncio.get_running_loop()
-            self._patience[stop_id] = loop.call_later(_PATIENCE, self._interrupt, self.current)
+            self._patience[stop_id] = loop.call_later(
+                OWN_CODE_SECONDS, self._interrupt, self.current
+            )
 
     def arrived(self, server: DebugServer, answer: StopReport) -> None:
         """The probe's part. The program may have run on since: it is still that stop's."""
@@ -228,7 +228,7 @@ class StopReports:
                 log.warning("stop.interrupt_failed", extra={"fields": {"error": error.message}})
                 return
             try:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(OWN_CODE_SECONDS):
                     await kept.arrived.wait()
             except TimeoutError:
                 continue
@@ -310,7 +310,7 @@ class StopReports:
             kept.stop.thread_id,
             bounds.frames,
             bounds.locals,
-            TEXT_WIDTH,
+            TEXT_CHARACTERS,
             self._settings.evaluate_timeout,
             safe,
         )

@@ -19,9 +19,10 @@ from debug_relay.protocol.models.stop_report import KEPT_STOPS, KeptStop
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.storage.ring_writer import Ring
 
-_RING_BYTES: Final = 8 << 20
-_LARGEST: Final = _RING_BYTES // 16  # bound on one report; a larger one is not worth fifteen others
-_LATER: Final = 0.3
+_RING_BYTES: Final = 8 << 20  # The ring of a session's stop reports.
+# One stop report in the ring: a larger one is not worth fifteen others.
+_LARGEST_BYTES: Final = _RING_BYTES // 16
+_WRITE_SECONDS: Final = 0.3  # Stop reports are written to the ring this long after they were made.
 
 
 class StopRing:
@@ -40,7 +41,7 @@ class StopRing:
 
     def write_later(self) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_LATER, self.write)
+            self._timer = asyncio.get_running_loop().call_later(_WRITE_SECONDS, self.write)
 
     def write(self) -> None:
         """Writes what is new, at once."""
@@ -52,7 +53,7 @@ class StopRing:
                 continue
             kept, may_change = told
             payload = encode_json(kept)
-            if payload != before and len(payload) <= _LARGEST:
+            if payload != before and len(payload) <= _LARGEST_BYTES:
                 now = time.time_ns() // 1000
                 self._ring.append(payload, time_us=now, category=0, meta=seq_meta(stop_id))
             if may_change:

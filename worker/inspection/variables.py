@@ -15,10 +15,10 @@ from debug_relay.protocol.wire.probe_answers import Variable
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 
-VALUE_LIMIT: Final = 65536
+VALUE_CHARACTERS: Final = 65536  # One value that plain DAP gives.
 
 
-def of_dap(variable: dap.Variable, width: int = VALUE_LIMIT) -> Variable:
+def of_dap(variable: dap.Variable, width: int = VALUE_CHARACTERS) -> Variable:
     is_cut = len(variable.value) > width
     return Variable(
         name=variable.name,

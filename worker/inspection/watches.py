@@ -15,7 +15,7 @@ from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.settings import Settings
 
-MOST: Final = 100
+MOST_WATCHES: Final = 100  # Watches of one session.
 
 
 class Watches:
@@ -44,13 +44,17 @@ class Watches:
         for watch in self._watches.values():
             if watch.expression == expression:
                 return watch
-        if len(self._watches) >= MOST:
+        if len(self._watches) >= MOST_WATCHES:
             raise RelayError(
                 Code.INVALID_REQUEST,
-                f"The session has {MOST} watches already",
+                f"The session has {MOST_WATCHES} watches already",
                 f"{call_of('delete-watches', watch_id='watch_N')} removes one.",
                 errors=[
-                    {"field": "expression", "message": f"at most {MOST} watches", "value": None}
+                    {
+                        "field": "expression",
+                        "message": f"at most {MOST_WATCHES} watches",
+                        "value": None,
+                    }
                 ],
             )
         watch = Watch(id=f"watch_{self._next}", expression=expression)

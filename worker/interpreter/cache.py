@@ -22,7 +22,7 @@ from debug_relay.worker.interpreter.resolve import Interpreter, ask, choose, not
 
 # Path, and mtime, ctime, size, inode and device of the file behind it.
 Stamp = tuple[str, int, int, int, int, int]
-_MOST_BYTES: Final = 1 << 16
+_MOST_BYTES: Final = 1 << 16  # One file of the interpreter cache.
 
 
 class _Kept(Struct):

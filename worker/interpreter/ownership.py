@@ -35,10 +35,10 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.system.files import FileRefused, open_regular, read_bounded
 from debug_relay.protocol.system.users import user
 
-_MOST_LINKS: Final = 40  # the kernel's own bound
-_MOST_CONFIG_BYTES: Final = 1 << 20
-_MOST_HOMES: Final = 4
-_SCRIPT_HEAD: Final = 256
+_MOST_LINKS: Final = 40  # Symbolic links on the way to an interpreter; the kernel's own bound.
+_MOST_CONFIG_BYTES: Final = 1 << 20  # A pyvenv.cfg.
+_MOST_HOMES: Final = 4  # Virtual environments that lead from one to the next.
+_SCRIPT_HEAD_BYTES: Final = 256  # The first line of a script.
 _VERSIONED: Final = re.compile(r"python(3\.\d+)t?")
 _LIBRARIES: Final = ("lib", "lib64")
 _LANDMARKS: Final = ("os.py", "os.pyc")
@@ -256,7 +256,7 @@ def _has_access_list(place: str) -> bool:
 def _head(path: str) -> bytes:
     try:
         with open(path, "rb", opener=open_regular) as file:
-            return file.read(_SCRIPT_HEAD).partition(b"\n")[0]
+            return file.read(_SCRIPT_HEAD_BYTES).partition(b"\n")[0]
     except OSError:
         return b""  # an unreadable file may still be executable
 

@@ -24,8 +24,8 @@ from debug_relay.worker.interpreter.ownership import user_for
 from debug_relay.worker.interpreter.query_process import Reply, run_briefly
 
 _RANGE: Final = f"Python {PYTHONS} can be debugged"
-ASK_SECONDS: Final = 10.0
-_ANSWER_BYTES: Final = 4096
+ASK_SECONDS: Final = 10.0  # An interpreter says what it is within this time.
+_ANSWER_BYTES: Final = 4096  # What an interpreter says of itself.
 _PROJECT_VENVS: Final = (".venv", "venv")
 _MINORS: Final = range(LAST_PYTHON[1], FIRST_PYTHON[1] - 1, -1)
 _NAMES: Final = ("python3", "python", *(f"python3.{minor}" for minor in _MINORS))

@@ -18,9 +18,10 @@ from debug_relay.protocol.models.limits import Limits, Use
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.system.procfs import Stat
 
-WINDOW_SECONDS: Final = 2.0  # the output rate is an average over this time
-NEAR: Final = 0.8
-_REST: Final = 20.0  # pause after an exact reading, as a multiple of its duration
+WINDOW_SECONDS: Final = 2.0  # The output rate is an average over this time.
+# From this share of a limit on, memory is measured exactly and callers are warned.
+NEAR_SHARE: Final = 0.8
+_REST_FACTOR: Final = 20.0  # The pause after an exact reading, as a multiple of its duration.
 
 
 class Meter:
@@ -85,11 +86,11 @@ class Meter:
 
     async def _memory_bytes(self, living: list[Stat], allowed: int) -> int:
         plain = sum(row.resident_bytes for row in living)
-        if not allowed or plain < allowed * NEAR:
+        if not allowed or plain < allowed * NEAR_SHARE:
             self._memory = plain
         elif time.monotonic() >= self._exact_after:
             self._memory, took = await asyncio.to_thread(_exact_bytes, living)
-            self._exact_after = time.monotonic() + _REST * took
+            self._exact_after = time.monotonic() + _REST_FACTOR * took
         return self._memory
 
 

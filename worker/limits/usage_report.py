@@ -17,9 +17,11 @@ from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.system.descendants import shown_command_of
 
-_LOOKS: Final = 50
-_PAUSE: Final = 0.02
-_COMMAND: Final = 1000
+# Looks at the program's processes; for milliseconds they cannot be told from one of the worker's
+# own.
+_MOST_LOOKS: Final = 50
+_PAUSE_SECONDS: Final = 0.02  # The pause between these looks.
+_COMMAND_CHARACTERS: Final = 1000  # A process's command line in the report of resources.
 _STATES: Final = {
     "R": "running", "S": "sleeping", "D": "disk-sleep", "T": "stopped", "t": "tracing-stop",
     "Z": "zombie", "X": "dead", "I": "idle",
@@ -71,11 +73,11 @@ class UsageReport:
 
     async def _rows(self) -> list[Stat]:
         """None can be told apart while a process of the worker's own starts: milliseconds."""
-        for _ in range(_LOOKS):
+        for _ in range(_MOST_LOOKS):
             rows = self._debuggee.target.processes() if self._debuggee.target is not None else []
             if rows is not None:
                 return rows
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_PAUSE_SECONDS)
         return []
 
     def _as_launched(self) -> dict[int, str]:
@@ -109,7 +111,7 @@ def _shown(row: Stat, named: Mapping[int, str]) -> ProcessUse:
     return ProcessUse(
         pid=row.pid,
         ppid=row.parent,
-        command=command[:_COMMAND] or f"[{row.name}]",
+        command=command[:_COMMAND_CHARACTERS] or f"[{row.name}]",
         state=_STATES.get(row.state, row.state),
         start_time=round(procfs.boot_time() + row.started, 2),
         cpu_seconds=row.own_seconds,

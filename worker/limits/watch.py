@@ -26,17 +26,17 @@ from debug_relay.protocol.models.limits import (
 from debug_relay.protocol.state import LIVE, Event, State
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee, Target
-from debug_relay.worker.limits.meter import NEAR, Meter
+from debug_relay.worker.limits.meter import NEAR_SHARE, Meter
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
 
 log = logging.getLogger("debug_relay.worker")
-_LONGEST: Final = 1.0  # between two checks
-_SHORTEST: Final = 0.05
-_FAR: Final = 0.5  # share of the limit: a program that falls below it is warned again
-_GRACE: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 1.0  # The longest pause between two checks of the limits.
+_SHORTEST_PAUSE_SECONDS: Final = 0.05  # The shortest pause between two checks of the limits.
+_FAR_SHARE: Final = 0.5  # A program that falls below this share of a limit is warned again.
+_GRACE_SECONDS: Final = 1.0  # A program that has passed a limit has this long to end by itself.
 _LOOKED_AT: Final = LIVE | {State.TERMINATED}
 _Used = tuple[str, float, float]  # a limit's name, what is allowed, what is used
 # A program over these limits keeps growing while it is asked to end.
@@ -135,7 +135,7 @@ class LimitWatch:
                 except Exception:
                     # Whatever failed: the limits stay in force, and the next check tries again.
                     log.exception("limits.failed")
-                    pause = _LONGEST
+                    pause = _LONGEST_PAUSE_SECONDS
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._news.wait()
@@ -146,15 +146,15 @@ class LimitWatch:
         if state is State.TERMINATED and self._nobody_is_left():
             self._lasts = False
         if state not in _LOOKED_AT or not self._lasts:
-            return _LONGEST
+            return _LONGEST_PAUSE_SECONDS
         use = await meter.use(self.of_run)
         if use is None or self._lifecycle.state is not state or meter is not self.meter:
-            return _SHORTEST  # the state or the run has changed meanwhile
+            return _SHORTEST_PAUSE_SECONDS  # the state or the run has changed meanwhile
         uses = list(self._uses(use))
         for name, allowed, used in uses:
             if used > allowed:
                 await self._end(PassedLimit(limit=name, allowed=allowed, used=used))
-                return _LONGEST
+                return _LONGEST_PAUSE_SECONDS
         self._warn(uses)
         return self._pause(uses, use.wall_seconds)
 
@@ -168,13 +168,13 @@ class LimitWatch:
         """
         before, then = self._seen
         self._seen = {name: used for name, _, used in uses}, now
-        pause = min(_LONGEST, now / 4)
+        pause = min(_LONGEST_PAUSE_SECONDS, now / 4)
         for name, allowed, used in uses:
             grown = used - before.get(name, used)
-            mark = allowed * NEAR if used < allowed * NEAR else allowed
+            mark = allowed * NEAR_SHARE if used < allowed * NEAR_SHARE else allowed
             if grown > 0:
                 pause = min(pause, (mark - used) / grown * (now - then))
-        return max(pause, _SHORTEST)
+        return max(pause, _SHORTEST_PAUSE_SECONDS)
 
     def _uses(self, use: Use) -> Iterator[_Used]:
         for name in LIMITS:
@@ -188,9 +188,9 @@ class LimitWatch:
         before = dict(self._warned)
         for name, allowed, used in uses:
             alone = name == "processes" and used <= 1  # a single process does not indicate growth
-            if used < allowed * _FAR:
+            if used < allowed * _FAR_SHARE:
                 self._warned.pop(name, None)
-            elif used >= allowed * NEAR and not alone and name not in self._warned:
+            elif used >= allowed * NEAR_SHARE and not alone and name not in self._warned:
                 words = (
                     f"{format_amount(name, used)} of the {format_amount(name, allowed)} "
                     f"that the limit {name} allows"
@@ -230,7 +230,7 @@ class LimitWatch:
             await self._let_go(target)
         elif lives:
             self._lifecycle.end_for("limit")
-            await target.end(0 if passed.limit in _AT_ONCE else _GRACE)
+            await target.end(0 if passed.limit in _AT_ONCE else _GRACE_SECONDS)
         else:
             await self._end_what_is_left(target)
 

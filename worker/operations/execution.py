@@ -20,8 +20,8 @@ from debug_relay.worker.operations import stops
 from debug_relay.worker.operations.call import Call
 from debug_relay.worker.session.session import Session
 
-_LOOK_SECONDS: Final = 1.0  # at a thread that could not be paused
-_LIVE_FRAMES: Final = 20
+_LOOK_SECONDS: Final = 1.0  # The look at a thread that could not be paused.
+_LIVE_FRAMES: Final = 20  # Frames that are shown of a thread that could not be paused.
 _RUNNING: Final = frozenset({State.RUNNING})
 
 

@@ -10,7 +10,7 @@ from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models import stop_report as st
 from debug_relay.protocol.models.execution import Execution
 from debug_relay.protocol.models.fields import Bounds, Count
-from debug_relay.protocol.rendering.size_limit import ENVELOPE, fit, leave_out_output
+from debug_relay.protocol.rendering.size_limit import ENVELOPE_BYTES, fit, leave_out_output
 from debug_relay.protocol.rendering.text import CONTENT_TYPES
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.envelope import encode_json
@@ -50,7 +50,7 @@ def _for(call: Call, told: Told) -> Told:
 
 
 def _envelope(call: Call) -> int:
-    return ENVELOPE + len(encode_json(_sound(call.head.request_id or "")))
+    return ENVELOPE_BYTES + len(encode_json(_sound(call.head.request_id or "")))
 
 
 def _sound(text: str) -> str:

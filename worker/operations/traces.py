@@ -11,7 +11,7 @@ from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.operations import stops
 from debug_relay.worker.operations.call import Call
 
-_REPORT_BYTES: Final = 16_384
+_REPORT_BYTES: Final = 16_384  # The stop report beside a trace's rows.
 
 
 async def trace(call: Call, params: Trace) -> TraceRows:

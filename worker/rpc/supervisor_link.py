@@ -46,8 +46,10 @@ log = logging.getLogger("debug_relay.worker")
 
 _CREDENTIALS: Final = struct.Struct("3i")
 _JSON: Final = "application/json"
-_AROUND: Final = 2
-_END_IS_NEAR: Final = 0.5
+_LINES_AROUND: Final = 2  # Lines of source on each side of a frame's line in text replies.
+# A call that failed because a connection was lost waits this long for the news of the program's
+# end.
+_END_SECONDS: Final = 0.5
 _DECODERS: Final = {name: msgspec.json.Decoder(OPERATIONS[name].params).decode for name in HANDLERS}
 
 
@@ -238,7 +240,7 @@ class SupervisorLink(asyncio.Protocol):
                 # The connection is lost a moment before the kernel tells of the end.
                 if not session.hub.servers:
                     await session.publication.until(
-                        lambda: session.lifecycle.state in ENDED, _END_IS_NEAR, abandoned
+                        lambda: session.lifecycle.state in ENDED, _END_SECONDS, abandoned
                     )
                 raise _moved_on(head.operation, session) from error
             raise
@@ -315,5 +317,5 @@ def _refused(format: str, error: RelayError) -> tuple[bytes, str]:
 async def _top(session: Session, frame: inspection.Frame) -> Iterator[text.Line]:
     """A stack as text shows the line that it is at."""
     lines = await session.sources.lines(frame.source.path)
-    shown = excerpt(frame.source.path, lines, frame.line, _AROUND) if lines else None
+    shown = excerpt(frame.source.path, lines, frame.line, _LINES_AROUND) if lines else None
     return excerpt_lines(shown.lines) if shown is not None else iter(())

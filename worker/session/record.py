@@ -17,7 +17,7 @@ from debug_relay.protocol.system.files import write_whole
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.storage.disk import Disk, Job, Keeper
 
-_LATER: Final = 0.3
+_SAVE_SECONDS: Final = 0.3  # A record that nobody waits for is saved this long after a change.
 
 
 class Record:
@@ -36,7 +36,7 @@ class Record:
     def save_later(self) -> None:
         """Write soon. No call waits for this write: a step would be as slow as the disk."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_LATER, self.save)
+            self._timer = asyncio.get_running_loop().call_later(_SAVE_SECONDS, self.save)
 
     def _cancel(self) -> None:
         if self._timer is not None:

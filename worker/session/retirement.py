@@ -36,7 +36,7 @@ from debug_relay.worker.storage.disk import Disk
 from debug_relay.worker.tracing.trace import Traces
 
 _T = TypeVar("_T")
-_NAMED: Final = 5
+_MOST_NAMED: Final = 5  # Processes left running that a message names.
 _KEPT_NOTE: Final = (
     "The program has ended and its session has no worker any more: the figures of what "
     "keep_children has kept are of that moment, and no limit holds for it."
@@ -92,8 +92,8 @@ class Retirement:
         async with self._run.lock:
             swept = await self._debuggee.end_children()
         if swept:
-            named = ", ".join(f"{one.command} (pid {one.pid})" for one in swept[:_NAMED])
-            more = f" and {len(swept) - _NAMED} more" if len(swept) > _NAMED else ""
+            named = ", ".join(f"{one.command} (pid {one.pid})" for one in swept[:_MOST_NAMED])
+            more = f" and {len(swept) - _MOST_NAMED} more" if len(swept) > _MOST_NAMED else ""
             self._log.say(
                 "The program has ended, so the relay has ended what it left running: "
                 f"{named}{more}. A launch with keep_children keeps such processes."

@@ -27,16 +27,17 @@ from debug_relay.worker.interpreter.resolve import Interpreter, own_interpreter
 from debug_relay.worker.probe.runtime import expressions
 from debug_relay.worker.source import line_reader
 
-MAX_SOURCE_BYTES: Final = 20 * 1024 * 1024
-# Compiling holds the GIL, so a thread would block the event loop all the same: larger files (10 ms
-# and more) are compiled in a separate process.
+MAX_SOURCE_BYTES: Final = 20 * 1024 * 1024  # One source file whose lines are verified.
+# A longer source is compiled in a separate process: compiling holds the GIL, so even a thread
+# would block the event loop, from here on for 10 ms and more.
 _IN_PROCESS_BYTES: Final = 32 * 1024
-_READ_SECONDS: Final = 20.0
+_READ_SECONDS: Final = 20.0  # A separate process reads the lines of a source within this time.
+# A separate process checks an expression or a log message within this time.
 _CHECK_SECONDS: Final = 10.0
-_ANSWER_BYTES: Final = 256 * 1024 * 1024
-_KEPT_BYTES: Final = 32 * 1024 * 1024
-_KEPT_FILES: Final = 256
-_WALK_ENTRIES: Final = 2000
+_ANSWER_BYTES: Final = 256 * 1024 * 1024  # The answer of such a process.
+_KEPT_BYTES: Final = 32 * 1024 * 1024  # Sources whose lines are kept in memory, together.
+_KEPT_FILES: Final = 256  # Sources whose lines are kept in memory.
+_WALK_ENTRIES: Final = 2000  # Directory entries that a search for a file of the project looks at.
 _PASSED_OVER: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 _TEMPLATE_READER: Final = (
     bundle.text("runtime/expressions")

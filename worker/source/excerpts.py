@@ -15,9 +15,9 @@ from typing import Final
 from debug_relay.protocol.models.stop_report import Excerpt, SourceLine
 from debug_relay.protocol.system.files import read_bounded
 
-LARGEST: Final = 8 * 1024 * 1024
-_KEPT: Final = 32
-_LINE_LIMIT: Final = 2000
+LARGEST_BYTES: Final = 8 * 1024 * 1024  # One source file that is shown around a stop.
+_KEPT_FILES: Final = 32  # Source files that are kept in memory.
+_LINE_CHARACTERS: Final = 2000  # One line of source that is shown.
 _Version = tuple[int, int, int, int]
 
 
@@ -39,7 +39,7 @@ class Sources:
                 return None
             known = (version, read)
         self._files[path] = known  # the most recently used entry is dropped last
-        while len(self._files) > _KEPT:
+        while len(self._files) > _KEPT_FILES:
             self._files.pop(next(iter(self._files)))
         return known[1]
 
@@ -49,14 +49,14 @@ def _version(path: str) -> _Version | None:
         found = os.stat(path)
     except (OSError, ValueError):
         return None
-    if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+    if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_BYTES:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
 
 
 def _read(path: str) -> list[str] | None:
     try:
-        return decode_source(read_bounded(path, LARGEST))
+        return decode_source(read_bounded(path, LARGEST_BYTES))
     except OSError:
         return None
 
@@ -89,7 +89,7 @@ def excerpt(
         end=end,
         total_lines=total or len(lines),
         lines=[
-            SourceLine(line=at, text=lines[at - first][:_LINE_LIMIT], current=at == line)
+            SourceLine(line=at, text=lines[at - first][:_LINE_CHARACTERS], current=at == line)
             for at in range(start, end + 1)
         ],
     )

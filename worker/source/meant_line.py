@@ -31,7 +31,7 @@ Why = Literal[
 ]
 _Statement = tuple[int, int, int]  # first line, last line of the head, last line
 
-_SHOWN_TEXT: Final = 60
+_SHOWN_CHARACTERS: Final = 60  # A line's text in a message.
 _DEFINITION: Final = re.compile(r"@|(async\s+)?def\b|class\b")
 _FUNCTION: Final = re.compile(r"(async\s+)?def\b")
 
@@ -215,4 +215,4 @@ def _innermost(facts: LineFacts, line: int, *, in_body: bool = False) -> _Statem
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN_TEXT else text[: _SHOWN_TEXT - 1] + "…"
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"

@@ -14,7 +14,7 @@ from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.storage.journal import EventLog, OutputEvents, OutputLog
 
-_TAIL_BYTES: Final = 4096
+_TAIL_BYTES: Final = 4096  # The end of the output that is kept in memory.
 
 # Of an event by its type and body: who caused it.
 CallerOf = Callable[[EventType, Mapping[str, Any]], str | None]

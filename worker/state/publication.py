@@ -8,7 +8,8 @@ from typing import Final
 
 from debug_relay.worker.state.change_signal import ChangeSignal
 
-# A step takes as long in most programs: its stop then replaces the state in between.
+# States within this time are sent to the supervisor as one. A step takes as long in most
+# programs: its stop then replaces the state in between.
 _MOMENT_SECONDS: Final = 0.01
 
 

@@ -20,8 +20,8 @@ from queue import SimpleQueue
 from typing import Final
 
 log = logging.getLogger("debug_relay.worker")
-_PATIENCE: Final = 5.0
-_LOOK_AGAIN: Final = 0.01
+_SETTLED_SECONDS: Final = 5.0  # A caller waits this long for the disk or for the lock of a file.
+_LOOK_AGAIN_SECONDS: Final = 0.01  # The pause between two attempts to lock a file.
 
 Job = Callable[[], None]
 
@@ -94,7 +94,7 @@ class Keeper:
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), name=f"write {self._what}")
 
-    async def settled(self, timeout: float = _PATIENCE) -> bool:
+    async def settled(self, timeout: float = _SETTLED_SECONDS) -> bool:
         """Waits until all writes requested so far were tried; whether they are on disk."""
         wanted, deadline = self._asked, time.monotonic() + timeout
         while self._tried < wanted and (left := deadline - time.monotonic()) > 0:
@@ -140,13 +140,13 @@ class Keeper:
 
 
 @contextmanager
-def locked(path: Path, timeout: float = _PATIENCE) -> Iterator[None]:
+def locked(path: Path, timeout: float = _SETTLED_SECONDS) -> Iterator[None]:
     """Holds a lock against all processes that lock this path; leaves no file behind. Blocks."""
     deadline = time.monotonic() + timeout
     while (fd := _try_lock(path)) is None:
         if time.monotonic() >= deadline:
             raise TimeoutError(errno.ETIMEDOUT, "another process holds the lock", str(path))
-        time.sleep(_LOOK_AGAIN)  # in the disk's thread; flock itself has no timeout
+        time.sleep(_LOOK_AGAIN_SECONDS)  # in the disk's thread; flock itself has no timeout
     try:
         yield
     finally:

@@ -25,15 +25,15 @@ from debug_relay.protocol.wire.envelope import timestamp
 from debug_relay.protocol.wire.ring_format import Place, events_owner, output_owner, pack_cursor
 from debug_relay.worker.storage.ring_writer import Ring
 
-# A page reads whole records, so small records keep it fast.
+# One record of output: a page reads whole records, so small records keep it fast.
 _RECORD_BYTES: Final = 64 * 1024
-_OUTPUT_LEAST: Final = 4096
-_EVENT_BYTES: Final = 2048  # generous room for a usual event
-_EVENTS_LEAST: Final = 4 << 20
-_EVENTS_MOST: Final = 16 << 20
-OUTPUT_EVENT_BYTES: Final = 64 * 1024
-OUTPUT_EVENT_INTERVAL: Final = 0.1
-_MOST_WRITERS: Final = 64
+_OUTPUT_LEAST_BYTES: Final = 4096  # The smallest ring of output.
+_EVENT_BYTES: Final = 2048  # The room that is reserved for one event.
+_EVENTS_LEAST_BYTES: Final = 4 << 20  # The smallest ring of events.
+_EVENTS_MOST_BYTES: Final = 16 << 20  # The largest ring of events.
+OUTPUT_EVENT_BYTES: Final = 64 * 1024  # The text of one output event.
+OUTPUT_EVENT_SECONDS: Final = 0.1  # The shortest time between two output events of one writer.
+_MOST_WRITERS: Final = 64  # Writers whose output is gathered; beyond them idle ones are forgotten.
 _Writer = tuple[Category, int | None]  # the kind of output, and the child's pid
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -43,7 +43,7 @@ class OutputLog:
     """The program's output as bytes; the oldest is dropped first."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
-        self._ring = Ring(path, max(max_bytes, _OUTPUT_LEAST), goes_on=True)
+        self._ring = Ring(path, max(max_bytes, _OUTPUT_LEAST_BYTES), goes_on=True)
         self._owner = output_owner(path.parent.name)
         self._piece = min(_RECORD_BYTES, self._ring.capacity // 4)
         self._meta_most = min(self._ring.capacity // 8, 0xFFFF)
@@ -123,7 +123,7 @@ class EventLog:
         first_seq: int = 1,
         announce: Callable[[], None] | None = None,
     ) -> None:
-        capacity = min(max(max_events * _EVENT_BYTES, _EVENTS_LEAST), _EVENTS_MOST)
+        capacity = min(max(max_events * _EVENT_BYTES, _EVENTS_LEAST_BYTES), _EVENTS_MOST_BYTES)
         self._owner = events_owner(state_path.parent.name)
         self._max_events = max_events
         # State events leave output events at least this much room, or a live reader would get none.
@@ -246,7 +246,7 @@ class OutputEvents:
             self._forget_old()
         pending = self._pending.setdefault(writer, _Pending())
         pending.add(data)
-        wait = pending.last + OUTPUT_EVENT_INTERVAL - self._now()
+        wait = pending.last + OUTPUT_EVENT_SECONDS - self._now()
         if wait <= 0:
             self._emit(writer, final=False)
         elif self._timer is None:
@@ -272,7 +272,7 @@ class OutputEvents:
         for writer, pending in self._pending.items():
             if not pending.data:
                 continue
-            wait = pending.last + OUTPUT_EVENT_INTERVAL - now
+            wait = pending.last + OUTPUT_EVENT_SECONDS - now
             if wait > 0:
                 waits.append(wait)
             else:
@@ -282,7 +282,7 @@ class OutputEvents:
 
     def _forget_old(self) -> None:
         """Drops writers without pending data: most of many children have ended."""
-        late = self._now() - OUTPUT_EVENT_INTERVAL
+        late = self._now() - OUTPUT_EVENT_SECONDS
         for writer, pending in list(self._pending.items()):
             if not pending.data and pending.last < late:
                 del self._pending[writer]

@@ -32,11 +32,11 @@ from debug_relay.protocol.wire.ring_format import (
     unpack_header,
 )
 
-MIN_CAPACITY: Final = 1024
+MIN_CAPACITY_BYTES: Final = 1024  # The smallest ring.
 # A problem of the disk, not ours: the record is counted as lost, and the session continues.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-# How much of the oldest data is read at once to find the ends of its records.
-_WINDOW: Final = 16 * 1024
+# The oldest data that is read at once to find the ends of its records.
+_WINDOW_BYTES: Final = 16 * 1024
 
 
 class Ring:
@@ -48,8 +48,8 @@ class Ring:
         """`goes_on`: keep the records that an earlier writer left, whatever the ring's capacity
         was.
         """
-        if capacity < MIN_CAPACITY:
-            raise ValueError(f"a ring of {capacity} bytes; {MIN_CAPACITY} is the least")
+        if capacity < MIN_CAPACITY_BYTES:
+            raise ValueError(f"a ring of {capacity} bytes; {MIN_CAPACITY_BYTES} is the least")
         self.lost = 0  # entries that could not be written to the disk
         self._max_entries = max_entries
         self._window_start, self._window = 0, b""
@@ -199,7 +199,7 @@ class Ring:
         """
         at = self._tail - self._window_start
         if not 0 <= at <= len(self._window) - RECORD:
-            length = max(RECORD, min(_WINDOW, room, self._head - self._tail))
+            length = max(RECORD, min(_WINDOW_BYTES, room, self._head - self._tail))
             place = HEADER + self._tail % self._capacity
             self._window_start, at = self._tail, 0
             # A truncated file reads as zeros, which is not a valid record.
@@ -216,7 +216,7 @@ def _found(path: Path) -> tuple[int, RingHeader] | None:
     try:
         header = unpack_header(os.pread(fd, HEADER, 0))
         is_sound = (
-            header.capacity >= MIN_CAPACITY
+            header.capacity >= MIN_CAPACITY_BYTES
             and os.fstat(fd).st_size == HEADER + header.capacity
             and header.tail <= header.head <= header.tail + header.capacity
             and header.tail_entry <= header.next_entry

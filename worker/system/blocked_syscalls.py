@@ -14,8 +14,8 @@ from typing import Final
 
 from debug_relay.protocol.system import procfs
 
-_MOST_PROCESSES: Final = 16
-_MOST_THREADS: Final = 32
+_MOST_PROCESSES: Final = 16  # Processes of a program that are looked at for blocked system calls.
+_MOST_THREADS: Final = 32  # Threads of one process that are looked at for blocked system calls.
 _DEV_TTY: Final = os.makedev(5, 0)
 # read and readv; select and pselect, by which readline waits.
 _READS: Final = {"x86_64": (0, 19), "aarch64": (63, 65)}.get(platform.machine(), ())

@@ -28,8 +28,10 @@ from debug_relay.worker.system import own_processes
 
 log = logging.getLogger("debug_relay.worker")
 _PR_SET_CHILD_SUBREAPER: Final = 36
-_PASS_SECONDS: Final = 0.005
+_PASS_SECONDS: Final = 0.005  # The pause between two passes that end a program's processes.
+# multiprocessing's tracker has this long to clean up and end by itself.
 _TRACKER_SECONDS: Final = 0.5
+# A process in the midst of exec has this long to show its command line.
 _EXEC_SECONDS: Final = 0.25
 _STOPPED: Final = frozenset("Tt")
 _BUSY: Final = frozenset("RD")

@@ -16,16 +16,16 @@ from debug_relay.protocol.trace_pages import PageSize, page_of
 from debug_relay.protocol.wire.ring_format import HEADER
 from debug_relay.worker.storage.ring_writer import Ring
 
-_LEAST: Final = 1 << 20
-_MOST: Final = 32 << 20
-_ROW_BYTES: Final = 1024
+_LEAST_BYTES: Final = 1 << 20  # The smallest ring of a trace's rows.
+_MOST_BYTES: Final = 32 << 20  # The largest ring of a trace's rows.
+_ROW_BYTES: Final = 1024  # The room that is reserved for one row.
 
 
 def make_file(path: Path, max_rows: int) -> None:
     """Creates a new, empty file with all blocks allocated: the program maps it, and a hole on a
     full disk would kill the program with SIGBUS.
     """
-    capacity = min(max(max_rows * _ROW_BYTES, _LEAST), _MOST)
+    capacity = min(max(max_rows * _ROW_BYTES, _LEAST_BYTES), _MOST_BYTES)
     Ring(path, capacity).close()
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:

@@ -22,7 +22,7 @@ from debug_relay.protocol.trace_pages import FILE, PageSize, nothing_was_traced
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.probe_client import PATIENCE, ProbeClient
+from debug_relay.worker.debugger.probe_client import OWN_CODE_SECONDS, ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.state.lifecycle import Lifecycle
@@ -33,8 +33,9 @@ from debug_relay.worker.tracing.plan import Plan, Planner
 
 log = logging.getLogger("debug_relay.worker")
 
-_PAUSE_SECONDS: Final = 5.0
-_INTERRUPTS: Final = 2  # the first may be lost in code that catches everything
+_PAUSE_SECONDS: Final = 5.0  # A trace that ends waits this long for the program to pause.
+# Interrupts of a traced thread: the first may be lost in code that catches everything.
+_MOST_INTERRUPTS: Final = 2
 
 
 class Tracing:
@@ -156,10 +157,12 @@ class Tracing:
         server = self._plan.server
         deadline = time.monotonic() + self._params.timeout
         while (left := deadline - time.monotonic()) > 0:
-            if await self._publication.until(self._at_end, min(PATIENCE, left), self._left_alone):
+            if await self._publication.until(
+                self._at_end, min(OWN_CODE_SECONDS, left), self._left_alone
+            ):
                 return True
             if not server.lost:
-                self._probes.tell(server, probe.Interrupt(after=PATIENCE, only="trace"))
+                self._probes.tell(server, probe.Interrupt(after=OWN_CODE_SECONDS, only="trace"))
         return self._at_end()
 
     def _at_end(self) -> bool:
@@ -184,7 +187,7 @@ class Tracing:
         if server.lost or server not in self._hub.servers:
             return
         await self._probes.ask(server, probe.Untrace())
-        for _ in range(_INTERRUPTS):
+        for _ in range(_MOST_INTERRUPTS):
             # A captured expression that does not come to its end would hold its thread for ever.
             if self._lifecycle.state is not State.RUNNING or not await self._is_evaluating(server):
                 return

@@ -20,15 +20,17 @@ from debug_relay.worker.probe.values.class_facts import full_name, key_of, looku
 from debug_relay.worker.probe.values.rendering import ATOMS, Interrupted
 
 _getpid = os.getpid
-_TOLD = 64  # journeys that are remembered in each thread: while one lasts, others begin and end
+# Journeys of exceptions that are remembered for each thread: while one lasts, others begin and
+# end.
+_TOLD = 64
 _NEVER = (SystemExit, Interrupted)
 _LEAVES = object()
 _RETURN = dis.opmap["RETURN_VALUE"]
 _subclasses = type.__dict__["__subclasses__"]
 _mro = type.__dict__["__mro__"].__get__
-_MOST_TYPES = 100000
-_MOST_KINDS = 1000
-_MOST_CALLERS = 100
+_MOST_TYPES = 100000  # Exception classes that a search for a name looks at.
+_MOST_KINDS = 1000  # Exception classes whose match is remembered.
+_MOST_CALLERS = 100  # Callers that are looked at for where an exception came from.
 
 
 class Passed(Exception):

@@ -24,7 +24,7 @@ from debug_relay.worker.probe.engine.library_files import by_place, is_library
 from debug_relay.worker.probe.engine.line_table import TRAP
 from debug_relay.worker.probe.values.rendering import clean
 
-_SHOWN = 20
+_SHOWN = 20  # Places of a function that are reported to the worker.
 _UNKNOWN = object()
 
 

@@ -15,7 +15,7 @@ from debug_relay.worker.probe.values.class_facts import full_name, mro, names_in
 
 _subclasses = type.__dict__["__subclasses__"]
 _qualname = type.__dict__["__qualname__"].__get__
-_MOST_CLASSES = 100000
+_MOST_CLASSES = 100000  # Subclasses that a search for inherited methods looks at.
 
 
 class Heirs(object):

@@ -17,11 +17,11 @@ from debug_relay.worker.probe.runtime.expressions import Expression, Template
 from debug_relay.worker.probe.runtime.shared_memory import mapped
 
 _getpid = os.getpid
-LOG_RATE = 100.0  # lines a second that one log point writes at most, after a burst
-LOG_BURST = 200.0
-TEXT_LIMIT = 65536
-MANY_MISSES = 100000  # of a condition; in less than
-HOT_SECONDS = 2.0  # of the process's own time they are most of what a loop does
+LOG_RATE = 100.0  # Lines a second that one log point writes after a burst.
+LOG_BURST = 200.0  # Lines that one log point writes at once.
+TEXT_LIMIT = 65536  # Characters of one line of a log point.
+MANY_MISSES = 100000  # Misses of a condition within `HOT_SECONDS` that make a warning.
+HOT_SECONDS = 2.0  # Processor time within which so many misses are most of what a loop does.
 
 COMPARE = {
     "==": lambda n, k: n == k,

@@ -17,6 +17,7 @@ from debug_relay.worker.probe.engine import forked
 from debug_relay.worker.probe.engine.message_encoding import words_of
 from debug_relay.worker.probe.startup.python_command_line import is_python, is_python_2, parted
 
+# What is to be sent before a fork or an exec leaves the program within this time.
 _SENT_SECONDS = 0.5
 # Where `fork_exec` has them among its arguments.
 _PREEXEC_FN = 16 if sys.version_info < (3, 9) else 20 if sys.version_info < (3, 11) else 21

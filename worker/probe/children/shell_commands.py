@@ -7,7 +7,7 @@ else is left as it is. What is a command's name is looked for where they would l
 import os
 import re
 
-_LINE_BYTES = 256  # of a first line, which the kernel reads no further
+_LINE_BYTES = 256  # The first line of a script; the kernel reads no further.
 _SHELLS = ("sh", "bash", "dash")
 # Characters that are nothing to a shell, and quotes in which nothing is.
 _WORD = re.compile(r"""[ \t]*((?:[\w%+,./:=@-]|'[^']*'|"[^"$`\\]*")+)(?=[ \t]|\Z)""")

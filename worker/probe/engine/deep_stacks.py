@@ -12,8 +12,9 @@ import sys
 from debug_relay.worker.probe.engine.frames import MONITORED
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 
-AT_ONCE = 40  # frames
-THREADS = 256
+# Frames of a stack that pydevd sees at once; the others are added when they are asked for.
+AT_ONCE = 40
+THREADS = 256  # Threads whose tracers are remembered.
 
 
 class Deep(object):

@@ -20,7 +20,9 @@ from debug_relay.worker.probe.engine.hooks import Hooks
 from debug_relay.worker.probe.engine.library_files import is_library
 
 _allocate_lock = _thread.allocate_lock
-_SENDING_SECONDS = 0.5  # it takes a tenth of a millisecond, on a busy machine up to hundreds
+# A message is sent within this time: it takes a tenth of a millisecond, on a busy machine up to
+# hundreds.
+_SENDING_SECONDS = 0.5
 _BUNDLE = "_pydevd_bundle.pydevd_"
 _NO_NAME = "<a function breakpoint's>"
 _RETURNED = "__pydevd_ret_val_dict"  # pydevd's name for them, up to 3.11

@@ -9,7 +9,7 @@ import sys
 
 from debug_relay.worker.probe.engine.library_files import is_library
 
-_MOST_BYTES = 4 << 20
+_MOST_BYTES = 4 << 20  # One source file that is compared with another.
 _get, _put = dict.get, dict.__setitem__
 
 

@@ -378,7 +378,7 @@ def words(gone):
     return _LACKS % (version, ", ".join(gone[:_SHOWN]) + more)
 
 
-_SHOWN = 5
+_SHOWN = 5  # Missing names of a debugpy that a message lists.
 _LACKS = (
     "debugpy %s lacks what the relay's probe needs: %s. This program is debugged by plain DAP: "
     "conditions, hit counts and values are debugpy's, and what needs the probe is refused.\n"

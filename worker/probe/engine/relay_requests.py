@@ -10,8 +10,8 @@ import traceback
 
 COMMAND = "relay"
 _MARK = b'"command":"relay"'
-_HEAD = 64  # bytes of a request in which its command stands
-_MOST_WORDS = 2000
+_HEAD = 64  # Bytes of a request in which its command stands.
+_MOST_WORDS = 2000  # Characters of a traceback that answers a request.
 _decode = json.JSONDecoder().decode
 
 

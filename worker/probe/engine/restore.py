@@ -16,8 +16,8 @@ _INVENTED = {
     threading: ("start_new_thread", "start_new", "start_joinable_thread"),
 }
 _KEPT = ("_original_start_new_thread", "_original_start_joinable_thread")
-_ROOM = 100  # frames
-_ABOVE = 20  # where it has stood before
+_ROOM = 100  # Frames by which the recursion limit is raised while the debugger is taken out.
+_ABOVE = 20  # Frames above which the stack may have stood before.
 _LOOKS, _LOOK_SECONDS = 20, 0.02
 _STARTING = (
     "start_new_thread", "start_new", "_start_new_thread", "start_joinable_thread",

@@ -16,7 +16,7 @@ from debug_relay.worker.probe.engine.frames import MONITORED
 
 _MODULE = "_pydevd_sys_monitoring._pydevd_sys_monitoring"
 _NAME = "_raise_event"
-_ROOM = 60  # frames that a stop at an exception may need
+_ROOM = 60  # Frames that a stop at an exception may need.
 
 
 def hook(hooks):

@@ -17,7 +17,7 @@ from debug_relay.worker.probe.values.attributes import own, rank
 from debug_relay.worker.probe.values.class_facts import key_of, mro, names_in
 from debug_relay.worker.probe.values.rendering import Interrupted
 
-MOST = 1000
+MOST = 1000  # Completions in one answer.
 # Names, texts, attributes and elements. No calls: nobody wants to make one by typing a dot.
 _OWNER = re.compile(
     r"""((?:[^\W\d]\w*|'[^'\\]*'|"[^"\\]*")(?:\.[^\W\d]\w*|\[[^\[\]]*\])*)\.([^\W\d]\w*)?$"""

@@ -18,8 +18,9 @@ _ident = _thread.get_ident
 _current = threading.current_thread
 _now = time.monotonic
 _main_ident = threading.main_thread().ident
-RESULT_LIMIT = 65536
-AS_LONG_AS_IT_TAKES = 3600.0  # whoever asks has a deadline of his own
+RESULT_LIMIT = 65536  # Characters of a message or traceback in the answer to an evaluation.
+# Seconds that an evaluated value's own code may run: the caller has a deadline of its own.
+AS_LONG_AS_IT_TAKES = 3600.0
 
 
 class Answers(object):

@@ -19,10 +19,10 @@ from debug_relay.worker.probe.values.rendering import (
 )
 
 MESSAGE, LINE, NOTE = 16384, 500, 2000
-FRAMES = 100  # of one exception; the first and the last half where there are more
+FRAMES = 100  # Frames of one exception; of more the first and the last half are shown.
 CHAIN, MEMBERS, NOTES, DEPTH = 20, 10, 20, 3
 _PLAIN = ATOMS | TEXTS
-_MOST_WALKED = 100000
+_MOST_WALKED = 100000  # Frames that are walked to find where an exception came from.
 _cause = BaseException.__dict__["__cause__"].__get__
 _context = BaseException.__dict__["__context__"].__get__
 _trace = BaseException.__dict__["__traceback__"].__get__

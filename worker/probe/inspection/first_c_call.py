@@ -13,7 +13,7 @@ import types
 from debug_relay.worker.probe.values.attributes import own
 from debug_relay.worker.probe.values.class_facts import full_name, lookup
 
-LINES = 20  # of one statement
+LINES = 20  # Lines of one statement.
 _CALL = type.__dict__["__call__"]
 _PYTHON = (types.FunctionType, classmethod, staticmethod)
 _HEADS = {

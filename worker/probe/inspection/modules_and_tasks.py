@@ -12,9 +12,9 @@ from debug_relay.worker.probe.values.class_facts import full_name, key_of
 from debug_relay.worker.probe.values.rendering import View, clean
 
 _held = types.ModuleType.__getattribute__
-TASKS = 1000
-STACK = 50
-GATHERED = 10
+TASKS = 1000  # Tasks of asyncio in one answer.
+STACK = 50  # Frames of one task.
+GATHERED = 10  # Awaited tasks that a description names.
 
 
 class Reads(object):

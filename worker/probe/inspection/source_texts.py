@@ -12,7 +12,7 @@ from debug_relay.worker.probe.engine.frames import module_of
 from debug_relay.worker.probe.values.rendering import clean
 
 LINES, WIDTH = 20000, 2000
-AROUND = 100  # the most that a report shows of either side
+AROUND = 100  # Lines of source that a report shows on either side.
 
 
 class Texts(object):

@@ -11,7 +11,7 @@ from debug_relay.worker.probe.engine.engine import is_debuggers_file
 from debug_relay.worker.probe.inspection.first_c_call import class_in_c
 from debug_relay.worker.probe.values.rendering import clean
 
-_MOST_FRAMES = 100
+_MOST_FRAMES = 100  # Frames that are walked to find the statement that a step is in.
 
 
 class Native(object):

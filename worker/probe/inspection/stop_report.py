@@ -25,13 +25,13 @@ from debug_relay.worker.probe.values.rendering import (
 
 _now = time.perf_counter
 FRAMES, LOCALS = 20, 50
-REMEMBERED = 1000  # names whose values are compared with those of the stop before
-THREADS = 64
-KNOWN = 16  # frames of a thread, the latest that it has stopped in
-HASHED = 1 << 20  # longer texts are told apart by their lengths and which objects they are
-SLOW = 1000
+REMEMBERED = 1000  # Names whose values are compared with those of the previous stop.
+THREADS = 64  # Threads whose earlier stops are remembered.
+KNOWN = 16  # Frames of a thread in which it has stopped last.
+HASHED = 1 << 20  # A longer text is compared by its length and identity, not by its content.
+SLOW = 1000  # Objects that are remembered because their own code was too slow.
 NAMED_LAST = ("function", "module", "type")  # at module level: after what holds data
-SHORT = 200
+SHORT = 200  # Characters of one value in a stop report.
 AGAIN = "not evaluated: it took too long at another stop; GET \u2026/snapshot tries again"
 
 

@@ -12,7 +12,7 @@ from debug_relay.worker.probe.values.rendering import LEAVES as PLAIN
 from debug_relay.worker.probe.values.rendering import Interrupted, View, clean
 
 LEAVES = PLAIN | {object}
-SECONDS = 0.5  # for the program's code in all rows of a page together
+SECONDS = 0.5  # The program's own code runs this long for all rows of a page together.
 BOUNDS = {
     "row": {"width": 1000, "nodes": 200, "items": 50, "total": 20000},
     "whole": {"width": 65536, "nodes": 20000, "items": 10000, "depth": 8, "total": 20000},

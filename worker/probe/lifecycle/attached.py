@@ -36,13 +36,13 @@ from debug_relay.worker.probe.startup import switch_interval as pace
 
 _HELD = "_relay_held"
 _RDHUP = 0x2000
-_TICK = 0.25
-_SOON = 0.02
-_HANDSHAKE_LOOKS = 500
-_GONE_SECONDS = 10.0  # an attachment that is being let go is waited for so long
-_EXIT_SECONDS = 3.0
-_SHOWN = 5  # names that this debugpy lacks
-_TALKS_SECONDS = 5.0  # who was heard so short a time ago is alive
+_TICK = 0.25  # Seconds between two looks at whether the worker still speaks.
+_SOON = 0.02  # Seconds between two looks at whether the handshake is over.
+_HANDSHAKE_LOOKS = 500  # Looks at whether the handshake is over.
+_GONE_SECONDS = 10.0  # A new attachment waits this long for a former one that is leaving.
+_EXIT_SECONDS = 3.0  # A program that exits waits this long for the debugger to leave.
+_SHOWN = 5  # Missing names of a debugpy that a refusal lists.
+_TALKS_SECONDS = 5.0  # A worker that was heard within this time counts as alive.
 
 
 class Refused(Exception):

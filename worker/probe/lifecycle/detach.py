@@ -19,10 +19,10 @@ from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 from debug_relay.worker.probe.engine.threads.lifetimes import untie
 from debug_relay.worker.probe.engine.tracing_off import is_debuggers
 
-_OUT_SECONDS = 3.0  # for threads that are inside the debugger to come out of it
-_LOOK_SECONDS = 0.05
-_INTERRUPT_EVERY = 10
-_JOIN_SECONDS = 1.0
+_OUT_SECONDS = 3.0  # Threads that are inside the debugger have this long to come out of it.
+_LOOK_SECONDS = 0.05  # The pause between two looks at whether they are out.
+_INTERRUPT_EVERY = 10  # Looks after which code that an evaluation runs is interrupted.
+_JOIN_SECONDS = 1.0  # Each of pydevd's threads has this long to end.
 
 
 class Report(object):

@@ -21,9 +21,10 @@ from debug_relay.worker.probe.engine import load as debugger
 from debug_relay.worker.probe.lifecycle import process_title
 from debug_relay.worker.probe.startup.eager_imports import Eager
 
-_END_SECONDS = 0.5  # what pydevd itself gives its threads at the program's end
-_SILENCE_SECONDS = 15.0  # many children that come at once are served side by side
-_LOOK_SECONDS = 0.002
+_END_SECONDS = 0.5  # pydevd's threads have this long at the program's end, as in pydevd itself.
+# A child waits this long for the worker: many that come at once are served side by side.
+_SILENCE_SECONDS = 15.0
+_LOOK_SECONDS = 0.002  # The pause between two looks at whether the handshake is over.
 
 
 class NoAnswer(Exception):

@@ -10,6 +10,7 @@ import _socket
 import os
 import struct
 
+# One receive on the connection: the program may replace its descriptor meanwhile.
 _LOOK_SECONDS = 0.5
 # Whatever the program, or gevent, has in their places.
 _fstat = os.fstat

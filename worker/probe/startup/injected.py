@@ -16,10 +16,11 @@ try:  # in which no import is lazy: its first use would take the lock of all imp
 finally:
     pass
 
-_FORK_SECONDS = 2.0  # who forks may hold what the import waits for
-_GATE_SECONDS = 10.0  # somebody else who is coming in is waited for so long
-_HEARD_SECONDS = 1.0
-_OVER_SECONDS = 0.3
+# The injected code waits this long for the import lock, which a thread that forks may hold.
+_FORK_SECONDS = 2.0
+_GATE_SECONDS = 10.0  # The injected code waits this long for another attach to the same program.
+_HEARD_SECONDS = 1.0  # The injected code waits this long for the worker to read its last message.
+_OVER_SECONDS = 0.3  # The injected code waits this long for a thread that is just ending.
 
 
 class Word(object):

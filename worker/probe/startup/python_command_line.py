@@ -11,7 +11,7 @@ _WITH_VALUE = "WX"
 _RUNS = {"c": "code", "m": "module"}
 _PYTHON = re.compile(r"python[0-9.]*[dt]*\Z")
 _PYTHON_2 = re.compile(r"python2[0-9.]*\Z")
-_LINKS = 8  # of one link to the next
+_LINKS = 8  # Symbolic links on the way to an interpreter.
 # multiprocessing's own processes, which run nothing of the program's.
 _TRACKERS = (
     "from multiprocessing.resource_tracker import main;",

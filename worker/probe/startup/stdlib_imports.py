@@ -13,7 +13,7 @@ import sys
 
 # What `importlib` would only bring in files to show.
 _importing = sys.modules["_frozen_importlib_external"]
-_AT_ONCE = 1 << 20
+_AT_ONCE = 1 << 20  # Bytes of one read of a directory's list or file.
 _SUFFIXES = tuple(_imp.extension_suffixes())
 
 # What the interpreter itself asks about threads at its end, and what the debugger has no use for.

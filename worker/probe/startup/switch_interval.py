@@ -19,13 +19,15 @@ import sys
 import threading
 import time
 
-QUICK = 0.0001
-# For so long no other thread asks for the interpreter after this one has got it, which takes as
-# long for each that never waits.
+QUICK = 0.0001  # Seconds after which we ask for the interpreter while we come and go.
+# For so many seconds no other thread asks for the interpreter after this one has got it, which
+# takes as long for each that never waits.
 UNDISTURBED = 0.03
-_LOOKS = 3
-_HELD_SECONDS = 0.002  # who gives it away by himself is quicker
-_LONGEST = 0.05
+_LOOKS = 3  # Measurements of how soon a thread gives the interpreter away.
+# A thread that keeps the interpreter longer is in C; one that gives it away by itself is
+# quicker.
+_HELD_SECONDS = 0.002
+_LONGEST = 0.05  # Seconds of the longest switch interval that we choose.
 _PLACE = "relay pace "
 
 

@@ -24,9 +24,9 @@ _now = time.monotonic
 _encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
 OURS = "'relay:trace_"
 FIRST = 1 << 30  # the debugger's numbers for traced lines; those of breakpoints are lower
-NAMES = 100  # how many locals a row looks at
-FRAMES = 1000  # how many frames' last locals are remembered
-HELD = 200  # longer texts are compared by what is shown of them
+NAMES = 100  # Locals that one row of a trace looks at.
+FRAMES = 1000  # Frames whose last locals are remembered.
+HELD = 200  # Characters from which on texts are compared by what is shown of them.
 
 
 class Spot(object):

@@ -42,7 +42,7 @@ _ROUTINES = (
 )
 _DESCRIPTORS = (*_ROUTINES, _SLOT, _GETSET)
 PROPERTY, CLASS = "property", "class"
-SORTED_MOST = 10000
+SORTED_MOST = 10000  # Attributes of one object that are sorted.
 
 
 class Lazy(object):

@@ -12,7 +12,7 @@ import types
 
 from debug_relay.worker.probe.values.class_facts import full_name, name_of
 
-COPIED_MOST = 1 << 24
+COPIED_MOST = 1 << 24  # Bytes of a collection that is copied before it is shown.
 FRAME_NAMES = (lambda: type(sys._getframe().f_locals))()  # from 3.13 on no dict
 VIEWS = frozenset((type({}.keys()), type({}.values()), type({}.items())))
 

@@ -39,7 +39,7 @@ from debug_relay.worker.probe.values.rendering import (
 )
 
 INDEXED, NAMED = "indexed", "named"
-HELD_MOST = 100
+HELD_MOST = 100  # Objects that an opaque object holds and that are shown.
 
 
 class Part(object):

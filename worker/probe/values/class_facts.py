@@ -19,14 +19,14 @@ _PLAIN = ("datetime.date", "datetime.timedelta", "datetime.timezone", "decimal.D
 _SLOT = types.MemberDescriptorType
 _GETSET = types.GetSetDescriptorType
 _NAMEDTUPLE = collections.namedtuple("_NAMEDTUPLE", "a").__repr__.__code__
-ATTRIBUTES = 100
+ATTRIBUTES = 100  # Attributes of one object in a short rendering.
 _OF_PYDEVD = frozenset(
     ("additional_info", "stop_reason", "pydev_do_not_trace", "is_pydev_daemon_thread",
      "__pydevd_id__")
 )  # fmt: skip
 _DEBUGGERS = ("debug_relay.worker.", "_pydev", "pydevd")
 _EASY = frozenset((str, int, bool, float, bytes, type(None)))
-_ORDER_MOST = 20000
+_ORDER_MOST = 20000  # Entries of an OrderedDict whose order is asked of it.
 
 
 class Foreign(object):

@@ -16,7 +16,7 @@ _SORTS = (
 )  # fmt: skip
 _TEXTS = {"z": 1, "Z": 4}  # of characters that wide
 _BUFFERS = {"c": 1, "u": 4}
-_MOST = 4096  # characters of what ends with a zero, or does not
+_MOST = 4096  # Characters of a C text, which may have no end.
 _FIELDS = ("_ctypes.CField", "ctypes.CField")  # the second from 3.14 on
 _OWN = ("contents", "raw", "value", "_objects", "_b_base_", "_b_needsfree_")
 _open, _pread, _close = os.open, os.pread, os.close

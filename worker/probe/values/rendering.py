@@ -46,10 +46,10 @@ MAPPINGS = frozenset((dict, collections.OrderedDict, collections.defaultdict, co
 BASES = (collections.OrderedDict, dict, list, tuple, set, frozenset, collections.deque)
 ENUMS = ("enum.EnumMeta", "enum.EnumType")
 ELEMENT = "xml.etree.ElementTree.Element"
-BASE64_BYTES = 3000
-LABEL = 200
-FLOOD = 400000  # characters of all values together; from there on they are short
-INT_BITS = 8000
+BASE64_BYTES = 3000  # Bytes of one value that are shown as base64.
+LABEL = 200  # Characters of a key or label.
+FLOOD = 400000  # Characters of all values together from which on each is short.
+INT_BITS = 8000  # Bits of an integer that is shown in digits.
 MOST = sys.maxsize
 
 

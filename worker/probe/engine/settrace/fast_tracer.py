@@ -15,7 +15,7 @@ import sys
 from debug_relay.worker.probe.engine import tracing_off as tracing
 
 RUNNING = 1  # pydevd's word for a thread that is not to stand still
-_ROOM = 40  # frames that pydevd, and what is asked at a breakpoint, may need
+_ROOM = 40  # Frames that pydevd, and what is evaluated at a breakpoint, may need.
 
 
 def _nested():

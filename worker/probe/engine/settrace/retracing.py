@@ -28,7 +28,8 @@ from debug_relay.worker.probe.engine.tracing_off import is_programs, monitors
 # locals, and the name and the argument by which it is counted.
 _OTHERS = 6
 _BORROWS = sys.version_info[:2] == (3, 11)
-_REPLACED = 16  # of a thread, from which on it is looked whether they may still be called
+# Replaced tracers of a thread from which on we look whether they can still be called.
+_REPLACED = 16
 TOLD = (
     "A stack overflow in thread %s ended its tracing, or what a signal's handler raised while its "
     "tracer ran, as Python does up to 3.11. It is traced "

@@ -21,8 +21,8 @@ from debug_relay.worker.probe.startup.switch_interval import Undisturbed
 # Where `use_tracing`, an int, and three pointers are in a PyThreadState, in both.
 _IN_USE, _PROFILE_FUNCTION, _TRACE_FUNCTION, _TRACER = 48, 56, 64, 80
 _PYTHONS = {(3, 8): 300, (3, 9): 64}  # how many ints of what holds the count are looked at
-_MOST = 100000
-_TRIES = 10
+_MOST = 100000  # The highest count of traced threads that is taken for one.
+_TRIES = 10  # Attempts to find the interpreter's count of traced threads.
 
 
 @all_frames.steady  # or threads end in between, and what is looked at is no more

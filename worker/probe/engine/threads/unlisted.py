@@ -14,7 +14,8 @@ import threading
 import weakref
 from collections import deque
 
-_KEPT = 200  # threads end one by one, and each is through with it a moment later
+# Ended threads that are remembered: threads end one by one, and each needs it only for a moment.
+_KEPT = 200
 
 
 class Unlisted(object):
