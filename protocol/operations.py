@@ -16,16 +16,18 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from debug_relay.protocol.errors import COMMON, COMMON_SESSION, Code
-from debug_relay.protocol.models import breakpoints as b
-from debug_relay.protocol.models import execution as e
-from debug_relay.protocol.models import inspection as i
-from debug_relay.protocol.models import output_events as o
-from debug_relay.protocol.models import processes as pr
-from debug_relay.protocol.models import program as p
-from debug_relay.protocol.models import relay as sv
-from debug_relay.protocol.models import run as r
-from debug_relay.protocol.models import sessions as s
-from debug_relay.protocol.models import stop_report as st
+from debug_relay.protocol.models import (
+    breakpoints,
+    execution,
+    inspection,
+    output_events,
+    processes,
+    program,
+    relay,
+    run,
+    sessions,
+    stop_report,
+)
 from debug_relay.protocol.models.fields import Count, Deleted, Empty, Params, Result, SessionParams
 from debug_relay.protocol.scopes import Scope
 from debug_relay.protocol.state import ANY, LIVE, State
@@ -169,61 +171,61 @@ def _session(
 
 _SERVER_ROWS: Final = (
     _server(
-        "index", "GET", "/", sv.Document, safe=True, kind="document",
+        "index", "GET", "/", relay.Document, safe=True, kind="document",
         words="Where to begin: version, links and three calls. Also served at the root.",
     ),
     _server(
-        "health", "GET", "/health", sv.Health, scope="", safe=True, also=(503,),
+        "health", "GET", "/health", relay.Health, scope="", safe=True, also=(503,),
         words="Show whether the relay is healthy: 503 if it is not. Needs no token.",
     ),
     _server(
-        "info", "GET", "/info", sv.Info, safe=True,
+        "info", "GET", "/info", relay.Info, safe=True,
         words="Show versions, capabilities and endpoints.",
     ),
     _server(
-        "get-config", "GET", "/config", sv.Configuration, scope="admin", safe=True, since=2,
+        "get-config", "GET", "/config", relay.Configuration, scope="admin", safe=True, since=2,
         words="Show the settings in force and which of them can be changed at run time.",
     ),
     _server(
-        "patch-config", "PATCH", "/config", sv.Configuration,
-        params=sv.PatchConfig, scope="admin", finishes=True, since=2,
+        "patch-config", "PATCH", "/config", relay.Configuration,
+        params=relay.PatchConfig, scope="admin", finishes=True, since=2,
     ),
     _server(
-        "shutdown", "POST", "/shutdown", sv.ShuttingDown, params=sv.Shutdown, scope="admin",
+        "shutdown", "POST", "/shutdown", relay.ShuttingDown, params=relay.Shutdown, scope="admin",
     ),
     _server(
-        "openapi", "GET", "/openapi.json", sv.Document, safe=True, kind="document",
+        "openapi", "GET", "/openapi.json", relay.Document, safe=True, kind="document",
         words="The OpenAPI 3.1 document of all operations.",
     ),
     _server(
-        "docs", "GET", "/docs", sv.Document, safe=True, kind="document", since=9,
+        "docs", "GET", "/docs", relay.Document, safe=True, kind="document", since=9,
         words="The documentation as a page that works without the internet.",
     ),
     _server(
-        "metrics", "GET", "/metrics", sv.Document, safe=True, kind="document", since=9,
+        "metrics", "GET", "/metrics", relay.Document, safe=True, kind="document", since=9,
         words="Metrics for Prometheus.",
     ),
     _server(
-        "llms", "GET", "/llms.txt", sv.Document, safe=True, kind="document", since=9,
+        "llms", "GET", "/llms.txt", relay.Document, safe=True, kind="document", since=9,
         words="A short guide to the relay for language models.",
     ),
     _server(
-        "mcp", "POST", "/mcp", sv.Document, kind="document", scope="sessions:write", since=9,
+        "mcp", "POST", "/mcp", relay.Document, kind="document", scope="sessions:write", since=9,
         words="Speak the Model Context Protocol over streamable HTTP.",
     ),
     _server(
-        "list-processes", "GET", "/processes", sv.ProcessList,
-        params=sv.ListProcesses, scope="processes:attach", safe=True,
+        "list-processes", "GET", "/processes", relay.ProcessList,
+        params=relay.ListProcesses, scope="processes:attach", safe=True,
     ),
     _server(
-        "get-process", "GET", "/processes/{pid}", pr.Process,
-        params=sv.OneProcess, scope="processes:attach", safe=True,
+        "get-process", "GET", "/processes/{pid}", processes.Process,
+        params=relay.OneProcess, scope="processes:attach", safe=True,
         errors=frozenset({Code.ATTACH_NO_SUCH_PROCESS}),
         words="Show one process and whether the relay can attach to it.",
     ),
     _server(
-        "process-stacks", "GET", "/processes/{pid}/stacks", sv.Stacks,
-        params=sv.OneProcess, scope="processes:attach", safe=True,
+        "process-stacks", "GET", "/processes/{pid}/stacks", relay.Stacks,
+        params=relay.OneProcess, scope="processes:attach", safe=True,
         errors=frozenset(
             {Code.ATTACH_NO_SUCH_PROCESS, Code.ATTACH_NOT_PYTHON, Code.ATTACH_NO_DEBUGGER,
              Code.ATTACH_NOT_PERMITTED, Code.ATTACH_FAILED}
@@ -231,29 +233,29 @@ _SERVER_ROWS: Final = (
         words="Show the stack of every thread of a process, without stopping it or attaching.",
     ),
     _server(
-        "run", "POST", "/run", r.RunReport,
-        params=r.Run, scope="sessions:write",
+        "run", "POST", "/run", run.RunReport,
+        params=run.Run, scope="sessions:write",
         errors=_LAUNCH | _DEBUGGER | _VERIFIED
         | {Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED, Code.WORKER_UNRESPONSIVE,
            Code.SESSION_CRASHED, Code.EVALUATE_ERROR},
     ),
     _server(
-        "list-profiles", "GET", "/breakpoint-profiles", b.ProfileList,
-        params=b.ListProfiles, group="breakpoints", safe=True,
+        "list-profiles", "GET", "/breakpoint-profiles", breakpoints.ProfileList,
+        params=breakpoints.ListProfiles, group="breakpoints", safe=True,
     ),
     _server(
-        "get-profile", "GET", "/breakpoint-profiles/{name}", b.ProfileData,
-        params=b.Profile, group="breakpoints", safe=True,
+        "get-profile", "GET", "/breakpoint-profiles/{name}", breakpoints.ProfileData,
+        params=breakpoints.Profile, group="breakpoints", safe=True,
         errors=frozenset({Code.PROFILE_NOT_FOUND}),
         words="Show a breakpoint profile.",
     ),
     _server(
-        "put-profile", "PUT", "/breakpoint-profiles/{name}", b.ProfileKept,
-        params=b.PutProfile, group="breakpoints", scope="sessions:write", finishes=True,
+        "put-profile", "PUT", "/breakpoint-profiles/{name}", breakpoints.ProfileKept,
+        params=breakpoints.PutProfile, group="breakpoints", scope="sessions:write", finishes=True,
     ),
     _server(
         "delete-profile", "DELETE", "/breakpoint-profiles/{name}", Deleted,
-        params=b.Profile, group="breakpoints", scope="sessions:write", finishes=True,
+        params=breakpoints.Profile, group="breakpoints", scope="sessions:write", finishes=True,
         errors=frozenset({Code.PROFILE_NOT_FOUND}),
         words="Delete a breakpoint profile.",
     ),
@@ -261,97 +263,97 @@ _SERVER_ROWS: Final = (
 
 _SESSION_ROWS: Final = (
     _session(
-        "create-session", "POST", "/sessions", s.CreateSession, s.SessionState,
+        "create-session", "POST", "/sessions", sessions.CreateSession, sessions.SessionState,
         side="supervisor", status=201, follow_up="mode", finishes=True,
         errors=_LAUNCH | _ATTACH | _IDEMPOTENT | _DEBUGGER
         | {Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED, Code.WORKER_UNRESPONSIVE,
            Code.SESSION_CRASHED},
     ),
     _session(
-        "list-sessions", "GET", "/sessions", s.ListSessions, s.SessionList,
+        "list-sessions", "GET", "/sessions", sessions.ListSessions, sessions.SessionList,
         side="supervisor", touches=False,
     ),
     _session(
-        "import-session", "POST", "/sessions/import", s.ImportSession, s.SessionState,
+        "import-session", "POST", "/sessions/import", sessions.ImportSession, sessions.SessionState,
         side="supervisor", status=201, finishes=True, errors=_MADE,
     ),
     _session(
-        "get-session", "GET", _S, SessionParams, s.SessionState, side="supervisor",
+        "get-session", "GET", _S, SessionParams, sessions.SessionState, side="supervisor",
         words="Show everything public about a session.",
     ),
     _session(
-        "session-status", "GET", _S + "/status", SessionParams, s.SessionStatus,
+        "session-status", "GET", _S + "/status", SessionParams, sessions.SessionStatus,
         side="supervisor",
         words="Show the few fields that a poller needs.",
     ),
     _session(
-        "patch-session", "PATCH", _S, s.PatchSession, s.SessionState, since=2,
+        "patch-session", "PATCH", _S, sessions.PatchSession, sessions.SessionState, since=2,
         errors=_UNSUPPORTED,
     ),
     _session(
-        "delete-session", "DELETE", _S, s.DeleteSession, s.SessionDeleted,
+        "delete-session", "DELETE", _S, sessions.DeleteSession, sessions.SessionDeleted,
         side="supervisor", finishes=True,
     ),
     _session(
-        "take-lease", "POST", _S + "/lease", s.TakeLease, s.Lease, since=2,
+        "take-lease", "POST", _S + "/lease", sessions.TakeLease, sessions.Lease, since=2,
         errors=frozenset({Code.SESSION_LEASED}),
     ),
     _session(
-        "drop-lease", "DELETE", _S + "/lease", SessionParams, s.Lease, since=2,
+        "drop-lease", "DELETE", _S + "/lease", SessionParams, sessions.Lease, since=2,
         errors=frozenset({Code.SESSION_LEASED}),
         words="Give up the lease; any caller may drive again.",
     ),
     _session(
-        "clone-session", "POST", _S + "/clone", s.CloneSession, s.SessionState,
+        "clone-session", "POST", _S + "/clone", sessions.CloneSession, sessions.SessionState,
         side="supervisor", status=201, finishes=True, errors=_MADE,
     ),
     _session(
-        "export-session", "GET", _S + "/export", SessionParams, s.Export,
+        "export-session", "GET", _S + "/export", SessionParams, sessions.Export,
         side="supervisor", scope="artifacts:read",
         words="Export everything of a session except its state, ready for an import.",
     ),
     _session(
-        "ping", "POST", _S + "/ping", SessionParams, s.Pong, side="supervisor", since=2,
+        "ping", "POST", _S + "/ping", SessionParams, sessions.Pong, side="supervisor", since=2,
         words="Mark the session as used, so that it does not expire.",
     ),
     _session(
-        "get-ping", "GET", _S + "/ping", SessionParams, s.Pong, side="supervisor", since=2,
+        "get-ping", "GET", _S + "/ping", SessionParams, sessions.Pong, side="supervisor", since=2,
         words="Mark the session as used, so that it does not expire.",
     ),
     _session(
-        "resources", "GET", _S + "/resources", SessionParams, s.Resources, since=2,
+        "resources", "GET", _S + "/resources", SessionParams, sessions.Resources, since=2,
         words="Show the resource usage of the session's process tree, and its limits.",
     ),
 )  # fmt: skip
 
 _PROGRAM_ROWS: Final = (
     _session(
-        "launch", "POST", _S + "/launch", p.Launch, p.Launched,
+        "launch", "POST", _S + "/launch", program.Launch, program.Launched,
         group="program", states=_CREATED, errors=_LAUNCH | _IDEMPOTENT | _DRIVE, drives=True,
         deadline=_START_AND_WAIT,
     ),
     _session(
-        "attach", "POST", _S + "/attach", p.Attach, p.Attached,
+        "attach", "POST", _S + "/attach", program.Attach, program.Attached,
         group="program", scope="processes:attach", states=_CREATED,
         errors=_ATTACH | _IDEMPOTENT | _DRIVE, drives=True, since=2,
         deadline=Deadline("launch_timeout", ("connect_timeout", "wait")), prepare="choose-process",
     ),
     _session(
-        "detach", "POST", _S + "/detach", p.Detach, p.Detached,
+        "detach", "POST", _S + "/detach", program.Detach, program.Detached,
         group="program", states=LIVE, errors=_DRIVE | _UNSUPPORTED, drives=True, since=2,
         deadline=_START,
     ),
     _session(
-        "restart", "POST", _S + "/restart", p.Restart, p.Launched,
+        "restart", "POST", _S + "/restart", program.Restart, program.Launched,
         group="program", errors=_LAUNCH | _DRIVE | _UNSUPPORTED | _MISSING,
         drives=True, deadline=_START_AND_WAIT,
     ),
     _session(
-        "terminate", "POST", _S + "/terminate", p.Terminate, p.Terminated,
+        "terminate", "POST", _S + "/terminate", program.Terminate, program.Terminated,
         group="program", states=LIVE, errors=_DRIVE, drives=True, deadline=_START,
     ),
     _session(
-        "input", "POST", _S + "/input", p.Input, p.Written,
+        "input", "POST", _S + "/input", program.Input, program.Written,
         group="program", aliases=(_S + "/stdin",), states=LIVE, errors=_DRIVE | _UNSUPPORTED,
         drives=True, deadline=_START,
     ),
@@ -367,7 +369,7 @@ def _drive(
     words: str = "",
 ) -> Operation:
     return _session(
-        name, "POST", f"{_S}/{name}", params, e.Execution,
+        name, "POST", f"{_S}/{name}", params, execution.Execution,
         group="execution", states=states, errors=_DRIVE | _UNSUPPORTED | errors, drives=True,
         since=since, deadline=Deadline(fields=("wait",)),
         aliases=(f"{_S}/threads/{{thread_id}}/{name}",), words=words,
@@ -375,29 +377,30 @@ def _drive(
 
 
 _EXECUTION_ROWS: Final = (
-    _drive("continue", e.Continue, _PAUSED),
-    _drive("pause", e.Pause, _RUNNING),
+    _drive("continue", execution.Continue, _PAUSED),
+    _drive("pause", execution.Pause, _RUNNING),
     _drive(
-        "step-over", e.Step, _PAUSED,
+        "step-over", execution.Step, _PAUSED,
         words="Run to the next line of this function.",
     ),
     _drive(
-        "step-into", e.Step, _PAUSED,
+        "step-into", execution.Step, _PAUSED,
         words="Run into the next call.",
     ),
     _drive(
-        "step-out", e.Step, _PAUSED,
+        "step-out", execution.Step, _PAUSED,
         words="Run until this function has returned.",
     ),
-    _drive("run-to", e.RunTo, _PAUSED, errors=_VERIFIED),
+    _drive("run-to", execution.RunTo, _PAUSED, errors=_VERIFIED),
     _session(
-        "trace", "POST", _S + "/trace", e.Trace, e.TraceRows,
+        "trace", "POST", _S + "/trace", execution.Trace, execution.TraceRows,
         group="execution", states=_RUNNING,
         errors=_DRIVE | _VERIFIED | _UNSUPPORTED | {Code.EVALUATE_ERROR}, drives=True,
         deadline=Deadline(fields=("timeout",)),
     ),
     _session(
-        "get-trace", "GET", _S + "/trace", e.GetTrace, e.TraceRows, group="execution",
+        "get-trace", "GET", _S + "/trace", execution.GetTrace, execution.TraceRows,
+        group="execution",
         words="Read further rows of the last trace, also while it runs.",
     ),
 )  # fmt: skip
@@ -411,50 +414,54 @@ def _breakpoint(
 
 _BREAKPOINT_ROWS: Final = (
     _breakpoint(
-        "set-breakpoints", "POST", "/breakpoints", b.SetBreakpoints, b.BreakpointsSet,
+        "set-breakpoints", "POST", "/breakpoints",
+        breakpoints.SetBreakpoints, breakpoints.BreakpointsSet,
         errors=_VERIFIED | _IDEMPOTENT | _DEBUGGER, on_refusal="verify-sound-entries",
     ),
     _breakpoint(
-        "list-breakpoints", "GET", "/breakpoints", b.ListBreakpoints, b.BreakpointList,
+        "list-breakpoints", "GET", "/breakpoints",
+        breakpoints.ListBreakpoints, breakpoints.BreakpointList,
     ),
     _breakpoint(
-        "clear-breakpoints", "DELETE", "/breakpoints", SessionParams, b.BreakpointsCleared,
+        "clear-breakpoints", "DELETE", "/breakpoints",
+        SessionParams, breakpoints.BreakpointsCleared,
         errors=_DEBUGGER,
         words="Remove all breakpoints.",
     ),
     _breakpoint(
-        "get-breakpoint", "GET", "/breakpoints/{breakpoint_id}", b.OneBreakpoint, b.Breakpoint,
+        "get-breakpoint", "GET", "/breakpoints/{breakpoint_id}",
+        breakpoints.OneBreakpoint, breakpoints.Breakpoint,
         errors=_NO_BREAKPOINT,
         words="Show one breakpoint.",
     ),
     _breakpoint(
-        "patch-breakpoint", "PATCH", "/breakpoints/{breakpoint_id}", b.PatchBreakpoint,
-        b.BreakpointChanged, errors=_NO_BREAKPOINT | _VERIFIED | _DEBUGGER,
+        "patch-breakpoint", "PATCH", "/breakpoints/{breakpoint_id}", breakpoints.PatchBreakpoint,
+        breakpoints.BreakpointChanged, errors=_NO_BREAKPOINT | _VERIFIED | _DEBUGGER,
     ),
     _breakpoint(
-        "delete-breakpoint", "DELETE", "/breakpoints/{breakpoint_id}", b.OneBreakpoint,
-        b.BreakpointRemoved,
+        "delete-breakpoint", "DELETE", "/breakpoints/{breakpoint_id}", breakpoints.OneBreakpoint,
+        breakpoints.BreakpointRemoved,
         errors=_NO_BREAKPOINT | _DEBUGGER,
         words="Remove one breakpoint.",
     ),
     _breakpoint(
-        "set-exception-breakpoints", "POST", "/exception-breakpoints", b.SetExceptionBreakpoints,
-        b.ExceptionBreakpoints,
+        "set-exception-breakpoints", "POST", "/exception-breakpoints",
+        breakpoints.SetExceptionBreakpoints, breakpoints.ExceptionBreakpoints,
         errors=_DEBUGGER | {Code.BREAKPOINT_INVALID_CONDITION, Code.LAUNCH_INTERPRETER_NOT_FOUND},
     ),
     _breakpoint(
         "get-exception-breakpoints", "GET", "/exception-breakpoints", SessionParams,
-        b.ExceptionBreakpoints, errors=_DEBUGGER,
+        breakpoints.ExceptionBreakpoints, errors=_DEBUGGER,
         words="Show the session's exception filters.",
     ),
     _breakpoint(
         "clear-exception-breakpoints", "DELETE", "/exception-breakpoints", SessionParams,
-        b.ExceptionBreakpoints, errors=_DEBUGGER,
+        breakpoints.ExceptionBreakpoints, errors=_DEBUGGER,
         words="Remove the session's exception filters.",
     ),
     _breakpoint(
-        "apply-profile", "POST", "/breakpoint-profiles/{name}/apply", b.ApplyProfile,
-        b.BreakpointsSet, errors=_VERIFIED | _DEBUGGER | {Code.PROFILE_NOT_FOUND},
+        "apply-profile", "POST", "/breakpoint-profiles/{name}/apply", breakpoints.ApplyProfile,
+        breakpoints.BreakpointsSet, errors=_VERIFIED | _DEBUGGER | {Code.PROFILE_NOT_FOUND},
         side="supervisor", finishes=True,
     ),
 )  # fmt: skip
@@ -468,22 +475,22 @@ def _inspect(
 
 
 _INSPECTION_ROWS: Final = (
-    _inspect("threads", "GET", "/threads", i.Threads, i.ThreadList, states=LIVE),
+    _inspect("threads", "GET", "/threads", inspection.Threads, inspection.ThreadList, states=LIVE),
     _inspect(
-        "stacktrace", "GET", "/stacktrace", i.Stacktrace, i.Stack,
+        "stacktrace", "GET", "/stacktrace", inspection.Stacktrace, inspection.Stack,
         aliases=(_S + "/threads/{thread_id}/stacktrace",), states=LIVE,
         errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
     ),
     _inspect(
-        "scopes", "GET", "/scopes", i.Scopes, i.ScopeList,
+        "scopes", "GET", "/scopes", inspection.Scopes, inspection.ScopeList,
         aliases=(_S + "/frames/{frame_id}/scopes",), errors=_DEBUGGER | _FRAME,
     ),
     _inspect(
-        "frame-variables", "GET", "/frames/{frame_id}/variables", i.FrameVariables,
-        i.VariableList, errors=_DEBUGGER | _FRAME,
+        "frame-variables", "GET", "/frames/{frame_id}/variables", inspection.FrameVariables,
+        inspection.VariableList, errors=_DEBUGGER | _FRAME,
     ),
     _inspect(
-        "variables", "GET", "/variables", i.Variables, i.VariableList,
+        "variables", "GET", "/variables", inspection.Variables, inspection.VariableList,
         aliases=(
             _S + "/variables/{variables_reference}",
             _S + "/scopes/{variables_reference}/variables",
@@ -492,50 +499,53 @@ _INSPECTION_ROWS: Final = (
         errors=_DEBUGGER | {Code.VARIABLE_NOT_FOUND},
     ),
     _inspect(
-        "set-variable", "POST", "/variables/{variables_reference}/set", i.SetVariable,
-        i.VariableSet, errors=_DEBUGGER | {Code.VARIABLE_NOT_FOUND, Code.EVALUATE_ERROR},
+        "set-variable", "POST", "/variables/{variables_reference}/set", inspection.SetVariable,
+        inspection.VariableSet, errors=_DEBUGGER | {Code.VARIABLE_NOT_FOUND, Code.EVALUATE_ERROR},
     ),
     _inspect(
-        "evaluate", "POST", "/evaluate", i.Evaluate, i.Evaluated,
+        "evaluate", "POST", "/evaluate", inspection.Evaluate, inspection.Evaluated,
         errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR, Code.LAUNCH_INTERPRETER_NOT_FOUND},
         deadline=_EVALUATE,
     ),
     _inspect(
-        "add-watch", "POST", "/watch", i.AddWatch, i.Watch, states=ANY,
+        "add-watch", "POST", "/watch", inspection.AddWatch, inspection.Watch, states=ANY,
         errors=_DEBUGGER | {Code.EVALUATE_ERROR, Code.LAUNCH_INTERPRETER_NOT_FOUND},
     ),
-    _inspect("list-watches", "GET", "/watch", i.ListWatches, i.WatchList, states=ANY),
     _inspect(
-        "delete-watches", "DELETE", "/watch", i.DeleteWatches, Count, states=ANY,
+        "list-watches", "GET", "/watch", inspection.ListWatches, inspection.WatchList, states=ANY,
+    ),
+    _inspect(
+        "delete-watches", "DELETE", "/watch", inspection.DeleteWatches, Count, states=ANY,
         aliases=(_S + "/watch/{watch_id}",),
         errors=_DEBUGGER | {Code.WATCH_NOT_FOUND},
     ),
     _inspect(
-        "completions", "POST", "/completions", i.Completions, i.CompletionList,
+        "completions", "POST", "/completions", inspection.Completions, inspection.CompletionList,
         errors=_DEBUGGER | _FRAME,
     ),
     _inspect(
-        "hover", "POST", "/hover", i.Hover, i.Evaluated,
+        "hover", "POST", "/hover", inspection.Hover, inspection.Evaluated,
         errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR}, deadline=_EVALUATE,
     ),
     _inspect(
-        "exception", "GET", "/exception", i.GetException, i.ExceptionReport,
+        "exception", "GET", "/exception", inspection.GetException, inspection.ExceptionReport,
         errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
     ),
     _inspect(
-        "modules", "GET", "/modules", i.Modules, i.ModuleList, states=LIVE,
+        "modules", "GET", "/modules", inspection.Modules, inspection.ModuleList, states=LIVE,
         errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
     ),
     _inspect(
-        "source", "GET", "/source", i.GetSource, i.SourceText, states=ANY,
+        "source", "GET", "/source", inspection.GetSource, inspection.SourceText, states=ANY,
         scope="artifacts:read", errors=_DEBUGGER | _FRAME,
     ),
-    _inspect("snapshot", "GET", "/snapshot", st.Snapshot, st.StopReport),
+    _inspect("snapshot", "GET", "/snapshot", stop_report.Snapshot, stop_report.StopReport),
     _inspect(
-        "history", "GET", "/history", st.History, st.HistoryPage, states=ANY, side="supervisor",
+        "history", "GET", "/history", stop_report.History, stop_report.HistoryPage,
+        states=ANY, side="supervisor",
     ),
     _inspect(
-        "tasks", "GET", "/tasks", i.Tasks, i.TaskList, states=LIVE,
+        "tasks", "GET", "/tasks", inspection.Tasks, inspection.TaskList, states=LIVE,
         errors=_DEBUGGER | {Code.THREAD_NOT_FOUND, Code.ATTACH_UNSUPPORTED},
     ),
 )  # fmt: skip
@@ -551,30 +561,33 @@ def _output(
 
 
 _OUTPUT_ROWS: Final = (
-    _output("output", "GET", "/output", o.GetOutput, o.OutputPage),
+    _output("output", "GET", "/output", output_events.GetOutput, output_events.OutputPage),
     _output(
-        "clear-output", "DELETE", "/output", o.ClearOutput, o.OutputCleared,
+        "clear-output", "DELETE", "/output", output_events.ClearOutput, output_events.OutputCleared,
         side="worker", scope="sessions:write",
     ),
     _output(
-        "stream-output", "GET", "/output/stream", o.StreamOutput, o.StreamBytes,
+        "stream-output", "GET", "/output/stream",
+        output_events.StreamOutput, output_events.StreamBytes,
         kind="sse", since=9,
     ),
     _output(
-        "events", "GET", "/events", o.GetEvents, o.EventPage, scope="sessions:read",
+        "events", "GET", "/events", output_events.GetEvents, output_events.EventPage,
+        scope="sessions:read",
         errors=frozenset({Code.TOO_MANY_WAITERS}),
     ),
     _output(
-        "logs", "GET", "/logs", o.OpenStream, o.StreamBytes, kind="websocket", since=9,
+        "logs", "GET", "/logs", output_events.OpenStream, output_events.StreamBytes,
+        kind="websocket", since=9,
         words="Follow the output over a WebSocket: past output first, then live.",
     ),
     _output(
-        "debug", "GET", "/debug", o.OpenStream, o.StreamBytes,
+        "debug", "GET", "/debug", output_events.OpenStream, output_events.StreamBytes,
         kind="websocket", scope="sessions:write", safe=False, since=9,
         words="Drive the session over a WebSocket: commands in, results and events out.",
     ),
     _output(
-        "tunnel", "GET", "/tunnel", o.OpenStream, o.StreamBytes,
+        "tunnel", "GET", "/tunnel", output_events.OpenStream, output_events.StreamBytes,
         kind="websocket", scope="sessions:write", safe=False, since=9,
         words="Carry the debugger's own protocol over a WebSocket.",
     ),

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.protocol.system import peers as peer
+from debug_relay.protocol.system import peers
 from debug_relay.protocol.version import API_PREFIX, VERSION
-from debug_relay.supervisor import log as logs
+from debug_relay.supervisor import log
 from debug_relay.supervisor.access.audit import Audit
 from debug_relay.supervisor.access.guard import Guard
 from debug_relay.supervisor.access.refusal_log import Refused
@@ -33,7 +33,7 @@ from debug_relay.supervisor.http.listener import Listener
 from debug_relay.supervisor.http.router import Router
 from debug_relay.supervisor.log import Log, LogOutput
 from debug_relay.supervisor.operations.dispatch import Dispatch
-from debug_relay.supervisor.operations.handlers import Handlers, Relay
+from debug_relay.supervisor.operations.handlers import Handlers, RelayFacts
 from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import KeptReplies
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
@@ -43,7 +43,7 @@ from debug_relay.supervisor.sessions.registry import Registry
 from debug_relay.supervisor.setup_error import SetupError
 from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.storage.disk_health import DiskWatch
-from debug_relay.supervisor.workers import orphan_cleanup as sweep
+from debug_relay.supervisor.workers import orphan_cleanup
 from debug_relay.supervisor.workers.child_process import watched
 
 _log: Final = Log(__name__)
@@ -63,7 +63,7 @@ def serve(loaded: Loaded, keep_sessions: bool = False, insecure_no_auth: bool = 
         Path(settings.server.data_dir), Path(run_dir) if run_dir else None
     )
     directories.acquire()
-    output = logs.start(settings.log.level, settings.log.format, directories.log_file)
+    output = log.start(settings.log.level, settings.log.format, directories.log_file)
     audit: Audit | None = None
     try:
         audit = Audit.open(settings.log.audit_file, directories.audit_file)
@@ -110,7 +110,7 @@ class _Relay:
         self._stopping = asyncio.Event()
         self._keep_sessions = keep_sessions
         self._insecure_no_auth = insecure_no_auth
-        sweep.become_subreaper()
+        orphan_cleanup.become_subreaper()
 
     async def run(self) -> int:
         _keep_freed_memory()
@@ -121,7 +121,7 @@ class _Relay:
             allowed_uids=server.allow_uids,
             allow_other_users=server.allow_other_users,
             own_uid=os.getuid(),
-            check_peers=peer.available(),
+            check_peers=peers.available(),
             tokens=Tokens(tokens_file(self._settings)),
             insecure_no_auth=self._insecure_no_auth,
         )
@@ -141,13 +141,13 @@ class _Relay:
             (config.warning, kept.warning, audit.warning),
             registry.disk_warnings,
         )
-        relay = Relay("", time.monotonic(), debugpy_version, self.stop, disk)
+        facts = RelayFacts("", time.monotonic(), debugpy_version, self.stop, disk)
         refused = Refused(audit)
         worker_calls = WorkerCalls(registry, processes)
         dispatch = Dispatch(
             guard,
             registry,
-            Handlers(registry, processes, worker_calls, relay, config),
+            Handlers(registry, processes, worker_calls, facts, config),
             worker_calls,
             kept,
             str(self._directories.log_file),
@@ -161,12 +161,12 @@ class _Relay:
         await registry.adopt()
         try:
             port = await self._listen(listener)
-            relay.url = f"http://{_shown_host(server.host)}:{port}{API_PREFIX}"
-            self._directories.announce(relay.url)
+            facts.url = f"http://{_shown_host(server.host)}:{port}{API_PREFIX}"
+            self._directories.announce(facts.url)
             registry.background.begin(self._catch_up())
             self._listen_to_signals()
-            print(f"debug-relay listening on {relay.url} (pid {os.getpid()})", flush=True)
-            _log.info("relay.started", url=relay.url, pid=os.getpid(), version=VERSION)
+            print(f"debug-relay listening on {facts.url} (pid {os.getpid()})", flush=True)
+            _log.info("relay.started", url=facts.url, pid=os.getpid(), version=VERSION)
             registry.zygote.start()  # ready before most people's first session
             await self._stopping.wait()
             _log.info("relay.stopping", keep_sessions=self._keep_sessions)
@@ -223,7 +223,7 @@ class _Relay:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
         # What a worker has left behind is ours when it ends, and may end after every look at it.
-        loop.add_signal_handler(signal.SIGCHLD, lambda: sweep.reap_orphans(watched()))
+        loop.add_signal_handler(signal.SIGCHLD, lambda: orphan_cleanup.reap_orphans(watched()))
         # The terminal may go: the relay does not go with it.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 

@@ -13,17 +13,18 @@ from typing import Any, Final
 import msgspec
 
 from debug_relay.protocol.calls import call_of
-from debug_relay.protocol.models import breakpoints as b
-from debug_relay.protocol.models import execution as e
-from debug_relay.protocol.models import inspection as i
-from debug_relay.protocol.models import output_events as o
-from debug_relay.protocol.models import run as runs
-from debug_relay.protocol.models import sessions as s
-from debug_relay.protocol.models import stop_report as stops
+from debug_relay.protocol.models import (
+    breakpoints,
+    execution,
+    inspection,
+    output_events,
+    run,
+    sessions,
+    stop_report,
+)
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.models.limits import format_amount, format_bytes
-from debug_relay.protocol.rendering import stop as stop_text
-from debug_relay.protocol.rendering import traces
+from debug_relay.protocol.rendering import stop, traces
 from debug_relay.protocol.rendering.text import Code, Line, generic, short
 
 _NOISE: Final = frozenset({"description", "preserve_focus_hint", "all_threads_stopped"})
@@ -54,11 +55,11 @@ def _headline(
 ) -> str:
     if status != "paused":
         return f"{status}{end}"
-    place = f" {stop_text.location_text(location)}" if location is not None else ""
+    place = f" {stop.location_text(location)}" if location is not None else ""
     return f"paused ({reason}, stop {stop_id}){place}"
 
 
-def _execution(result: e.Execution) -> Iterator[Line]:
+def _execution(result: execution.Execution) -> Iterator[Line]:
     end = traces.ending(result.exit_code, result.signal, result.end_reason)
     place = None if result.stop is not None else result.current_location
     yield _headline(result.status, result.stop_reason, result.stop_id, place, end)
@@ -81,54 +82,54 @@ def _execution(result: e.Execution) -> Iterator[Line]:
     if result.native_frame:
         yield f"the step went into {result.native_callee}, which is native"
     if result.stop is not None:
-        yield from stop_text.stop(result.stop, headline=False)
+        yield from stop.stop(result.stop, headline=False)
     elif result.return_value is not None:
-        yield stop_text.returned(result.return_value)
+        yield stop.returned(result.return_value)
 
 
-def _trace(result: e.TraceRows) -> Iterator[Line]:
+def _trace(result: execution.TraceRows) -> Iterator[Line]:
     yield from traces.trace(result)
     yield from _execution(result)
 
 
-def _history(page: stops.HistoryPage) -> Iterator[Line]:
+def _history(page: stop_report.HistoryPage) -> Iterator[Line]:
     for report in page.items:
-        yield from stop_text.brief_stop(report)
+        yield from stop.brief_stop(report)
     yield from _more(page)
 
 
 # -- stacks and values
 
 
-def _stack(stack: i.Stack) -> Iterator[Line]:
+def _stack(stack: inspection.Stack) -> Iterator[Line]:
     live = ", as it runs" if stack.live else ""
     where = f" of child process {stack.child_pid}" if stack.child_pid is not None else ""
     yield f"thread {stack.thread_id}{where}, {stack.total_frames} frames{live}"
-    yield from stop_text.frames(stack.frames)
+    yield from stop.frames(stack.frames)
     if stack.has_more:
         following = stack.frames[-1].id + 1 if stack.frames else 0
         yield f"… more: ?start_frame={following}"
 
 
-def _variables(page: i.VariableList) -> Iterator[Line]:
-    yield from (stop_text.variable(variable) for variable in page.variables)
+def _variables(page: inspection.VariableList) -> Iterator[Line]:
+    yield from (stop.variable(variable) for variable in page.variables)
     if page.has_more:
         yield f"… {page.total} in all: ?start={page.start + len(page.variables)}"
     elif not page.variables:
         yield "no variables" if not page.total else f"no variables from {page.start} on"
     if page.repr is not msgspec.UNSET:
-        yield stop_text.SAFE_VALUES_NOTE
+        yield stop.SAFE_VALUES_NOTE
     if page.evaluating is True:
         yield "the thread hangs in its own code; none of the program's code was run for this reply"
 
 
-def _scopes(result: i.ScopeList) -> Iterator[Line]:
+def _scopes(result: inspection.ScopeList) -> Iterator[Line]:
     for scope in result.scopes:
         count = "" if scope.named_variables is None else f"  [{scope.named_variables} variables]"
         yield f"{scope.name}{count}  (ref {scope.variables_reference})"
 
 
-def _evaluated(result: i.Evaluated) -> Iterator[Line]:
+def _evaluated(result: inspection.Evaluated) -> Iterator[Line]:
     if result.error is not None:
         yield f"raised {short(result.error, 500)}"
         if result.error_details is not None:
@@ -141,23 +142,23 @@ def _evaluated(result: i.Evaluated) -> Iterator[Line]:
     yield f"{kind}{text}{reference}{'  (cut)' if result.truncated else ''}"
 
 
-def _watches(result: i.WatchList) -> Iterator[Line]:
-    yield from (stop_text.watch(watch) for watch in result.watches)
+def _watches(result: inspection.WatchList) -> Iterator[Line]:
+    yield from (stop.watch(watch) for watch in result.watches)
     if not result.watches:
         yield "no watches"
 
 
-def _threads(result: i.ThreadList) -> Iterator[Line]:
+def _threads(result: inspection.ThreadList) -> Iterator[Line]:
     for thread in result.threads:
         mark = "→" if thread.is_current else " "
         where = f" (child process {thread.pid})" if thread.is_child else ""
         place = thread.current_location
-        at = f" {stop_text.location_text(place)}" if place is not None else ""
+        at = f" {stop.location_text(place)}" if place is not None else ""
         pending = ", stops when it returns from C" * thread.pause_pending
         yield f"{mark} {thread.id} {short(thread.name, 80)}: {thread.status}{where}{at}{pending}"
 
 
-def _source(result: i.SourceText) -> Iterator[Line]:
+def _source(result: inspection.SourceText) -> Iterator[Line]:
     guess = ", decompiled: no source text; lines and names are a guess"
     yield f"{result.path}, lines {result.start} to {result.end} of {result.total_lines}" + (
         guess * result.decompiled
@@ -167,14 +168,14 @@ def _source(result: i.SourceText) -> Iterator[Line]:
     yield Code(tuple(f"{n:>{width}}  {short(text, 500)}" for n, text in numbered), "python")
 
 
-def _modules(page: i.ModuleList) -> Iterator[Line]:
+def _modules(page: inspection.ModuleList) -> Iterator[Line]:
     for module in page.items:
         mark = "" if module.is_user_code else "  (library)"
         yield f"{short(module.name, 200)} {module.path or 'built in'}{mark}"
     yield from _more(page)
 
 
-def _tasks(result: i.TaskList) -> Iterator[Line]:
+def _tasks(result: inspection.TaskList) -> Iterator[Line]:
     for task in result.tasks:
         waits = f", waits for {short(task.waiting_for, 200)}" if task.waiting_for else ""
         ended = f", raised {short(task.exception, 200)}" if task.exception else ""
@@ -188,7 +189,7 @@ def _tasks(result: i.TaskList) -> Iterator[Line]:
         yield "no asyncio tasks"
 
 
-def _completions(result: i.CompletionList) -> Iterator[Line]:
+def _completions(result: inspection.CompletionList) -> Iterator[Line]:
     yield from (f"{item.label}{f'  ({item.type})' * bool(item.type)}" for item in result.items)
     if not result.items:
         yield "no completions"
@@ -197,7 +198,7 @@ def _completions(result: i.CompletionList) -> Iterator[Line]:
 # -- breakpoints
 
 
-def _breakpoint(point: b.Breakpoint) -> str:
+def _breakpoint(point: breakpoints.Breakpoint) -> str:
     place = f"{point.source['path']}:{point.line}" if point.source else ""
     where = f"{point.function} {place}".strip() if point.function else place
     marks = [f"if {point.condition}"] if point.condition else []
@@ -211,7 +212,7 @@ def _breakpoint(point: b.Breakpoint) -> str:
     return "  ".join([f"{point.id} {where}", *(short(mark, 300) for mark in marks)])
 
 
-def _breakpoints(result: b.BreakpointList | b.BreakpointsSet) -> Iterator[Line]:
+def _breakpoints(result: breakpoints.BreakpointList | breakpoints.BreakpointsSet) -> Iterator[Line]:
     yield from (_breakpoint(point) for point in result.breakpoints)
     if not result.breakpoints:
         yield "no breakpoints"
@@ -220,8 +221,8 @@ def _breakpoints(result: b.BreakpointList | b.BreakpointsSet) -> Iterator[Line]:
 # -- sessions, output, events
 
 
-def _session(state: s.SessionState | s.SessionStatus) -> Iterator[Line]:
-    name = f" {short(state.name, 80)}" if isinstance(state, s.SessionState) else ""
+def _session(state: sessions.SessionState | sessions.SessionStatus) -> Iterator[Line]:
+    name = f" {short(state.name, 80)}" if isinstance(state, sessions.SessionState) else ""
     end = traces.ending(state.exit_code, state.signal, state.end_reason)
     line = _headline(state.status, state.stop_reason, state.stop_id, state.current_location, end)
     yield f"{state.session_id}{name}: {line}"
@@ -231,7 +232,7 @@ def _session(state: s.SessionState | s.SessionStatus) -> Iterator[Line]:
         yield f"warning: {state.warning}"
     if state.passed_limit is not None:
         yield f"passed {state.passed_limit.words()}"
-    if isinstance(state, s.SessionState):
+    if isinstance(state, sessions.SessionState):
         if state.program is not None:
             target = state.program.script or state.program.module or "program"
             yield f"program: {short(' '.join([target, *state.program.args]), 600)}"
@@ -255,14 +256,14 @@ def _session(state: s.SessionState | s.SessionStatus) -> Iterator[Line]:
             yield f"disk: {short(state.disk_trouble, 300)}"
 
 
-def _lease(lease: s.Lease) -> Iterator[Line]:
+def _lease(lease: sessions.Lease) -> Iterator[Line]:
     held = lease.holder is not None
     yield (
         f"driven by {lease.holder} until {lease.expires_at}" if held else "any caller may drive it"
     )
 
 
-def _resources(result: s.Resources) -> Iterator[Line]:
+def _resources(result: sessions.Resources) -> Iterator[Line]:
     yield (
         f"{result.session_id} {result.status}: cpu {result.cpu_seconds:g} s, memory "
         f"{format_bytes(result.memory_bytes)}, {len(result.processes)} processes"
@@ -284,7 +285,7 @@ def _resources(result: s.Resources) -> Iterator[Line]:
         yield result.note
 
 
-def _sessions(page: s.SessionList) -> Iterator[Line]:
+def _sessions(page: sessions.SessionList) -> Iterator[Line]:
     for item in page.items:
         reason = f" ({item.stop_reason})" if item.stop_reason else ""
         program = f"  {short(item.program, 200)}" if item.program else ""
@@ -294,7 +295,7 @@ def _sessions(page: s.SessionList) -> Iterator[Line]:
     yield from _more(page)
 
 
-def _output(page: o.OutputPage) -> Iterator[Line]:
+def _output(page: output_events.OutputPage) -> Iterator[Line]:
     if page.dropped:
         yield f"({page.dropped} entries before these are gone)"
     writer = ""
@@ -314,7 +315,7 @@ def _output(page: o.OutputPage) -> Iterator[Line]:
     yield f"next: ?cursor={page.next_cursor}" + (" (there is more)" if page.has_more else "")
 
 
-def _events(page: o.EventPage) -> Iterator[Line]:
+def _events(page: output_events.EventPage) -> Iterator[Line]:
     if page.dropped:
         yield f"({page.dropped} events before these are gone)"
     for event in page.events:
@@ -322,11 +323,11 @@ def _events(page: o.EventPage) -> Iterator[Line]:
     yield f"session {page.session_status}; next: ?cursor={page.next_cursor}"
 
 
-def _summary(event: o.Event) -> str:
+def _summary(event: output_events.Event) -> str:
     body = event.body
     try:
         if event.type == "breakpoint":
-            point = msgspec.convert(body["breakpoint"], b.Breakpoint)
+            point = msgspec.convert(body["breakpoint"], breakpoints.Breakpoint)
             return f"{body['reason']} {_breakpoint(point)}"
         if event.type == "module":
             return f"{body['module']['name']} {body['module']['path']}"
@@ -363,33 +364,33 @@ def _more(page: Any) -> Iterator[Line]:
 
 
 _RENDERERS: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
-    e.Execution: _execution,
-    e.TraceRows: _trace,
-    runs.RunReport: traces.run,
-    i.ExceptionReport: traces.exception,
-    stops.Stop: stop_text.stop,
-    stops.StopReport: lambda report: stop_text.stop(report.stop),
-    stops.HistoryPage: _history,
-    i.Stack: _stack,
-    i.ScopeList: _scopes,
-    i.Variable: lambda variable: iter([stop_text.variable(variable)]),
-    i.VariableList: _variables,
-    i.Evaluated: _evaluated,
-    i.Watch: lambda watch: iter([stop_text.watch(watch)]),
-    i.WatchList: _watches,
-    i.ThreadList: _threads,
-    i.SourceText: _source,
-    i.ModuleList: _modules,
-    i.TaskList: _tasks,
-    i.CompletionList: _completions,
-    s.Lease: _lease,
-    b.Breakpoint: lambda point: iter([_breakpoint(point)]),
-    b.BreakpointList: _breakpoints,
-    b.BreakpointsSet: _breakpoints,
-    s.SessionState: _session,
-    s.SessionStatus: _session,
-    s.SessionList: _sessions,
-    s.Resources: _resources,
-    o.OutputPage: _output,
-    o.EventPage: _events,
+    execution.Execution: _execution,
+    execution.TraceRows: _trace,
+    run.RunReport: traces.run,
+    inspection.ExceptionReport: traces.exception,
+    stop_report.Stop: stop.stop,
+    stop_report.StopReport: lambda report: stop.stop(report.stop),
+    stop_report.HistoryPage: _history,
+    inspection.Stack: _stack,
+    inspection.ScopeList: _scopes,
+    inspection.Variable: lambda variable: iter([stop.variable(variable)]),
+    inspection.VariableList: _variables,
+    inspection.Evaluated: _evaluated,
+    inspection.Watch: lambda watch: iter([stop.watch(watch)]),
+    inspection.WatchList: _watches,
+    inspection.ThreadList: _threads,
+    inspection.SourceText: _source,
+    inspection.ModuleList: _modules,
+    inspection.TaskList: _tasks,
+    inspection.CompletionList: _completions,
+    sessions.Lease: _lease,
+    breakpoints.Breakpoint: lambda point: iter([_breakpoint(point)]),
+    breakpoints.BreakpointList: _breakpoints,
+    breakpoints.BreakpointsSet: _breakpoints,
+    sessions.SessionState: _session,
+    sessions.SessionStatus: _session,
+    sessions.SessionList: _sessions,
+    sessions.Resources: _resources,
+    output_events.OutputPage: _output,
+    output_events.EventPage: _events,
 }

@@ -13,8 +13,7 @@ from typing import Final, TypeVar
 
 from msgspec import UNSET
 
-from debug_relay.protocol.models import inspection as i
-from debug_relay.protocol.models import stop_report as stops
+from debug_relay.protocol.models import inspection, stop_report
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.models.run import RunFrame, RunLocal
 from debug_relay.protocol.rendering.text import Code, Line, short
@@ -38,10 +37,10 @@ _CHAINED: Final = re.compile(
 _RAISED_AT: Final = re.compile(r'^  File "(.+)", line (\d+).*$', re.MULTILINE)
 
 
-_Row = TypeVar("_Row", i.Variable, RunLocal)
+_Row = TypeVar("_Row", inspection.Variable, RunLocal)
 
 
-def stop(report: stops.Stop, headline: bool = True) -> Iterator[Line]:
+def stop(report: stop_report.Stop, headline: bool = True) -> Iterator[Line]:
     """The whole report; without the headline if the reply already has one."""
     place = _place(report)
     yield f"stop {report.stop_id} ({report.stop_reason}) {place}" if headline else place
@@ -71,7 +70,7 @@ def stop(report: stops.Stop, headline: bool = True) -> Iterator[Line]:
         yield SAFE_VALUES_NOTE
 
 
-def _place(report: stops.Stop) -> str:
+def _place(report: stop_report.Stop) -> str:
     thread = report.thread
     name = f" {short(thread.name, 60)}" if thread.name else ""
     # In most programs only the main thread matters, so it is not named.
@@ -88,7 +87,7 @@ def location_text(location: Location | None) -> str:
     )
 
 
-def brief_stop(report: stops.Stop) -> Iterator[Line]:
+def brief_stop(report: stop_report.Stop) -> Iterator[Line]:
     """One stop of a list: the current line, and what was new there."""
     yield f"stop {report.stop_id} ({report.stop_reason}) {_place(report)}"
     if report.source is not None:
@@ -126,7 +125,7 @@ def _causes(traceback: str) -> Iterator[Line]:
 # -- the lines around
 
 
-def _excerpt(report: stops.Stop, around: int | None, width: int) -> Iterator[Line]:
+def _excerpt(report: stop_report.Stop, around: int | None, width: int) -> Iterator[Line]:
     if report.source is None:
         return
     lines = report.source.lines
@@ -136,7 +135,7 @@ def _excerpt(report: stops.Stop, around: int | None, width: int) -> Iterator[Lin
     yield from excerpt_lines(lines, width)
 
 
-def excerpt_lines(lines: list[stops.SourceLine], width: int = _TEXT) -> Iterator[Line]:
+def excerpt_lines(lines: list[stop_report.SourceLine], width: int = _TEXT) -> Iterator[Line]:
     digits = len(str(lines[-1].line)) if lines else 1
     yield Code(
         tuple(
@@ -147,7 +146,7 @@ def excerpt_lines(lines: list[stops.SourceLine], width: int = _TEXT) -> Iterator
     )
 
 
-def _within(room: int, report: stops.Stop) -> Iterator[Line]:
+def _within(room: int, report: stop_report.Stop) -> Iterator[Line]:
     """The source lines around a step and its changes; fewer lines if they are long."""
     changed = list(_changed(report))
     for around, width in ((None, _TEXT), (1, _TEXT), (1, 60), (0, 60)):
@@ -171,7 +170,7 @@ def _length(line: Line) -> int:
 # -- values
 
 
-def _locals(report: stops.Stop) -> Iterator[Line]:
+def _locals(report: stop_report.Stop) -> Iterator[Line]:
     changes = {change.name: change for change in report.changed}
     place = report.current_location
     function = place.function if place is not None else ""
@@ -199,7 +198,7 @@ def split_module_names(
     return shown, f"(and {short(', '.join(others), 300)})" if others else ""
 
 
-def _changed(report: stops.Stop) -> Iterator[Line]:
+def _changed(report: stop_report.Stop) -> Iterator[Line]:
     known = {row.name: row for row in report.locals}
     for change in report.changed:
         row = known.get(change.name)
@@ -209,12 +208,12 @@ def _changed(report: stops.Stop) -> Iterator[Line]:
         yield f"({others} local{'s' * (others > 1)} unchanged)"
 
 
-def _change(change: stops.Change) -> str:
+def _change(change: stop_report.Change) -> str:
     after = "gone" if change.after is None else short(change.after, _VALUE)
     return f"{change.name} = {after}{_was(change)}"
 
 
-def _was(change: stops.Change) -> str:
+def _was(change: stop_report.Change) -> str:
     return "  ← new" if change.before is None else f"  ← was {short(change.before, _WAS)}"
 
 
@@ -227,11 +226,11 @@ def typed(name: str, type: str | None, value: str | None, cut: bool = False) -> 
     return f"{head} = {shown}" if head and shown else head or shown
 
 
-def returned(value: stops.ReturnValue) -> str:
+def returned(value: stop_report.ReturnValue) -> str:
     return f"returned: {typed('', value.type, value.value)}"
 
 
-def variable(row: i.Variable) -> str:
+def variable(row: inspection.Variable) -> str:
     text = typed(row.name, row.type, row.value, row.truncated)
     if row.length is not None and (row.expandable or row.truncated):
         text += f"  [{row.length} {_UNITS.get(row.type, 'items')}]"
@@ -242,7 +241,7 @@ def variable(row: i.Variable) -> str:
     return text
 
 
-def watch(one: i.Watch) -> str:
+def watch(one: inspection.Watch) -> str:
     if one.error is not None:
         how = "raised " if _RAISED.match(one.error) else ""
         return f"{one.id} {short(one.expression, 80)}: {how}{short(one.error, _VALUE)}"
@@ -254,16 +253,16 @@ def watch(one: i.Watch) -> str:
 # -- who called, and what is left out
 
 
-def frame(row: i.Frame) -> str:
+def frame(row: inspection.Frame) -> str:
     return f"#{row.id} {place(row)}"
 
 
-def place(row: i.Frame | RunFrame) -> str:
-    path = row.source.path if isinstance(row, i.Frame) else row.path
+def place(row: inspection.Frame | RunFrame) -> str:
+    path = row.source.path if isinstance(row, inspection.Frame) else row.path
     return f"{row.name} at {path}:{row.line}"
 
 
-def frames(rows: list[i.Frame]) -> Iterator[str]:
+def frames(rows: list[inspection.Frame]) -> Iterator[str]:
     """One frame per line; of a recursion only the first, and how far it repeats."""
     yield from folded([(row.id, place(row), []) for row in rows])
 
@@ -280,13 +279,13 @@ def folded(rows: list[tuple[int, str, list[str]]]) -> Iterator[str]:
             yield f"#{same[1][0]} to #{same[-1][0]} the same"
 
 
-def _callers(report: stops.Stop) -> Iterator[Line]:
+def _callers(report: stop_report.Stop) -> Iterator[Line]:
     if len(report.frames) > 1:
         yield "called from:"
         yield from (f"  {line}" for line in frames(report.frames[1:]))
 
 
-def _cuts(report: stops.Stop, stepped: bool) -> Iterator[Line]:
+def _cuts(report: stop_report.Stop, stepped: bool) -> Iterator[Line]:
     for cut in report.cut:
         # A step shows neither frames nor locals, only the changes.
         if not (cut.part in ("frames", "locals") and stepped):

@@ -10,7 +10,7 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.models.execution import TraceRow, TraceRows
 from debug_relay.protocol.models.inspection import ExceptionReport
 from debug_relay.protocol.models.run import RunException, RunFrame, RunReport, RunTrace
-from debug_relay.protocol.rendering import stop as stop_text
+from debug_relay.protocol.rendering import stop
 from debug_relay.protocol.rendering.text import Code, Line, short
 
 _ENDS = {
@@ -66,13 +66,13 @@ def _row(row: TraceRow, with_thread: bool) -> str:
 
 
 def exception(report: ExceptionReport) -> Iterator[Line]:
-    yield stop_text.raised_text(report.full_type_name, report.message, 1000)
+    yield stop.raised_text(report.full_type_name, report.message, 1000)
     yield f"thread {report.thread_id}, {report.break_mode}"
     yield _last_lines(report.traceback, _TRACEBACK)
     if report.repr is not UNSET:
-        yield stop_text.SAFE_VALUES_NOTE
+        yield stop.SAFE_VALUES_NOTE
     for member in report.members:
-        yield f"in the group: {stop_text.raised_text(member.full_type_name, member.message, _TEXT)}"
+        yield f"in the group: {stop.raised_text(member.full_type_name, member.message, _TEXT)}"
     if report.members_omitted:
         yield f"in the group: {report.members_omitted} more"
 
@@ -96,14 +96,14 @@ def run(report: RunReport) -> Iterator[Line]:
         yield from _crash(report.exception)
     if report.stack is not None:
         yield "where its main thread was at the timeout:"
-        yield from (f"  {line}" for line in stop_text.frames(report.stack.frames))
+        yield from (f"  {line}" for line in stop.frames(report.stack.frames))
 
 
 def _crash(crash: RunException) -> Iterator[Line]:
-    yield f"exception: {stop_text.raised_text(crash.type, crash.message, 1000)}"
-    yield from stop_text.folded(
+    yield f"exception: {stop.raised_text(crash.type, crash.message, 1000)}"
+    yield from stop.folded(
         [
-            (number, stop_text.place(frame), list(_locals(frame)))
+            (number, stop.place(frame), list(_locals(frame)))
             for number, frame in enumerate(crash.frames)
         ]
     )
@@ -112,7 +112,7 @@ def _crash(crash: RunException) -> Iterator[Line]:
 
 
 def _locals(frame: RunFrame) -> Iterator[str]:
-    shown, others = stop_text.split_module_names(frame.locals, frame.name)
+    shown, others = stop.split_module_names(frame.locals, frame.name)
     for local in shown:
         yield f"  {short(local.name, _VALUE)}: {local.type} = {short(local.value, _TEXT)}"
     if others:

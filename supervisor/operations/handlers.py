@@ -21,11 +21,7 @@ from msgspec import Struct
 
 from debug_relay.protocol.docs.openapi import openapi
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models import breakpoints as b
-from debug_relay.protocol.models import output_events as o
-from debug_relay.protocol.models import relay as sv
-from debug_relay.protocol.models import sessions as s
-from debug_relay.protocol.models import stop_report as st
+from debug_relay.protocol.models import breakpoints, output_events, relay, sessions, stop_report
 from debug_relay.protocol.models.fields import Empty, SessionParams
 from debug_relay.protocol.models.run import Run
 from debug_relay.protocol.operations import OPERATIONS, SAVE_STOP_REPORTS, Operation
@@ -75,7 +71,7 @@ class Answer(Struct):
     status: int
 
 
-class Relay(Struct):
+class RelayFacts(Struct):
     """What handlers need to know of the relay as a whole."""
 
     url: str
@@ -91,13 +87,13 @@ class Handlers:
         registry: Registry,
         processes: Processes,
         worker_calls: WorkerCalls,
-        relay: Relay,
+        facts: RelayFacts,
         config: RuntimeConfig,
     ) -> None:
         self._registry = registry
         self._processes = processes
         self._worker_calls = worker_calls
-        self._relay = relay
+        self._facts = facts
         self._runs = Runs(registry, worker_calls)
         self._config = config
         self._profiles = Profiles(registry.directories.profiles)
@@ -153,7 +149,7 @@ class Handlers:
     # -- the relay
 
     async def _index(self, params: Empty, caller: Caller) -> Struct:
-        url = self._relay.url
+        url = self._facts.url
         sends = "-H 'Content-Type: application/json' -d"
         launch = '{"script": "/path/to/program.py", "stop_on_entry": true, "wait": 5}'
         linked = (OPERATIONS[name] for name in _LINKED)
@@ -178,26 +174,26 @@ class Handlers:
         if lacking := await self._registry.room.lacking():
             is_well = False
             warnings.append(f"no session can be started: {lacking}")
-        if self._relay.debugpy_version is None:
+        if self._facts.debugpy_version is None:
             warnings.append("debugpy is not installed: no program can be debugged")
-        warnings += self._relay.disk.warnings()
-        health = sv.Health(
+        warnings += self._facts.disk.warnings()
+        health = relay.Health(
             status="healthy" if is_well else "unhealthy",
             version=VERSION,
-            uptime_seconds=round(time.monotonic() - self._relay.started, 3),
+            uptime_seconds=round(time.monotonic() - self._facts.started, 3),
             active_sessions=len(self._registry.counted()),
-            debugpy_available=self._relay.debugpy_version is not None,
+            debugpy_available=self._facts.debugpy_version is not None,
             warnings=warnings,
         )
         return health if is_well else Answer(health, HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def _info(self, params: Empty, caller: Caller) -> Struct:
-        return sv.Info(
+        return relay.Info(
             name=_NAME,
             version=VERSION,
             api_version=API_VERSION,
             python_version=platform.python_version(),
-            debugpy_version=self._relay.debugpy_version,
+            debugpy_version=self._facts.debugpy_version,
             runs_as_root=os.geteuid() == 0,
             capabilities={
                 "supports_conditional_breakpoints": True,
@@ -225,12 +221,12 @@ class Handlers:
     async def _get_config(self, params: Empty, caller: Caller) -> Struct:
         return self._config.shown()
 
-    async def _patch_config(self, params: sv.PatchConfig, caller: Caller) -> Struct:
+    async def _patch_config(self, params: relay.PatchConfig, caller: Caller) -> Struct:
         return await self._config.patch(params)
 
-    async def _shutdown(self, params: sv.Shutdown, caller: Caller) -> Struct:
-        kept = self._relay.stop(params.keep_sessions)
-        return sv.ShuttingDown(
+    async def _shutdown(self, params: relay.Shutdown, caller: Caller) -> Struct:
+        kept = self._facts.stop(params.keep_sessions)
+        return relay.ShuttingDown(
             stopping=True,
             keep_sessions=kept,
             sessions=len(self._registry.counted()),
@@ -238,16 +234,16 @@ class Handlers:
 
     async def _openapi_document(self, params: Empty, caller: Caller) -> Struct:
         if self._openapi is None:
-            self._openapi = encode_json(openapi(VERSION, self._relay.url)) + b"\n"
+            self._openapi = encode_json(openapi(VERSION, self._facts.url)) + b"\n"
         return Document(self._openapi, "application/json; charset=utf-8", is_json=True)
 
-    async def _list_processes(self, params: sv.ListProcesses, caller: Caller) -> Struct:
+    async def _list_processes(self, params: relay.ListProcesses, caller: Caller) -> Struct:
         return await self._processes.listed(params)
 
-    async def _get_process(self, params: sv.OneProcess, caller: Caller) -> Struct:
+    async def _get_process(self, params: relay.OneProcess, caller: Caller) -> Struct:
         return await self._processes.one(params.pid)
 
-    async def _process_stacks(self, params: sv.OneProcess, caller: Caller) -> Struct:
+    async def _process_stacks(self, params: relay.OneProcess, caller: Caller) -> Struct:
         return await self._processes.stacks(params.pid)
 
     async def _run(self, params: Run, caller: Caller) -> Struct:
@@ -255,18 +251,18 @@ class Handlers:
 
     # -- sessions
 
-    async def _create(self, params: s.CreateSession, caller: Caller) -> Struct:
+    async def _create(self, params: sessions.CreateSession, caller: Caller) -> Struct:
         session = await create_and_start(self._registry, self._worker_calls, params, caller)
         return session.present()
 
-    async def _list(self, params: s.ListSessions, caller: Caller) -> Struct:
+    async def _list(self, params: sessions.ListSessions, caller: Caller) -> Struct:
         shown = [session.present() for session in reversed(self._registry.sessions.values())]
         shown = [one for one in shown if params.status in (None, one.status)]
         if params.label is not None:
             key, _, value = params.label.partition("=")
             shown = [one for one in shown if one.config.labels.get(key) == value]
         page = shown[params.offset : params.offset + params.limit]
-        return s.SessionList(
+        return sessions.SessionList(
             items=[_item(one) for one in page],
             total=len(shown),
             offset=params.offset,
@@ -279,20 +275,20 @@ class Handlers:
 
     async def _status(self, params: SessionParams, caller: Caller) -> Struct:
         shown = self._session(params).present()
-        return s.SessionStatus(
-            **{name: getattr(shown, name) for name in s.SessionStatus.__struct_fields__}
+        return sessions.SessionStatus(
+            **{name: getattr(shown, name) for name in sessions.SessionStatus.__struct_fields__}
         )
 
     async def _ping(self, params: SessionParams, caller: Caller) -> Struct:
         shown = self._session(params).present()
-        return s.Pong(
+        return sessions.Pong(
             session_id=shown.session_id,
             status=shown.status,
             expires_at=shown.expires_at,
             warning=shown.warning,
         )
 
-    async def _delete(self, params: s.DeleteSession, caller: Caller) -> Struct:
+    async def _delete(self, params: sessions.DeleteSession, caller: Caller) -> Struct:
         session = self._registry.get(params.session_id)
         return await self._registry.delete(session, params.terminate_debuggee, params.force)
 
@@ -301,41 +297,41 @@ class Handlers:
     async def _export(self, params: SessionParams, caller: Caller) -> Struct:
         return export_import.export(await self._registry.blueprint(self._session(params)))
 
-    async def _import(self, params: s.ImportSession, caller: Caller) -> Struct:
+    async def _import(self, params: sessions.ImportSession, caller: Caller) -> Struct:
         blueprint = export_import.read_import(params, self._registry.settings)
         return (await self._registry.create_from_blueprint(blueprint, caller)).present()
 
-    async def _clone(self, params: s.CloneSession, caller: Caller) -> Struct:
+    async def _clone(self, params: sessions.CloneSession, caller: Caller) -> Struct:
         # From its worker's memory, which has the secrets that no file has.
         blueprint = await self._registry.blueprint(self._session(params))
         clone = export_import.clone(blueprint, params.name, params.labels)
         return (await self._registry.create_from_blueprint(clone, caller)).present()
 
-    async def _list_profiles(self, params: b.ListProfiles, caller: Caller) -> Struct:
+    async def _list_profiles(self, params: breakpoints.ListProfiles, caller: Caller) -> Struct:
         return await self._profiles.listed(params.offset, params.limit)
 
-    async def _get_profile(self, params: b.Profile, caller: Caller) -> Struct:
+    async def _get_profile(self, params: breakpoints.Profile, caller: Caller) -> Struct:
         return await self._profiles.shown(params.name)
 
-    async def _put_profile(self, params: b.PutProfile, caller: Caller) -> Struct:
+    async def _put_profile(self, params: breakpoints.PutProfile, caller: Caller) -> Struct:
         return await self._profiles.put(params.name, params.breakpoints)
 
-    async def _delete_profile(self, params: b.Profile, caller: Caller) -> Struct:
+    async def _delete_profile(self, params: breakpoints.Profile, caller: Caller) -> Struct:
         return await self._profiles.delete(params.name)
 
-    async def _apply_profile(self, params: b.ApplyProfile, caller: Caller) -> Struct:
+    async def _apply_profile(self, params: breakpoints.ApplyProfile, caller: Caller) -> Struct:
         session = self._session(params)
         specs = await self._profiles.specs(params.name)
         if not specs:
-            return b.BreakpointsSet(breakpoints=[])
-        asked = b.SetBreakpoints(session_id=session.id, breakpoints=specs)
+            return breakpoints.BreakpointsSet(breakpoints=[])
+        asked = breakpoints.SetBreakpoints(session_id=session.id, breakpoints=specs)
         return await self._worker_calls.ask(
-            session, "set-breakpoints", asked, caller, b.BreakpointsSet
+            session, "set-breakpoints", asked, caller, breakpoints.BreakpointsSet
         )
 
     # -- output and events: read from the rings, past the worker
 
-    async def _output(self, params: o.GetOutput, caller: Caller) -> Struct:
+    async def _output(self, params: output_events.GetOutput, caller: Caller) -> Struct:
         session = self._session(params)
         cursor = params.cursor or params.since
         if params.tail is not None:
@@ -344,7 +340,7 @@ class Handlers:
             )
         return session.output.page(cursor, params.limit, params.category)
 
-    async def _events(self, params: o.GetEvents, caller: Caller) -> Struct:
+    async def _events(self, params: output_events.GetEvents, caller: Caller) -> Struct:
         session = self._session(params)
         types = {name.strip() for name in params.types.split(",")} if params.types else None
         page = self._event_page(session, params.cursor, params, types)
@@ -364,7 +360,7 @@ class Handlers:
         page.session_status = session.state.status
         return _readable_by(caller, page)
 
-    async def _history(self, params: st.History, caller: Caller) -> Struct:
+    async def _history(self, params: stop_report.History, caller: Caller) -> Struct:
         session = self._session(params)
         if session.child is not None:
             # So that the report of the present stop is in the file. If the worker hangs, earlier
@@ -381,8 +377,12 @@ class Handlers:
         )
 
     async def _awaited_events(
-        self, session: Session, page: o.EventPage, params: o.GetEvents, types: set[str] | None
-    ) -> o.EventPage:
+        self,
+        session: Session,
+        page: output_events.EventPage,
+        params: output_events.GetEvents,
+        types: set[str] | None,
+    ) -> output_events.EventPage:
         """The next page that has events, or an empty one when the time is over."""
         deadline = time.monotonic() + params.timeout
         seen = session.events_end
@@ -403,9 +403,9 @@ class Handlers:
         self,
         session: Session,
         cursor: str | None,
-        params: o.GetEvents,
+        params: output_events.GetEvents,
         types: set[str] | None,
-    ) -> o.EventPage:
+    ) -> output_events.EventPage:
         # No event is shown before the state that came with it.
         return session.events.page(
             cursor, params.limit, types, session.state.status, session.events_end
@@ -423,7 +423,7 @@ class Handlers:
         self._waiting[id] = mine + 1
 
 
-def _readable_by(caller: Caller, page: o.EventPage) -> o.EventPage:
+def _readable_by(caller: Caller, page: output_events.EventPage) -> output_events.EventPage:
     """Output is left out for a caller that may not read it: only that something was printed."""
     if READS_OUTPUT not in caller.scopes:
         for event in page.events:
@@ -432,9 +432,9 @@ def _readable_by(caller: Caller, page: o.EventPage) -> o.EventPage:
     return page
 
 
-def _item(shown: s.SessionState) -> s.SessionItem:
+def _item(shown: sessions.SessionState) -> sessions.SessionItem:
     program = shown.program
-    return s.SessionItem(
+    return sessions.SessionItem(
         session_id=shown.session_id,
         name=shown.name,
         status=shown.status,

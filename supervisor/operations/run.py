@@ -13,9 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from debug_relay.protocol.errors import RelayError
-from debug_relay.protocol.models import execution as e
-from debug_relay.protocol.models import inspection as i
-from debug_relay.protocol.models import program as p
+from debug_relay.protocol.models import execution, inspection, program
 from debug_relay.protocol.models.fields import Result, SessionParams
 from debug_relay.protocol.models.run import (
     Run,
@@ -126,7 +124,9 @@ class _OneRun:
         if not in_time:
             stack = await self._where()
             await self._ask(
-                "terminate", p.Terminate(session_id=self._id, grace=_GRACE_SECONDS), p.Terminated
+                "terminate",
+                program.Terminate(session_id=self._id, grace=_GRACE_SECONDS),
+                program.Terminated,
             )
         shown = self._session.state
         may_read = READS_OUTPUT in self._caller.scopes
@@ -158,31 +158,31 @@ class _OneRun:
     async def _launch(self) -> None:
         params = self._params
         traces = params.trace is not None
-        launch = p.Launch(
+        launch = program.Launch(
             session_id=self._id,
             stop_on_entry=traces,
             stop_on_exception="uncaught",
             wait=0,
             **{name: getattr(params, name) for name in _LAUNCH},
         )
-        await self._ask("launch", launch, p.Launched)
+        await self._ask("launch", launch, program.Launched)
         await self._close_input()
 
     async def _close_input(self) -> None:
         """No input comes after that of the request."""
         try:
-            await self._ask("input", p.Input(session_id=self._id, eof=True), p.Written)
+            await self._ask("input", program.Input(session_id=self._id, eof=True), program.Written)
         except RelayError as error:
             # The program has ended, or closed it itself.
             _log.info("run.input_closed", session_id=self._id, error=error.message)
 
-    async def _record(self, spec: e.TraceSpec) -> None:
+    async def _record(self, spec: execution.TraceSpec) -> None:
         if self._status is not State.PAUSED:
             return
         fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
         fields["timeout"] = min(spec.timeout, self._left)
-        asked = e.Trace(session_id=self._id, then="continue", **fields)
-        rows = await self._ask("trace", asked, e.TraceRows)
+        asked = execution.Trace(session_id=self._id, then="continue", **fields)
+        rows = await self._ask("trace", asked, execution.TraceRows)
         self._trace = RunTrace(**{name: getattr(rows, name) for name in RunTrace.__struct_fields__})
 
     async def _until_ended(self) -> bool:
@@ -196,8 +196,8 @@ class _OneRun:
                 if self._params.keep_on_exception:
                     return True
             # Other stops, such as a `breakpoint()`, are resumed: no caller looks at them.
-            on = e.Continue(session_id=self._id, wait=self._left)
-            await self._ask("continue", on, e.Execution)
+            on = execution.Continue(session_id=self._id, wait=self._left)
+            await self._ask("continue", on, execution.Execution)
             if not self._left:
                 return False
 
@@ -207,14 +207,18 @@ class _OneRun:
             self._session.require_there()
             await self._session.wait_for_events(self._session.events_end, self._left)
 
-    async def _where(self) -> i.Stack | None:
+    async def _where(self) -> inspection.Stack | None:
         """The main thread's stack, without a stop; None while C code holds the interpreter."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
-                known = await self._ask("threads", i.Threads(session_id=self._id), i.ThreadList)
+                known = await self._ask(
+                    "threads", inspection.Threads(session_id=self._id), inspection.ThreadList
+                )
                 main = known.threads[0].id if known.threads else None
-                asked = i.Stacktrace(session_id=self._id, thread_id=main, levels=_MOST_FRAMES)
-                return await self._ask("stacktrace", asked, i.Stack)
+                asked = inspection.Stacktrace(
+                    session_id=self._id, thread_id=main, levels=_MOST_FRAMES
+                )
+                return await self._ask("stacktrace", asked, inspection.Stack)
         except (RelayError, TimeoutError) as error:
             _log.info("run.not_seen", session_id=self._id, error=str(error))
             return None
@@ -223,13 +227,21 @@ class _OneRun:
         """The stack with its locals, within the bound of a report."""
         session_id = self._id
         stack = await self._ask(
-            "stacktrace", i.Stacktrace(session_id=session_id, levels=_MOST_FRAMES), i.Stack
+            "stacktrace",
+            inspection.Stacktrace(session_id=session_id, levels=_MOST_FRAMES),
+            inspection.Stack,
         )
         room = _LOCALS_CHARACTERS
         frames: list[RunFrame] = []
         for frame in stack.frames:
-            asked = i.FrameVariables(session_id=session_id, frame_id=frame.id, count=_MOST_LOCALS)
-            listed = await self._ask("frame-variables", asked, i.VariableList) if room > 0 else None
+            asked = inspection.FrameVariables(
+                session_id=session_id, frame_id=frame.id, count=_MOST_LOCALS
+            )
+            listed = (
+                await self._ask("frame-variables", asked, inspection.VariableList)
+                if room > 0
+                else None
+            )
             shown = [
                 RunLocal(name=one.name, type=one.type, value=_short(one.value))
                 for one in (listed.variables if listed else ())

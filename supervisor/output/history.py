@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models import stop_report as st
+from debug_relay.protocol.models import stop_report
 from debug_relay.protocol.models.output_events import seq_of
 from debug_relay.protocol.rendering.size_limit import (
     ENVELOPE_BYTES,
@@ -25,7 +25,7 @@ from debug_relay.protocol.wire.ring_format import Place, pack_cursor, unpack_cur
 from debug_relay.supervisor.output.ring_reader import Walk, opened
 
 _PAGE_FIELDS_BYTES: Final = 256  # The fields of a page of stop reports beside the reports.
-_decode: Final = msgspec.json.Decoder(st.KeptStop).decode
+_decode: Final = msgspec.json.Decoder(stop_report.KeptStop).decode
 
 
 def last_stop(ring: Path) -> int:
@@ -34,8 +34,8 @@ def last_stop(ring: Path) -> int:
 
 
 def page(
-    ring: Path, params: st.History, request_id: str, reads_output: bool = True
-) -> st.HistoryPage:
+    ring: Path, params: stop_report.History, request_id: str, reads_output: bool = True
+) -> stop_report.HistoryPage:
     """The newest first: what was true two stops ago is the third."""
     id = params.session_id
     below = _below(id, params.cursor)
@@ -43,7 +43,7 @@ def page(
     numbers = [number for number in sorted(kept, reverse=True) if below is None or number < below]
     envelope = ENVELOPE_BYTES + len(encode_json(request_id))
     room = params.max_bytes - envelope - _PAGE_FIELDS_BYTES
-    items: list[st.Stop] = []
+    items: list[stop_report.Stop] = []
     for number in numbers[: params.limit]:
         told = _decode(kept[number])
         if not reads_output:
@@ -57,7 +57,7 @@ def page(
         items.append(fitted)
         room -= size
     has_more = len(items) < len(numbers)
-    return st.HistoryPage(
+    return stop_report.HistoryPage(
         items=items,
         next_cursor=pack_cursor(_owner(id), Place(position=items[-1].stop_id))
         if has_more and items
@@ -74,7 +74,7 @@ def _kept(ring: Path) -> dict[int, bytes]:
         while walk.find() is not None:
             record = walk.take()
             found[seq_of(record.meta)] = record.payload
-    newest = sorted(found)[-st.KEPT_STOPS :]
+    newest = sorted(found)[-stop_report.KEPT_STOPS :]
     return {number: found[number] for number in newest}
 
 

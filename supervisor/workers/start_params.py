@@ -16,15 +16,15 @@ from debug_relay.protocol.models.sessions import (
 from debug_relay.protocol.wire.envelope import timestamp
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.storage.directories import Directories
-from debug_relay.supervisor.workers import debugger_fingerprint as debugger_code
+from debug_relay.supervisor.workers import debugger_fingerprint
 
 
 class Births:
     def __init__(self, directories: Directories, debugpy_dir: str) -> None:
         self._directories = directories
         self._debugpy_dir = debugpy_dir
-        self._debugger = debugger_code.fingerprint(debugpy_dir)
-        debugger_code.forget_others(directories.bytecode, self._debugger)
+        self._debugger = debugger_fingerprint.fingerprint(debugpy_dir)
+        debugger_fingerprint.forget_others(directories.bytecode, self._debugger)
 
     def asked(
         self, id: str, asked: CreateSession, created_by: str, settings: Settings

@@ -27,7 +27,7 @@ from debug_relay.supervisor.config.layers import load
 from debug_relay.supervisor.config.runtime import RuntimeConfig
 from debug_relay.supervisor.config.settings import Dap
 from debug_relay.supervisor.operations.dispatch import Dispatch, Finished, Request
-from debug_relay.supervisor.operations.handlers import Handlers, Relay
+from debug_relay.supervisor.operations.handlers import Handlers, RelayFacts
 from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import KeptReplies
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
@@ -95,14 +95,14 @@ async def dispatch(data_dir: Path) -> AsyncIterator[tuple[Dispatch, TokensFile]]
     processes = Processes(lambda: registry.sessions, registry.zygote, debugpy_dir)
     worker_calls = WorkerCalls(registry, processes)
     audit = Audit.open(None, directories.audit_file)
-    relay = Relay(
+    facts = RelayFacts(
         "", time.monotonic(), debugpy_version, lambda _: False, DiskWatch(directories, (), list)
     )
     config = RuntimeConfig(loaded, directories, lambda settings: None)
     made = Dispatch(
         Guard(own_uid=os.getuid(), tokens=Tokens(tokens)),
         registry,
-        Handlers(registry, processes, worker_calls, relay, config),
+        Handlers(registry, processes, worker_calls, facts, config),
         worker_calls,
         Idempotency(KeptReplies(directories.kept_replies), registry.background),
         str(directories.log_file),
