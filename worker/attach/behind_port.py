@@ -14,9 +14,9 @@ from typing import Final
 
 from debug_relay.protocol.system import procfs
 
-_MOST_CONNECTIONS: Final = 20_000
-_MOST_PROCESSES: Final = 20
-_SECONDS: Final = 1.0
+_MOST_CONNECTIONS: Final = 20_000  # Connections of this machine that are looked at.
+_MOST_PROCESSES: Final = 20  # Processes that are named behind a port.
+_LOOK_SECONDS: Final = 1.0  # The search for the processes behind a port.
 
 
 def processes_behind(port: int) -> list[int]:
@@ -24,7 +24,7 @@ def processes_behind(port: int) -> list[int]:
 
     Blocks for up to a second on a machine with many processes.
     """
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + _LOOK_SECONDS
     own = os.getpid()
     inodes = {one.inode for one in procfs.listeners(own) if one.port == port}
     listening = _owners(inodes, deadline)
