@@ -10,7 +10,7 @@ import msgspec
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.blueprint import given_fields, without_secrets
+from debug_relay.protocol.models.blueprint import given_fields, shown_launch, without_secrets
 from debug_relay.protocol.models.limits import with_changes
 from debug_relay.protocol.models.program import Launch
 from debug_relay.protocol.models.sessions import (
@@ -33,7 +33,8 @@ _NUMBERS: Final = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\.\d{1,6})?(?:[-+.].*)?")
 
 def export(blueprint: Blueprint) -> Export:
     """Without state, ids and secrets."""
-    plain = for_another(without_secrets(blueprint), blueprint.name)
+    launch = None if blueprint.program is None else shown_launch(blueprint.program)
+    plain = for_another(without_secrets(blueprint, launch), blueprint.name)
     return Export(
         name=plain.name,
         config=msgspec.to_builtins(plain.config),

@@ -295,7 +295,8 @@ class Handlers:
     # -- blueprints of sessions, and breakpoints under a name
 
     async def _export(self, params: SessionParams, caller: Caller) -> Struct:
-        return export_import.export(await self._registry.blueprint(self._session(params)))
+        blueprint = await self._registry.blueprint(self._session(params))
+        return await asyncio.to_thread(export_import.export, blueprint)
 
     async def _import(self, params: sessions.ImportSession, caller: Caller) -> Struct:
         blueprint = export_import.read_import(params, self._registry.settings)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.blueprint import ShownLaunch, given_fields, shown_launch
 from debug_relay.protocol.models.fields import TerminalSize
 from debug_relay.protocol.models.program import Launch
 from debug_relay.protocol.models.sessions import Program
-from debug_relay.protocol.secrets import masked_arguments, masked_environment
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.version import MARK
 from debug_relay.worker.breakpoints.manager import Breakpoints
@@ -53,6 +53,8 @@ class Plan(Struct):
     keep_children: bool
     debug_subprocesses: bool
     program: Program
+    arguments: dict[str, Any]  # the fields that were given
+    shown: ShownLaunch
     code_lines: CodeLines  # by which the program's lines are verified
 
 
@@ -97,6 +99,8 @@ class LaunchPlanner:
             await _check_syntax(code_lines, target)
         elif kind == "code":
             await _check_code(code_lines, target)
+        arguments = given_fields(params)
+        shown = await asyncio.to_thread(shown_launch, arguments)
         return Plan(
             kind=kind,
             target=target,
@@ -113,12 +117,14 @@ class LaunchPlanner:
             program=Program(
                 script=target if kind == "script" else None,
                 module=target if kind == "module" else None,
-                args=masked_arguments(params.args, target if kind != "code" else ""),
+                args=shown.args,
                 cwd=cwd,
-                env=masked_environment(dict(params.env)),
+                env=shown.env,
                 python_path=interpreter.path,
                 python_version=interpreter.version_text,
             ),
+            arguments=arguments,
+            shown=shown,
             code_lines=code_lines,
         )
 

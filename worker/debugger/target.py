@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from debug_relay.protocol.models.blueprint import ShownLaunch
 from debug_relay.protocol.models.sessions import Program
 from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
@@ -82,8 +83,10 @@ class Debuggee:
         self._log = log
         self.target: Target | None = None
         self.program: Program | None = None  # as callers see it
-        # The fields of the last launch, for a restart, and those whose values were not kept.
+        # The fields of the last launch, for a restart; the same as they may be shown; and the
+        # names of those whose values were not kept.
         self.arguments: dict[str, Any] | None = None
+        self.shown_launch: ShownLaunch | None = None
         self.missing_env: list[str] = []
         self.missing_fields: list[str] = []
 
@@ -91,6 +94,10 @@ class Debuggee:
     def attached(self) -> bool:
         """Whether the session has attached to a program that outlives it."""
         return self.target is not None and self.target.attached
+
+    def launched_with(self, arguments: dict[str, Any], shown: ShownLaunch) -> None:
+        """Remember the fields of a launch, for the next one."""
+        self.arguments, self.shown_launch = arguments, shown
 
     def clear(self) -> None:
         """Forget the program: none belongs to the session any more."""

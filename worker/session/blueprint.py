@@ -6,11 +6,16 @@ it. Its breakpoints are verified anew, and none is refused.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from debug_relay.protocol.models.blueprint import given_fields
+from debug_relay.protocol.models.blueprint import (
+    ShownLaunch,
+    given_fields,
+    shown_launch,
+    without_secrets,
+)
 from debug_relay.protocol.models.sessions import Blueprint, Program
-from debug_relay.protocol.secrets import masked_arguments, masked_environment
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.project_breakpoints import SavedBreakpoints
@@ -47,6 +52,10 @@ class Blueprints:
         self._saved = saved
         self._retirement = retirement
 
+    def shown(self) -> Blueprint:
+        """The blueprint as it is written to disk: without secrets."""
+        return without_secrets(self.draw(), self._debuggee.shown_launch)
+
     def draw(self) -> Blueprint:
         """The whole blueprint; the environment's secret values are in it."""
         return Blueprint(
@@ -65,10 +74,12 @@ class Blueprints:
         """Take over a blueprint, or the breakpoints saved for the project."""
         params, blueprint = self._settings.params, self._settings.params.blueprint
         if blueprint is not None:
-            self._debuggee.arguments = blueprint.program
+            if blueprint.program is not None:
+                shown = await asyncio.to_thread(shown_launch, blueprint.program)
+                self._debuggee.launched_with(blueprint.program, shown)
+                self._debuggee.program = _program(blueprint.program, shown)
             self._debuggee.missing_env = blueprint.missing_env
             self._debuggee.missing_fields = blueprint.missing_fields
-            self._debuggee.program = _program(blueprint.program)
             self._exceptions.take_over(blueprint.exception_breakpoints or {})
             for watch in blueprint.watches:
                 self._watches.add(watch["expression"])
@@ -100,17 +111,13 @@ def _given(kept: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if value is not None and value is not True}
 
 
-def _program(arguments: dict[str, Any] | None) -> Program | None:
+def _program(arguments: dict[str, Any], shown: ShownLaunch) -> Program:
     """The program that a restart would launch, as callers see it."""
-    if arguments is None:
-        return None
     return Program(
         script=arguments.get("script"),
         module=arguments.get("module"),
-        args=masked_arguments(
-            arguments.get("args", []), arguments.get("script") or arguments.get("module") or ""
-        ),
+        args=shown.args,
         cwd=arguments.get("cwd"),
-        env=masked_environment(arguments.get("env", {})),
+        env=shown.env,
         python_path=arguments.get("python_path"),
     )

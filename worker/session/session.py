@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from debug_relay.protocol.models.blueprint import SessionRecord, without_secrets
+from debug_relay.protocol.models.blueprint import SessionRecord
 from debug_relay.protocol.models.sessions import WorkerParams
 from debug_relay.protocol.version import VERSION, WIRE
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
@@ -281,7 +281,7 @@ class Session:
             version=VERSION,
             wire=WIRE,
             state=self.public_state.state(),
-            blueprint=without_secrets(self.blueprints.draw()),
+            blueprint=self.blueprints.shown(),
             events_end=self.log.events.end,
             runtime_seconds=self.lifecycle.runtime_seconds,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from debug_relay.protocol.models.blueprint import given_fields
 from debug_relay.protocol.models.fields import ExceptionStop
 from debug_relay.protocol.models.program import Attach, Launch
 from debug_relay.protocol.refusals import deleted_meanwhile
@@ -72,7 +71,7 @@ class Starting:
         self._breakpoints.use(plan.code_lines)
         self._stop_on_exception(params.stop_on_exception)
         debuggee = self._debuggee
-        debuggee.arguments = given_fields(params)
+        debuggee.launched_with(plan.arguments, plan.shown)
         self._limits.launch_with(params.limits)
         target = LaunchedProgram(
             plan,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from debug_relay.protocol.docs.examples import PATH_VALUES
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.validation.json_body import MOST_VALUES
 from tests.kit.relay import Relay, eventually
+from tests.kit.source import Source
 from tests.kit.watch import health_watched
 from tests.kit.worst import bodies
 
@@ -133,3 +135,30 @@ def test_a_pattern_without_an_end(watched: Relay) -> None:
     finally:
         other.communicate(b"\n")
     eventually(lambda: watched.below() == [], what="the search has ended, and the worker")
+
+
+def test_a_worker_looks_for_secrets_beside_its_event_loop(
+    watched: Relay, source: Callable[..., Source]
+) -> None:
+    """By processor time, which other load does not change: looking takes about 0.5 s."""
+    program = source("first = 1  # @first\nsecond = 2\nthird = 3\n")
+    with watched.client.session() as session:
+        session.break_at(program, program["first"])
+        worker = watched.worker(session.id).pid
+        before = busy_seconds(worker)
+        session.launch(program, args=[f"--option={number}" for number in range(150_000)])
+        after = busy_seconds(worker)
+        loop = after[worker] - before[worker]
+        others = sum(after.values()) - sum(before.values()) - loop
+        assert loop < others, (loop, others)
+        session.step()
+        session.post("/exception-breakpoints", {"filters": []}).ok()  # is on disk when it answers
+        assert sum(busy_seconds(worker).values()) - sum(after.values()) < others / 2
+
+
+def busy_seconds(pid: int) -> dict[int, float]:
+    """The processor time of each thread of a process."""
+    return {
+        int(task.name): int((task / "schedstat").read_text().split()[0]) / 1e9
+        for task in Path(f"/proc/{pid}/task").iterdir()
+    }
