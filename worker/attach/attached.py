@@ -49,7 +49,7 @@ _TERM_SECONDS: Final = 0.1
 
 
 class AttachedProgram:
-    """Somebody else's program on this machine."""
+    """Another owner's program on this machine."""
 
     attached = True
 
@@ -87,7 +87,7 @@ class AttachedProgram:
         self._pid = params.pid
         self.shows = params.repr
         self._running = False
-        self._leaving = False
+        self._detaching = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._process = InjectedProcess(
             params.pid, settings.params, servers.take, self._lost, self._ended
@@ -121,8 +121,9 @@ class AttachedProgram:
         await self._process.begin(self._params.connect_timeout, self._params.identity, self._set_up)
         self._running = True
         if self._process.server is not None and self._process.server.lost:
-            # While gdb was still in it: it has executed another program, or it ends.
-            self._start(self._let_go())
+            # The connection ended while gdb still traced the process: the process executed another
+            # program, or it ends.
+            self._start(self._after_loss())
         if self._tree is None:
             self._report_children()
         else:
@@ -135,7 +136,7 @@ class AttachedProgram:
             self._lifecycle.ended(None, None, "target_lost")
 
     def _report_children(self) -> None:
-        """Those that are there already; later ones are told of when they start."""
+        """Report the children that run already; the probe reports later ones when they start."""
         for row in procfs.descendants(self._pid):
             if row.lives:
                 child_events.found(self._log, row.pid, row.parent, procfs.command(row.pid))
@@ -146,7 +147,7 @@ class AttachedProgram:
         await adapter.configure(server, lambda: self._handshake.prepare(server), self._options())
 
     async def _introduce(self, server: DebugServer) -> None:
-        """A process of its tree."""
+        """Go through the handshake with a process of the tree."""
         self._hub.add(server)
         self._publication.changed()
         await adapter.configure(server, lambda: self._handshake.introduce(server), self._options())
@@ -165,10 +166,10 @@ class AttachedProgram:
         return options
 
     async def _use_its_interpreter(self) -> None:
-        """Lines are judged as the program's own interpreter compiles them."""
+        """Verify lines as the program's own interpreter compiles them."""
         facts = _facts(self._pid)
         version = None
-        # an interpreter that may not be run: the session's one is used instead
+        # If that interpreter may not be run, the session's own is used.
         with contextlib.suppress(RelayError):
             interpreter = await self._interpreters.find(facts.executable)
             version = interpreter.version_text
@@ -202,26 +203,27 @@ class AttachedProgram:
 
     def _lost(self, process: InjectedProcess, server: DebugServer, why: str) -> None:
         self._servers.server_lost(server, why)
-        if self._running and not self._leaving:
-            self._start(self._let_go())
+        if self._running and not self._detaching:
+            self._start(self._after_loss())
 
     def _ended(self, process: InjectedProcess) -> None:
-        if self._running and not self._leaving:
-            # The connections to its children close with it: they let go by themselves.
+        if self._running and not self._detaching:
+            # The connections to its children close as well, and the children detach by themselves.
             if self._tree is not None:
                 self._start(self._tree.close())
             self._lifecycle.ended(None, None, "target_lost")
 
-    async def _let_go(self) -> None:
-        """The connection is gone. If the process is not, it has let us go: it has executed another
-        program, or we were silent for too long."""
+    async def _after_loss(self) -> None:
+        """Find out why the connection ended. A process that still runs has detached by itself: it
+        executed another program, or we were silent for too long.
+        """
         patience = _ENDING_SECONDS if self._process.is_ending else _EXIT_SECONDS
         if await self._process.until_gone(patience):
             return
         async with self._run.lock:
-            if self._debuggee.target is not self or self._leaving:
+            if self._debuggee.target is not self or self._detaching:
                 return
-            self._leaving = True
+            self._detaching = True
             self._log.say(
                 f"The connection to process {self._pid} was lost; it runs without the debugger."
             )
@@ -236,7 +238,7 @@ class AttachedProgram:
         """Nothing to do: we send no signals to a program that we did not start."""
 
     def state_changed(self) -> None:
-        """Nothing of it depends on that."""
+        """Nothing to do."""
 
     def flush_output(self) -> None:
         """Nothing to do: the program writes to where its owner sent its output."""
@@ -244,16 +246,18 @@ class AttachedProgram:
     async def write_input(self, data: bytes, eof: bool) -> None:
         raise RelayError(
             Code.ATTACH_UNSUPPORTED,
-            "The standard input of an attached program is not ours",
+            "The relay cannot write to the standard input of an attached program",
             "Write to the terminal or pipe that it was started with, or launch it instead.",
         )
 
     async def end(self, grace: float, for_all: bool = False) -> None:
-        """End the program itself: asked for by name only. What it has started is its owner's."""
-        self._leaving = True
+        """End the program itself, which only an explicit call asks for. Its children belong to its
+        owner.
+        """
+        self._detaching = True
         self._process.signal(signal.SIGTERM)
         if not await self._process.until_gone(min(_TERM_SECONDS, grace)):
-            # Without its debugger it runs on and can act on the signal.
+            # A paused program cannot act on the signal; without the debugger it runs on.
             await self.detach()
             await self._process.until_gone(grace)
         if not self._process.gone:
@@ -263,24 +267,24 @@ class AttachedProgram:
         self._lifecycle.ended(None, None, "terminated")
 
     async def end_children(self) -> list[Ended]:
-        return []  # the processes that it started belong to its owner
+        return []  # they belong to the program's owner
 
     async def detach(self) -> None:
-        """Let it run on as it was, with nothing of ours left in it or in its processes."""
-        self._leaving = True
-        leaving = [self._process.detach(self._probes)]
+        """Detach: the program and its processes run on as before, with nothing of ours in them."""
+        self._detaching = True
+        detaching = [self._process.detach(self._probes)]
         if self._tree is not None:
-            leaving.append(self._tree.detach())
-        await asyncio.gather(*leaving)
+            detaching.append(self._tree.detach())
+        await asyncio.gather(*detaching)
 
     @property
     def residue(self) -> str | None:
-        """What could not be removed from the program."""
+        """Describes what could not be removed from the program."""
         left = [self._process.residue, self._tree.residue if self._tree is not None else None]
         return "; ".join(words for words in left if words) or None
 
     async def release(self) -> None:
-        self._leaving = True
+        self._detaching = True
         await self._release()
 
     async def _release(self) -> None:
@@ -305,5 +309,5 @@ class _Facts(Struct):
 
 
 def _facts(pid: int) -> _Facts:
-    """What may not be read is left out."""
+    """The process's executable, command line and directory, as far as we may read them."""
     return _Facts(procfs.executable(pid) or "", procfs.command(pid) or [""], procfs.cwd(pid))

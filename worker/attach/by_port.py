@@ -38,7 +38,7 @@ from debug_relay.worker.system.descendants import Ended
 log = logging.getLogger("debug_relay.worker")
 
 _GOODBYE_SECONDS: Final = 5.0  # A debug server answers a disconnect within this time.
-_TAKEN: Final = "already being debugged"  # debugpy's words
+_TAKEN: Final = "already being debugged"  # debugpy's message
 _TEXT: Final = bundle.text("lifecycle/joined_by_port")
 _LEAVING_SECONDS: Final = 2.0  # The probe in a joined program undoes its changes within this time.
 _LEAVING: Final = {"restart": False, "terminateDebuggee": False}
@@ -55,28 +55,28 @@ class _ChildBody(msgspec.Struct, rename="camel"):
 
 
 def check(params: Attach) -> None:
-    """Refuse what another's adapter cannot do."""
+    """Refuse what the program's own debug adapter cannot do."""
     if params.port is not None and params.tree:
         raise RelayError(
             Code.ATTACH_UNSUPPORTED,
-            f"What the program behind port {params.port} has started cannot be reached from there",
+            f"The children of the program behind port {params.port} cannot be reached by that port",
             "Attach by pid, or leave tree out.",
             field="tree",
         )
     if params.port is not None and params.tracing != "auto":
         raise RelayError(
             Code.ATTACH_UNSUPPORTED,
-            f"How the program behind port {params.port} is traced was settled when it started",
+            f"The program behind port {params.port} chose its kind of tracing when it started",
             "Leave tracing out; PYDEVD_USE_SYS_MONITORING=0 in its environment makes it settrace.",
             field="tracing",
         )
 
 
 class JoinedProgram:
-    """Somebody else's program: it was there before us and outlives us."""
+    """Another owner's program: it ran before us and outlives us."""
 
     attached = True
-    shows: Final = "full"  # without the probe it is pydevd that shows values
+    shows: Final = "full"  # there is no probe, and pydevd renders the values
 
     def __init__(
         self,
@@ -103,17 +103,17 @@ class JoinedProgram:
         self._port = params.port
         self._server: DebugServer | None = None
         self._running = False
-        self._leaving = False
+        self._disconnecting = False
         self._has_ended = False
         self._pid: int | None = None
-        self._letting: set[asyncio.Task[None]] = set()
+        self._child_tasks: set[asyncio.Task[None]] = set()
 
     @property
     def pid(self) -> int | None:
         return self._pid
 
     def processes(self) -> list[Stat]:
-        return []  # its pid is told by itself, and may be of another machine or container
+        return []  # the program reports its pid, which may be one of another machine or container
 
     # -- starting
 
@@ -122,26 +122,26 @@ class JoinedProgram:
             async with asyncio.timeout(self._params.connect_timeout):
                 await self._join(await self._connect())
         except TimeoutError:
-            refusal = await self._too_late()
+            refusal = await self._timeout_refusal()
             await self.release()
             raise refusal from None
         except (OSError, UnicodeError) as error:  # UnicodeError: no host name can look like that
             await self.release()
             raise self._refusal(
                 Code.ATTACH_REFUSED,
-                f"cannot be connected to: {_why(error)}",
+                f"cannot be connected to: {_words_of(error)}",
                 f"Start the program with python -m debugpy --listen {self._port} script.py.",
             ) from None
         except RelayError as error:
-            refusal = self._not_let_in(error)  # before the release, which cuts it off in any case
+            refusal = self._join_refusal(error)  # before the release, which closes the connection
             await self.release()
             raise refusal from None
         except BaseException:
             await self.release()
             raise
         self._running = True
-        if self._has_ended:  # as soon as it might run
-            self._gone()
+        if self._has_ended:  # it ended during the handshake
+            self._report_end()
 
     async def _connect(self) -> DebugServer:
         server = DebugServer(self._servers.take, self._lost)
@@ -173,33 +173,35 @@ class JoinedProgram:
 
     async def _settle(self, server: DebugServer) -> None:
         try:
-            # Until the attach is too late: how its threads are made must be known before.
-            await self._say(server, "settle", self._params.connect_timeout)
+            # We wait as long as for the attach: a program whose threads are greenlets must be
+            # refused, and we must know that before it is paused.
+            await self._run_text(server, "settle", self._params.connect_timeout)
         except RelayError as error:
             if _GREENLETS in error.message:
                 await self._disconnect(terminate=False)
-                raise self._greenlets() from None
-            # Slower without, and its children come one by one.
+                raise self._greenlets_refusal() from None
+            # The program can be debugged all the same, only slower; and each of its children waits
+            # for a client, so that we resume them one by one.
             log.warning("joined.unsettled", extra={"fields": {"error": error.message}})
 
-    async def _say(self, server: DebugServer, word: str, timeout: float) -> None:
+    async def _run_text(self, server: DebugServer, word: str, timeout: float) -> None:
         expression = f"exec({_TEXT!r}, {{'__name__': 'relay', 'word': {word!r}}})"
         arguments = {"expression": expression, "context": "repl"}
         await server.request("evaluate", arguments, dap.Evaluation, timeout)
 
-    def _greenlets(self) -> RelayError:
+    def _greenlets_refusal(self) -> RelayError:
         return self._refusal(
             Code.ATTACH_UNSUPPORTED,
-            "is the debugger of a program whose threads are greenlets of gevent, and does not know",
+            "debugs a program whose threads are greenlets of gevent, and was not started for that",
             "Start the program with GEVENT_SUPPORT=True in its environment.",
         )
 
-    async def _too_late(self) -> RelayError:
+    async def _timeout_refusal(self) -> RelayError:
         if self._server is not None and not self._server.has_greeted:
-            return self._silence()
-        # The debugger's own threads hang there at times, and it cannot be asked.
+            return self._silence_refusal()
+        # pydevd's own threads sometimes hang in such a program and cannot answer; ask the kernel.
         if self._host in _HERE and await asyncio.to_thread(self._is_behind_greenlets):
-            return self._greenlets()
+            return self._greenlets_refusal()
         return self._refusal(
             Code.ATTACH_TIMEOUT,
             f"did not answer within {self._params.connect_timeout:g} s",
@@ -208,21 +210,24 @@ class JoinedProgram:
         )
 
     def _is_behind_greenlets(self) -> bool:
-        """The debugger may hang before it has told its pid: then the kernel tells."""
+        """Whether a process behind the port has greenlets as threads. pydevd may hang before it has
+        reported its pid; the kernel's list of sockets then gives the processes.
+        """
         pids = processes_behind(self._port) if self._pid is None else [self._pid]
         return any(_has_unforeseen_greenlets(pid) for pid in pids)
 
-    def _silence(self) -> RelayError:
-        """The way there may be slow, as through a tunnel, and up to debugpy 1.8.0 a client that
-        leaves too early takes the debug server with it. So the whole of the time is waited for."""
+    def _silence_refusal(self) -> RelayError:
+        """The peer has sent nothing. We have waited the whole time: the way may be slow, as through
+        a tunnel, and up to debugpy 1.8.0 a client that disconnects too early ends the debug server.
+        """
         return self._refusal(
             Code.ATTACH_TIMEOUT,
-            f"takes the connection and says nothing for {self._params.connect_timeout:g} s",
-            f"{self._no_debugpy()} debugpy greets at once; where the way there is slow, as through "
-            "ssh -L or kubectl port-forward, give a larger connect_timeout.",
+            f"took the connection and sent nothing for {self._params.connect_timeout:g} s",
+            f"{self._no_debugpy()} debugpy sends a message at once; if the way there is slow, as "
+            "through ssh -L or kubectl port-forward, give a larger connect_timeout.",
         )
 
-    def _not_let_in(self, error: RelayError) -> RelayError:
+    def _join_refusal(self, error: RelayError) -> RelayError:
         server = self._server
         if error.code is Code.ATTACH_UNSUPPORTED:
             return error
@@ -230,8 +235,8 @@ class JoinedProgram:
             return self._refusal(
                 Code.ATTACH_REFUSED,
                 "has a client already, and debugpy takes one at a time",
-                "Let the other one disconnect first, such as an editor or another relay. "
-                "An attach that timed out counts until the program answers: try again then.",
+                "Disconnect the other client (an editor, another relay), then attach again. "
+                "An attach that timed out counts as a client until the program answers.",
             )
         if server is not None and server.lost and not server.has_greeted:
             return self._refusal(
@@ -242,7 +247,7 @@ class JoinedProgram:
         lost = server is None or server.lost
         return self._refusal(
             Code.ATTACH_REFUSED if lost else Code.ATTACH_FAILED,
-            f"does not accept the connection: {error.message}",
+            f"refused the handshake: {error.message}",
             "Attach again; if it fails again, restart the program with "
             f"python -m debugpy --listen {self._port} script.py.",
         )
@@ -269,30 +274,32 @@ class JoinedProgram:
             body = msgspec.json.decode(bytes(message.body), type=_ProcessBody)
             self._pid = body.system_process_id
         elif message.event == "debugpyAttach":
-            self._let_run(msgspec.json.decode(bytes(message.body), type=_ChildBody).sub_process_id)
+            self._resume_child(
+                msgspec.json.decode(bytes(message.body), type=_ChildBody).sub_process_id
+            )
         elif message.event in ("terminated", "exited"):
-            self._gone()
+            self._report_end()
         else:
             return False
         return True
 
     def _lost(self, server: DebugServer, why: str) -> None:
         self._servers.server_lost(server, why)
-        self._gone()
+        self._report_end()
 
-    def _gone(self) -> None:
+    def _report_end(self) -> None:
         self._has_ended = True
-        if self._running and not self._leaving:
-            self._running = False  # three events report its end
+        if self._running and not self._disconnecting:
+            self._running = False  # up to three events report the end
             self._lifecycle.ended(None, None, "target_lost")
 
     # -- living with it
 
     def wake(self) -> None:
-        """Nothing to do: the process is not ours to signal."""
+        """Nothing to do: we send no signals to a program that we did not start."""
 
     def state_changed(self) -> None:
-        """Nothing of it depends on that."""
+        """Nothing to do."""
 
     def flush_output(self) -> None:
         """Nothing to do: the program writes to where its owner sent its output."""
@@ -300,58 +307,60 @@ class JoinedProgram:
     async def write_input(self, data: bytes, eof: bool) -> None:
         raise RelayError(
             Code.ATTACH_UNSUPPORTED,
-            "The standard input of an attached program is not ours",
+            "The relay cannot write to the standard input of an attached program",
             "Write to the terminal or pipe that it was started with, or launch it instead.",
         )
 
     async def end(self, grace: float, for_all: bool = False) -> None:
-        """End the program itself: asked for by name only. What it has started is its owner's."""
+        """End the program itself, which only an explicit call asks for. Its children belong to its
+        owner.
+        """
         await self._disconnect(terminate=True)
         self._running = False
         self._lifecycle.ended(None, None, "terminated")
 
     async def end_children(self) -> list[Ended]:
-        return []  # the processes that it started belong to its owner
+        return []  # they belong to the program's owner
 
     async def detach(self) -> None:
-        """Let it run on as it was; its debug server stays in it."""
+        """Detach: the program runs on, and its debug server stays in it."""
         await self._disconnect(terminate=False)
 
     @property
     def residue(self) -> str | None:
-        return "tracing"  # a stock debug server goes on with it
+        return "tracing"  # the program's own debug server keeps tracing
 
     async def _disconnect(self, terminate: bool) -> None:
-        self._leaving = True
+        self._disconnecting = True
         server = self._server
         if server is None or server.lost:
             return
         with contextlib.suppress(RelayError):  # the program may be in C code
-            await self._say(server, "leave", _LEAVING_SECONDS)
+            await self._run_text(server, "leave", _LEAVING_SECONDS)
         arguments = {**_LEAVING, "terminateDebuggee": terminate}
         with contextlib.suppress(RelayError):  # the adapter may close before it answers
             await server.request("disconnect", arguments, Any, _GOODBYE_SECONDS)
         server.close()
 
     async def release(self) -> None:
-        for task in list(self._letting):
+        for task in list(self._child_tasks):
             task.cancel()
-        await asyncio.gather(*self._letting, return_exceptions=True)
+        await asyncio.gather(*self._child_tasks, return_exceptions=True)
         if self._server is not None:
-            self._leaving = True
+            self._disconnecting = True
             self._server.close()
 
     # -- its children
 
-    def _let_run(self, pid: int) -> None:
-        """A child that was started before our handshake was complete waits for a client of its own:
-        resume it.
+    def _resume_child(self, pid: int) -> None:
+        """Resume a child that was started before our handshake was complete: it waits for a client
+        of its own.
         """
-        task = asyncio.create_task(self._let_child_run(pid))
-        self._letting.add(task)
-        task.add_done_callback(self._letting.discard)
+        task = asyncio.create_task(self._resume_waiting_child(pid))
+        self._child_tasks.add(task)
+        task.add_done_callback(self._child_tasks.discard)
 
-    async def _let_child_run(self, pid: int) -> None:
+    async def _resume_waiting_child(self, pid: int) -> None:
         server = DebugServer(lambda server, message: None, lambda server, why: None)
         options = {**adapter.attach_options(False), "subProcessId": pid}
         try:
@@ -369,20 +378,22 @@ class JoinedProgram:
 
 
 async def _nothing() -> None:
-    """A child that is let run has no breakpoints."""
+    """Send nothing: a child that only has to run on gets no breakpoints."""
 
 
 def _has_unforeseen_greenlets(pid: int) -> bool:
-    """By what the kernel tells of the process."""
+    """Whether the process has gevent loaded and was not started with GEVENT_SUPPORT; the kernel's
+    files about it show that.
+    """
     environment = procfs.environment(pid)
     if environment is None:
-        return False  # gone, or not ours to look at
+        return False  # it has ended, or we may not read it
     is_foreseen = any(entry.startswith(b"GEVENT_SUPPORT=") for entry in environment)
     return b"/gevent/" in procfs.maps(pid) and not is_foreseen
 
 
-def _why(error: Exception) -> str:
-    """asyncio puts a sentence of its own in place of the kernel's."""
+def _words_of(error: Exception) -> str:
+    """The kernel's words for the error; asyncio puts a sentence of its own in their place."""
     number = getattr(error, "errno", None)
     if isinstance(error, socket.gaierror) or not number:
         return getattr(error, "strerror", None) or str(error)

@@ -1,4 +1,4 @@
-"""The processes below an attached one, attached to as well with `tree`.
+"""Attaches to the descendants of an attached process, if the attach asks for them (`tree`).
 
 We look for them in /proc twice a second and inject into them one after the other. A process that
 was just forked may be about to execute another program (and shares its parent's memory until then,
@@ -39,13 +39,13 @@ _ATTACH_SECONDS: Final = 10.0
 # A process whose connection is lost has this long to end before it counts as released.
 _EXIT_SECONDS: Final = 1.0
 
-Looks = tuple[str, list[str]]  # its executable and its command line
+Appearance = tuple[str, list[str]]  # its executable and its command line
 
 
 class _Seen(Struct):
-    looks: Looks
+    appearance: Appearance
     since: float
-    settled: bool = False  # held, told of, or none of ours: nothing more is to be done
+    settled: bool = False  # attached to, or reported as not: nothing more is to be done
 
 
 class ProcessTree:
@@ -59,7 +59,7 @@ class ProcessTree:
         introduce: Callable[[DebugServer], Awaitable[None]],
         timeout: float,
     ) -> None:
-        """`introduce` goes through the handshake."""
+        """`introduce` goes through the handshake with one process."""
         self._settings = settings
         self._log = log
         self._probes = probes
@@ -68,23 +68,23 @@ class ProcessTree:
         self._introduce = introduce
         self._timeout = min(timeout, _ATTACH_SECONDS)
         self._processes: dict[int, InjectedProcess] = {}
-        self._early: dict[DebugServer, list[dap.Message]] = {}  # told before it was introduced
+        self._early: dict[DebugServer, list[dap.Message]] = {}  # events before the handshake's end
         self._seen: dict[tuple[int, int], _Seen] = {}
-        self._left: list[str] = []  # what could not be removed
+        self._residues: list[str] = []  # what could not be removed
         self._closing = False
-        # set when the processes that existed at the beginning were handled
+        # Set when the processes that existed at the beginning have been considered.
         self._looked = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, deadline: float) -> None:
-        """Until those that are there are held; at the deadline the rest follows by itself."""
+        """Attach to the processes that exist. At the deadline return; the rest follows later."""
         self._looking = asyncio.create_task(self._look(), name="tree")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 await self._looked.wait()
 
-    # -- coming
+    # -- attaching
 
     async def _look(self) -> None:
         began = asyncio.get_running_loop().time()
@@ -94,30 +94,30 @@ class ProcessTree:
             self._seen = {key: seen for key, seen in self._seen.items() if key in keys}
             for row in rows:
                 if self._has_settled(row):
-                    await self._meet(row)
+                    await self._consider(row)
             waiting = [seen for seen in self._seen.values() if not seen.settled]
             if not any(seen.since <= began + _LOOK_SECONDS for seen in waiting):
                 self._looked.set()
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _has_settled(self, row: Stat) -> bool:
-        """It looks as before for long enough, and nothing was done about it."""
+        """Whether the process has looked the same for long enough and was not considered yet."""
         now = asyncio.get_running_loop().time()
-        looks = _looks(row.pid)
+        appearance = _appearance_of(row.pid)
         seen = self._seen.get(row.key)
-        if seen is None or seen.looks != looks:
-            self._seen[row.key] = _Seen(looks, now)
+        if seen is None or seen.appearance != appearance:
+            self._seen[row.key] = _Seen(appearance, now)
             return False
         return not seen.settled and now - seen.since >= _SETTLED_SECONDS
 
-    async def _meet(self, row: Stat) -> None:
+    async def _consider(self, row: Stat) -> None:
         if row.pid in self._processes:
             # The process has changed its name, or has just executed another program and will be
             # found again when its connection has ended.
             return
-        executable, words = self._seen[row.key].looks
+        executable, words = self._seen[row.key].appearance
         self._seen[row.key].settled = True
-        why = self._unfit(row.pid, executable, words)
+        why = self._why_unfit(row.pid, executable, words)
         if why is None and len(self._processes) + 1 >= MAX_PROCESSES:
             why = f"the session has {MAX_PROCESSES} processes already, which is the most"
         if why is not None:
@@ -130,17 +130,17 @@ class ProcessTree:
         process = InjectedProcess(
             row.pid, self._settings.params, self._take, self._lost, self._ended
         )
-        came = False
+        is_attached = False
 
         async def introduce(server: DebugServer) -> None:
-            """The handshake. The process keeps running during it; breakpoints take effect only
-            afterwards.
+            """Go through the handshake. The process keeps running during it; breakpoints take
+            effect only afterwards.
             """
-            nonlocal came
+            nonlocal is_attached
             early = self._early.setdefault(server, [])
             try:
                 await self._introduce(server)
-                came = True
+                is_attached = True
                 self._processes[row.pid] = process
                 child_events.attached(self._log, row.pid, row.parent, words)
             finally:
@@ -153,8 +153,8 @@ class ProcessTree:
         except RelayError as error:
             self._forget(process)
             if process.gone:
-                return  # told of, if anybody knew of it
-            if not came:
+                return  # its end was reported, if it was attached
+            if not is_attached:
                 child_events.found(self._log, row.pid, row.parent, words)
             child_events.released(self._log, row.pid, error.message)
         except BaseException:
@@ -162,34 +162,36 @@ class ProcessTree:
             raise
 
     def _take(self, server: DebugServer, message: dap.Message) -> None:
-        """Buffers a child's events until its `attached` event has been written."""
+        """Buffer a child's events until its `attached` event has been written."""
         early = self._early.get(server)
         if early is None or message.event == "relayAnswer":
             self._servers.take(server, message)
         else:
             early.append(message)
 
-    def _unfit(self, pid: int, executable: str, words: list[str]) -> str | None:
-        """Why it is not to be touched: in what is no Python an injection would leave memory."""
+    def _why_unfit(self, pid: int, executable: str, words: list[str]) -> str | None:
+        """The reason not to inject; an injection into something else than Python would leave our
+        memory in it.
+        """
         known = is_python(executable.removesuffix(" (deleted)"))  # type: ignore[no-untyped-call]
-        if not known and executable != _looks(self._root)[0]:
-            return "it is no Python that can be attached to"
+        if not known and executable != _appearance_of(self._root)[0]:
+            return "it is not a Python that the relay can attach to"
         if procfs.is_tracker(words):
-            return "it is a helper of multiprocessing, which runs nothing of the program's"
+            return "it is a helper of multiprocessing, which runs none of the program's code"
         if not all(procfs.is_in_our_namespace(pid, kind) for kind in ("pid", "net")):
             return "it is in another container than the relay"
         return None
 
-    # -- going
+    # -- ending
 
     def _lost(self, process: InjectedProcess, server: DebugServer, why: str) -> None:
         self._servers.server_lost(server, why)
         if not self._closing and self._processes.get(process.pid) is process:
-            task = asyncio.create_task(self._let_go(process))
+            task = asyncio.create_task(self._after_loss(process))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _let_go(self, process: InjectedProcess) -> None:
+    async def _after_loss(self, process: InjectedProcess) -> None:
         """The process executed another program, which is then found as a new one, or we were silent
         for too long.
         """
@@ -203,7 +205,7 @@ class ProcessTree:
 
     def _ended(self, process: InjectedProcess) -> None:
         if self._closing or not self._forget(process):
-            return  # not held yet: who waits for it is told
+            return  # it is not attached yet: `begin` raises in `_attach`
         assert process.server is not None
         child_events.ended(self._log, process.pid, exit_of(process.pid, process.pidfd))
         process.server.close("its process has ended")
@@ -212,7 +214,7 @@ class ProcessTree:
         task.add_done_callback(self._tasks.discard)
 
     def _forget(self, process: InjectedProcess) -> bool:
-        """Whether it was one of ours."""
+        """Forget the process; whether it was attached."""
         if self._processes.get(process.pid) is not process:
             return False
         del self._processes[process.pid]
@@ -220,14 +222,14 @@ class ProcessTree:
 
     @property
     def residue(self) -> str | None:
-        return "; ".join(self._left) or None
+        return "; ".join(self._residues) or None
 
     async def detach(self) -> None:
-        """All are let go, side by side, and no more come."""
+        """Attach to no more processes, and detach from all of them side by side."""
         await self._stop()
         processes = list(self._processes.values())
         await asyncio.gather(*(process.detach(self._probes) for process in processes))
-        self._left = [f"process {one.pid}: {one.residue}" for one in processes if one.residue]
+        self._residues = [f"process {one.pid}: {one.residue}" for one in processes if one.residue]
 
     async def close(self) -> None:
         await self._stop()
@@ -246,5 +248,5 @@ class ProcessTree:
             await asyncio.gather(self._looking, return_exceptions=True)
 
 
-def _looks(pid: int) -> Looks:
+def _appearance_of(pid: int) -> Appearance:
     return procfs.executable(pid) or "", procfs.command(pid)

@@ -1,8 +1,8 @@
 """One run of gdb in a program.
 
 We never signal gdb once it has begun: that would kill the program. It runs in a session of its own,
-writes to a file, and outlives the worker if it must. Its commands are on descriptors, because every
-user can read command lines.
+writes to a file, and outlives the worker if it must. It reads its commands from a descriptor,
+because every user can read command lines.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ _LIBRARIES: Final = (
     r"sharedlibrary libc\.",
     "sharedlibrary libpython",
 )
-# Tries what gdb will do: trace the program, and read by their paths the files that it runs.
+# This shell script tries what gdb will do: write to the program's memory, and read its files by
+# their paths.
 _TRIAL: Final = 'exec 3<>"/proc/$1/mem"; shift; for file; do : <"$file"; done'
 _TRIAL_SECONDS: Final = 2.0  # A trial of whether this gdb works at all.
 
 
 class Gdb:
-    """No debug information and few symbols are read: the program stands still meanwhile."""
+    """Starts gdb and waits for its end. gdb reads no debug information and few symbols, because the
+    program stands still meanwhile.
+    """
 
     def __init__(self, program: int, commands: Sequence[str], given: tuple[int, ...] = ()) -> None:
-        """`given` are descriptors that the commands speak of."""
+        """`given` are descriptors that the commands use."""
         self.ended = asyncio.Event()
         self.code: int | None = None
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by release
@@ -80,27 +83,27 @@ class Gdb:
         self._close_pidfd()
         self.ended.set()
 
-    def said(self) -> str:
+    def output(self) -> str:
         if self._output.closed:
             return ""
         size = os.fstat(self._output.fileno()).st_size
         data = os.pread(self._output.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
         return data.decode("utf-8", "replace")
 
-    def told(self, what: str) -> int | None:
-        """The number that its commands have printed as `relay WHAT: …`.
+    def printed_number(self, what: str) -> int | None:
+        """The number that the commands have printed as `relay WHAT: …`.
 
         gdb may run as the program's user, who can then let it print anything.
         """
-        found = re.search(rf"^relay {what}: (-?[0-9]{{1,20}})$", self.said(), re.MULTILINE)
+        found = re.search(rf"^relay {what}: (-?[0-9]{{1,20}})$", self.output(), re.MULTILINE)
         return int(found.group(1)) if found else None
 
     def release(self) -> None:
-        """Watch no longer; it goes on as long as it must, and is collected at our end."""
+        """Stop watching gdb. It runs as long as it must, and the kernel collects it at our end."""
         self._close_pidfd()
         self._output.close()
         if self.code is None:
-            self._popen.returncode = 0  # no warning of a child that we leave
+            self._popen.returncode = 0  # Popen must not warn of a child that we leave running
 
     def _close_pidfd(self) -> None:
         if self._pidfd >= 0:
@@ -110,12 +113,13 @@ class Gdb:
 
 
 def _identity_for(program: int) -> dict[str, Any]:
-    """The user as whom gdb runs, as arguments of `subprocess`; empty for ourselves.
+    """The user as whom gdb runs, as arguments of `subprocess`; empty for our own user.
 
-    gdb reads the program's files, which its user may write. So a relay that runs as root lets gdb
-    run as that user wherever this user can do all of it. He cannot if the program is not dumpable
-    or has capabilities (a daemon that began as root), if Yama or a namespace forbids it, or if root
-    started the program from a folder that is closed to him: there gdb stays root.
+    gdb reads the program's files, which the program's user may write. So a relay that runs as root
+    runs gdb as that user if that user may do all that gdb needs. That user may not if the program
+    is not dumpable or has capabilities (a daemon that began as root), if Yama or a namespace
+    forbids it, or if root started the program from a folder that the user cannot read. gdb then
+    runs as root.
     """
     owner = _user_of(program) if os.geteuid() == 0 else None
     if owner is None or owner[0] == 0:
@@ -134,12 +138,12 @@ def _identity_for(program: int) -> dict[str, Any]:
             **identity,
         )
     except (OSError, subprocess.SubprocessError):
-        return {}  # root may not become another user here
+        return {}  # root may not change its user here
     return identity if tried.returncode == 0 else {}
 
 
 def _user_of(pid: int) -> tuple[int, int] | None:
-    """Uid and gid, where there is only one of each."""
+    """The process's uid and gid; None if it has several."""
     status = procfs.status(pid)
     if status is None or len({*status.uids[:3]}) != 1 or len({*status.gids[:3]}) != 1:
         return None

@@ -1,9 +1,9 @@
 """One running process that the worker attached to by injection: from its pid to a debug server, and
 back.
 
-It knows nothing of session states or of other processes. The process outlives the worker in any
-case. Its side (`probe/lifecycle/attached.py`) detaches by itself when our end of the connection
-closes or falls silent; so silence must not happen while we live.
+This module knows nothing of session states or of other processes. The process outlives the worker
+in any case. The code inside it (`probe/lifecycle/attached.py`) detaches by itself when our end of
+the connection closes or falls silent. So we send a heartbeat as long as we live.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ _SILENCE_SECONDS: Final = 10.0
 _LEAVE_SECONDS: Final = 8.0
 _LOOK_SECONDS: Final = 0.02  # The pause between two looks at the injected code's state.
 # A pending call that has not run by then is injected again if the main thread rests.
-_NOTED_SECONDS: Final = 0.3
+_PENDING_SECONDS: Final = 0.3
 _MOST_TRIES: Final = 5  # Waits for another session that is just attaching to the same target.
-_END_SECONDS: Final = 0.5  # A target that says that it is ending is seen as ended within this time.
+_END_SECONDS: Final = 0.5  # A target that reports that it is ending has ended within this time.
 
 
 class InjectedProcess:
-    """`on_lost` is told of a connection that we have not closed, `on_gone` of the process's end."""
+    """`on_lost` is called when a connection ends that we did not close, `on_gone` at the process's
+    end.
+    """
 
     def __init__(
         self,
@@ -62,12 +64,12 @@ class InjectedProcess:
         self._server: DebugServer | None = None
         self._injection: Injection | None = None
         self._gone = asyncio.Event()
-        self._cut = asyncio.Event()
+        self._closed = asyncio.Event()
         self.is_ending = False  # the process itself reported this: its exit may take long
-        self._left = probe.Left()
-        self._late = False  # it had not detached when our wait ended
-        self._beating: asyncio.Task[None] | None = None
-        self._adapter = adapter.Adapter(self._told, self._lost, lambda: procfs.uids(pid))
+        self._residue = probe.Left()
+        self._late = False  # the process had not detached when our wait ended
+        self._heartbeat: asyncio.Task[None] | None = None
+        self._adapter = adapter.Adapter(self._take, self._lost, lambda: procfs.uids(pid))
 
     @property
     def server(self) -> DebugServer | None:
@@ -75,14 +77,14 @@ class InjectedProcess:
 
     @property
     def lives(self) -> bool:
-        """As long as the pidfd is open, the pid belongs to this process."""
+        """Whether the process lives: while our pidfd is open, the pid belongs to no other."""
         return self._pidfd >= 0
 
     @property
     def pidfd(self) -> int:
         return self._pidfd
 
-    # -- coming
+    # -- attaching
 
     async def begin(
         self,
@@ -90,54 +92,54 @@ class InjectedProcess:
         identity: str | None,
         set_up: Callable[[DebugServer], Awaitable[None]],
     ) -> None:
-        """Until it runs under the debugger; refused, nothing of ours is left.
+        """Return when the process runs under the debugger; if it refuses, nothing of ours is left.
 
         `set_up` goes through the handshake.
         """
         try:
             async with asyncio.timeout(timeout):
-                self._take_hold(identity)
+                self._open_pidfd(identity)
                 await self._inject()
                 assert self._server is not None
                 assert self._injection is not None
                 await set_up(self._server)
-                # Its main thread stays stopped as long as gdb traces it.
+                # The main thread stays stopped as long as gdb traces it.
                 await self._injection.ended.wait()
                 self._injection.release()
         except TimeoutError:
             pending = self._is_pending()
             await self.release()
-            raise refusals.too_late(self._pid, timeout, pending) from None
+            raise refusals.timed_out(self._pid, timeout, pending) from None
         except RelayError as error:
-            why = await self._why(error)
+            why = await self._cause_of(error)
             await self.release()
             raise why from None
         except BaseException:
             await self.release()
             raise
-        self._beating = asyncio.create_task(self._beat(self._server), name="beat")
+        self._heartbeat = asyncio.create_task(self._beat(self._server), name="beat")
 
-    async def _why(self, error: RelayError) -> RelayError:
-        """Nearer to the cause than that a connection was lost."""
+    async def _cause_of(self, error: RelayError) -> RelayError:
+        """The cause behind an error that only says that the connection was lost."""
         injection = self._injection
         if injection is None or error.code.value.startswith("ATTACH_"):
-            return refusals.no_such(self._pid) if self.gone else error
+            return refusals.has_ended(self._pid) if self.gone else error
         refusal = injection.refusal()  # the process had connected, and then failed
-        # Its connection closes a moment before its end is told.
+        # The connection of a process that ends closes a moment before the kernel reports its end.
         if await self.until_gone(_END_SECONDS):
-            return refusals.no_such(self._pid)
+            return refusals.has_ended(self._pid)
         if refusal is not None:
             return refusals.of_the_program(self._pid, refusal.reason, refusal.words)
         if injection.found_another_program:
             return refusals.another_program(self._pid)
-        return refusals.failed(self._pid, error.message, injection.said())
+        return refusals.failed(self._pid, error.message, injection.output())
 
-    def _take_hold(self, identity: str | None) -> None:
-        """From here on no other process can be meant."""
+    def _open_pidfd(self, identity: str | None) -> None:
+        """Open the pidfd: from here on the pid cannot mean another process."""
         try:
             self._pidfd = os.pidfd_open(self._pid)
         except ProcessLookupError:
-            raise refusals.no_such(self._pid) from None
+            raise refusals.has_ended(self._pid) from None
         except OSError as error:
             raise refusals.failed(
                 self._pid, f"it cannot be watched: {error.strerror}", ""
@@ -147,7 +149,7 @@ class InjectedProcess:
         if identity is not None and (stat is None or identity != stat.identity):
             raise RelayError(
                 Code.ATTACH_PID_RECYCLED,
-                f"Process {self._pid} is another process now",
+                f"Process {self._pid} has ended, and its pid belongs to another process now",
                 "GET /api/v1/processes again, and attach with the identity shown there.",
                 pid=self._pid,
             )
@@ -172,13 +174,13 @@ class InjectedProcess:
             while self._server is None:
                 injection = self._injection
                 if injection is not None and injection.found_another:
-                    # Another session comes in just now: soon the program tells which.
-                    await asyncio.sleep(_NOTED_SECONDS)
+                    # Another session is attaching at this moment; soon the program reports which.
+                    await asyncio.sleep(_PENDING_SECONDS)
                     tries -= 1
                 rest = await main_thread_rest.resting_place(self._pid)
                 if injection is None or injection.failed or rest is not None:
-                    self._begin(Injection(self._pid, setup, rest))
-                self._server = await self._let_in(accepting, gone, tries)
+                    self._inject_with(Injection(self._pid, setup, rest))
+                self._server = await self._until_connected(accepting, gone, tries)
         finally:
             accepting.cancel()
             gone.cancel()
@@ -186,25 +188,28 @@ class InjectedProcess:
             if self._server is None and _has_result(accepting):
                 accepting.result().close("no caller waits for it any more")
 
-    def _begin(self, injection: Injection) -> None:
+    def _inject_with(self, injection: Injection) -> None:
         if self._injection is not None:
             self._injection.release()
         self._injection = injection
 
-    async def _let_in(
+    async def _until_connected(
         self,
         accepting: asyncio.Future[DebugServer],
         gone: asyncio.Future[Literal[True]],
         tries: int,
     ) -> DebugServer | None:
-        """The program's debug server; failing that, the reason. None when what was brought waits
-        for the main thread, which may have come to rest since: then there is another way in."""
+        """Wait for the program's debug server; raise if the program refuses.
+
+        None if the payload is still queued for the main thread, which may rest in a system call by
+        now: then the next injection runs it directly.
+        """
         injection = self._injection
         assert injection is not None
         injected = asyncio.ensure_future(injection.ended.wait())
         waiting: set[asyncio.Future[Any]] = {accepting, gone, injected}
         clock = asyncio.get_running_loop().time
-        patience = clock() + _NOTED_SECONDS
+        patience = clock() + _PENDING_SECONDS
         try:
             while True:
                 _, waiting = await asyncio.wait(
@@ -213,24 +218,24 @@ class InjectedProcess:
                 if accepting.done():
                     return accepting.result()
                 if self._gone.is_set():
-                    raise refusals.no_such(self._pid)
+                    raise refusals.has_ended(self._pid)
                 if injection.found_another and tries:
                     return None
-                await self._refuse_what_cannot_come(injection)
+                await self._raise_refusal(injection)
                 if not injection.ended.is_set():
-                    patience = clock() + _NOTED_SECONDS
+                    patience = clock() + _PENDING_SECONDS
                 elif clock() >= patience and not injection.begun:
                     return None
         finally:
             injected.cancel()
             await asyncio.gather(injected, return_exceptions=True)
 
-    async def _refuse_what_cannot_come(self, injection: Injection) -> None:
-        said = injection.refusal()
-        if said is not None:
-            if said.reason == "ending" and await self.until_gone(_END_SECONDS):
-                raise refusals.no_such(self._pid)
-            raise refusals.of_the_program(self._pid, said.reason, said.words)
+    async def _raise_refusal(self, injection: Injection) -> None:
+        refusal = injection.refusal()
+        if refusal is not None:
+            if refusal.reason == "ending" and await self.until_gone(_END_SECONDS):
+                raise refusals.has_ended(self._pid)
+            raise refusals.of_the_program(self._pid, refusal.reason, refusal.words)
         if injection.found_another_program:
             raise refusals.another_program(self._pid)
         if injection.failed:
@@ -241,23 +246,23 @@ class InjectedProcess:
             raise refusals.raised(self._pid, raised)
 
     def _is_pending(self) -> bool:
-        """Whether something of ours is still on its way into the program."""
+        """Whether injected code of ours may still begin to run in the program."""
         injection = self._injection
         if injection is None or injection.failed:
             return False
         return self._server is None or not injection.ended.is_set()
 
     async def _beat(self, server: DebugServer) -> None:
-        """Anything that arrives tells the program's side that we live."""
+        """Send heartbeats: any message shows the code in the program that we live."""
         while not server.lost:
             server.post("setDebuggerProperty")
             await asyncio.sleep(_BEAT_SECONDS)
 
     # -- events
 
-    def _told(self, server: DebugServer, message: dap.Message) -> None:
+    def _take(self, server: DebugServer, message: dap.Message) -> None:
         if message.event == "relayLeft":
-            self._left = msgspec.json.decode(bytes(message.body), type=probe.Left)
+            self._residue = msgspec.json.decode(bytes(message.body), type=probe.Left)
         elif message.event == "relayEnding":
             self.is_ending = True
         elif message.event not in ("terminated", "exited"):
@@ -265,39 +270,39 @@ class InjectedProcess:
 
     def _lost(self, server: DebugServer, why: str) -> None:
         if server is self._server:
-            self._cut.set()
+            self._closed.set()
             self._on_lost(self, server, why)
 
     def _ended(self) -> None:
-        """The process is gone, by the kernel's word."""
+        """The kernel has reported by pidfd that the process ended."""
         asyncio.get_running_loop().remove_reader(self._pidfd)
         self._gone.set()
         self._on_gone(self)
         self._close_pidfd()
 
-    # -- going
+    # -- ending
 
-    async def detach(self, asking: ProbeClient) -> None:
-        """Let it run on as it was, with nothing of ours left in it."""
+    async def detach(self, probes: ProbeClient) -> None:
+        """Detach: the process runs on as before, with nothing of ours in it."""
         server = self._server
         if server is None or server.lost:
             return
         with contextlib.suppress(RelayError, TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
-                await asking.ask(server, probe.Leave())
+                await probes.ask(server, probe.Leave())
                 # The process closes the connection when its detach is complete, and not before.
-                await self._cut.wait()
-        self._late = not self._cut.is_set()
+                await self._closed.wait()
+        self._late = not self._closed.is_set()
         server.close()
 
     @property
     def residue(self) -> str | None:
-        """What could not be removed from the process."""
+        """Describes what could not be removed from the process."""
         if self._late:
             return f"it had not detached within {_LEAVE_SECONDS:g} s; it will detach when it can"
-        if self._left.stuck:
-            return f"{self._left.stuck} threads are still inside an evaluation"
-        return "; ".join(self._left.errors) or None
+        if self._residue.stuck:
+            return f"{self._residue.stuck} threads are still inside an evaluation"
+        return "; ".join(self._residue.errors) or None
 
     async def release(self) -> None:
         self._adapter.close()
@@ -306,9 +311,9 @@ class InjectedProcess:
         if self._injection is not None:
             self._injection.release()
         self._close_pidfd()
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            await asyncio.gather(self._heartbeat, return_exceptions=True)
 
     # -- its process
 

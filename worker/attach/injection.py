@@ -1,11 +1,11 @@
 """Puts a first thread of ours into a running program, with gdb.
 
 gdb interrupts the program's main thread, which may hold any lock of the C library and of the
-interpreter at that moment: waiting for such a lock in it would block the program for ever. So gdb
-only asks for some memory and for a file in memory, which hold the code to run and its answer, and
-adds that code to the calls that Python makes when its main thread next runs (`Py_AddPendingCall`:
-made for signal handlers, waits for nothing). A main thread that rests in a system call holds none
-of those locks, and may rest for long: it runs the code at once.
+interpreter at that moment: code that waits for such a lock in this thread would block the program
+for ever. So gdb only allocates some memory for the code to run and a file in memory for its status,
+and queues the code as a pending call, which Python makes when its main thread next runs
+(`Py_AddPendingCall` is made for signal handlers and waits for nothing). A main thread that rests in
+a system call holds none of those locks, and may rest for long: gdb makes it run the code at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from debug_relay.worker.attach.status_file import Refusal, StatusFile
 
 # The code that the program's main thread runs.
 ARRIVAL: Final = bundle.text("startup/injected")
-# Passed to it as names: the texts with which it loads the other modules.
+# The code gets these texts as names; with them it loads the other modules.
 TEXTS: Final = {
     name: bundle.text(f"startup/{name}")
     for name in (
@@ -34,12 +34,12 @@ _BACK_SECONDS: Final = 3.0
 
 
 class Injection:
-    """`rest` is where the program's main thread rests, if it does."""
+    """One injection; `rest` is the system call in which the main thread rests, if it does."""
 
     def __init__(self, pid: int, setup: dict[str, Any], rest: Syscall | None) -> None:
         self._program = pid
         self._memory = payload.Memory(pid)
-        self._word: StatusFile | None = None
+        self._status: StatusFile | None = None
         self._begun = False
         text = os.memfd_create("debug-relay-text")
         try:
@@ -57,67 +57,69 @@ class Injection:
     def code(self) -> int | None:
         return self._gdb.code
 
-    def said(self) -> str:
-        return self._gdb.said()
+    def output(self) -> str:
+        return self._gdb.output()
 
     @property
     def failed(self) -> bool:
         """gdb has ended, and nothing of ours will run in the program."""
-        return self.ended.is_set() and (self.code != 0 or self._noted() != 0)
+        return self.ended.is_set() and (self.code != 0 or self._queued() != 0)
 
-    def _noted(self) -> int | None:
-        return self._gdb.told("injected")
+    def _queued(self) -> int | None:
+        return self._gdb.printed_number("injected")
 
     @property
     def found_another(self) -> bool:
-        """Somebody traces the program: the kernel lets only one."""
-        return self.failed and "already traced by" in self.said()
+        """Another process traces the program; the kernel allows only one tracer."""
+        return self.failed and "already traced by" in self.output()
 
     @property
     def found_another_program(self) -> bool:
-        """The one that was meant has executed it."""
+        """Whether the process has executed another program since the injection."""
         return self._memory.is_anothers
 
     @property
     def begun(self) -> bool:
         """The injected code runs, or has run."""
-        self._begun = self._begun or ((word := self._answer()) is not None and word.begun)
+        self._begun = self._begun or ((status := self._answer()) is not None and status.begun)
         return self._begun
 
     def refusal(self) -> Refusal | None:
-        word = self._answer()
-        return word.refusal() if word is not None else None
+        status = self._answer()
+        return status.refusal() if status is not None else None
 
     def _answer(self) -> StatusFile | None:
-        if self._word is None and (descriptor := self._gdb.told("word")) is not None:
-            self._word = StatusFile(self._program, descriptor)
-        return self._word
+        if self._status is None and (descriptor := self._gdb.printed_number("status")) is not None:
+            self._status = StatusFile(self._program, descriptor)
+        return self._status
 
     @property
     def raised(self) -> str | None:
-        """The class of what the text has raised instead of answering. The program is as before."""
-        page = self._gdb.told("page")
+        """The class of the exception that the text raised before it could report anything. The
+        program is then as before.
+        """
+        page = self._gdb.printed_number("page")
         if not self.ended.is_set() or page is None:
             return None
         return self._memory.raised(page)
 
     async def take_back(self) -> None:
-        """The memory of a text that could not run, and the file by which it would have answered."""
-        page, word = self._gdb.told("page"), self._answer()
+        """Free the memory of a text that could not run, and close its status file."""
+        page, status = self._gdb.printed_number("page"), self._answer()
         assert page is not None
-        descriptor = word.descriptor if word is not None and word.is_open_there else -1
+        descriptor = status.descriptor if status is not None and status.is_open_there else -1
         gdb = Gdb(self._program, payload.take_back(page, descriptor))
         try:
             async with asyncio.timeout(_BACK_SECONDS):
                 await gdb.ended.wait()
         except TimeoutError:
-            pass  # the program does it when it can
+            pass  # gdb does it later, when it can
         finally:
             gdb.release()
 
     def release(self) -> None:
-        if self._word is not None:
-            self._word.leave()
+        if self._status is not None:
+            self._status.cancel()
         self._memory.close()
         self._gdb.release()
 
@@ -129,7 +131,7 @@ def _commands(file: str, page: bytes, rest: Syscall | None) -> list[str]:
     return [
         *payload.commands(file, page),
         'printf "relay page: %lu\\n", $page',
-        'printf "relay word: %d\\n", $word',
+        'printf "relay status: %d\\n", $status',
         f"set $rests = {at_rest}",
         "set $relay = 0",
         "if $rests",

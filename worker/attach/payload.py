@@ -2,12 +2,12 @@
 runs it.
 
 Python calls a pending call with one argument and takes any result but 0 for an exception.
-`PyRun_SimpleString` returns another result if the text cannot begin: at the limit of recursion,
+`PyRun_SimpleString` returns another result if the text cannot begin: at the recursion limit,
 without memory, or if an audit hook refuses to compile; a SystemError would then end the program. So
-Python calls a few instructions of ours, which lift the limit of recursion meanwhile, note the class
-of an exception and clear it, and always return 0; after a success they also free the page. Where
-memory may not be both writable and executable (systemd's MemoryDenyWriteExecute, SELinux), and on
-other machines, the text runs without them.
+Python calls a few instructions of ours. They raise the recursion limit meanwhile, note the class of
+an exception and clear it, and always return 0; after a success they also free the page. The text
+runs without these instructions if memory may not be both writable and executable (systemd's
+MemoryDenyWriteExecute, SELinux), and on other machines than x86-64.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import struct
 from contextlib import suppress
 from typing import Any, Final
 
-# The page that is injected into a target; the kernel gives only what of it is used.
+# The page that is injected into a target; the kernel allocates only the pages that are used.
 ROOM_BYTES: Final = 512 * 1024
 _NOWHERE: Final = 32768  # an address below all that a program may map
 # The recursion limit is raised by this many frames while the injected text runs.
 _EXTRA_RECURSION: Final = 200
 _CODE_ROOM: Final = 192  # Bytes of machine code in the injected page.
 _FAILED: Final = _CODE_ROOM  # 1 when the text has raised something
-_CLASS: Final = _FAILED + 8  # where the name of its class is
+_CLASS: Final = _FAILED + 8  # the address of the name of its class
 _TABLE: Final = _CLASS + 8
 _FUNCTIONS: Final = (
     "Py_GetRecursionLimit", "Py_SetRecursionLimit", "PyImport_AddModule", "PyModule_GetDict",
@@ -34,7 +34,7 @@ _FUNCTIONS: Final = (
 _MAIN: Final = _TABLE + 8 * len(_FUNCTIONS)
 _WORD_NAME: Final = _MAIN + 16
 TEXT: Final = _WORD_NAME + 16
-STATUS_FILE: Final = "debug relay"  # the name of the file by which the text answers
+STATUS_FILE: Final = "debug relay"  # the name of the payload status file
 _WORD_DIGITS: Final = 6
 _MEMFD_CREATE: Final = {"x86_64": 319, "i686": 356}
 _CLOEXEC: Final = 1
@@ -53,7 +53,7 @@ def _call(name: str) -> bytes:
 
 
 def _assembled() -> bytes:
-    """`rbx` is the page, `r12` the limit of recursion as it was."""
+    """The machine code. `rbx` is the page, `r12` the recursion limit as it was."""
     begin = b"".join(
         [
             b"\x53\x41\x54\x48\x83\xec\x08",  # push rbx; push r12; sub rsp, 8
@@ -86,7 +86,7 @@ def _assembled() -> bytes:
             b"\xbe" + _disp(ROOM_BYTES),  # mov esi, room
             b"\x48\x8b\x83" + _disp(_TABLE + 8 * _FUNCTIONS.index("munmap")),  # mov rax, munmap
             leave,
-            b"\xff\xe0",  # jmp rax: it answers 0 to who has called us
+            b"\xff\xe0",  # jmp rax: munmap returns 0 to our caller
         ]
     )
     failed = b"".join(
@@ -138,8 +138,9 @@ NO_MEMORY: Final = "relay: no memory"
 
 
 def commands(file: str, page: bytes) -> list[str]:
-    """For gdb: `$page` has the content of `file`, which is `page`; `$runs` says whether it can run
-    itself, and `$word` is the descriptor by which it answers."""
+    """The gdb commands that put the page into the program. Afterwards `$page` is its address,
+    `$runs` tells whether its machine code can run, and `$status` is the status file's descriptor.
+    """
     machine = platform.machine()
     can_run = machine == "x86_64"
     map_it = (
@@ -157,7 +158,7 @@ def commands(file: str, page: bytes) -> list[str]:
         "set $runs = 0",
         map_it % 3,
         "end",
-        # The next command fails then, and gdb ends.
+        # Without memory the next command fails, and gdb ends.
         "if $page + 1 == 0",
         f'printf "{NO_MEMORY}\\n"',
         "end",
@@ -167,21 +168,21 @@ def commands(file: str, page: bytes) -> list[str]:
         "else",
         f'set {{char[6]}}($page + {len(page) - len(_SWALLOWED) - 1}) = "{_SWALLOWED}"',
         "end",
-        f"set $word = (int) ((long (*)(long, ...)) syscall)({_MEMFD_CREATE[machine]}, "
+        f"set $status = (int) ((long (*)(long, ...)) syscall)({_MEMFD_CREATE[machine]}, "
         f"$page + {_WORD_NAME}, {_CLOEXEC})",
-        "if $word >= 0",
+        "if $status >= 0",
         *_digits(page.rindex(b"-1}") + 2 - _WORD_DIGITS),
         "end",
     ]
 
 
 def _digits(place: int) -> list[str]:
-    """gdb's own way of writing a number into a text would end the text there."""
+    """Write the descriptor digit by digit: gdb's own way to write a number would end the text."""
     powers = [10 ** (_WORD_DIGITS - 1 - n) for n in range(_WORD_DIGITS)]
     return [
         f"set {{char}}($page + {place + n}) = "
-        + (f"$word >= {power} ? " if power > 1 else "")
-        + f"48 + $word / {power} % 10"
+        + (f"$status >= {power} ? " if power > 1 else "")
+        + f"48 + $status / {power} % 10"
         + (" : 32" if power > 1 else "")
         for n, power in enumerate(powers)
     ]
@@ -192,14 +193,14 @@ def unmap(page: str) -> str:
 
 
 def take_back(page: int, word: int) -> list[str]:
-    """For gdb: what was brought and could not run."""
-    # Only of files in memory it is known how they are sealed.
+    """The gdb commands that remove a payload that could not run."""
+    # Only a file in memory has seals; a file of the program's own by this number is not closed.
     sealed = f"((int (*)(int, int, ...)) fcntl)({word}, {_GET_SEALS})"
     return [unmap(str(page)), f"if {sealed} > 0", f"call ((int (*)(int)) close)({word})", "end"]
 
 
 class Memory:
-    """A program's memory from outside. When it executes another program that one has its own."""
+    """A program's memory, read from outside; after an exec it is another memory."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -208,18 +209,20 @@ class Memory:
             self._fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
 
     def _read(self, size: int, place: int) -> bytes | None:
-        """None where there is nothing; empty when all of it is gone."""
+        """None if nothing is mapped there; empty if the whole memory is gone."""
         with suppress(OSError, OverflowError):
             return os.pread(self._fd, size, place) if self._fd >= 0 else None
         return None
 
     @property
     def is_anothers(self) -> bool:
-        """A program that ends has none for a moment."""
+        """Whether the process has executed another program. One that ends also has no memory for a
+        moment, but no executable either.
+        """
         return self._read(1, _NOWHERE) == b"" and os.path.exists(f"/proc/{self._pid}/exe")
 
     def raised(self, page: int) -> str | None:
-        """The class of what the text in it has raised, if it has."""
+        """The class of the exception that the text in this page raised, if it raised one."""
         head = self._read(_TABLE, page) or b""
         if head[: _FAILED + 1] != _CODE.ljust(_FAILED, b"\0") + b"\1":
             return None

@@ -15,8 +15,8 @@ def of_the_program(pid: int, reason: str, words: str) -> RelayError:
         return RelayError(
             Code.ATTACH_ALREADY_ATTACHED,
             f"Session {words} debugs process {pid} already",
-            f"Use that session, or let it detach: POST /api/v1/sessions/{words}/detach, on the "
-            "relay that has it.",
+            f"Use that session, or detach it: POST /api/v1/sessions/{words}/detach, on the relay "
+            "that has it.",
             pid=pid,
             session_id=words,
         )
@@ -24,7 +24,7 @@ def of_the_program(pid: int, reason: str, words: str) -> RelayError:
         return RelayError(
             Code.ATTACH_ALREADY_ATTACHED,
             f"Process {pid} is debugged already: {words}",
-            "Let the other debugger disconnect first, or join it by its port.",
+            "Disconnect the other debugger first, or attach by its port.",
             pid=pid,
         )
     if reason == "taken":
@@ -35,7 +35,7 @@ def of_the_program(pid: int, reason: str, words: str) -> RelayError:
             f"sys.monitoring, as {words!r}",
             "Leave that debugger (pdb: clear, then continue), and attach again."
             if words == _BDB
-            else f"Let {holder} give it back (sys.monitoring.free_tool_id), and attach again.",
+            else f"Make {holder} free it (sys.monitoring.free_tool_id), and attach again.",
             pid=pid,
         )
     if reason == "greenlets":
@@ -43,15 +43,15 @@ def of_the_program(pid: int, reason: str, words: str) -> RelayError:
     if reason == "strange":
         return RelayError(
             Code.ATTACH_UNSUPPORTED,
-            f"Process {pid} has loaded a debugger that does not fit: {words}",
-            "Start it without that one, or with debugpy 1.8, and attach again.",
+            f"Process {pid} has loaded a debugger that the relay cannot use: {words}",
+            "Start the process without that debugger, or with debugpy 1.8, and attach again.",
             pid=pid,
         )
     if reason == "interpreters":
         return RelayError(
             Code.ATTACH_UNSUPPORTED,
-            f"Process {pid} has subinterpreters, and on Python {words} debugpy cannot trace its "
-            "threads then",
+            f"Process {pid} has subinterpreters, with which debugpy cannot trace threads on Python "
+            f"{words}",
             "Launch it under the debugger, or run it on Python 3.12 or later.",
             pid=pid,
         )
@@ -60,15 +60,15 @@ def of_the_program(pid: int, reason: str, words: str) -> RelayError:
             Code.ATTACH_UNSUPPORTED,
             f"Process {pid} runs Python {words} without the interpreter's lock (free-threaded), "
             "for which debugpy has no build",
-            "Run it under the same Python with the lock.",
+            "Run it on a build of the same Python that has the lock.",
             pid=pid,
         )
     if reason == "ending":
         return RelayError(
             Code.ATTACH_UNSUPPORTED,
             f"The main thread of process {pid} has ended: its Python starts no more "
-            "threads, and a debugger needs some",
-            "Let the main thread wait for the others (join); or launch the program.",
+            "threads, and the debugger needs threads of its own",
+            "Make the main thread wait for the others (join), or launch the program.",
             pid=pid,
         )
     last = words.strip().rpartition("\n")[2][:300]
@@ -76,44 +76,44 @@ def of_the_program(pid: int, reason: str, words: str) -> RelayError:
 
 
 def not_injected(pid: int, injection: Injection) -> RelayError:
-    said = injection.said()
-    if "already traced by" in said:
+    output = injection.output()
+    if "already traced by" in output:
         return RelayError(
             Code.ATTACH_ALREADY_ATTACHED,
             f"Process {pid} is traced by another debugger already",
-            "Let gdb or strace go first.",
+            "Detach gdb or strace first, and attach again.",
             pid=pid,
-            debugger_output=said,
+            debugger_output=output,
         )
-    if "Operation not permitted" in said:
+    if "Operation not permitted" in output:
         return RelayError(
             Code.ATTACH_NOT_PERMITTED,
             f"The kernel does not let this user trace process {pid}",
             pid=pid,
-            debugger_output=said,
+            debugger_output=output,
         )
-    if "No symbol" in said:
+    if "No symbol" in output:
         return RelayError(
             Code.ATTACH_UNSUPPORTED,
-            f"The Python of process {pid} does not reveal where its functions are: it was built "
-            "without symbols, or it is not Python",
+            f"gdb finds no functions of Python in process {pid}: its Python was built without "
+            "symbols, or it is not Python",
             "Start the program with python -m debugpy --listen PORT and attach by port.",
             pid=pid,
-            debugger_output=said,
+            debugger_output=output,
         )
-    if NO_MEMORY in said:
-        return failed(pid, f"the kernel gives it no {ROOM_BYTES:,} bytes of memory more", said)
-    return failed(pid, f"gdb ended with {injection.code} and could not enter it", said)
+    if NO_MEMORY in output:
+        return failed(pid, f"the kernel refused it {ROOM_BYTES:,} more bytes of memory", output)
+    return failed(pid, f"gdb could not inject, and ended with exit code {injection.code}", output)
 
 
-def failed(pid: int, why: str, said: str) -> RelayError:
+def failed(pid: int, why: str, output: str) -> RelayError:
     return RelayError(
         Code.ATTACH_FAILED,
         f"Process {pid} could not be attached to: {why}",
         "The process keeps running. Read debugger_output; try again, or start it under "
         "python -m debugpy --listen PORT and attach by port.",
         pid=pid,
-        debugger_output=said[-2000:],
+        debugger_output=output[-2000:],
     )
 
 
@@ -121,16 +121,16 @@ def raised(pid: int, name: str) -> RelayError:
     """The injected code raised before it could report anything itself."""
     reasons = {
         "RecursionError": "it is at the limit of its recursion in C",
-        "MemoryError": "it has no memory left, or may have no more",
+        "MemoryError": "it has no memory left, or has reached its memory limit",
     }
     why = reasons.get(
         name,
-        "a handler of its signals has raised that just then, it forbids it by an audit hook, or "
-        "has replaced exec, compile or __import__",
+        "one of its signal handlers raised it at that moment, an audit hook of it refused the "
+        "code, or it has replaced exec, compile or __import__",
     )
     return RelayError(
         Code.ATTACH_FAILED,
-        f"The main thread of process {pid} raised {name} instead of running anything for us: {why}",
+        f"The main thread of process {pid} raised {name} before the injected code began: {why}",
         "The process keeps running. Try again when it runs other code, or start it under "
         "python -m debugpy --listen PORT and attach by port.",
         pid=pid,
@@ -147,7 +147,7 @@ def another_program(pid: int) -> RelayError:
     )
 
 
-def too_late(pid: int, timeout: float, pending: bool) -> RelayError:
+def timed_out(pid: int, timeout: float, pending: bool) -> RelayError:
     more = " Injected code that still starts later will find no relay and end without effect."
     return RelayError(
         Code.ATTACH_TIMEOUT,
@@ -161,5 +161,5 @@ def too_late(pid: int, timeout: float, pending: bool) -> RelayError:
     )
 
 
-def no_such(pid: int) -> RelayError:
+def has_ended(pid: int) -> RelayError:
     return RelayError(Code.ATTACH_NO_SUCH_PROCESS, f"Process {pid} has ended", pid=pid)

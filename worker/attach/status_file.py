@@ -55,14 +55,14 @@ class StatusFile:
         reason, _, words = text.partition("\n")
         return Refusal(reason, words)
 
-    def leave(self) -> None:
+    def cancel(self) -> None:
         """Tells code that has not run yet to do nothing."""
         if self._fd >= 0:
             self._write(b"n")
             self._close()
 
     def _write(self, byte: bytes) -> None:
-        # The program may have put a file of its own there that takes none.
+        # The program may have put a file of its own there, which takes no bytes.
         with suppress(OSError):
             os.pwrite(self._fd, byte, 0)
 

@@ -1,9 +1,9 @@
-"""The processes that a launched program has started, as far as they are debugged with it.
+"""The children of a launched program that are debugged with it.
 
-They come to the same listener as the program, with the same token, at any time: each has a debug
-server of its own, and its process is known by a pidfd. Who waits for us is served at once and
-within a bound; whom we cannot serve is shown out and runs on without a debugger. Children that are
-there when the program ends run on as well, and end with the session.
+A child connects to the same listener as the program, with the same token, at any time. It has a
+debug server of its own, and a pidfd names its process. It waits for us, so we go through the
+handshake at once and within a bound; if the handshake fails, it runs on without a debugger.
+Children that live when the program ends run on as well, and end with the session.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.system.blocked_syscalls import waits_for_signal
 
-# The kernel's word on a process that has ended (Linux 6.15 and later): what its parent was told.
+# Since Linux 6.15 a pidfd gives the exit status of a process that has ended and was collected.
 _PIDFD_GET_INFO: Final = 0xC040FF0B
 _PIDFD_INFO_EXIT: Final = 1 << 3
 _INFO_BYTES: Final = 64
-_END_SECONDS: Final = 0.5  # From the loss of a dying process's connection to the news of its end.
+_END_SECONDS: Final = 0.5  # From the loss of a dying process's connection to its end by pidfd.
 
 
 class Child(Struct):
@@ -55,8 +55,9 @@ class Children:
         bootstrap: str,
         interpreter: str,
     ) -> None:
-        """`root` tells the program's own pid; `introduce` goes through the handshake; `bootstrap`
-        is what starts them all, the program itself by `interpreter`."""
+        """`root` gives the program's own pid; `introduce` goes through the handshake; `bootstrap`
+        is the file that starts every child, and `interpreter` the one of the program itself.
+        """
         self._log = log
         self._publication = publication
         self._hub = hub
@@ -66,11 +67,11 @@ class Children:
         self._bootstrap = bootstrap
         self._interpreter = interpreter
         self._children: dict[int, Child] = {}
-        self._called: dict[int, str] = {}  # pid → the interpreter's name in its command line
+        self._interpreters: dict[int, str] = {}  # pid → the interpreter's name in its command line
         self._accepting: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """From now on they may come."""
+        """Accept children from now on."""
         self._accepting = asyncio.create_task(
             self._adapter.welcome_all(self._arrived), name="children"
         )
@@ -88,7 +89,7 @@ class Children:
         pid = server.pid
         is_root = pid == self._root()
         for former in [one for one in self._hub.servers if one.pid == pid]:
-            # It has executed another program in its place.
+            # The process has executed another program, which connects anew.
             former.close("replaced by another program")
         if not is_root and not self._watch(server):
             server.close("it has ended already")
@@ -101,21 +102,22 @@ class Children:
         try:
             await self._introduce(server)
         except (RelayError, OSError) as error:
-            # It has ended meanwhile, or is too slow: its own bound is not longer than ours.
+            # The child ended meanwhile, or is too slow; its own bound is not longer than ours.
             server.close("the handshake failed")
             child = self._children.get(pid)
             if child is not None and child.server is server and not await _ends(child):
                 child_events.released(self._log, pid, str(error))
 
     def _command_of(self, pid: int, parent: int | None) -> list[str]:
-        """As the program has written it, without what was put before its words."""
+        """The child's command line as the program wrote it, without our own words in front."""
         words = procfs.command(pid)
         if self._bootstrap in words:
-            self._called[pid] = words[0]
+            self._interpreters[pid] = words[0]
             own = words[words.index(self._bootstrap) + 2 :]
             return [words[0], *(own or ["(fork)"])]
-        # Who shows its program's words already, before it has come, has them from who forked it.
-        return [self._called.get(parent or 0, self._interpreter), "(fork)"]
+        # A process whose command line is not ours before it connects was forked: it has the
+        # command line of its parent.
+        return [self._interpreters.get(parent or 0, self._interpreter), "(fork)"]
 
     def _watch(self, server: DebugServer) -> bool:
         try:
@@ -135,7 +137,7 @@ class Children:
         child.server.close("its process has ended")
 
     def _forget(self, pid: int) -> None:
-        self._called.pop(pid, None)
+        self._interpreters.pop(pid, None)
         child = self._children.pop(pid, None)
         if child is not None:
             asyncio.get_running_loop().remove_reader(child.pidfd)
@@ -145,7 +147,7 @@ class Children:
     # -- living with them
 
     def wake(self) -> None:
-        """Main threads that sleep in the kernel run a line, so that a pause reaches them."""
+        """Make main threads that sleep in the kernel run a line, so that a pause reaches them."""
         for pid, child in self._children.items():
             if not child.server.lost and not waits_for_signal(pid):
                 with contextlib.suppress(ProcessLookupError):
@@ -153,22 +155,24 @@ class Children:
 
 
 async def _ends(child: Child) -> bool:
-    """Whether it is about to, or has become another."""
+    """Wait a moment; whether the child has ended, or has executed another program."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(child.gone.wait(), _END_SECONDS)
     return child.gone.is_set()
 
 
 def exit_of(pid: int, pidfd: int) -> Exit | None:
-    """How it ended; None where its parent was quicker and the kernel does not tell."""
-    for look in (_told_by_kernel, _read_of_zombie, _told_by_kernel):
+    """The exit of a process that ended; None if its parent has collected it, and the kernel does
+    not keep the status.
+    """
+    for look in (_status_from_kernel, _status_of_zombie, _status_from_kernel):
         status = look(pid, pidfd)
         if status is not None:
             return Exit(os.waitstatus_to_exitcode(status))
     return None
 
 
-def _told_by_kernel(pid: int, pidfd: int) -> int | None:
+def _status_from_kernel(pid: int, pidfd: int) -> int | None:
     info = bytearray(_INFO_BYTES)
     struct.pack_into("Q", info, 0, _PIDFD_INFO_EXIT)
     try:
@@ -180,14 +184,15 @@ def _told_by_kernel(pid: int, pidfd: int) -> int | None:
     return int(struct.unpack_from("i", info, _INFO_BYTES - 4)[0])
 
 
-def _read_of_zombie(pid: int, pidfd: int) -> int | None:
-    """While its parent has not asked; one that was left to us is collected."""
+def _status_of_zombie(pid: int, pidfd: int) -> int | None:
+    """The status of a process that its parent has not collected yet; collect it if it is ours."""
     with contextlib.suppress(ChildProcessError):
         found, status = os.waitpid(pid, os.WNOHANG)
         return status if found else None
     stat = procfs.stat(pid)
     try:
-        # Still there after the look: it was this process, and no other by the same number.
+        # The pidfd still exists after we read /proc, so what we read was about this process and
+        # not about another with the same pid.
         signal.pidfd_send_signal(pidfd, 0)
     except OSError:
         return None

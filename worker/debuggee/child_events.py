@@ -1,4 +1,4 @@
-"""What is told of the processes below a program: `subprocess` events."""
+"""Journals `subprocess` events about the processes below a program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger("debug_relay.worker")
 
 
 def found(log: SessionLog, pid: int, parent: int | None, command: list[str]) -> None:
-    """It was there before us, or nobody told of its start."""
+    """A process that ran before us, or whose start no event has reported."""
     log.journal(
         "subprocess",
         {
@@ -29,8 +29,9 @@ def found(log: SessionLog, pid: int, parent: int | None, command: list[str]) -> 
 
 
 def attached(log: SessionLog, pid: int, parent: int | None, command: list[str]) -> None:
-    """A process of the program's comes under the debugger, also one of which no start was told: of
-    a fork server's, or the program itself, having executed another in its place."""
+    """A process of the program came under the debugger. No event may have reported its start: it is
+    a fork server's child, or the program itself has executed another program.
+    """
     log.journal(
         "subprocess",
         {
@@ -43,13 +44,13 @@ def attached(log: SessionLog, pid: int, parent: int | None, command: list[str]) 
 
 
 def released(log: SessionLog, pid: int, why: str) -> None:
-    """It runs on undebugged."""
+    """A process runs on without the debugger."""
     logger.warning("child.released", extra={"fields": {"pid": pid, "why": why}})
     log.journal("subprocess", {"reason": "released", "pid": pid, "why": why})
 
 
 def ended(log: SessionLog, pid: int, exit: Exit | None) -> None:
-    """A process that the program has started; with `exit` where the kernel tells how."""
+    """A child of the program has ended; `exit` is None if its status is unknown."""
     log.journal(
         "subprocess",
         {

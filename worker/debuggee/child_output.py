@@ -1,10 +1,10 @@
-"""What child processes print, told apart: each has pipes of its own.
+"""Reads the output of child processes, each by pipes of its own.
 
-A child that inherits the program's output is given other ends for it while it waits in its
-handshake (`probe/children/child_streams.py`); it opens them through /proc, as it opens what counts
-its hits. The kernel tells of pipes in the order in which they were written to, and in that they are
-read. What a child has redirected itself stays so. Its own undebugged children print where it
-prints.
+A child that inherits the program's output gets other pipes for it while it waits in its handshake
+(`probe/children/child_streams.py`). It opens them through /proc, as it opens the file of its hit
+counts. The kernel reports pipes as readable in the order in which they were written to, and we read
+them in that order. Output that a child has redirected itself stays so. A child's own children that
+are not debugged print into its pipes.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class ChildOutput:
         self._streams: dict[int, Stream] = {}  # by inode
 
     async def take_over(self, server: DebugServer, program: Mapping[int, Category]) -> None:
-        """From here on its output is its own; `program` are the inodes of the program's pipes."""
+        """Give the child pipes of its own; `program` are the inodes of the program's pipes."""
         known = {**program, **{inode: one.category for inode, one in self._streams.items()}}
         pipes = {name: os.pipe2(os.O_CLOEXEC) for name in _NAMES}
         used: list[Category] = []
         try:
             ends = {name: f"/proc/{os.getpid()}/fd/{pipes[name][1]}" for name in pipes}
-            # What cannot be told apart is no reason to run without a debugger.
+            # Output that stays in the program's pipes is no reason to fail the handshake.
             with contextlib.suppress(RelayError):
                 used = await server.engine.move_output(
                     {str(inode): name for inode, name in known.items()}, ends
@@ -70,13 +70,13 @@ class ChildOutput:
         self._deliver(name, data, pid)
 
     def flush(self, but: int | None = None) -> None:
-        """Lines that others have begun come before what is printed now."""
+        """Deliver lines that other children have begun before the output that follows."""
         for inode, stream in list(self._streams.items()):
             if inode != but:
                 stream.pump.flush()
 
     def drain(self) -> None:
-        """All that was printed so far is delivered."""
+        """Deliver all that was printed so far."""
         for stream in list(self._streams.values()):
             stream.pump.drain()
 

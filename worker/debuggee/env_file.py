@@ -1,7 +1,7 @@
 """Environment files: `NAME=value` lines as shells and dotenv tools write them.
 
-Reads text, knows nothing of sessions. What it cannot read it refuses with the line: a variable that
-is silently missing is found out hours later.
+This module reads text and knows nothing of sessions. It refuses a line that it cannot read, and
+names it: a variable that is silently missing costs hours.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_BYTES: Final = 1 << 20  # One env file.
 # The values of one env file together. The kernel gives a program no more than that, and
 # references multiply: without a bound a few lines would fill the memory.
 _MOST_VALUE_BYTES: Final = 6 << 20
-# No pattern here may take more than linear time: the file is a stranger's.
+# No pattern here may take more than linear time, because we do not trust the file.
 _NAME: Final = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*=[ \t]*")
 _REST: Final = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|$)")
 _SKIPPED: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)+|[ \t]*(?:#[^\n]*)?$")
@@ -33,7 +33,7 @@ _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", "\n": ""}
 
 
 def read(path: str, known: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a file; `${NAME}` in it may name those `known` and those before it."""
+    """The variables of a file; `${NAME}` may name a variable of `known` or an earlier one."""
     try:
         text = read_bounded(path, _MOST_BYTES).decode("utf-8-sig")
     except FileRefused as error:
@@ -49,7 +49,7 @@ def read(path: str, known: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse(text: str, known: Mapping[str, str]) -> dict[str, str]:
-    """Raises ValueError with the line of what is no assignment."""
+    """Parse the text of an environment file; raises ValueError with the line that is wrong."""
     text = text.replace("\r\n", "\n")
     found: dict[str, str] = {}
     before = ChainMap(found, dict(known))
@@ -65,7 +65,7 @@ def parse(text: str, known: Mapping[str, str]) -> dict[str, str]:
             raise ValueError(f"line {line} is not of the form NAME=value: {_line(text, at)!r}")
         value, at = _value(text, name.end(), line, before)
         if "\0" in value:
-            raise ValueError(f"line {line}: the value of {name.group(1)} holds a NUL")
+            raise ValueError(f"line {line}: the value of {name.group(1)} contains a NUL")
         size += len(value)
         if size > _MOST_VALUE_BYTES:
             raise ValueError(
@@ -97,7 +97,7 @@ def _value(text: str, at: int, line: int, known: Mapping[str, str]) -> tuple[str
 
 
 def _unescaped(text: str, known: Mapping[str, str], line: int) -> str:
-    # Escapes are undone in what was written, not in what a reference brings in.
+    # Escapes count in the file's own text, not in the value of a reference.
     return _put_together(text, known, line, lambda part: _ESCAPE.sub(_escaped, part))
 
 
@@ -114,7 +114,7 @@ def _put_together(
 ) -> str:
     parts: list[str] = []
     at = size = 0
-    # Behind the last bracket no reference ends: to look for its end at each `${` there is slow.
+    # No reference can end behind the last bracket; to look for its end at each `${` there is slow.
     last = text.rfind("}") + 1
     for found in chain(_REFERENCE.finditer(text, 0, last), _DOLLAR.finditer(text, last)):
         parts += [plain(text[at : found.start()]), _resolved(found, known)]
@@ -133,7 +133,7 @@ def _resolved(found: re.Match[str], known: Mapping[str, str]) -> str:
 
 
 def _line(text: str, at: int) -> str:
-    # Without the value: it may be a secret that was written in a wrong way.
+    # The value is left out: it may be a secret.
     return text[at:].split("\n", 1)[0].split("=", 1)[0][:80]
 
 

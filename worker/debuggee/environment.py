@@ -1,8 +1,9 @@
-"""The environment of a launched program: whose variables it gets, and which come last.
+"""The environment of a launched program.
 
-The relay's without its own, then what activating the venv would set, then `env_file`, then `env`.
-Into a pipe Python prints some kilobytes at a time, the rest when it ends, and nothing where it is
-killed before: PYTHONUNBUFFERED is among the first of them.
+Later variables win: first the relay's environment without the relay's own variables, then those
+that an activated venv would set, then `env_file`, then `env`. PYTHONUNBUFFERED is set first of all:
+into a pipe Python prints only when some kilobytes are full and at its end, and loses them if it is
+killed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from debug_relay.protocol.system.files import FileRefused, read_bounded
 from debug_relay.worker.debuggee import env_file
 from debug_relay.worker.interpreter.resolve import Interpreter
 
-# The relay's own: a program must not take itself for a relay or a client of one.
+# The relay's own variables: a program must not take itself for a relay or for its client.
 _OWN_VARIABLES: Final = "OPENCODE_DEBUG_"
 _TERMINAL: Final = "xterm-256color"
 UNBUFFERED: Final = "PYTHONUNBUFFERED"
@@ -47,7 +48,7 @@ def environment(
         env.update(env_file.read(path, env))
     _change(env, params.env)
     if params.pythonpath:
-        # Against the directory that the program starts in, wherever it goes later.
+        # Paths are relative to the directory in which the program starts; it may change it later.
         folders = [os.path.join(cwd, os.path.expanduser(path)) for path in params.pythonpath]
         inherited = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
         env["PYTHONPATH"] = os.pathsep.join(folders + inherited)
@@ -57,7 +58,7 @@ def environment(
 
 
 def terminal(params: Launch) -> TerminalSize | None:
-    """The size of the terminal that the program gets; None where it gets pipes."""
+    """The size of the terminal that the program gets; None if it gets pipes."""
     if isinstance(params.pty, TerminalSize):
         return params.pty
     return TerminalSize() if params.pty or params.console == "integratedTerminal" else None
@@ -72,9 +73,9 @@ def _change(env: dict[str, str], changes: Mapping[str, str | None]) -> None:
 
 
 def chosen_venv(params: Launch, config: SessionConfig, interpreter: Interpreter) -> str | None:
-    """The prefix to activate: of a venv that was named, or of the project's own.
+    """The prefix of the venv to activate: the named one, or the project's own.
 
-    Whoever names an interpreter by its path gets that, as in a shell, and nothing is activated.
+    A launch that names an interpreter by its path gets that one, as in a shell, and activates none.
     """
     root = config.project_root
     if params.python_path:
@@ -89,11 +90,11 @@ def chosen_venv(params: Launch, config: SessionConfig, interpreter: Interpreter)
 
 
 def _activate(env: dict[str, str], prefix: str) -> None:
-    """What the activation script would set; what it would run is not run."""
+    """Set what the activation script would set; commands in it are not run."""
     path = env.get("PATH", os.defpath).split(os.pathsep)
     before = env.pop("VIRTUAL_ENV", None)
     if before is not None:
-        # As the script does: first out of the one that the relay itself was started in.
+        # The script first leaves the venv that is active, as the relay's own may be.
         path = [entry for entry in path if entry != os.path.join(before, "bin")]
     env.pop("VIRTUAL_ENV_PROMPT", None)
     env["PATH"] = os.pathsep.join([os.path.join(prefix, "bin"), *path])
@@ -115,7 +116,7 @@ def _conda_name(prefix: str) -> str:
 
 
 def _conda_variables(prefix: str) -> dict[str, str]:
-    """Those of `conda env config vars set`."""
+    """The variables of `conda env config vars set`."""
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raw = _content(prefix, os.path.join("conda-meta", "state"))
         kept = msgspec.json.decode(raw, type=_CondaState)
@@ -137,7 +138,7 @@ def _prompt(prefix: str) -> str | None:
 
 
 def _content(prefix: str, name: str) -> bytes:
-    """Of a file that the makers of venvs write; nothing where there is none."""
+    """The content of a file that venv or conda writes; empty if there is none."""
     path = os.path.join(prefix, name)
     try:
         return read_bounded(path, _MOST_BYTES)

@@ -1,4 +1,4 @@
-"""What a program is told when it comes under the debugger, before it goes on."""
+"""Sends a program its breakpoints and settings when it comes under the debugger."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ class Handshake:
         self._watches = watches
 
     async def prepare(self, server: DebugServer) -> None:
-        """What the debug server of a program must know before that goes on."""
+        """Send everything to the debug server of a program before the program runs."""
         await self._begin_run()
         await self.introduce(server)
 
     async def introduce(self, server: DebugServer) -> None:
-        """The same for any of its processes."""
+        """Send everything to the debug server of any of the program's processes."""
         target = self._debuggee.target
         await self._probes.find_probe(server)
-        # Before it is told what there is: what changes meanwhile is sent to it as well.
+        # Set before we send the present breakpoints and settings, so that a change made meanwhile
+        # is sent to this server, too.
         server.takes_changes = True
         if target is not None and target.shows == "safe":
             await server.engine.show_safely()
@@ -51,7 +52,7 @@ class Handshake:
             await self.send_stop_all(server)
 
     async def prepare_plainly(self, server: DebugServer) -> None:
-        """A program whose debugger is its own: there is no probe to look for."""
+        """Send everything to a debug server that the program started itself: it has no probe."""
         await self._begin_run()
         server.takes_changes = True
         await self._breakpoints.send_all(server)
@@ -62,14 +63,15 @@ class Handshake:
         self._breakpoints.new_run()
 
     async def send_stop_all(self, server: DebugServer) -> None:
-        """Whether the stop of one thread halts the others; from the next stop on."""
+        """Send whether the stop of one thread halts the others; it holds from the next stop on."""
         await server.engine.stop_all(self._settings.config.stop_all)
 
 
 def kept_bytecode(prefix: str) -> str | None:
+    """The prefix of the files with the probe's compiled code; None if there can be none."""
     try:
-        # FileExistsError: a file lies there.
+        # FileExistsError: there is a file of that name.
         Path(prefix).parent.mkdir(mode=0o700, exist_ok=True)
     except OSError:
-        return None  # a full or read-only disk: it starts slower
+        return None  # with a full or read-only disk programs only start slower
     return f"{prefix}.{bundle.HASH}"

@@ -1,7 +1,7 @@
-"""When the program waits for input: found out soon after it may have begun to, and told.
+"""Finds out when the program waits for input.
 
-Looks are taken when there is reason to (it runs on, it printed, it was written to), then ever more
-seldom; a program that is paused or gone is not looked at.
+It looks soon after each reason to (the program was resumed, it printed, its input was written), and
+then less and less often. It does not look at a program that is paused or has ended.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _ECHO_WARNING: Final = (
     "The program asks for a password (getpass) and has no terminal: launch it with pty: true"
 )
 _LINE_ENDS: Final = (b"\n",)
-# The keys that end one: Return, and those of an interrupt and of the end of input.
+# On a terminal these keys end a line: Return, and those of an interrupt and of the end of input.
 _TYPED_ENDS: Final = (b"\n", b"\r", b"\x03", b"\x04")
 _BEGUN_WARNING: Final = "The input sent so far has no line end: input() waits for one"
 
 
 class InputWatch:
-    """Of one launched program."""
+    """Watches one launched program for a wait on its standard input."""
 
     def __init__(
         self,
@@ -43,15 +43,16 @@ class InputWatch:
         tell: Callable[[InputRequest | None, bool], None],
         on_terminal: bool,
     ) -> None:
-        """`tell` is told of each change, and whether it is another wait than the last one: the
-        same goes on after a pause."""
+        """`tell` is called at each change, with whether this wait is a new one: after a pause the
+        same wait continues.
+        """
         self._process = process
         self._is_running = is_running
-        self._tell = tell
+        self._on_change = tell
         self._line_ends = _TYPED_ENDS if on_terminal else _LINE_ENDS
         self._waiting: InputRequest | None = None
-        self._said = b""  # since it was last written to
-        self._is_same = False  # as the wait that was told last: nothing was printed or sent since
+        self._printed_since = b""  # printed since its input was last written
+        self._is_same = False  # as the wait that was last reported: nothing printed or sent since
         self._warned = False
         self._begun = False
         self._timer: asyncio.TimerHandle | None = None
@@ -59,27 +60,29 @@ class InputWatch:
 
     def printed(self, data: bytes) -> None:
         self._is_same = False
-        self._said = (self._said + data)[-_KEPT_BYTES:]
-        self._warned = self._warned or _ECHOED in self._said
+        self._printed_since = (self._printed_since + data)[-_KEPT_BYTES:]
+        self._warned = self._warned or _ECHOED in self._printed_since
         self.soon()
 
     def written(self, data: bytes, eof: bool) -> None:
-        """It has what it waited for; a line that has only begun is none to most that wait."""
+        """Input was written. A line without its newline does not count: `input()` waits for the
+        newline.
+        """
         self._begun = not eof and bool(data) and not data.endswith(self._line_ends)
         if not self._begun or any(end in data for end in self._line_ends):
-            self._said = b""
+            self._printed_since = b""
         self._is_same = self._warned = False
         self._set(None)
         self.soon()
 
     def soon(self) -> None:
-        """There is reason to look."""
+        """Look soon: there is a reason to."""
         if self._timer is None or self._pause > _FIRST_LOOK_SECONDS:
             self._pause = _FIRST_LOOK_SECONDS
             self._schedule()
 
     def at_rest(self) -> None:
-        """It is paused, or has ended."""
+        """Stop looking: the program is paused or has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -112,14 +115,16 @@ class InputWatch:
         return _ECHO_WARNING if self._warned else _BEGUN_WARNING if self._begun else None
 
     def _prompt(self) -> str | None:
-        """The line that it has begun, empty after a whole one; None when it has printed nothing."""
-        if not self._said:
+        """The line that the program has begun, empty after a whole line; None if it has printed
+        nothing.
+        """
+        if not self._printed_since:
             return None
-        text = _CONTROL.sub("", self._said.decode("utf-8", "replace"))
+        text = _CONTROL.sub("", self._printed_since.decode("utf-8", "replace"))
         return text.rpartition("\n")[2][-_PROMPT_CHARACTERS:]
 
     def _set(self, waiting: InputRequest | None) -> None:
         if waiting != self._waiting:
             self._waiting = waiting
-            self._tell(waiting, not self._is_same)
+            self._on_change(waiting, not self._is_same)
             self._is_same = self._is_same or waiting is not None

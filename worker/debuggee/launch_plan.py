@@ -1,4 +1,4 @@
-"""What a launch needs, found before anything is started; each lack has its own code."""
+"""Finds all that a launch needs before anything is started; each lack has an error code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MOST_VARIABLE_BYTES: Final = 131_071
 
 
 class Plan(Struct):
-    """All that a launch needs, found to be there."""
+    """All that a launch needs; all of it exists."""
 
     kind: str
     target: str
@@ -86,13 +86,13 @@ class LaunchPlanner:
             config.project_root,
             self._settings.params.python_default,
         )
-        if not interpreter.found:  # else it was looked at when it was found
+        if not interpreter.found:  # one that we found ourselves was examined then
             await asyncio.to_thread(require_ours, [interpreter.path, interpreter.executable])
-        # Beside the event loop: it reads files of the project, perhaps from a slow disk.
+        # In a thread, because it reads files of the project, perhaps from a slow disk.
         env = await asyncio.to_thread(environment, params, config, cwd, interpreter)
         _check_lengths(env)
         if not params.keep_children:
-            env[MARK] = self._settings.id  # by which what it starts is found, and ended
+            env[MARK] = self._settings.id  # the sweep finds the program's processes by it
         optimize = python_options.optimization(params.python_args, env)
         code_lines = self._breakpoints.code_lines_of(interpreter, optimize)
         if kind == "script":
@@ -134,7 +134,7 @@ class LaunchPlanner:
         if wanted is not None and not os.path.isabs(wanted) and root is not None:
             wanted = os.path.join(root, wanted)
         if wanted is None and root is None and params.script and os.path.isabs(params.script):
-            # Neither was said: where the script lies, as a person in its folder would run it.
+            # Neither cwd nor project_root is set: use the script's folder, as a person would.
             wanted = os.path.dirname(params.script)
         chosen = wanted or root or os.path.expanduser("~")
         if os.path.isdir(chosen):
@@ -177,7 +177,7 @@ def _script(script: str, cwd: str | None, root: str | None) -> str:
     script = os.path.expanduser(script)
     if not os.path.isabs(script):
         base = cwd or root
-        assert base is not None  # refused before it came here
+        assert base is not None  # validation has refused the launch otherwise
         script = os.path.join(base, script)
     script = os.path.normpath(script)
     if os.path.exists(script):
@@ -195,7 +195,7 @@ def _script(script: str, cwd: str | None, root: str | None) -> str:
 async def _check_syntax(code_lines: CodeLines, script: str) -> None:
     main = script
     if await asyncio.to_thread(os.path.isdir, script):
-        main = os.path.join(script, "__main__.py")  # what Python runs of a folder
+        main = os.path.join(script, "__main__.py")  # Python runs this file of a folder
     try:
         facts = await code_lines.facts(main)
     except RelayError as error:
@@ -206,7 +206,7 @@ async def _check_syntax(code_lines: CodeLines, script: str) -> None:
             script=script,
         ) from None
     problem = facts.syntax_error
-    # No source: the interpreter knows what to do with it, and says why where it does not.
+    # The file is no source. The interpreter may be able to run it, and otherwise reports why not.
     if problem is None or main.endswith(".pyc") or await asyncio.to_thread(_is_archive, main):
         return
     raise syntax_error(main, problem)
@@ -232,7 +232,9 @@ def syntax_error(place: str, problem: SyntaxProblem) -> RelayError:
 
 
 def _is_archive(path: str) -> bool:
-    """By the record at its end, as Python knows a zip file: in front there may be a `#!` line."""
+    """Whether the file ends with a zip file's record. Python knows a zip file by that: there may
+    be a `#!` line in front.
+    """
     with open(path, "rb", opener=open_regular) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _ARCHIVE_TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""A launched program: from its plan to a program that runs under its debug server, to its end."""
+"""A launched program, from its plan to its end."""
 
 from __future__ import annotations
 
@@ -41,15 +41,16 @@ from debug_relay.worker.system import descendants
 from debug_relay.worker.system.blocked_syscalls import waits_for_signal
 
 _TAIL_BYTES: Final = 2000  # The end of the output that a failed start shows.
-# A connected program imports what it is to run within this time, or counts as running. By then
-# it says if there is no such module; a package that takes longer is a program that can be
-# paused, given input and ended.
+# A connected program reports within this time that its module does not exist. If importing the
+# packages above the module takes longer, the program counts as running: it can be paused, given
+# input and ended.
 _IMPORT_SECONDS: Final = 2.0
 _SWEEP_SECONDS: Final = 3.0  # Processes that a program has left are ended within this time.
 # A lost connection is reported after this time: a killed program loses it before its end is
 # known.
 _ENDING_SECONDS: Final = 0.5
-# What only the program's own import system could find out, and an interpreter that has changed.
+# These errors go to the caller as they are: only the program's own import system could find them,
+# or the interpreter has changed since the plan was made.
 _REFUSALS: Final = (
     Code.LAUNCH_MODULE_NOT_FOUND,
     Code.LAUNCH_SYNTAX_ERROR,
@@ -63,7 +64,7 @@ _LONGEST_ARGUMENT_CHARACTERS: Final = 100_000
 
 
 class LaunchedProgram:
-    """A program of our own: we are its parent, own its pipes and end it with us."""
+    """A program that we launched: we are its parent, own its pipes and end it when we end."""
 
     attached = False
 
@@ -93,12 +94,12 @@ class LaunchedProgram:
         self.shows: Final = "full"
         self._process: Process | None = None
         self._input: InputWatch | None = None
-        self._word = StartStatus(launch)
+        self._status = StartStatus(launch)
         self._running = False
-        self._endings = 0  # under way: its end is told when what it has started is ended too
+        self._endings = 0  # calls that end the program now; they report its end with its children's
         self._adapter = adapter.Adapter(servers.take, self._lost, descendants.uids)
-        # For its children, in a directory of our own: they may close what they inherit.
-        self._family = settings.folder / "family.json"
+        # Files for its children, in a directory of ours: a child may close inherited descriptors.
+        self._child_setup = settings.folder / "family.json"
         self._bootstrap = settings.folder / "bootstrap.py"
         self._sources = settings.folder / "probe"
         self._children = Children(
@@ -112,7 +113,7 @@ class LaunchedProgram:
             launch.interpreter.path,
         )
         self._child_output = ChildOutput(self._child_printed)
-        self._lost_teller: asyncio.TimerHandle | None = None
+        self._loss_timer: asyncio.TimerHandle | None = None
 
     @property
     def pid(self) -> int | None:
@@ -140,20 +141,20 @@ class LaunchedProgram:
                 raise
             raise await self._failed(error.message) from None
         except BaseException:
-            await self._give_up()  # nobody waits any more, and nobody else would end it
+            await self._give_up()  # the call was cancelled, and no other would end the program
             raise
         self._running = True
 
     async def _look_at_interpreter(self) -> None:
-        """Again, right before it runs: its files may be another user's by now."""
+        """Examine the interpreter again right before it runs: its files may have changed owner."""
         who = self._plan.interpreter
         await asyncio.to_thread(require_ours, [who.path, who.executable], found=who.found)
 
     def _spawn(self) -> None:
         self._log.forget_tail()
         self._adapter.listen()
-        word = self._word.listen()
-        setup = self._setup_descriptor(word)
+        status_pipe = self._status.listen()
+        setup = self._setup_descriptor(status_pipe)
         bootstrap = _in_memory("debug-relay-bootstrap", bundle.BOOTSTRAP.encode())
         interpreter = self._plan.interpreter
         # Frozen modules have no lines to stop at, and debugpy warns of them on stderr.
@@ -163,14 +164,14 @@ class LaunchedProgram:
                 self._command(extra, bootstrap, setup),
                 cwd=self._plan.cwd,
                 env=self._plan.env,
-                pass_fds=(bootstrap, setup, word),
+                pass_fds=(bootstrap, setup, status_pipe),
                 on_output=self._printed,
                 on_exit=self._exited,
                 terminal=self._plan.terminal,
                 alone=self._plan.keep_children,
             )
         finally:
-            for descriptor in (bootstrap, setup, word):
+            for descriptor in (bootstrap, setup, status_pipe):
                 os.close(descriptor)
         self._input = InputWatch(
             self._process,
@@ -181,8 +182,10 @@ class LaunchedProgram:
         self._debuggee.program = msgspec.structs.replace(self._plan.program, pid=self._process.pid)
 
     def _command(self, extra: list[str], bootstrap: int, setup: int) -> list[str]:
-        """Bootstrap's command line, at least as long as the program's own would be: that is written
-        over it (`probe/lifecycle/process_title.py`). Zeros in front of a number say nothing."""
+        """Bootstrap's command line. It is at least as long as the program's own would be, because
+        the probe writes that one over it (`probe/lifecycle/process_title.py`). The descriptor's
+        number gets zeros in front to make it long enough.
+        """
         plan = self._plan
         start = [plan.interpreter.path, *extra, *plan.python_args, f"/proc/self/fd/{bootstrap}"]
         own = [plan.interpreter.path, *plan.python_args, *_FLAGS[plan.kind], plan.target]
@@ -200,9 +203,9 @@ class LaunchedProgram:
             self._process.flush_lines()
         self._log.take_output(name, data, {"pid": pid})
 
-    def _setup_descriptor(self, word: int) -> int:
-        """What bootstrap must know, where no other user can read it: not in the command line."""
-        family = {
+    def _setup_descriptor(self, status_pipe: int) -> int:
+        """A file in memory with bootstrap's settings: other users could read a command line."""
+        child_setup = {
             "port": self._adapter.port,
             "token": self._adapter.token,
             "access_token": self._adapter.access_token,
@@ -210,19 +213,19 @@ class LaunchedProgram:
             "probe": bundle.probe(self._sources),
             "bytecode": kept_bytecode(self._settings.params.bytecode),
             "bootstrap": str(self._bootstrap),
-            "family": str(self._family),
+            "family": str(self._child_setup),
             "debug_subprocesses": self._plan.debug_subprocesses,
         }
         _write_privately(self._sources, bundle.PACKED)
         if self._plan.debug_subprocesses:
-            _write_privately(self._family, _encoded(family))
+            _write_privately(self._child_setup, _encoded(child_setup))
             _write_privately(self._bootstrap, bundle.BOOTSTRAP.encode())
         setup = {
-            **family,
+            **child_setup,
             "kind": self._plan.kind,
             "target": self._plan.target,
             "args": self._plan.args,
-            "word": word,
+            "word": status_pipe,
             "stop_on_entry": self._plan.stop_on_entry,
         }
         return _in_memory("debug-relay-setup", _encoded(setup))
@@ -232,7 +235,8 @@ class LaunchedProgram:
         server = await self._adapter.accept(stay_open=self._plan.debug_subprocesses)
         self._hub.add(server, root=True)
         if self._plan.debug_subprocesses:
-            # Before it can run: its own word that it does ends this wait; a child may be as quick.
+            # Before the program can run: a child may connect at once, and the program's report
+            # that it runs would end this wait.
             self._children.open()
         await adapter.configure(
             server,
@@ -241,7 +245,7 @@ class LaunchedProgram:
         )
 
     async def _introduce(self, server: DebugServer) -> None:
-        """One that has come later: a child, or what the program has executed in its place."""
+        """Set up a later debug server: a child's, or that of a program that was executed."""
         await adapter.configure(
             server,
             lambda: self._prepare_child(server),
@@ -255,13 +259,12 @@ class LaunchedProgram:
             await self._child_output.take_over(server, self._process.pipes())
 
     async def _until_started(self) -> None:
-        """Until the program's own news that it runs; failing that, the reason.
+        """Return when the program has reported that it runs; raise if it cannot.
 
-        A program that ends at once takes the last answers of the handshake with it: its news is
-        enough.
+        A program that ends at once does not answer the end of the handshake. Its report is enough.
         """
         assert self._process is not None
-        started = self._word.started
+        started = self._status.started
         connecting = asyncio.ensure_future(self._connect())
         ended = asyncio.ensure_future(self._process.wait(self._settings.params.launch_timeout))
         waiting: set[asyncio.Future[Any]] = {connecting, ended, started}
@@ -273,8 +276,8 @@ class LaunchedProgram:
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 if not done:
-                    # Packages on the way to its module, which are the program's as well.
-                    self._word.runs()
+                    # The program imports the packages above its module: that is its own code.
+                    self._status.runs()
                 exit = self._process.exit
                 if exit is not None and not started.done():
                     raise RelayError(
@@ -304,7 +307,7 @@ class LaunchedProgram:
         )
 
     async def _give_up(self) -> None:
-        self._word.started.cancel()  # what it says from now on comes too late
+        self._status.started.cancel()  # later reports are too late
         await self.end(0)
         await self.release()
 
@@ -312,39 +315,39 @@ class LaunchedProgram:
 
     def on_event(self, server: DebugServer, message: dap.Message) -> bool:
         if message.event == "stopped":
-            # A package that is imported on the way to its module is the program's as well.
-            self._word.runs()
+            # The stop may be in a package above its module, which is the program's code as well.
+            self._status.runs()
         return False
 
     def _lost(self, server: DebugServer, why: str) -> None:
         if server not in self._hub.servers:
             return
         if self._endings and self._process is not None and self._process.exit is not None:
-            return  # it has not run on without its debugger: its end is told in a moment
+            return  # the program has ended, and `end` reports that in a moment
         self._servers.server_lost(server, why)
         if self._running and not (self._endings or server.is_child or server.has_said_end):
             loop = asyncio.get_running_loop()
-            self._lost_teller = loop.call_later(_ENDING_SECONDS, self._tell_lost)
+            self._loss_timer = loop.call_later(_ENDING_SECONDS, self._report_loss)
 
-    def _tell_lost(self) -> None:
-        """By the program, which has closed all its descriptors."""
+    def _report_loss(self) -> None:
+        """Report a lost connection if the program lives: it has closed all its descriptors."""
         is_ending = self._process is not None and self._process.is_ending()
         if self._running and not (self._endings or is_ending):
             self._log.say("The connection to the program was lost; it runs without the debugger.")
 
-    def _forget_lost(self) -> None:
-        if self._lost_teller is not None:
-            self._lost_teller.cancel()
+    def _forget_loss(self) -> None:
+        if self._loss_timer is not None:
+            self._loss_timer.cancel()
 
     def _exited(self, exit: Exit) -> None:
-        self._forget_lost()
-        self._word.read()
+        self._forget_loss()
+        self._status.read()
         self._child_output.drain()
         if not self._endings:
-            self._tell_end(exit, [])
+            self._report_end(exit, [])
 
-    def _tell_end(self, exit: Exit, swept: list[descendants.Ended]) -> None:
-        if self._running or self._word.has_run:
+    def _report_end(self, exit: Exit, swept: list[descendants.Ended]) -> None:
+        if self._running or self._status.has_run:
             self._lifecycle.ended(exit.code, exit.signal_name, "target_exited", swept)
         for server in [one for one in self._hub.servers if one.lost]:
             self._servers.server_lost(server, "the program has ended")
@@ -377,14 +380,15 @@ class LaunchedProgram:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
                 f"The program's standard input is closed: {error.strerror or error}",
-                "It was closed with eof, or the program closed it; restart to write more.",
+                "A call closed it with eof, or the program closed it; restart to write more.",
             ) from None
         except BufferError as error:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
                 f"The program does not read its standard input: {error}",
-                f"Let it read first: {call_of('session-status')} shows whether it runs; "
-                f"{call_of('continue')} resumes it.",
+                "Wait until the program has read some of it: "
+                f"{call_of('session-status')} shows whether it runs, {call_of('continue')} resumes "
+                "it.",
             ) from None
         if eof:
             self._process.stdin.finish()
@@ -396,27 +400,27 @@ class LaunchedProgram:
         if process is None:
             return
         deadline = asyncio.get_running_loop().time() + grace
-        graced = (
+        graceful = (
             GracefulStop(self.processes) if for_all and grace and not self.keeps_children else None
         )
         swept: dict[int, descendants.Ended] = {}
         self._endings += 1
         try:
-            # Some end by the signal to the program's group: they count as well.
+            # The signal to the program's group ends some of them: these count as swept, too.
             there = [] if self.keeps_children else descendants.named(self.processes() or [])
-            if graced is not None:
-                graced.begin(process.pid)
-            # Without its debugger the program runs on and can act on SIGTERM.
+            if graceful is not None:
+                graceful.begin(process.pid)
+            # A paused program cannot act on SIGTERM; without the debugger it runs on.
             await process.end(grace, self._hub.close)
-            if graced is not None:
+            if graceful is not None:
                 self._hub.close()  # its children's debuggers too
-                await graced.until_gone(deadline)
+                await graceful.until_gone(deadline)
             swept = {one.pid: one for one in [*there, *await self.end_children()]}
             swept.pop(process.pid, None)
         finally:
             self._endings -= 1
             if process.exit is not None:
-                self._tell_end(process.exit, list(swept.values()))
+                self._report_end(process.exit, list(swept.values()))
 
     async def end_children(self) -> list[descendants.Ended]:
         if self.keeps_children or self._process is None:
@@ -438,13 +442,13 @@ class LaunchedProgram:
         return None
 
     async def release(self) -> None:
-        self._forget_lost()
+        self._forget_loss()
         await self._children.close()
         self._child_output.close()
         self._adapter.close()
-        self._word.close()
+        self._status.close()
         self._hub.close()
-        self._family.unlink(missing_ok=True)
+        self._child_setup.unlink(missing_ok=True)
         self._sources.unlink(missing_ok=True)
         if self._process is not None:
             self._process.release()
@@ -464,7 +468,7 @@ def _write_privately(path: Path, content: bytes) -> None:
 
 
 def _length(words: list[str]) -> int:
-    """How many bytes they take one behind the other, each with its end."""
+    """The number of bytes that these words take in a command line, each with a zero at its end."""
     return sum(len(os.fsencode(word)) + 1 for word in words)
 
 

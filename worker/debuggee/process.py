@@ -1,8 +1,8 @@
-"""The process of a launched program: its birth, its pipes or terminal, its end.
+"""The process of a launched program: its start, its pipes or terminal, its end.
 
-Owns the kernel's facts: pid, streams, exit status. Knows nothing of debugging. Output is read as
-bytes and handed on with the moment of reading; an unfinished line is held back for a blink, so that
-a line which the program writes in parts is one entry.
+This module owns pid, streams and exit status, and knows nothing of debugging. It delivers output as
+bytes when it reads them. It holds an unfinished line back for a moment, so that a line that the
+program writes in parts becomes one entry.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Exit(Struct):
-    """How a process ended, by the kernel's word."""
+    """The end of a process as the kernel reports it."""
 
     code: int  # negative: the number of the signal, as Python's subprocess has it
 
@@ -60,7 +60,9 @@ class Pump:
         on_end: Callable[[], object] = lambda: None,
         roomy: bool = True,
     ) -> None:
-        """`roomy`: who writes much is seldom held up. All pipes of a user share some 64 MB."""
+        """`roomy` enlarges the pipe, so that a program that prints much seldom has to wait. All
+        pipes of a user share some 64 MB, so children's pipes stay small.
+        """
         self._fd = fd
         self._deliver = deliver
         self._on_end = on_end
@@ -71,12 +73,12 @@ class Pump:
         self.ended = asyncio.Event()
         os.set_blocking(fd, False)
         if roomy:
-            with contextlib.suppress(OSError):  # an unprivileged user may be at their pipe limit
+            with contextlib.suppress(OSError):  # an unprivileged user may be at the pipe limit
                 fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_BYTES)
         self._loop.add_reader(fd, self._readable)
 
     def _readable(self) -> None:
-        # One read a turn of the loop: commands interleave with a flood.
+        # One read for each turn of the loop, so that a flood of output does not delay calls.
         try:
             data = os.read(self._fd, _READ_BYTES)
         except BlockingIOError:
@@ -102,7 +104,7 @@ class Pump:
             self._deliver(data)
 
     def drain(self) -> None:
-        """Take what is in the pipe now, without waiting for more."""
+        """Read all that is in the pipe now, without waiting for more."""
         for _ in range(4096):
             if self.ended.is_set():
                 return
@@ -117,7 +119,7 @@ class Pump:
         self.flush()
 
     def flush(self) -> None:
-        """Hand on an unfinished line."""
+        """Deliver an unfinished line."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -136,8 +138,9 @@ class Pump:
 
 
 class Process:
-    """A child of this worker, in its own process group; dies with the worker. It is in a session
-    of its own too, unless it has a terminal, whose session is the worker's."""
+    """A child of this worker, in its own process group; it dies with the worker. It also has a
+    session of its own, unless it has a terminal: a terminal's session is the worker's.
+    """
 
     def __init__(
         self,
@@ -151,14 +154,14 @@ class Process:
         terminal: TerminalSize | None = None,
         alone: bool = False,
     ) -> None:
-        """`alone`: what it starts is not ours to end."""
+        """`alone`: the processes that it starts are not ended with it."""
         parent = os.getpid()
         self._terminal = Terminal(terminal) if terminal is not None else None
         self._alone = alone
 
         def die_with_parent() -> None:
-            # The signal follows the *thread* that forked: the worker starts programs from its main
-            # thread only. And the parent may have died before this line.
+            # The kernel sends this signal when the *thread* that forked ends, so the worker starts
+            # programs from its main thread only. The parent may have died before this line.
             _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(127)
@@ -217,41 +220,43 @@ class Process:
         asyncio.get_running_loop().remove_reader(self._pidfd)
         self.exit = Exit(code)
         self._ended.set()
-        # What it has written is in the pipes. A child of its own may hold them open: not awaited.
+        # All that it has written is in the pipes. We do not wait for their end: a child of the
+        # program may keep them open.
         self.flush()
         self.stdin.close()
         self._on_exit(self.exit)
 
     def pipes(self) -> dict[int, Category]:
-        """What its output pipes are, by their inodes; none for one with a terminal."""
+        """Its output pipes' categories by inode; empty for a program with a terminal."""
         if self._terminal is not None:
             return {}
         return {pump.inode: name for name, pump in self._pumps.items()}
 
     def flush_lines(self) -> None:
-        """Lines that it has begun come before what others print now."""
+        """Deliver lines that the program has begun before the output that follows."""
         for pump in self._pumps.values():
             pump.flush()
 
     def flush(self) -> None:
-        """All that was written so far is delivered."""
+        """Deliver all that was written so far."""
         for pump in self._pumps.values():
             pump.drain()
 
     def is_ending(self) -> bool:
-        """The kernel closes the connections of a process that ends before it tells its end; on a
-        busy machine much earlier."""
+        """Whether the process is about to end. The kernel closes its connections before it reports
+        its end; on a busy machine much earlier.
+        """
         stat = procfs.stat(self.pid)
         return stat is None or stat.is_exiting
 
     def send_signal(self, number: signal.Signals) -> None:
-        """By pidfd: never to another process that got the same pid."""
+        """Send a signal by pidfd, so never to another process with the same pid."""
         if self.exit is None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
     def signal_group(self, number: signal.Signals) -> None:
-        """To the whole process group, which exists as long as its leader is not reaped."""
+        """Send a signal to the process group, which exists until its leader is collected."""
         if self._alone:
             self.send_signal(number)
         elif self.exit is None:
@@ -259,11 +264,11 @@ class Process:
                 os.killpg(self.pid, number)
 
     async def end(self, grace: float, let_run: Callable[[], None]) -> None:
-        """SIGTERM to its group, and SIGKILL to the program when `grace` seconds are over.
+        """Send SIGTERM to its group, and SIGKILL to the program when `grace` seconds are over.
 
-        The others of the group are the sweep's, which does not kill all of them at one moment.
-        A program that stands at a breakpoint ends by SIGTERM without another line being run, unless
-        it handles the signal: then `let_run` frees it to do so.
+        The sweep ends the others of the group, because it does not kill all of them at one moment.
+        A program that is paused ends by SIGTERM without running another line, unless it handles the
+        signal: then `let_run` resumes it, so that its handler can run.
         """
         if self.exit is None and grace > 0:
             self.signal_group(signal.SIGTERM)
@@ -275,14 +280,14 @@ class Process:
             await self.wait(5.0)
 
     async def wait(self, timeout: float) -> bool:
-        """Whether it ended in time."""
+        """Wait for the end; whether it came in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._ended.wait()
         return self.exit is not None
 
     def release(self) -> None:
-        """Give all descriptors back; the process must have ended."""
+        """Close all descriptors; the process must have ended."""
         self.stdin.close()
         for pump in self._pumps.values():
             pump.close()

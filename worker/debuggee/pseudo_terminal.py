@@ -1,11 +1,11 @@
-"""A pseudo terminal for a program: its two ends, its size, what it does with keys.
+"""A pseudo terminal for a program: its two ends, its size, and the keys that end input.
 
-The program's end is kept open here too. Without it the kernel hangs up the terminal as soon as the
-program is gone, and what lies in it unread could not be told from an error.
+We keep the program's end open, too. Otherwise the kernel hangs up the terminal as soon as the
+program has ended, and we could not tell unread output from an error.
 
-The worker leads the terminal's session, as a shell does, and the program is the group in front. If
-the program led it, the kernel would hang up all that it has started when it ends, the trackers of
-multiprocessing among them, before they have unlinked the program's shared memory.
+The worker leads the terminal's session, as a shell does, and the program is the foreground process
+group. If the program led the session, the kernel would hang up all its children when it ends.
+multiprocessing's trackers are among them, and would not unlink the program's shared memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COUNT: Final = struct.Struct("i")
 
 @contextmanager
 def _from_behind() -> Iterator[None]:
-    """Who is not in front is stopped for changing a terminal, unless that signal is blocked."""
+    """Block SIGTTOU: it would stop a background process that changes its terminal."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
     try:
         yield
@@ -36,7 +36,9 @@ def _from_behind() -> Iterator[None]:
 
 
 def come_to_front() -> None:
-    """In the program's process, whose standard input it is by now, before the program begins."""
+    """Make the program's group the foreground group. This runs in the program's process before the
+    program begins; the terminal is its standard input already.
+    """
     with _from_behind():
         os.tcsetpgrp(0, os.getpgrp())
 
@@ -54,17 +56,18 @@ class Terminal:
         self.device = os.fstat(self.slave).st_rdev
 
     def end_of_file(self, at_line_start: bool) -> bytes:
-        """The keys that end the input: within a line the first one only hands the line over."""
+        """The keys that end the input; within a line the first one only sends the line."""
         key = termios.tcgetattr(self.slave)[6][termios.VEOF]
         return bytes(key) * (1 if at_line_start else 2)
 
     def unread(self) -> int:
-        """How many bytes the program could read at once."""
+        """The number of bytes that the program could read now."""
         return int(_COUNT.unpack(fcntl.ioctl(self.slave, termios.FIONREAD, bytes(4)))[0])
 
     def close(self) -> None:
         if self.slave >= 0:
-            # Given up by us, with us in front: the kernel hangs up who is in front then.
+            # When the session's leader gives up the terminal, the kernel hangs up the foreground
+            # group. So we make ourselves the foreground group first.
             with _from_behind():
                 os.tcsetpgrp(self.slave, os.getpgrp())
                 fcntl.ioctl(self.slave, termios.TIOCNOTTY)

@@ -1,4 +1,4 @@
-"""The interpreter's own options in a launch: which fit, and what they mean for its code."""
+"""The interpreter's options in a launch: which are allowed, and how they change the code."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ _INSTEAD: Final = {
     "c": "send the source in code",
     "m": "send the name in module",
     "V": "it prints a version and runs nothing",
-    "x": "it leaves out a line of the debugger's; begin the script with a comment",
+    "x": "it would skip the first line of the debugger's bootstrap, not of the script; begin the "
+    "script with a comment",
     "h": "it prints help and runs nothing",
     "?": "it prints help and runs nothing",
 }
 
 
 def check(args: Sequence[str]) -> None:
-    """Refuse what would run something else than the program."""
-    waiting = False  # for the value of an option
+    """Refuse options with which the interpreter would run something else than the program."""
+    waiting = False  # the next argument is an option's value
     for index, arg in enumerate(args):
         if waiting:
             waiting = False
@@ -29,7 +30,7 @@ def check(args: Sequence[str]) -> None:
         elif arg.startswith(("--help", "--version")):
             raise _refused(index, arg, "it runs nothing")
         elif arg.startswith("--"):
-            continue  # the interpreter's own words about it are the best
+            continue  # the interpreter itself explains best what is wrong with it
         elif len(arg) < 2 or not arg.startswith("-"):
             raise _refused(index, arg, "it is not an option; send the program's arguments in args")
         else:
@@ -49,7 +50,7 @@ def _check_letters(index: int, arg: str) -> bool:
 
 
 def optimization(args: Sequence[str], env: Mapping[str, str]) -> int:
-    """How much the interpreter leaves out of what it compiles: `-O`, `-OO`, PYTHONOPTIMIZE."""
+    """The interpreter's optimization level, by `-O`, `-OO` and PYTHONOPTIMIZE."""
     level = list(_letters(args)).count("O")
     if level == 0 and not ignores_environment(args) and env.get("PYTHONOPTIMIZE"):
         wanted = env["PYTHONOPTIMIZE"]
@@ -62,7 +63,7 @@ def ignores_environment(args: Sequence[str]) -> bool:
 
 
 def _letters(args: Sequence[str]) -> Iterator[str]:
-    """Of all options, without their values."""
+    """The letters of all options, without their values."""
     value_next = False
     for arg in args:
         if value_next or not arg.startswith("-") or arg.startswith("--"):

@@ -1,4 +1,4 @@
-"""Launching again what was launched before: with what, and how the old run makes room."""
+"""Prepares a restart: the fields of the new launch, and the end of the old run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.settings import Settings
 
 _GRACE_SECONDS: Final = 2.0  # A program that is restarted has this long to end by itself.
-# What a launch may be repeated with otherwise: where a secret was hidden it must be.
+# A restart may change these fields, and must give one anew in which a secret was not kept.
 _EXAMPLES: Final = {"args": ["…"], "code": "…", "python_args": ["…"], "stdin_inputs": ["…"]}
 _GIVEN_ANEW: Final = tuple(_EXAMPLES)
 
 
-class Restarting:
+class RestartPlanner:
     def __init__(
         self,
         settings: Settings,
@@ -40,7 +40,7 @@ class Restarting:
         self._run = run
 
     def launch_of(self, params: Restart) -> Launch:
-        """The launch that is repeated, with the changes of this call."""
+        """The last launch with the changes of this call."""
         if self._debuggee.attached:
             raise self._was_attached_to()
         if self._debuggee.arguments is None:
@@ -59,7 +59,7 @@ class Restarting:
         return msgspec.convert(fields, Launch)
 
     def _require_nothing_hidden(self, params: Restart, given: dict[str, Any]) -> None:
-        """What looked secret is on no disk: it has to be given again, and is never made up."""
+        """Refuse a restart without the secrets: they are not on disk, so the caller sends them."""
         fields = [name for name in self._debuggee.missing_fields if name not in given]
         env = [name for name in self._debuggee.missing_env if name not in params.env]
         if not fields and not env:
@@ -97,12 +97,12 @@ class Restarting:
             )
         return RelayError(
             Code.ATTACH_UNSUPPORTED,
-            "The program was attached to: the relay cannot start it again the same way",
+            "The session attached to this program, so the relay cannot start it again",
             way_out,
         )
 
     async def make_room(self) -> None:
-        """The old run has ended, its children too, and nothing of it is left in the state."""
+        """End the old run and its children, and clear it from the session's state."""
         target = self._debuggee.target
         with self._lifecycle.restart():
             if self._lifecycle.state in (State.RUNNING, State.PAUSED, State.LAUNCHING):

@@ -1,6 +1,6 @@
-"""What the program's bootstrap says of how the start goes.
+"""Reads the report of the program's bootstrap: the program runs, or why it does not.
 
-By a pipe and no DAP event: it is written at once, also by a program that ends at once.
+The report comes by a pipe and not by a DAP event, so that a program that ends at once reports, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _FoundSyntaxError(SyntaxProblem, frozen=True):
 class StartStatus:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        # That it runs, or why it does not.
+        # Done when the program runs; otherwise it has the error.
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pipe = -1
 
@@ -32,13 +32,13 @@ class StartStatus:
         return started.done() and not started.cancelled() and started.exception() is None
 
     def listen(self) -> int:
-        """The end of the pipe that the program gets; whoever has started that closes it here."""
+        """Open the pipe; returns the program's end, which the starter of the program closes."""
         self._pipe, end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         asyncio.get_running_loop().add_reader(self._pipe, self.read)
         return end
 
     def runs(self) -> None:
-        """Another sign than its word."""
+        """Note another sign that the program runs than bootstrap's report."""
         if not self.started.done():
             self.started.set_result(None)
 
@@ -63,7 +63,7 @@ class StartStatus:
 
     def _refuse(self, error: RelayError) -> None:
         self.started.set_exception(error)
-        self.started.exception()  # somebody may have given up waiting
+        self.started.exception()  # marks it as read: perhaps no task waits for it any more
 
     def close(self) -> None:
         if self._pipe >= 0:
@@ -78,7 +78,8 @@ def _no_module(plan: Plan, reason: str) -> RelayError:
     advice = (
         "Check module, cwd and pythonpath, or install it for that interpreter."
         if plan.kind == "module"
-        else "Give it a __main__.py, or launch a module of it: module, with it in pythonpath."
+        else "Add a __main__.py to it, or launch one of its modules: send its name in module, and "
+        "the folder in pythonpath."
     )
     return RelayError(
         Code.LAUNCH_MODULE_NOT_FOUND,

@@ -1,6 +1,6 @@
 """The program's standard input: a pipe or a terminal, written without ever blocking the loop.
 
-What the program does not take yet waits here, so that nobody who writes has to wait.
+Input that the program has not read yet is kept here, so that no call has to wait for the program.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Stdin:
         self._last = b"\n"
         os.set_blocking(fd, False)
         facts = os.fstat(fd)
-        # As which the program's own descriptor is known: (device, inode) or a terminal's number.
+        # The identity of the program's descriptor: (device, inode), or a terminal's number.
         self.identity = (facts.st_dev, facts.st_ino) if terminal is None else (terminal.device,)
 
     @property
@@ -37,7 +37,7 @@ class Stdin:
         return self._fd >= 0 and not self._finishing
 
     def unread(self) -> int:
-        """How much was written that the program has not taken."""
+        """The number of bytes that were written and the program has not read."""
         if self._fd < 0:
             return 0
         if self._terminal is not None:
@@ -46,11 +46,11 @@ class Stdin:
         return len(self._waiting) + int(in_pipe)
 
     def write(self, data: bytes) -> None:
-        """Raises BrokenPipeError when it is closed, BufferError when far too much waits."""
+        """Write; raises BrokenPipeError if it is closed, BufferError if too much is unread."""
         if not self.is_open:
             raise BrokenPipeError("standard input is closed")
         if len(self._waiting) + len(data) > MOST_WAITING_BYTES:
-            raise BufferError(f"{len(self._waiting)} bytes wait that the program does not read")
+            raise BufferError(f"{len(self._waiting)} bytes of input are unread")
         self._waiting += data
         self._last = data[-1:] or self._last
         self._push()
@@ -58,11 +58,11 @@ class Stdin:
             raise BrokenPipeError("the program has closed its standard input")
 
     def finish(self) -> None:
-        """The program finds the end of its input behind all that was written."""
+        """End the input behind all that was written."""
         if not self.is_open:
             return
         if self._terminal is not None:
-            # A terminal has no end: the keys that mean one, and who types may go on.
+            # A terminal's input has no end. We send the keys that mean one; more may follow.
             self._waiting += self._terminal.end_of_file(self._last == b"\n")
             self._last = b"\n"
         else:
@@ -85,7 +85,7 @@ class Stdin:
             self._watch(True)
             return
         except OSError:
-            # Nobody will ever read it.
+            # No process will read it any more.
             self.close()
             return
         self._watch(False)

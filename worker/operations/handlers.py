@@ -42,10 +42,10 @@ async def restart_program(call: Call, params: p.Restart) -> Struct:
     starting = session.starting
     async with session.run.lock:
         session.access.require("restart")
-        again = starting.restarting.launch_of(params)
+        again = starting.restart.launch_of(params)
         # Before the old run is ended: what cannot be launched leaves it as it is.
         plan = await starting.planner.plan(again)
-        await starting.restarting.make_room()
+        await starting.restart.make_room()
         before = session.stops.stop_id, session.input.count
         await starting.launch(again, plan)
     return await _launched(call, before, params.wait, params.snapshot)

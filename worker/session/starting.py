@@ -14,7 +14,7 @@ from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debuggee.handshake import Handshake
 from debug_relay.worker.debuggee.launch_plan import LaunchPlanner, Plan
 from debug_relay.worker.debuggee.launched import LaunchedProgram
-from debug_relay.worker.debuggee.restart import Restarting
+from debug_relay.worker.debuggee.restart import RestartPlanner
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.input_requests import InputRequests
 from debug_relay.worker.debugger.probe_client import ProbeClient
@@ -64,7 +64,7 @@ class Starting:
         self._handshake = handshake
         self._servers = servers
         self.planner = LaunchPlanner(settings, interpreters, breakpoints)
-        self.restarting = Restarting(settings, lifecycle, log, debuggee, run)
+        self.restart = RestartPlanner(settings, lifecycle, log, debuggee, run)
 
     async def launch(self, params: Launch, plan: Plan) -> None:
         """Launch the program. `plan` was made before, so a refused launch has changed nothing."""
