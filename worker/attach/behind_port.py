@@ -1,8 +1,8 @@
-"""Which processes of this machine stand behind a port on which debugpy listens.
+"""Finds the processes of this machine behind a port on which debugpy listens.
 
-With `debugpy --listen` the listener is debugpy's adapter, a process of its own. The program is not
-its parent and not its child: it is at the other end of one of the adapter's connections. The kernel
-knows that also while the program hangs and cannot tell its pid.
+With `debugpy --listen` the listener is debugpy's adapter, a process of its own. The program is
+neither its parent nor its child: it is at the other end of one of the adapter's connections. The
+kernel knows these ends even while the program hangs and cannot report its pid.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOK_SECONDS: Final = 1.0  # The search for the processes behind a port.
 
 
 def processes_behind(port: int) -> list[int]:
-    """Who listens on the port, and who is connected with them; what this user may see of it.
+    """The listeners on the port and the processes connected to them, as far as we may see them.
 
     Blocks for up to a second on a machine with many processes.
     """
@@ -30,8 +30,8 @@ def processes_behind(port: int) -> list[int]:
     listening = _owners(inodes, deadline)
     theirs = {inode for pid in listening for inode in procfs.sockets(pid)}
     connections = list(islice(procfs.connections(own), _MOST_CONNECTIONS))
-    # By the ports alone: one end of a connection may have an IPv4 address that is mapped to IPv6,
-    # and the other the plain one.
+    # The two ends of a connection are matched by their ports alone: one end may have an IPv4
+    # address that is mapped to IPv6, and the other the plain one.
     ends = {(one.peer_port, one.port) for one in connections if one.inode in theirs}
     other = {one.inode for one in connections if (one.port, one.peer_port) in ends} - theirs
     found = [*listening, *_owners(other, deadline)]
@@ -39,7 +39,7 @@ def processes_behind(port: int) -> list[int]:
 
 
 def _owners(inodes: set[str], deadline: float) -> list[int]:
-    """Which processes have one of these sockets open."""
+    """The processes that have one of these sockets open."""
     if not inodes:
         return []
     found: list[int] = []

@@ -250,7 +250,7 @@ def test_somebody_who_says_nothing(relay: Client, seconds: float) -> None:
         began = time.monotonic()
         body = {"port": silent.getsockname()[1], "connect_timeout": seconds}
         error = session.post("/attach", body).refused("ATTACH_TIMEOUT", 504)
-        assert f"says nothing for {seconds} s" in error["message"]
+        assert f"sent nothing for {seconds} s" in error["message"]
         assert seconds <= time.monotonic() - began < seconds + 5
         assert session.status()["status"] == "created"
 
