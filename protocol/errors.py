@@ -72,6 +72,8 @@ class Code(StrEnum):
     UNAUTHENTICATED = "UNAUTHENTICATED"
     INSUFFICIENT_SCOPE = "INSUFFICIENT_SCOPE"
     TOO_MANY_WAITERS = "TOO_MANY_WAITERS"
+    TOO_MANY_STREAMS = "TOO_MANY_STREAMS"
+    UPGRADE_REQUIRED = "UPGRADE_REQUIRED"
     TOO_MUCH_IN_FLIGHT = "TOO_MUCH_IN_FLIGHT"
     SHUTTING_DOWN = "SHUTTING_DOWN"
     NOT_IMPLEMENTED = "NOT_IMPLEMENTED"
@@ -445,6 +447,19 @@ def _rows() -> dict[Code, ErrorRow]:
             "Too many requests are waiting for events already.",
             "Poll without a timeout, or close other long-polls.",
             True,
+        ),
+        c.TOO_MANY_STREAMS: row(
+            429,
+            "request",
+            "Too many streams are open already.",
+            "Close other streams, or poll.",
+            True,
+        ),
+        c.UPGRADE_REQUIRED: row(
+            426,
+            "request",
+            "This path is a WebSocket.",
+            "Connect with a WebSocket client.",
         ),
         c.TOO_MUCH_IN_FLIGHT: row(
             429,

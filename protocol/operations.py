@@ -56,6 +56,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     result: type[Result]
     group: str
     scope: Scope
+    and_scope: Scope = ""  # needed besides
     aliases: tuple[str, ...] = ()  # further paths of the same handler
     side: Side = "worker"
     states: frozenset[State] = ANY
@@ -102,6 +103,14 @@ class Operation(Struct, frozen=True, kw_only=True):
         return (self.path, *self.aliases)
 
     @property
+    def scopes(self) -> tuple[Scope, ...]:
+        return tuple(scope for scope in (self.scope, self.and_scope) if scope)
+
+    @property
+    def streams(self) -> bool:
+        return self.kind in ("sse", "websocket")
+
+    @property
     def implemented(self) -> bool:
         return self.since <= DONE
 
@@ -142,6 +151,8 @@ _START_AND_WAIT: Final = Deadline("launch_timeout", ("wait",))
 _EVALUATE: Final = Deadline(fields=("timeout",), otherwise="evaluate_timeout")
 # Fields by which a caller asks for time: a deadline that left one out would cut the call short.
 _SECONDS_FIELDS: Final = frozenset({"wait", "timeout", "connect_timeout"})
+_CROWDED: Final = frozenset({Code.TOO_MANY_STREAMS})
+_SOCKET: Final = _CROWDED | {Code.UPGRADE_REQUIRED}
 _MADE: Final = _IDEMPOTENT | {Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED}
 
 
@@ -569,7 +580,7 @@ _OUTPUT_ROWS: Final = (
     _output(
         "stream-output", "GET", "/output/stream",
         output_events.StreamOutput, output_events.StreamBytes,
-        kind="sse", since=9,
+        kind="sse", errors=_CROWDED,
     ),
     _output(
         "events", "GET", "/events", output_events.GetEvents, output_events.EventPage,
@@ -577,13 +588,19 @@ _OUTPUT_ROWS: Final = (
         errors=frozenset({Code.TOO_MANY_WAITERS}),
     ),
     _output(
-        "logs", "GET", "/logs", output_events.OpenStream, output_events.StreamBytes,
-        kind="websocket", since=9,
+        "stream-events", "GET", "/events/stream",
+        output_events.StreamEvents, output_events.StreamBytes,
+        kind="sse", scope="sessions:read", errors=_CROWDED,
+    ),
+    _output(
+        "logs", "GET", "/logs",
+        output_events.OpenStream, output_events.StreamBytes, kind="websocket",
+        scope="sessions:read", and_scope="artifacts:read", errors=_SOCKET,
         words="Follow the output over a WebSocket: past output first, then live.",
     ),
     _output(
         "debug", "GET", "/debug", output_events.OpenStream, output_events.StreamBytes,
-        kind="websocket", scope="sessions:write", safe=False, since=9,
+        kind="websocket", scope="sessions:write", safe=False, errors=_SOCKET,
         words="Drive the session over a WebSocket: commands in, results and events out.",
     ),
     _output(

@@ -43,6 +43,7 @@ from debug_relay.supervisor.sessions.registry import Registry
 from debug_relay.supervisor.setup_error import SetupError
 from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.storage.disk_health import DiskWatch
+from debug_relay.supervisor.streams.service import Streams
 from debug_relay.supervisor.workers import orphan_cleanup
 from debug_relay.supervisor.workers.child_process import watched
 
@@ -155,7 +156,7 @@ class _Relay:
             refused,
         )
         router = Router(OPERATIONS, API_PREFIX)
-        front = Front(guard, router, dispatch, lambda: registry.settings)
+        front = Front(guard, router, dispatch, Streams(dispatch), lambda: registry.settings)
         listener = Listener(front, guard, refused=refused)
         # Who calls right after a restart finds the sessions that it knows.
         await registry.adopt()

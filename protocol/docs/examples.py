@@ -346,6 +346,7 @@ _OUTPUT: Final = {
         }],
         "next_cursor": "ZXYtMTc", "has_more": False, "session_status": "paused",
     }),
+    "stream-events": Example({"types": "stopped,terminated"}),
     "logs": Example({"cursor": "b3V0LTE"}),
     "debug": Example(),
     "tunnel": Example(),
@@ -375,6 +376,7 @@ MEDIA: Final[Mapping[str, str]] = {
     "llms": "text/plain",
     "mcp": "application/json",
     "stream-output": "text/event-stream",
+    "stream-events": "text/event-stream",
 }
 
 # Request headers: what they mean, and their schema.
@@ -391,6 +393,11 @@ HEADERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
         "The `stop_id` that the caller has seen. If the program has resumed or stopped "
         "again since, the call is refused with 409 STOP_CHANGED.",
         {"type": "integer", "minimum": 0},
+    ),
+    "Last-Event-ID": (
+        "The `id` of the last event that the client has; the stream goes on behind it. It counts "
+        "in place of `cursor`, which it equals.",
+        {"type": "string"},
     ),
     "Idempotency-Key": (
         "Within ten minutes, the same key and body get the first reply again.",

@@ -201,7 +201,7 @@ def _operation(row: Operation, path: str, parts: _Components) -> _Node:
         "description": _description(row),
         "tags": [row.group],
         # The empty alternative: a relay without configured tokens asks for none.
-        "security": [{"bearer": [row.scope]}, {}] if row.scope else [],
+        "security": [{"bearer": list(row.scopes)}, {}] if row.scope else [],
         "parameters": list(_parameters(row, path, parts)),
         "responses": _responses(row, parts),
         "x-implemented": row.implemented,
@@ -250,6 +250,7 @@ def _parameters(row: Operation, path: str, parts: _Components) -> Iterator[_Node
             required = name in fields.get("required", ())
             yield _parameter(name, "query", fields["properties"][name], required, values.get(name))
     headers = ["X-Request-ID", "X-Agent"]
+    headers += ["Last-Event-ID"] if row.kind == "sse" else []
     headers += ["If-Stop"] if row.checks_if_stop else []
     headers += ["Idempotency-Key"] if Code.IDEMPOTENCY_CONFLICT in row.errors else []
     yield from ({"$ref": f"#/components/parameters/{name}"} for name in headers)

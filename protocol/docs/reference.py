@@ -49,7 +49,10 @@ def _entry(row: Operation, document: _Node) -> str:
     lines = [f"### {row.name}{mark}", f"`{row.verb} {row.path}`"]
     if row.aliases:
         lines.append("Also " + _codes(f"{row.verb} {path}" for path in row.aliases) + ".")
-    lines += [node["description"], f"Scope: {f'`{row.scope}`' if row.scope else 'none'}."]
+    lines += [
+        node["description"],
+        f"Scope: {' and '.join(f'`{scope}`' for scope in row.scopes) or 'none'}.",
+    ]
     table = list(_sent(node, document["components"]))
     if table:
         lines.append(_table("Parameter | In | Type | Default | Meaning", table))

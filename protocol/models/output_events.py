@@ -60,7 +60,7 @@ class OutputCleared(Result, kw_only=True):
 
 
 class StreamOutput(SessionParams, kw_only=True):
-    """Follow the output as server-sent events."""
+    """Follow the output as server-sent events: what the cursor has not seen, then live."""
 
     cursor: Cursor | None = None
     category: Annotated[Category | None, Meta(description="Only this kind of output.")] = None
@@ -97,6 +97,19 @@ class EventPage(Result, kw_only=True):
     has_more: bool
     session_status: State
     dropped: int = 0
+
+
+class StreamEvents(SessionParams, kw_only=True):
+    """Follow the events as server-sent events: those that the cursor has not seen, then live."""
+
+    cursor: Cursor | None = None
+    types: (
+        Annotated[
+            str,
+            Meta(description="Only these types, comma-separated.", examples=["stopped,terminated"]),
+        ]
+        | None
+    ) = None
 
 
 class StreamBytes(Result, kw_only=True):

@@ -27,6 +27,7 @@ from debug_relay.supervisor.http.reply import Reply
 from debug_relay.supervisor.http.router import BROKEN_ESCAPE, Router
 from debug_relay.supervisor.operations.dispatch import Dispatch, Request
 from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.streams.service import Streams
 
 _RESERVED: Final = ("pretty", "format")
 _ID_CHARACTERS: Final = 200  # The header X-Request-Id.
@@ -35,17 +36,25 @@ _ABSOLUTE: Final = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
 
 class Front:
     def __init__(
-        self, guard: Guard, router: Router, dispatch: Dispatch, settings: Callable[[], Settings]
+        self,
+        guard: Guard,
+        router: Router,
+        dispatch: Dispatch,
+        streams: Streams,
+        settings: Callable[[], Settings],
     ) -> None:
         self._guard = guard
         self._router = router
         self._dispatch = dispatch
+        self._streams = streams
         self._settings = settings
         self._in_flight = InFlight()
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
         request = _request(http)
         finished = await self._finished(http, request)
+        if not isinstance(finished, Finished):
+            return finished
         return Reply(
             finished.body,
             request_id=request.id,
@@ -54,7 +63,9 @@ class Front:
             headers=finished.headers,
         )
 
-    async def _finished(self, http: web.BaseRequest, request: Request) -> Finished:
+    async def _finished(
+        self, http: web.BaseRequest, request: Request
+    ) -> Finished | web.StreamResponse:
         try:
             authority, target = _absolute_form(http.raw_path)
             self._admit(http, authority)
@@ -62,6 +73,10 @@ class Front:
             self._read(http, target, request)
         except Exception as error:
             return self._dispatch.refuse(request, error)
+        operation = request.operation
+        if operation is not None and operation.streams and operation.implemented:
+            request.format = "json"  # of a refusal
+            return await self._streams.serve(http, request)
         with self._in_flight.share(request.uid) as share:
             request.body = lambda: self._body(http, share)
             return await self._dispatch.perform(request)

@@ -16,7 +16,10 @@ from debug_relay.protocol.operations import OPERATIONS, Operation, path_variable
 from debug_relay.supervisor.http.meant_routes import meant, segments_of
 
 # Served without the prefix too, where browsers and other programs look for them.
-ROOT_OPERATIONS: Final = ("index", "docs", "llms", "openapi", "metrics", "mcp")
+ROOT_OPERATIONS: Final = (
+    "index", "docs", "llms", "openapi", "metrics", "mcp",
+    "stream-output", "stream-events", "logs", "debug",
+)  # fmt: skip
 
 BROKEN_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 # An unknown path is compared with routes up to this length: a longer one is not a typing

@@ -66,10 +66,10 @@ _REFUSAL_CHECKS: Final[Mapping[RefusalCheck, Check]] = {
 
 
 class Request(Struct, kw_only=True):
-    """What a front has read. Nothing of it is believed yet."""
+    """A request as a front has read it. Nothing of it is believed yet."""
 
     id: str
-    uid: int  # of who asks, by the kernel's word
+    uid: int  # the caller's, by the kernel's word
     operation: Operation | None  # None: there is no such operation, as `misread` says
     path: Mapping[str, str] = {}
     query: Sequence[tuple[str, str]] = ()
@@ -114,6 +114,15 @@ class _Understood(Struct):
     created: str | None = None
 
 
+class Opened(Struct, frozen=True):
+    """A stream that the caller may have. Its front sends it."""
+
+    operation: Operation
+    session: Session
+    params: Params
+    caller: Caller
+
+
 class Dispatch:
     def __init__(
         self,
@@ -148,6 +157,32 @@ class Dispatch:
             raise
         self._note(call, finished)
         return _pretty(finished) if request.pretty else finished
+
+    async def open(self, request: Request) -> Opened | Finished:
+        """The stream that is asked for, or the refusal."""
+        call = _Call(request, time.monotonic())
+        try:
+            understood = await self._understood(call)
+            session = self._registry.get(request.path["session_id"])
+            session.require_there()
+        except Exception as error:
+            finished = self._refusal(call, error)
+            self._note(call, finished)
+            return finished
+        self._note(call, Finished(101, b"", ""))
+        return Opened(understood.operation, session, understood.params, understood.caller)
+
+    def admit(self, request: Request) -> Caller:
+        """The caller, who must be allowed to ask. An open stream is checked again and again."""
+        # Callers without any right learn nothing else, not even which operations there are.
+        operation = request.operation
+        scope = operation.scope if operation is not None else SCOPES[0]
+        caller = self._guard.caller(request.uid, request.agent, request.authorization, scope)
+        if operation is None:
+            return caller
+        for needed in operation.scopes:
+            self._guard.require(caller, operation.name, needed)
+        return caller
 
     def refuse(self, request: Request, error: Exception) -> Finished:
         """The answer to what a front does not let in."""
@@ -226,14 +261,9 @@ class Dispatch:
     async def _understood(self, call: _Call) -> _Understood:
         request = call.request
         operation = request.operation
-        # Callers without any right learn nothing else, not even which operations there are.
-        scope = operation.scope if operation is not None else SCOPES[0]
-        caller = call.caller = self._guard.caller(
-            request.uid, request.agent, request.authorization, scope
-        )
+        caller = call.caller = self.admit(request)
         if operation is None:
             raise request.misread or RelayError(Code.NOT_FOUND, "There is no such operation")
-        self._guard.require(caller, operation.name, operation.scope)
         body = await request.body() if callable(request.body) else request.body
         if request.misread is not None:
             raise request.misread

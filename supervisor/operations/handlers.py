@@ -131,7 +131,9 @@ class Handlers:
             "apply-profile": self._apply_profile,
         }
         wanted = {
-            row.name for row in OPERATIONS.values() if row.side == "supervisor" and row.implemented
+            row.name
+            for row in OPERATIONS.values()
+            if row.side == "supervisor" and row.implemented and not row.streams
         }
         if wanted != self._table.keys():
             differ = sorted(wanted ^ self._table.keys())

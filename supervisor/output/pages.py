@@ -45,7 +45,7 @@ from debug_relay.supervisor.output import last_event
 from debug_relay.supervisor.output.ring_reader import Walk, opened, read_header
 
 _PAGE_BYTES: Final = 1 << 20  # One page of output or events.
-_CATEGORY_NAMES: Final = {number: name for name, number in CATEGORY_NUMBERS.items()}
+CATEGORY_NAMES: Final = {number: name for name, number in CATEGORY_NUMBERS.items()}
 _OUTPUT: Final = EVENT_NUMBERS["output"]
 _decode_event: Final = msgspec.json.Decoder(Event).decode
 
@@ -66,24 +66,24 @@ class OutputPages:
     """What a program printed, line by line."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._owner = output_owner(path.parent.name)
+        self.path = path
+        self.owner = output_owner(path.parent.name)
 
     def end(self) -> int:
-        with opened(self._path) as fd:
+        with opened(self.path) as fd:
             header = read_header(fd)
         return header.head if header else 0
 
     def page(self, cursor: str | None, limit: int, category: str | None) -> OutputPage:
-        (place,) = _places(self._owner, cursor, 1)
-        with opened(self._path) as fd:
+        (place,) = places(self.owner, cursor, 1)
+        with opened(self.path) as fd:
             return self._page(fd, place, limit, _wanted(category))
 
     def last(self, cursor: str | None, count: int, category: str | None) -> OutputPage:
         """The last so many after the cursor. Reads all that is there: not for the event loop."""
-        (place,) = _places(self._owner, cursor, 1)
+        (place,) = places(self.owner, cursor, 1)
         wanted = _wanted(category)
-        with opened(self._path) as fd:
+        with opened(self.path) as fd:
             place = _place_of_last(fd, place, wanted, count)
             return self._page(fd, place, count, wanted, is_short=False)
 
@@ -99,7 +99,7 @@ class OutputPages:
         walk = Walk(fd, place, wanted, mark_is_entry=True, is_short=is_short)
         entries, whole = _output_entries(walk, limit)
         # What lies beyond is only looked at: the page's cursor and losses end here.
-        next_cursor, dropped = pack_cursor(self._owner, walk.place), walk.dropped
+        next_cursor, dropped = pack_cursor(self.owner, walk.place), walk.dropped
         has_more = not whole or walk.find() is not None or walk.unfinished
         return OutputPage(
             entries=entries, next_cursor=next_cursor, has_more=has_more, dropped=dropped
@@ -107,7 +107,7 @@ class OutputPages:
 
 
 def _wanted(category: str | None) -> frozenset[int] | None:
-    return None if category is None else _numbers("category", [category], CATEGORY_NUMBERS)
+    return None if category is None else numbers("category", [category], CATEGORY_NUMBERS)
 
 
 def _place_of_last(
@@ -174,9 +174,9 @@ def _lines(payload: bytes, start: int, limit: int, room: int) -> tuple[list[byte
 
 
 def _entries_of(record: Record, lines: Iterable[bytes]) -> Iterator[OutputEntry]:
-    category = _CATEGORY_NAMES.get(record.category, "console")
+    category = CATEGORY_NAMES.get(record.category, "console")
     time = timestamp_of(record.time_us / 1e6)
-    origin = _origin(record.meta)
+    origin = origin_of(record.meta)
     for line in lines:
         entry = OutputEntry(
             category=category,
@@ -194,7 +194,7 @@ def _entries_of(record: Record, lines: Iterable[bytes]) -> Iterator[OutputEntry]
         yield entry
 
 
-def _origin(meta: bytes) -> _Origin:
+def origin_of(meta: bytes) -> _Origin:
     if not meta:
         return _NOWHERE
     try:
@@ -208,13 +208,13 @@ class EventPages:
     """What happened in a session: two rings, merged by seq."""
 
     def __init__(self, state_path: Path, output_path: Path) -> None:
-        self._state_path = state_path
-        self._output_path = output_path
-        self._owner = events_owner(state_path.parent.name)
+        self.state_path = state_path
+        self.output_path = output_path
+        self.owner = events_owner(state_path.parent.name)
 
     def last_seq(self) -> int:
         """The highest that is in the rings, when nobody writes them any more."""
-        with opened(self._state_path) as state_fd, opened(self._output_path) as output_fd:
+        with opened(self.state_path) as state_fd, opened(self.output_path) as output_fd:
             header, other = read_header(state_fd), read_header(output_fd)
             if header is None:
                 return 0
@@ -234,16 +234,16 @@ class EventPages:
     def end_cursor(self) -> str:
         """A cursor for a reader that wants only events from now on."""
         places = []
-        for path in (self._state_path, self._output_path):
+        for path in (self.state_path, self.output_path):
             with opened(path) as fd:
                 header = read_header(fd)
             end = (header.epoch, header.head, header.next_entry) if header else ()
             places.append(Place(*end))
-        return pack_cursor(self._owner, *places)
+        return pack_cursor(self.owner, *places)
 
     def append_last(self, seq: int, type: EventType, body: Mapping[str, Any]) -> bool:
         """What a dead worker can tell no more; whether it is there to be read."""
-        return last_event.append(self._state_path, seq, type, body)
+        return last_event.append(self.state_path, seq, type, body)
 
     def page(
         self,
@@ -254,9 +254,9 @@ class EventPages:
         last: int | None = None,
     ) -> EventPage:
         """`last` bounds the page to what `status` belongs to: the file may be ahead of it."""
-        state_place, output_place = _places(self._owner, cursor, 2)
-        wanted = None if types is None else _numbers("types", types, EVENT_NUMBERS)
-        with opened(self._state_path) as state_fd, opened(self._output_path) as output_fd:
+        state_place, output_place = places(self.owner, cursor, 2)
+        wanted = None if types is None else numbers("types", types, EVENT_NUMBERS)
+        with opened(self.state_path) as state_fd, opened(self.output_path) as output_fd:
             header = read_header(state_fd)
             # The mark before all else: what has no higher seq is in the rings by now.
             mark = header.mark if header else 0
@@ -268,9 +268,9 @@ class EventPages:
             if wanted is None or _OUTPUT in wanted:
                 walks.append(output)
             events, unreadable = _events(walks, limit, mark)
-            next_cursor = pack_cursor(self._owner, state.place, output.place)
+            next_cursor = pack_cursor(self.owner, state.place, output.place)
             dropped = state.dropped + output.dropped + unreadable
-            has_more = _earliest(walks, mark) is not None or any(w.unfinished for w in walks)
+            has_more = earliest(walks, mark) is not None or any(w.unfinished for w in walks)
         return EventPage(
             events=events,
             next_cursor=next_cursor,
@@ -285,7 +285,7 @@ def _events(walks: list[Walk], limit: int, mark: int) -> tuple[list[Event], int]
     events: list[Event] = []
     unreadable = 0
     room = _PAGE_BYTES
-    while len(events) < limit and room > 0 and (walk := _earliest(walks, mark)) is not None:
+    while len(events) < limit and room > 0 and (walk := earliest(walks, mark)) is not None:
         record = walk.take()
         room -= len(record.payload)
         try:
@@ -295,7 +295,7 @@ def _events(walks: list[Walk], limit: int, mark: int) -> tuple[list[Event], int]
     return events, unreadable
 
 
-def _earliest(walks: list[Walk], mark: int) -> Walk | None:
+def earliest(walks: list[Walk], mark: int) -> Walk | None:
     """The ring that has the next event up to `mark`."""
     found: tuple[int, Walk] | None = None
     for walk in walks:
@@ -311,7 +311,7 @@ def _earliest(walks: list[Walk], mark: int) -> Walk | None:
     return found[1] if found else None
 
 
-def _places(owner: str, cursor: str | None, count: int) -> tuple[Place, ...]:
+def places(owner: str, cursor: str | None, count: int) -> tuple[Place, ...]:
     if cursor is None:
         return (Place(),) * count
     try:
@@ -329,7 +329,7 @@ def _places(owner: str, cursor: str | None, count: int) -> tuple[Place, ...]:
     )
 
 
-def _numbers(parameter: str, names: Collection[str], table: Mapping[str, int]) -> frozenset[int]:
+def numbers(parameter: str, names: Collection[str], table: Mapping[str, int]) -> frozenset[int]:
     unknown = sorted(name for name in names if name not in table)
     if not unknown:
         return frozenset(table[name] for name in names)

@@ -10,6 +10,7 @@ import asyncio
 import os
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -78,6 +79,8 @@ class Session:
         self._mirror: SessionState | None = None
         self._mirrored = time.monotonic()
         self._waiters: set[asyncio.Future[None]] = set()
+        self.listeners: set[Callable[[], None]] = set()  # called when there is more to read
+        self.closed = False  # deleted, or left to the next relay
         self._touched = time.monotonic()
         self._told_touch = 0.0
         self._watching: asyncio.Task[None] | None = None
@@ -149,12 +152,19 @@ class Session:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
+        for listener in self.listeners:
+            listener()
 
     def begin_deletion(self) -> None:
         """Refuse requests from now on; those that wait fail now, not when the worker has ended."""
         self.deleting = True
         if self._link is not None and not self.unresponsive:
             self._link.cancel_all()
+        self._notify_waiters()
+
+    def end_streams(self) -> None:
+        """Streams read what is there by now, and end; the files may be removed afterwards."""
+        self.closed = True
         self._notify_waiters()
 
     def require_there(self) -> None:
@@ -183,13 +193,13 @@ class Session:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
             try:
-                await asyncio.wait([waiter], timeout=min(left, self._touch_within()))
+                await asyncio.wait([waiter], timeout=min(left, self.touch_within()))
             finally:
                 self._waiters.discard(waiter)
             self.touch()  # waiting for events is use of the session
         return True
 
-    def _touch_within(self) -> float:
+    def touch_within(self) -> float:
         """So often that a session with a waiting caller comes near neither its idle timeout nor
         the end of its pause budget."""
         config = self.state.config
@@ -432,5 +442,5 @@ class Session:
     async def close(self) -> None:
         """Leave the worker to the next supervisor."""
         self.deleting = True
-        self._notify_waiters()
+        self.end_streams()
         await self.disconnect()

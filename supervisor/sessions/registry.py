@@ -335,6 +335,7 @@ class Registry:
         if shown.end_reason == "timeout":
             self._expire(session.id)
             self.sessions.pop(session.id, None)
+            session.end_streams()
             self._remove_folders(session)
         self.background.begin(sweep_up(session.id))
         if shown.status is State.FAILED:
@@ -370,6 +371,7 @@ class Registry:
         ]
         for session in ended[: max(len(ended) - _MOST_ENDED, 0)]:
             del self.sessions[session.id]
+            session.end_streams()
             self._remove_folders(session)
 
     def _remove_folders(self, session: Session) -> None:

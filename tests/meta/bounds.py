@@ -39,6 +39,8 @@ NO_BOUNDS = {
     "supervisor/cli/token_commands.py": "_LAST",
     "supervisor/processes/attach_preflight.py": "_STRICT",
     "supervisor/storage/breakpoint_profiles.py": "_VERSION",
+    "supervisor/streams/forms.py": "_TEXT_FRAME _SHORT _LONG",
+    "supervisor/streams/websocket.py": "_TRY_AGAIN_LATER",
     "supervisor/workers/orphan_cleanup.py": "_PR_SET_CHILD_SUBREAPER",
     "worker/attach/payload.py": (
         "_NOWHERE _FAILED _CLASS _TABLE _WORD_NAME TEXT _WORD_DIGITS _CLOEXEC _GET_SEALS "

@@ -37,6 +37,7 @@ LAW = {
         processes
         access
         operations
+        streams
         http
         app
         cli

@@ -97,7 +97,7 @@ def test_says_what_the_row_says(row, path):
     assert node["x-implemented"] is row.implemented
     assert node["x-scope"] == row.scope
     assert set(node.get("x-states", ())) == (set(row.states) if row.on_session else set())
-    assert node["security"] == ([{"bearer": [row.scope]}, {}] if row.scope else [])
+    assert node["security"] == ([{"bearer": list(row.scopes)}, {}] if row.scope else [])
 
 
 @each_route
@@ -142,6 +142,7 @@ def test_path_and_query_values_are_texts_that_can_be_written(row, path):
 @each_route
 def test_headers_stand_where_they_work(row, path):
     expected = {"X-Request-ID", "X-Agent"}
+    expected |= {"Last-Event-ID"} if row.kind == "sse" else set()
     expected |= {"If-Stop"} if row.side == "worker" else set()
     expected |= {"Idempotency-Key"} if Code.IDEMPOTENCY_CONFLICT in row.errors else set()
     assert set(parameters(row, path, "header")) == expected

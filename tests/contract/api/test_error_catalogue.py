@@ -822,6 +822,30 @@ def somebody_drives(scene: Scene) -> Generator[Answer, Any, None]:
     assert bob.step()["current_location"]["line"] == program["next"]
 
 
+@row(Code.TOO_MANY_STREAMS)
+def audience(scene: Scene) -> Generator[Answer, Any, None]:
+    session = scene.session()
+    request = (
+        f"GET {scene.client.prefix}/sessions/{session.id}/events/stream "
+        f"HTTP/1.1\r\nHost: {scene.client.host}:{scene.client.port}\r\n\r\n"
+    ).encode()
+    for _ in range(256):
+        reader = socket.create_connection((scene.client.host, scene.client.port), 10)
+        scene.ends.enter_context(reader)
+        reader.sendall(request)
+        assert reader.recv(12) == b"HTTP/1.1 200"
+    answer = session.get("/output/stream")
+    assert answer.headers["Retry-After"]
+    error = yield answer
+    scene.suggested(error).ok()
+
+
+@row(Code.UPGRADE_REQUIRED)
+def no_socket(scene: Scene) -> Generator[Answer, Any, None]:
+    error = yield scene.session().get("/debug")
+    assert "/events/stream" in suggestion(error)
+
+
 @row(Code.NOT_IMPLEMENTED)
 def not_yet(scene: Scene) -> Generator[Answer, Any, None]:
     error = yield scene.client.post("/mcp", {})

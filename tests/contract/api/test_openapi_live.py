@@ -21,7 +21,8 @@ from tests.kit.client import Answer, Client, Session
 from tests.kit.relay import Relay
 from tests.kit.source import Source
 
-IMPLEMENTED = {name: row for name, row in OPERATIONS.items() if row.implemented}
+# Streams have no reply of their own: tests/contract/streams.
+IMPLEMENTED = {n: row for n, row in OPERATIONS.items() if row.implemented and not row.streams}
 PROGRAM = """
     def double(n):
         return n * 2  # @inside
@@ -137,7 +138,7 @@ def test_the_served_document_is_valid(relay: Client) -> None:
         for path in answer.body["paths"].values()
         for node in path.values()
     }
-    assert {name for name in OPERATIONS if marked[name]} == set(IMPLEMENTED)
+    assert {name for name, row in OPERATIONS.items() if marked[name] != row.implemented} == set()
 
 
 @pytest.mark.parametrize("row", IMPLEMENTED.values(), ids=lambda row: row.name)

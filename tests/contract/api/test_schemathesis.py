@@ -34,7 +34,7 @@ LONGEST_BOUND = 10_000
 ROWS = [
     row
     for row in OPERATIONS.values()
-    if row.implemented and row.name != "shutdown" and row.kind != "websocket"
+    if row.implemented and row.name != "shutdown" and not row.streams
 ]
 # These end a session, at once or by a timeout, or keep others from driving it: they get one of
 # their own, without a program.

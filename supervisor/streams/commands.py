@@ -1,0 +1,153 @@
+"""Commands of a `…/debug` socket: each is an operation of the table, done by the one dispatch."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
+from debug_relay.protocol.validation.json_body import parse_json
+from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.supervisor.operations.dispatch import Dispatch, Request
+from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.streams import forms
+
+_SAME_AS: Final[Mapping[str, str]] = {"step": "step-over"}
+_MOST_AT_ONCE: Final = 64  # Commands of a socket that have no result yet.
+_OFFERED: Final = {name: row for name, row in OPERATIONS.items() if row.kind == "json"}
+
+
+class _Command(Struct, forbid_unknown_fields=True):
+    action: str
+    id: str | int | None = None
+    arguments: dict[str, Any] = {}
+    if_stop: int | None = None
+    idempotency_key: str | None = None
+
+
+class Commands:
+    """Commands of one socket that are under way. Results go out as they come."""
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        opening: Request,
+        session_id: str,
+        put: Callable[[bytes], None],
+    ) -> None:
+        self._dispatch = dispatch
+        self._opening = opening
+        self._session_id = session_id
+        self._put = put
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    async def take(self, text: bytes) -> None:
+        """One message of the client. Waits while too many commands are under way: the client's
+        next messages wait in its socket."""
+        await self._room.acquire()
+        # In order: each command is sent to the worker before the next message is read.
+        task = asyncio.create_task(self._perform(text), name=f"command for {self._session_id}")
+        self._under_way.add(task)
+        task.add_done_callback(self._over)
+        await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Nobody waits for these results any more; what was begun goes on."""
+        for task in self._under_way:
+            task.cancel()
+        if self._under_way:
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        self._room.release()
+
+    async def _perform(self, text: bytes) -> None:
+        request = Request(
+            id=str(uuid.uuid4()),
+            uid=self._opening.uid,
+            operation=None,
+            agent=self._opening.agent,
+            authorization=self._opening.authorization,
+            asked=("WS", "a command"),
+        )
+        id, action = None, ""
+        try:
+            command = _read(text)
+            id, action = command.id, command.action
+            self._put(forms.message(self._session_id, "ack", encode_json(command), id, action))
+            _fill(request, command, self._session_id)
+        except RelayError as error:
+            finished = self._dispatch.refuse(request, error)
+        else:
+            finished = await self._dispatch.perform(request)
+        self._put(self._result(finished, id, action))
+
+    def _result(self, finished: Finished, id: str | int | None, action: str) -> bytes:
+        return forms.message(self._session_id, "result", finished.body.rstrip(), id, action)
+
+
+def _read(text: bytes) -> _Command:
+    sent = parse_json(text)
+    try:
+        return msgspec.convert(sent, _Command)
+    except msgspec.ValidationError as error:
+        raise RelayError(
+            Code.INVALID_REQUEST,
+            f"The command is not of the right form: {error}",
+            'Send {"action": "step-over", "id": 1, "arguments": {}}; if_stop and idempotency_key '
+            "may stand beside them.",
+        ) from None
+
+
+def _fill(request: Request, command: _Command, session_id: str) -> None:
+    operation = _operation(command.action)
+    request.operation = operation
+    request.asked = ("WS", operation.path)
+    request.if_stop = command.if_stop
+    request.idempotency_key = command.idempotency_key
+    arguments = dict(command.arguments)
+    path: dict[str, str] = {}
+    if operation.on_session:
+        path["session_id"] = str(arguments.pop("session_id", session_id))
+        if path["session_id"] != session_id:
+            raise RelayError(
+                Code.INVALID_REQUEST,
+                f"This socket belongs to {session_id}, not to {path['session_id'][:100]}",
+                "Leave session_id out, or open the socket of the other session.",
+            )
+    for name in {name for known in operation.paths for name in path_variables(known)}:
+        if name in arguments and name not in path:
+            path[name] = _text(arguments.pop(name))
+    request.path = path
+    if operation.takes_body:
+        request.body = arguments
+    else:
+        request.query = [(name, _text(value)) for name, value in arguments.items()]
+
+
+def _operation(action: str) -> Operation:
+    name = _SAME_AS.get(action, action)
+    if name in _OFFERED:
+        return _OFFERED[name]
+    near = difflib.get_close_matches(name[:100], _OFFERED, 1)
+    raise RelayError(
+        Code.NOT_FOUND,
+        f"There is no action {action[:100]!r}",
+        f"Did you mean {near[0]}?" if near else "Actions are the operations of the API by name.",
+        closest=near[0] if near else None,
+    )
+
+
+def _text(value: Any) -> str:
+    """A value as it stands in a path or a query."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,105 @@
+"""The feed of a session: wakes its streams when there is more, and keeps what was encoded for them.
+
+Streams of one session mostly stand at the same cursor, at the end. The first that reads a batch
+there encodes it, and the others send the same bytes. A stream that lags behind reads for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from debug_relay.supervisor.sessions.proxy import Session
+
+# A program that prints all the time wakes the streams fifty times a second, not with every line.
+_PACE_SECONDS: Final = 0.02
+_KEPT: Final = 8  # Encoded batches of a session: one for each filter that is in use.
+
+
+class Encoded(Struct, frozen=True):
+    """A batch in the form in which it is sent."""
+
+    data: bytes
+    cursor: str  # behind it
+    messages: int
+    dropped: int  # messages lost before the first
+    behind: int  # messages that are still to come
+    has_more: bool
+
+
+class Reader(Protocol):
+    """A stream, which is woken when its session has written something."""
+
+    def wake(self) -> None: ...
+
+    def read_last(self) -> None:
+        """The session's files may be removed after this."""
+
+
+class Feed:
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._readers: set[Reader] = set()
+        self._kept: dict[Hashable, Encoded] = {}
+        self._woken = 0.0
+        self._waking: asyncio.TimerHandle | None = None
+        self._touching: asyncio.Task[None] | None = None
+
+    @property
+    def has_readers(self) -> bool:
+        return bool(self._readers)
+
+    def join(self, reader: Reader) -> None:
+        if not self._readers:
+            self.session.listeners.add(self._heard)
+            self._touching = asyncio.create_task(self._touch(), name=f"feed {self.session.id}")
+        self._readers.add(reader)
+
+    def leave(self, reader: Reader) -> None:
+        self._readers.discard(reader)
+        if self._readers:
+            return
+        self.session.listeners.discard(self._heard)
+        self._kept.clear()
+        if self._waking is not None:
+            self._waking.cancel()
+            self._waking = None
+        if self._touching is not None:
+            self._touching.cancel()
+            self._touching = None
+
+    def encoded(self, key: Hashable, read: Callable[[], Encoded]) -> Encoded:
+        """The batch of this key, read and encoded by the first stream that asks for it."""
+        found = self._kept.get(key)
+        if found is None:
+            found = read()
+            while len(self._kept) >= _KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = found
+        return found
+
+    def _heard(self) -> None:
+        self._kept.clear()  # there may be more now
+        if self.session.closed:
+            for reader in self._readers:
+                reader.read_last()
+        elif self._waking is None:
+            loop = asyncio.get_running_loop()
+            delay = self._woken + _PACE_SECONDS - time.monotonic()
+            self._waking = loop.call_later(max(delay, 0), self._wake_all)
+
+    def _wake_all(self) -> None:
+        self._waking = None
+        self._woken = time.monotonic()
+        for reader in self._readers:
+            reader.wake()
+
+    async def _touch(self) -> None:
+        """An open stream is use of its session. One task touches it, however many are open."""
+        while True:
+            self.session.touch()
+            await asyncio.sleep(self.session.touch_within())

@@ -1,0 +1,154 @@
+"""All streams: opened through the one dispatch, bounded in number, read from their feeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models import output_events
+from debug_relay.protocol.scopes import READS_OUTPUT
+from debug_relay.supervisor.operations.dispatch import Dispatch, Opened, Request
+from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.output import batches
+from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.streams import forms
+from debug_relay.supervisor.streams.commands import Commands
+from debug_relay.supervisor.streams.feed import Encoded, Feed
+from debug_relay.supervisor.streams.sse import send_events
+from debug_relay.supervisor.streams.stream import Patience, Stream
+from debug_relay.supervisor.streams.websocket import is_upgrade, refuse_socket, serve_socket
+
+MOST: Final = 1500  # Streams of a relay.
+MOST_OF_A_CALLER: Final = 256  # Streams of one uid and name.
+
+_Read = Callable[[str | None], Encoded]
+
+
+class Streams:
+    def __init__(self, dispatch: Dispatch, patience: Patience | None = None) -> None:
+        self._dispatch = dispatch
+        self._patience = patience or Patience()
+        self._feeds: dict[Session, Feed] = {}
+        self._open: Counter[tuple[int, str]] = Counter()  # uid and name of the caller
+
+    async def serve(self, http: web.BaseRequest, request: Request) -> web.StreamResponse | Finished:
+        """The stream, sent to its end; a refusal as it is, where HTTP can still carry it."""
+        operation = request.operation
+        assert operation is not None
+        is_socket = operation.kind == "websocket"
+        if not is_socket and (last := http.headers.get("Last-Event-ID")):
+            others = [pair for pair in request.query if pair[0] != "cursor"]
+            request.query = [*others, ("cursor", last)]
+        opened = await self._dispatch.open(request)
+        if isinstance(opened, Opened):
+            try:
+                return await self._send(http, request, opened)
+            except RelayError as error:
+                opened = self._dispatch.refuse(request, error)
+        if is_socket and is_upgrade(http):
+            return await refuse_socket(http, opened, self._patience)
+        return opened
+
+    async def _send(
+        self, http: web.BaseRequest, request: Request, opened: Opened
+    ) -> web.StreamResponse:
+        session, caller = opened.session, opened.caller
+        is_socket = opened.operation.kind == "websocket"
+        if is_socket and not is_upgrade(http):
+            raise RelayError(
+                Code.UPGRADE_REQUIRED,
+                f"{opened.operation.name} is a WebSocket",
+                f"Connect with a WebSocket client; {call_of('stream-output')} and "
+                f"{call_of('stream-events')} send much the same by plain HTTP.",
+            )
+        feed = self._feeds.get(session) or Feed(session)
+        cursor, read = _reader(feed, opened)
+        who = caller.uid, caller.name
+        self._require_room(*who)
+        self._open[who] += 1
+        self._feeds[session] = feed
+        try:
+            stream = Stream(
+                feed, cursor, read, lambda: self._dispatch.admit(request), self._patience
+            )
+            if not is_socket:
+                return await send_events(http, stream, request.id, self._patience)
+            commands = None
+            if opened.operation.name == "debug":
+                commands = Commands(self._dispatch, request, session.id, stream.put)
+            return await serve_socket(http, stream, session.id, commands, self._patience)
+        finally:
+            self._open[who] -= 1
+            if not self._open[who]:
+                del self._open[who]
+            if not feed.has_readers and self._feeds.get(session) is feed:
+                del self._feeds[session]
+
+    def _require_room(self, uid: int, name: str) -> None:
+        mine, all_of_them = self._open[uid, name], self._open.total()
+        if mine >= MOST_OF_A_CALLER or all_of_them >= MOST:
+            raise RelayError(
+                Code.TOO_MANY_STREAMS,
+                f"{mine} streams of {name} are open, {all_of_them} in all; "
+                f"{MOST_OF_A_CALLER} of a caller and {MOST} in all may be",
+                f"Close other streams, or poll with {call_of('events')}.",
+                open=mine,
+            )
+
+
+def _reader(feed: Feed, opened: Opened) -> tuple[str | None, _Read]:
+    """The cursor at which the stream begins, and the function that reads on from one."""
+    session, params = feed.session, opened.params
+    if isinstance(params, output_events.StreamOutput):
+        cursor, category = params.cursor, params.category
+        return _checked(
+            cursor,
+            lambda at: feed.encoded(
+                ("sse-output", category, at),
+                lambda: forms.sse_output(batches.output_batch(session.output, at, category)),
+            ),
+        )
+    if isinstance(params, output_events.StreamEvents):
+        return _checked(params.cursor, _events(feed, opened, params.types, forms.sse_events))
+    assert isinstance(params, output_events.OpenStream)
+    if opened.operation.name == "logs":
+        return _checked(
+            params.cursor,
+            lambda at: feed.encoded(
+                ("logs", at),
+                lambda: forms.log_frames(batches.output_batch(session.output, at, None)),
+            ),
+        )
+    # Past events are a request away; a client that drives wants what happens from now on.
+    cursor = params.cursor or session.events.end_cursor()
+    return _checked(cursor, _events(feed, opened, None, forms.event_frames(session.id)))
+
+
+def _checked(cursor: str | None, read: _Read) -> tuple[str | None, _Read]:
+    """A cursor of another session is refused before anything is sent."""
+    read(cursor)
+    return cursor, read
+
+
+def _events(
+    feed: Feed,
+    opened: Opened,
+    types: str | None,
+    encode: Callable[[batches.Batch[batches.RawEvent]], Encoded],
+) -> _Read:
+    session, wanted = feed.session, batches.event_numbers(types)
+    shows_output = READS_OUTPUT in opened.caller.scopes
+
+    def read(at: str | None) -> Encoded:
+        def fresh() -> Encoded:
+            batch = batches.event_batch(session.events, at, wanted, session.events_end)
+            return encode(batch if shows_output else forms.withheld(batch))
+
+        return feed.encoded((opened.operation.name, wanted, shows_output, at), fresh)
+
+    return read

@@ -1,0 +1,171 @@
+"""One stream: where its client is in what the session writes, and when it ends.
+
+The ring files are the only queue. A stream has a cursor and reads the next batch when its client
+has taken the last one, so a client that reads slowly or not at all costs the session nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from debug_relay.protocol.errors import RelayError
+from debug_relay.supervisor.streams.feed import Encoded, Feed
+
+Reason = Literal["deleted", "shutdown", "too_slow", "refused"]
+
+
+_HEARTBEAT_SECONDS: Final = 15.0  # Silence of a stream before a sign of life.
+_SEND_SECONDS: Final = 30.0  # A client has so long to take one batch.
+_BEHIND_SECONDS: Final = 30.0  # A client may be too many messages behind for so long.
+_MOST_BEHIND: Final = 4096  # Messages; a client that had caught up may be so far behind.
+_LINGER_SECONDS: Final = 5.0  # A client has so long to take the last message.
+
+
+class Patience(Struct, frozen=True):
+    """How long a stream waits for its client, in seconds, and how far behind that one may be."""
+
+    heartbeat: float = _HEARTBEAT_SECONDS
+    send: float = _SEND_SECONDS
+    behind: float = _BEHIND_SECONDS
+    most_behind: int = _MOST_BEHIND
+    linger: float = _LINGER_SECONDS
+
+
+class End(Struct, frozen=True):
+    """Why a stream ends, and what its client needs to come again."""
+
+    reason: Reason
+    message: str
+    cursor: str | None
+    missed: int = 0  # messages that the client has not seen
+
+
+class Stream:
+    def __init__(
+        self,
+        feed: Feed,
+        cursor: str | None,
+        read: Callable[[str | None], Encoded],
+        admit: Callable[[], object],
+        patience: Patience,
+    ) -> None:
+        self.cursor = cursor
+        self.end: End | None = None
+        self._feed = feed
+        self._read = read
+        self._admit = admit  # raises when the caller may no longer read
+        self._patience = patience
+        self._outbox: deque[bytes] = deque()
+        self._is_awake = False
+        self._waiting: asyncio.Future[None] | None = None
+        self._last: Encoded | None = None  # read when the session ended
+        self._is_live = False  # has reached the end once
+        self._behind_since: float | None = None
+
+    def put(self, data: bytes) -> None:
+        """Send this behind the next batch: events come before the result that they led to."""
+        self._outbox.append(data)
+        self.wake()
+
+    def wake(self) -> None:
+        self._is_awake = True
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def read_last(self) -> None:
+        if self._last is None:
+            self._last = self._read(self.cursor)
+        self.wake()
+
+    async def run(self, send: Callable[[bytes], Awaitable[None]]) -> End:
+        """Send batches until the stream ends. `send` returns when the client has taken them; an
+        empty one is a heartbeat."""
+        self._feed.join(self)
+        try:
+            if self._feed.session.closed:
+                self.read_last()
+            while self.end is None:
+                self.end = await self._turn(send)
+            return self.end
+        finally:
+            self._feed.leave(self)
+
+    async def _turn(self, send: Callable[[bytes], Awaitable[None]]) -> End | None:
+        self._is_awake = False
+        try:
+            # A token that was revoked is worth nothing at once, also to a stream that is open.
+            self._admit()
+        except RelayError as error:
+            return End("refused", f"{error.code.value}: {error.message}", self.cursor)
+        before, last = self.cursor, self._last
+        batch = last if last is not None else self._read(before)
+        self.cursor = batch.cursor
+        if not await self._sent(send, batch.data):
+            return self._too_slow()
+        if last is not None:
+            return self._ended(batch.behind)
+        if batch.has_more and batch.cursor != before:
+            await asyncio.sleep(0)
+            return self._too_slow() if self._lags(batch.behind) else None
+        self._is_live, self._behind_since = True, None
+        if not await self._woken() and not await self._sent(send, b"", heartbeat=True):
+            return self._too_slow()
+        return None
+
+    async def _sent(
+        self, send: Callable[[bytes], Awaitable[None]], data: bytes, heartbeat: bool = False
+    ) -> bool:
+        """Whether the client has taken it in time."""
+        data = b"".join((data, *self._outbox)) if self._outbox else data
+        self._outbox.clear()
+        if not data and not heartbeat:
+            return True
+        try:
+            async with asyncio.timeout(self._patience.send):
+                await send(data)
+        except TimeoutError:
+            return False
+        return True
+
+    def _lags(self, behind: int) -> bool:
+        """Whether a client that was at the end once has been too far behind for too long."""
+        if not self._is_live or behind <= self._patience.most_behind:
+            self._behind_since = None
+            return False
+        now = time.monotonic()
+        if self._behind_since is None:
+            self._behind_since = now
+        return now - self._behind_since > self._patience.behind
+
+    async def _woken(self) -> bool:
+        """Whether there is something to do before the next heartbeat."""
+        if self._is_awake:
+            return True
+        self._waiting = asyncio.get_running_loop().create_future()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._patience.heartbeat):
+                    await self._waiting
+        finally:
+            self._waiting = None
+        return self._is_awake
+
+    def _too_slow(self) -> End:
+        ahead = self._read(self.cursor)
+        missed = ahead.dropped + ahead.messages + ahead.behind
+        message = f"The client reads too slowly: {missed} messages wait for it"
+        return End("too_slow", message, self.cursor, missed)
+
+    def _ended(self, missed: int) -> End:
+        session = self._feed.session
+        if session.left_by_relay:
+            message = f"The relay stops; the next one may have {session.id} again"
+            return End("shutdown", message, self.cursor, missed)
+        return End("deleted", f"{session.id} is deleted", self.cursor, missed)

@@ -1,0 +1,174 @@
+"""WebSockets: the handshake, one task that writes and one that reads, and how they close.
+
+A refused caller is let in and sent away with 1008 before any data: a browser or a library shows
+the close code and reason, but not the status of a refused upgrade.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.streams import forms
+from debug_relay.supervisor.streams.commands import Commands
+from debug_relay.supervisor.streams.stream import End, Patience, Reason, Stream
+
+_PING_SECONDS: Final = 30.0  # Silence of a client before a ping; its pong may take half of that.
+_CLOSE_SECONDS: Final = 2.0  # A client's own close frame is waited for.
+_MESSAGE_BYTES: Final = 256 * 1024  # One command.
+_LOG_MESSAGE_BYTES: Final = 1024  # A message to `…/logs`, which takes none; some clients greet.
+_MESSAGES_A_SECOND: Final = 100  # Messages of a client that are read.
+_BURST: Final = 200  # Messages that are read at once after a silence.
+_REASON_BYTES: Final = 123  # A close frame has no room for a longer reason.
+_TRY_AGAIN_LATER: Final = WSCloseCode.TRY_AGAIN_LATER
+_CODES: Final[dict[Reason, int]] = {
+    "deleted": WSCloseCode.OK,
+    "shutdown": WSCloseCode.GOING_AWAY,
+    "too_slow": _TRY_AGAIN_LATER,
+    "refused": WSCloseCode.POLICY_VIOLATION,
+}
+
+
+def is_upgrade(http: web.BaseRequest) -> bool:
+    return http.headers.get("Upgrade", "").strip().lower() == "websocket"
+
+
+async def refuse_socket(
+    http: web.BaseRequest, finished: Finished, patience: Patience
+) -> web.StreamResponse:
+    """Let in, and sent away before any data."""
+    socket = _socket(_LOG_MESSAGE_BYTES)
+    await socket.prepare(http)
+    is_full = finished.status == 429
+    code = _TRY_AGAIN_LATER if is_full else WSCloseCode.POLICY_VIOLATION
+    await _close(http, socket, code, _words(finished.body), patience)
+    return socket
+
+
+async def serve_socket(
+    http: web.BaseRequest,
+    stream: Stream,
+    session_id: str,
+    commands: Commands | None,
+    patience: Patience,
+) -> web.StreamResponse:
+    """One socket until its end. Without commands it only follows."""
+    socket = _socket(_LOG_MESSAGE_BYTES if commands is None else _MESSAGE_BYTES)
+    await socket.prepare(http)
+    writing = asyncio.create_task(
+        _write(http, socket, stream, session_id, commands is not None, patience),
+        name=f"socket of {session_id}",
+    )
+    try:
+        await _read(socket, commands)
+        if stream.end is not None:  # the writer says goodbye
+            await writing
+    finally:
+        writing.cancel()
+        if commands is not None:
+            await commands.close()
+        with suppress(asyncio.CancelledError, ConnectionError):
+            await writing
+    return socket
+
+
+def _socket(most_bytes: int) -> web.WebSocketResponse:
+    # Compression would take a quarter of a megabyte for each socket.
+    return web.WebSocketResponse(
+        timeout=_CLOSE_SECONDS,
+        heartbeat=_PING_SECONDS,
+        autoping=False,
+        compress=False,
+        max_msg_size=most_bytes,
+    )
+
+
+async def _write(
+    http: web.BaseRequest,
+    socket: web.WebSocketResponse,
+    stream: Stream,
+    session_id: str,
+    is_debug: bool,
+    patience: Patience,
+) -> None:
+    """Everything but pongs and close frames goes out here."""
+
+    async def send(data: bytes) -> None:
+        if socket.closed or http.transport is None:
+            raise ConnectionResetError("the client has left")
+        if data:  # else a heartbeat, which pings are already
+            http.transport.write(data)
+            await http.writer.drain()
+
+    end = await stream.run(send)
+    if http.transport is None:
+        return
+    told = _told(end, session_id, is_debug)
+    if told and not socket.closed:
+        http.transport.write(told)
+    await _close(http, socket, _CODES[end.reason], end.message, patience)
+
+
+def _told(end: End, session_id: str, is_debug: bool) -> bytes:
+    """The last message. A caller that lost its right gets none but the close frame."""
+    if end.reason == "refused":
+        return b""
+    return forms.debug_end(session_id, end) if is_debug else forms.log_end(end)
+
+
+async def _read(socket: web.WebSocketResponse, commands: Commands | None) -> None:
+    """Messages of the client, at most so many a second: more of them wait in its socket."""
+    allowed, then = float(_BURST), time.monotonic()
+    while True:
+        message = await socket.receive()
+        if message.type in (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR):
+            return
+        now = time.monotonic()
+        allowed = min(allowed + (now - then) * _MESSAGES_A_SECOND, _BURST) - 1
+        then = now
+        if message.type is WSMsgType.PING:
+            await socket.pong(message.data)
+        elif message.type is WSMsgType.TEXT and commands is not None:
+            await commands.take(message.data.encode("utf-8", "surrogatepass"))
+        elif message.type is WSMsgType.BINARY and commands is not None:
+            await commands.take(message.data)
+        if allowed < 0:
+            await asyncio.sleep(-allowed / _MESSAGES_A_SECOND)
+
+
+async def _close(
+    http: web.BaseRequest,
+    socket: web.WebSocketResponse,
+    code: int,
+    reason: str,
+    patience: Patience,
+) -> None:
+    """A client that does not read its last message is cut off."""
+    words = reason.encode()[:_REASON_BYTES].decode("utf-8", "ignore").encode()
+    try:
+        async with asyncio.timeout(patience.linger):
+            await socket.close(code=code, message=words)
+    except TimeoutError:
+        if http.transport is not None:
+            http.transport.abort()
+
+
+class _ErrorPart(msgspec.Struct):
+    code: str = ""
+    message: str = ""
+
+
+class _Refusal(msgspec.Struct):
+    error: _ErrorPart
+
+
+def _words(body: bytes) -> str:
+    """Code and message of a refusal that was made for HTTP."""
+    error = msgspec.json.decode(body, type=_Refusal).error
+    return f"{error.code}: {error.message}"

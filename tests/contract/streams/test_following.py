@@ -1,0 +1,113 @@
+"""Streams replay what was, then follow live: by `curl -N`, by a WebSocket, at both path forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.source import Source
+from tests.kit.streams import all_of, connect, curl, needs_curl, received
+
+COUNTS = """
+    import sys
+    print("before")
+    total = 0  # @line
+    for n in range(3):
+        total += n
+        print("n", n)
+    print("to stderr", file=sys.stderr)
+    sys.stdout.buffer.write(b"\\xff\\xfe raw\\n")
+"""
+PATH_FORMS = ["/api/v1", ""]
+
+
+@needs_curl
+@pytest.mark.parametrize("prefix", PATH_FORMS)
+def test_server_sent_events(relay: Client, source: Callable[..., Source], prefix: str) -> None:
+    program = source(COUNTS)
+    session = relay.session()
+    session.break_at(program, program["line"])
+    session.launch(program)
+    with (
+        curl(session, "/output/stream", prefix=prefix) as output,
+        curl(session, "/output/stream?category=stderr", prefix=prefix) as errors,
+        curl(session, "/events/stream?types=stopped,terminated", prefix=prefix) as events,
+    ):
+        first, stop = output.next(), events.next()
+        assert first is not None
+        assert (first.event, first.data["output"]) == ("output", "before\n")
+        assert stop is not None
+        assert (stop.event, stop.data["body"]["reason"]) == ("stopped", "breakpoint")
+        session.resume()
+        assert [one.event for one in events.until("terminated")] == ["terminated"]
+        assert errors.next().data["output"] == "to stderr\n"  # type: ignore[union-attr]
+        # One that comes later has the same, from the beginning or from behind an id.
+        with (
+            curl(session, "/output/stream") as again,
+            curl(session, "/output/stream", "-H", f"Last-Event-ID: {first.id}") as behind,
+            curl(session, f"/output/stream?cursor={first.id}") as by_cursor,
+            curl(session, "/events/stream") as whole,
+        ):
+            paged = session.get("/events").ok()["events"]
+            assert [whole.next().data for _ in paged] == paged  # type: ignore[union-attr]
+            assert again.next() == first
+            later = behind.next()
+            assert by_cursor.next() == later
+            session.delete(force="true").ok()
+            *rest, end = output.rest()
+            assert (end.event, end.data["reason"], end.data["missed"]) == ("end", "deleted", 0)
+            assert end.data["cursor"] == rest[-1].id
+            assert again.rest()[:-1] == [later, *behind.rest()[:-1]] == rest
+            assert by_cursor.rest()[:-1] == rest[1:]
+        text = "".join(one.data["output"] for one in (first, *rest) if not one.data["encoding"])
+        assert sorted(text.splitlines()) == ["before", "n 0", "n 1", "n 2", "to stderr"]
+        assert [one.data["output"] for one in rest if one.data["encoding"]] == ["//4gcmF3Cg=="]
+        assert [one.event for one in events.rest()] == ["end"]
+        assert (output.exit_code, events.exit_code) == (0, 0)
+
+
+@pytest.mark.parametrize("prefix", PATH_FORMS)
+def test_sockets(relay: Client, source: Callable[..., Source], prefix: str) -> None:
+    program = source(COUNTS)
+    session = relay.session()
+    session.break_at(program, program["line"])
+    session.launch(program)
+    with (
+        connect(session, "/logs", prefix=prefix) as logs,
+        connect(session, "/debug", prefix=prefix, headers={"X-Agent": "eve"}) as debug,
+    ):
+        first = received(logs)
+        assert first.keys() == {"stream", "text", "timestamp", "cursor"}
+        assert (first["stream"], first["text"]) == ("stdout", "before\n")
+        debug.send('{"action": "step", "id": "a1"}')
+        ack = received(debug)
+        assert (ack["kind"], ack["id"], ack["payload"]["action"]) == ("ack", "a1", "step")
+        told = [received(debug)]
+        while told[-1]["kind"] != "result":
+            told.append(received(debug))
+        *pushed, result = told
+        assert (result["id"], result["payload"]["data"]["stop_reason"]) == ("a1", "step")
+        assert [one["event"] for one in pushed] == ["session", "continued", "stopped"]
+        assert {one["session_id"] for one in told} == {session.id}
+        assert {one["payload"]["caller"] for one in pushed} == {"eve"}
+        assert pushed[-1].keys() == {
+            "session_id", "kind", "event", "payload", "timestamp", "seq", "cursor"
+        }  # fmt: skip
+        session.resume()
+        with (
+            connect(session, f"/logs?cursor={first['cursor']}") as behind,
+            connect(session, f"/debug?cursor={pushed[-1]['cursor']}") as later,
+        ):
+            session.delete(force="true").ok()
+            lines, code, reason = all_of(logs)
+            assert (code, reason) == (1000, f"{session.id} is deleted")
+            assert lines[-1]["end"] == "deleted"
+            assert all_of(behind)[0][:-1] == lines[:-1]
+            raw = [one["text"] for one in lines if one.get("encoding") == "base64"]
+            assert raw == ["//4gcmF3Cg=="]
+            events, code, _ = all_of(debug)
+            assert (events[-1]["kind"], events[-1]["payload"]["reason"]) == ("end", "deleted")
+            assert all_of(later)[0][:-1] == events[:-1]
+            assert "terminated" in [one.get("event") for one in events]
