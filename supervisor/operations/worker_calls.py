@@ -54,7 +54,8 @@ class WorkerCalls:
             if_stop,
             format=format,
         )
-        return await session.forward(head, encode_json(params))
+        asked = call_deadlines.asked_for(operation, params, self._registry.settings.dap)
+        return await session.forward(head, encode_json(params), asked=asked)
 
     async def ask(
         self, session: Session, name: str, params: Params, caller: Caller, kind: type[_R]

@@ -250,8 +250,9 @@ class Session:
             except (RelayError, TimeoutError):
                 self._set_unresponsive(True)
                 beats += 1
-                if beats >= _SILENT_BEATS and self._link is not None:
-                    self._link.fail_all(time.monotonic() - heard)
+                if self._link is not None:
+                    silent = time.monotonic() - heard
+                    self._link.fail_silent(silent, all=beats >= _SILENT_BEATS)
             except (LinkLost, OSError):
                 continue  # it may be ending: its pidfd tells
         self._lost()
@@ -334,23 +335,29 @@ class Session:
             self._link.touch()
 
     async def forward(
-        self, head: RequestHead, payload: bytes, patience: float | None = None
+        self,
+        head: RequestHead,
+        payload: bytes,
+        patience: float | None = None,
+        asked: float = 0.0,
     ) -> tuple[ReplyHead, bytes]:
         """The worker's answer to one request, and the only way to ask it for one.
 
         It has the deadline in the head, and is waited for a little longer, or as `patience` says.
+        Once the worker is silent it is waited for no longer than `asked`, which is how long the
+        call itself may last.
         What callers ask for gives a session without a worker a new one; what the relay asks for
         itself does not.
         """
         timeout = call_deadlines.for_caller(head.deadline) if patience is None else patience
         if head.operation not in OPERATIONS:
-            return await self._forward(head, payload, timeout)
+            return await self._forward(head, payload, timeout, head.deadline)
         if self.sleeps:
             # Once its worker is there the request is sent, even if the caller has left meanwhile: a
             # worker that is awake would go on with it as well.
-            woken = self._wake_and_forward(head, payload, timeout)
+            woken = self._wake_and_forward(head, payload, timeout, asked)
             return await self._owner.background.carry_out(woken)
-        return await self._wake_and_forward(head, payload, timeout)
+        return await self._wake_and_forward(head, payload, timeout, asked)
 
     async def ask(
         self,
@@ -369,13 +376,13 @@ class Session:
         return msgspec.json.decode(payload, type=kind)
 
     async def _wake_and_forward(
-        self, head: RequestHead, payload: bytes, timeout: float
+        self, head: RequestHead, payload: bytes, timeout: float, asked: float
     ) -> tuple[ReplyHead, bytes]:
         await self._owner.wake(self)
-        return await self._forward(head, payload, timeout)
+        return await self._forward(head, payload, timeout, asked)
 
     async def _forward(
-        self, head: RequestHead, payload: bytes, timeout: float
+        self, head: RequestHead, payload: bytes, timeout: float, asked: float
     ) -> tuple[ReplyHead, bytes]:
         if self.child is None:
             self.require_there()
@@ -385,7 +392,7 @@ class Session:
             timeout = min(timeout, _KNOWN_SILENT_SECONDS)
         try:
             link = await self._reached(self.child, head.operation)
-            frame = await link.request(head, payload, timeout)
+            frame = await link.request(head, payload, timeout, asked)
         except (LinkLost, OSError):
             self.require_there()
             # The stream ends a moment before the process: wait, so that the state fits the refusal.

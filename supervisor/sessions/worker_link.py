@@ -7,8 +7,11 @@ decoded beyond its head.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any, Final
+
+from msgspec import Struct
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
@@ -26,6 +29,14 @@ class LinkLost(Exception):
     """The worker's end of the stream is gone."""
 
 
+class _Waiting(Struct):
+    """A request without its answer yet."""
+
+    answer: asyncio.Future[Frame]
+    due: float  # monotonic: until then the call itself may last
+    what: str
+
+
 class Link(asyncio.Protocol):
     def __init__(
         self, on_news: Callable[[NewsHead], None], on_lost: Callable[[], None], pid: int
@@ -35,7 +46,7 @@ class Link(asyncio.Protocol):
         self._pid = pid
         self._decoder = frames.Decoder()
         self._transport: asyncio.Transport | None = None
-        self._waiting: dict[int, asyncio.Future[Frame]] = {}
+        self._waiting: dict[int, _Waiting] = {}
         self._next_id = 1
         self._out: list[bytes] = []
         self.hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
@@ -51,8 +62,8 @@ class Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
         waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            _fail(future)
+        for one in waiting.values():
+            _fail(one.answer)
         _fail(self.hello)
         self._on_lost()
 
@@ -78,9 +89,9 @@ class Link(asyncio.Protocol):
         elif isinstance(frame.head, ReplyHead):
             # The state first: the answer must not be seen with an older one.
             self._on_news(frame.head.news)
-            future = self._waiting.pop(frame.id, None)
-            if future is not None and not future.done():
-                future.set_result(frame)
+            waiting = self._waiting.pop(frame.id, None)
+            if waiting is not None and not waiting.answer.done():
+                waiting.answer.set_result(frame)
 
     def _send(self, data: bytes) -> None:
         """Frames of one turn of the event loop leave in one write."""
@@ -95,27 +106,32 @@ class Link(asyncio.Protocol):
 
     # -- asking
 
-    async def request(self, head: RequestHead, payload: bytes, timeout: float) -> Frame:
-        """The worker's answer. A caller that leaves cancels only its waiting."""
-        return await self._ask(Kind.REQUEST, head, payload, timeout, head.operation)
+    async def request(
+        self, head: RequestHead, payload: bytes, timeout: float, asked: float
+    ) -> Frame:
+        """The worker's answer. A caller that leaves cancels only its waiting. `asked` is how many
+        seconds of `timeout` the call itself asks for.
+        """
+        return await self._ask(Kind.REQUEST, head, payload, timeout, head.operation, asked)
 
     async def ping(self, timeout: float) -> None:
-        await self._ask(Kind.PING, None, b"", timeout, "ping")
+        await self._ask(Kind.PING, None, b"", timeout, "ping", timeout)
 
     def cancel_all(self) -> None:
         """Fail all requests that wait. What the worker has begun goes on."""
-        for id, future in self._waiting.items():
-            if not future.done():
+        for id, waiting in self._waiting.items():
+            if not waiting.answer.done():
                 self._send(frames.encode(Kind.CANCEL, id))
-                _fail(future)
+                _fail(waiting.answer)
 
-    def fail_all(self, seconds: float) -> None:
-        """Fail all requests that wait, whatever their deadlines: the worker is silent."""
-        for id, future in self._waiting.items():
-            if not future.done():
+    def fail_silent(self, seconds: float, *, all: bool) -> None:
+        """The worker is silent: fail the requests that wait longer than they asked for, or all."""
+        now = time.monotonic()
+        for id, waiting in self._waiting.items():
+            if not waiting.answer.done() and (all or waiting.due <= now):
                 self._send(frames.encode(Kind.CANCEL, id))
                 said = f"The session's worker has answered nothing for {seconds:.0f} s"
-                future.set_exception(_silent(said, "any call"))
+                waiting.answer.set_exception(_silent(said, waiting.what))
 
     @property
     def _unread(self) -> int:
@@ -130,7 +146,13 @@ class Link(asyncio.Protocol):
         self._send(frames.encode(Kind.TOUCH, 0))
 
     async def _ask(
-        self, kind: Kind, head: RequestHead | None, payload: bytes, timeout: float, what: str
+        self,
+        kind: Kind,
+        head: RequestHead | None,
+        payload: bytes,
+        timeout: float,
+        what: str,
+        asked: float,
     ) -> Frame:
         if self.lost:
             raise LinkLost("the worker has ended")
@@ -140,12 +162,12 @@ class Link(asyncio.Protocol):
             )
         id = self._next_id
         self._next_id = self._next_id % 0xFFFF_FFFF + 1
-        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        self._waiting[id] = future
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._waiting[id] = _Waiting(answer, time.monotonic() + asked, what)
         self._send(frames.encode(kind, id, head, payload))
         try:
             async with asyncio.timeout(timeout):
-                return await future
+                return await answer
         except asyncio.CancelledError:
             self._send(frames.encode(Kind.CANCEL, id))
             raise
