@@ -23,7 +23,7 @@ from debug_relay.protocol.version import API_PREFIX, VERSION
 from debug_relay.supervisor import log
 from debug_relay.supervisor.access.audit import Audit
 from debug_relay.supervisor.access.guard import Guard
-from debug_relay.supervisor.access.refusal_log import Refused
+from debug_relay.supervisor.access.refusal_log import RefusalLog
 from debug_relay.supervisor.access.tokens import Tokens, tokens_file
 from debug_relay.supervisor.config.layers import Loaded
 from debug_relay.supervisor.config.runtime import RuntimeConfig
@@ -143,7 +143,7 @@ class _Relay:
             registry.disk_warnings,
         )
         facts = RelayFacts("", time.monotonic(), debugpy_version, self.stop, disk)
-        refused = Refused(audit)
+        refused = RefusalLog(audit)
         worker_calls = WorkerCalls(registry, processes)
         dispatch = Dispatch(
             guard,

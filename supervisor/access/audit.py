@@ -1,10 +1,9 @@
-"""The audit log: who did what to which session, and what came of it. A JSON line for each call that
-changes something or runs code, refused ones too; what only reads is not in it. Of those who were
-not let in at all there is a line for each uid and reason, with their count.
+"""The audit log: who did what to which session, and what came of it.
 
-Written like the relay's log: in a file that rotates, by a thread of its own, so that no disk holds
-up a call. Values that look secret are hidden, and of what goes to a program's standard input only
-the length is told.
+It has a JSON line for each call that changes something or runs code, also if the call was refused;
+calls that only read have none. Refused connections have one line for each uid and reason, with a
+count. A thread of its own writes the file, so a slow disk delays no call. Values that look secret
+are hidden; of a program's standard input the log has only the length.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ _MOST_FILES: Final = 10  # Files of the audit log.
 _LINGER_SECONDS: Final = 0.05
 _TEXT_CHARACTERS: Final = 1000  # One text in a line of the audit log.
 _MOST_ITEMS: Final = 50  # Entries of one list or object in a line of the audit log.
-# What a person types into a program may be a password.
+# A person may type a password into a program.
 _TYPED: Final = frozenset({"input", "base64", "stdin_inputs"})
 
 
-class Deed(Struct, kw_only=True):
-    """One call, as far as it was understood."""
+class AuditedCall(Struct, kw_only=True):
+    """One call, as far as the relay understood it."""
 
     operation: str
     request_id: str
@@ -45,18 +44,18 @@ class Deed(Struct, kw_only=True):
     caller: str | None
     session_id: str | None
     params: Params | None
-    status: int | None  # None: the caller had left before the answer came
+    status: int | None  # None if the caller left before the answer came
     code: str | None  # of a refusal
     seconds: float
 
 
-def is_deed(operation: Operation) -> bool:
-    """Not what only reads, nor what only says that somebody is there."""
+def is_audited(operation: Operation) -> bool:
+    """Whether calls of it get a line: reading and `ping` do not."""
     return not operation.safe and operation.name != "ping"
 
 
 class Audit:
-    """The file, as long as it is not closed."""
+    """The open file of the audit log."""
 
     def __init__(self, file: RotatingFile | None, path: Path) -> None:
         self._file = file
@@ -65,7 +64,9 @@ class Audit:
 
     @classmethod
     def open(cls, asked: str | None, usual: Path) -> Audit:
-        """One that was asked for must be there; without the usual one the relay starts as well."""
+        """Raises SetupError if a configured file cannot be written. If the usual one cannot, the
+        relay starts without an audit log.
+        """
         path = Path(asked) if asked else usual
         try:
             file = RotatingFile(path, _FILE_BYTES, _MOST_FILES, is_own=not asked)
@@ -82,12 +83,12 @@ class Audit:
             _log.error("audit.no_file", path=path, moved_to=file.moved_aside)
         return cls(file, path)
 
-    def note(self, deed: Deed) -> None:
+    def note(self, call: AuditedCall) -> None:
         if self._place is not None:
-            self._write(deed.operation, _told(deed))
+            self._write(call.operation, _fields(call))
 
     def refused(self, event: str, fields: dict[str, Any]) -> None:
-        """Who was not let in, counted."""
+        """Writes a line about refused connections or requests."""
         if self._place is not None:
             self._write(event, {name: redact(name, value) for name, value in fields.items()})
 
@@ -105,7 +106,7 @@ class Audit:
         return f"{lost} lines of the audit log {self._path} could not be written" if lost else None
 
     def close(self) -> None:
-        """Writes what waits, for a second at most."""
+        """Writes the waiting lines, for a second at most."""
         if self._place is None or self._file is None:
             return
         if self._place.finish(timeout=1.0):
@@ -114,28 +115,28 @@ class Audit:
         self._place = None
 
 
-def _told(deed: Deed) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "session_id": deed.session_id,
-        "caller": deed.caller,
-        "uid": deed.uid,
-        "request_id": deed.request_id,
-        "status": deed.status,
-        "seconds": round(deed.seconds, 4),
+def _fields(call: AuditedCall) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "session_id": call.session_id,
+        "caller": call.caller,
+        "uid": call.uid,
+        "request_id": call.request_id,
+        "status": call.status,
+        "seconds": round(call.seconds, 4),
     }
-    if deed.status is not None and deed.status >= 400:
-        told["code"] = deed.code
-    if deed.params is not None:
-        # Before anything else is done with them: what is left out costs nothing.
-        told["parameters"] = _shown(_fewer(given_fields(deed.params)))
-    return told
+    if call.status is not None and call.status >= 400:
+        fields["code"] = call.code
+    if call.params is not None:
+        # We shorten lists first, so that masking and cutting look only at what is shown.
+        fields["parameters"] = _shown(_fewer(given_fields(call.params)))
+    return fields
 
 
 def _shown(fields: dict[str, Any]) -> Any:
     for name in _TYPED.intersection(fields):
         fields[name] = _lengths(fields[name])
     if looks_secret(str(fields.get("name", ""))) and "value" in fields:
-        fields["value"] = HIDDEN  # of a variable
+        fields["value"] = HIDDEN  # the value of a variable with a name that looks secret
     for name in ("args", "python_args"):
         if name in fields:
             whose = fields.get("script") or fields.get("module") or ""
@@ -150,7 +151,7 @@ def _lengths(typed: Any) -> Any:
 
 
 def _fewer(value: Any) -> Any:
-    """The first items of each list and mapping, and how many more there are."""
+    """The value with only the first items of each list and mapping, and how many more there are."""
     if not isinstance(value, dict | list):
         return value
     more = len(value) - _MOST_ITEMS

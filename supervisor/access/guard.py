@@ -1,7 +1,7 @@
-"""Who may come in: the connection's uid, the request's Host and Origin, the caller's name.
+"""Decides who may call: by the connection's uid, the request's Host and Origin, and the token.
 
-One outermost layer for every verb, route and upgrade. Works on plain values: it knows neither
-the HTTP library nor any operation.
+Every front asks it before anything else, for every verb, route and upgrade. It works on plain
+values and knows neither the HTTP library nor any operation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN_CHARACTERS: Final = 200  # A refused header or address is shown and logge
 
 
 class Admission(NamedTuple):
-    uid: int  # UNKNOWN_UID where the kernel names none
+    uid: int  # UNKNOWN_UID if the kernel names none
     refusal: str | None = None
 
 
@@ -41,8 +41,8 @@ class Guard:
     ) -> None:
         configured = {_bracketed(name.strip().lower()) for name in allowed_hosts}
         self._exact = frozenset(name for name in configured if _port_of(name))
-        # A name without a port is good with any or none: an SSH tunnel or a proxy has a port of
-        # its own, and a port adds nothing against foreign *names* that resolve to us.
+        # A name without a port is accepted with any port: an SSH tunnel or a proxy has a port of
+        # its own, and a port is no protection against foreign *names* that resolve to us.
         self._names = frozenset({*_LOOPBACK, *(configured - self._exact)})
         self._uids = frozenset((own_uid, 0, *allowed_uids))
         self._own_uid = own_uid
@@ -52,12 +52,12 @@ class Guard:
         self.serve_on(port)
 
     def serve_on(self, port: int) -> None:
-        """The TCP port is known only once it is bound; 0 means that there is none."""
+        """Sets the TCP port, which is known only once it is bound; 0 means that there is none."""
         self._port = port
 
     @property
     def address(self) -> str:
-        """Where this relay can be called: what every suggestion names."""
+        """The address that suggestions name."""
         return f"http://{_LOOPBACK[0]}:{self._port}" if self._port else f"http://{_LOOPBACK[1]}"
 
     def connection(self, sock: AnySocket) -> Admission:
@@ -79,9 +79,10 @@ class Guard:
         over_unix: bool = False,
         authority: str | None = None,
     ) -> None:
-        """Over a Unix socket any one Host will do: no name resolves to a file.
+        """Refuses a foreign Host or Origin. Over a Unix socket any single Host is accepted, because
+        no host name resolves to a file.
 
-        `authority` is the host in a target of absolute form, where there is one.
+        `authority` is the host in the request line, if it has one.
         """
         self._check_host(host_headers, over_unix)
         if authority is not None:
@@ -91,10 +92,10 @@ class Guard:
     def caller(
         self, uid: int, x_agent: str | None, authorization: Sequence[str] = (), scope: str = ""
     ) -> Caller:
-        """Who asks for what needs this scope: nobody has to show a token for what needs none.
+        """The caller of an operation that needs this scope; without a scope no token is needed.
 
-        The token names the caller; where none is configured, X-Agent does, and who is neither our
-        own user nor root, by the kernel's word, may do nothing.
+        The token names the caller. If no tokens are configured, X-Agent does, and only our own user
+        and root may call; the kernel says who that is.
         """
         token = None
         if self._tokens is not None and scope:
@@ -144,16 +145,16 @@ class Guard:
         )
 
     def _is_ours(self, host: str) -> bool:
-        # Text against text: nothing is resolved or normalised, so no odd spelling of a loopback
-        # address gets in.
+        # We compare texts and resolve nothing, so an odd spelling of a loopback address is refused.
         if host in self._exact or host in self._names:
             return True
         port = _port_of(host)
         return bool(port) and host[: -len(port) - 1] in self._names
 
     def _check_origin(self, host: str, headers: list[str], sec_fetch_site: str | None) -> None:
-        """A page of our own was loaded from the very Host that it calls; one on another port of
-        this machine is another program's."""
+        """Accepts only a page that was loaded from the Host that it calls. A page from another port
+        of this machine is another program's.
+        """
         host = host.lower()
         own = f"http://{host}" if self._is_ours(host) else None
         if headers and (len(headers) > 1 or headers[0].lower() != own):
@@ -178,12 +179,12 @@ def _shown(text: str) -> str:
 
 
 def _port_of(host: str) -> str:
-    """The digits behind the last colon, none inside brackets: `[::1]` has no port."""
+    """The digits behind the last colon outside brackets: `[::1]` has no port."""
     name, colon, port = host.rpartition(":")
     is_port = colon and name and 0 < len(port) <= 5 and port.isascii() and port.isdigit()
     return port if is_port else ""
 
 
 def _bracketed(name: str) -> str:
-    """An IPv6 address stands in brackets in a Host header, whoever configures it or not."""
+    """An IPv6 address in brackets, as it is in a Host header; people configure it without."""
     return f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name

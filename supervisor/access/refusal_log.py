@@ -1,7 +1,7 @@
-"""Who was refused at the door, counted: one line for each uid and reason within a period, and one
-more at its end with how many there were besides. Whoever is refused could otherwise fill the logs.
+"""Logs refused connections and requests, so that a refused caller cannot fill the logs.
 
-Told in the relay's log and in the audit log. Knows nothing of why somebody is refused.
+The relay's log and the audit log get one line for each uid and reason within a period, and one more
+at the period's end with the count of the others. This module does not decide who is refused.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ _MOST_KINDS: Final = 256  # Users and reasons whose refusals are counted apart.
 _OTHERS: Final = "others"
 # The method and path of a refused request are logged up to this length.
 _SHOWN_CHARACTERS: Final = 200
-# Errors of the guard, before it is known who calls.
-AT_THE_DOOR: Final = frozenset({Code.FORBIDDEN_HOST, Code.FORBIDDEN_ORIGIN, Code.UNAUTHENTICATED})
+# Errors of the guard, raised before the caller is known.
+BEFORE_AUTHENTICATION: Final = frozenset(
+    {Code.FORBIDDEN_HOST, Code.FORBIDDEN_ORIGIN, Code.UNAUTHENTICATED}
+)
 
 _Key = tuple[str, int, str]  # event, uid, reason
 
 
 class _Counted(Struct):
-    """One kind of refusal, since its line was written."""
+    """The refusals of one kind in the current period."""
 
     ends: asyncio.TimerHandle
-    more: int = 0
+    more: int = 0  # after the first one, which is logged already
 
 
-class Refused:
+class RefusalLog:
     def __init__(self, audit: Audit | None = None, period: float = _PERIOD_SECONDS) -> None:
         self._audit = audit
         self._period = period
         self._counted: dict[_Key, _Counted] = {}
 
     def note(self, event: str, uid: int, reason: str, **seen: Any) -> None:
-        """`seen` is what the first of them looked like."""
+        """Counts one refusal; `seen` are further fields for the line of the first one."""
         key = event, uid, reason
         if key not in self._counted and len(self._counted) >= _MOST_KINDS:
             key, seen = (event, -1, _OTHERS), {}
@@ -51,12 +53,13 @@ class Refused:
             return
         ends = asyncio.get_running_loop().call_later(self._period, self._end, key)
         self._counted[key] = _Counted(ends)
-        self._tell(key, 1, seen)
+        self._write(key, 1, seen)
 
     def request(
         self, error: RelayError, uid: int, caller: str | None, id: str, method: str, path: str
     ) -> None:
-        # A Host or Origin is anybody's text: what it was is told of the first one.
+        # Host and Origin can be any text, so they are not part of the reason: the line of the
+        # first refusal has them in its message.
         reason = "Sec-Fetch-Site" if "sec_fetch_site" in error.details else ""
         if error.code not in (Code.FORBIDDEN_HOST, Code.FORBIDDEN_ORIGIN):
             reason = error.message
@@ -72,7 +75,7 @@ class Refused:
         )
 
     def close(self) -> None:
-        """Those that were not told yet."""
+        """Logs the counts of all periods that have not ended."""
         for key in list(self._counted):
             self._end(key)
 
@@ -80,9 +83,11 @@ class Refused:
         counted = self._counted.pop(key)
         counted.ends.cancel()
         if counted.more:
-            self._tell(key, counted.more, {"besides": "those of this uid and reason logged before"})
+            self._write(
+                key, counted.more, {"besides": "those of this uid and reason logged before"}
+            )
 
-    def _tell(self, key: _Key, count: int, seen: dict[str, Any]) -> None:
+    def _write(self, key: _Key, count: int, seen: dict[str, Any]) -> None:
         event, uid, reason = key
         fields = {"uid": uid, "reason": reason, "count": count, **seen}
         _log.warning(event, **fields)

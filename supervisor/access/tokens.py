@@ -1,8 +1,8 @@
-"""Bearer tokens: the file with their hashes, and who a request's token stands for.
+"""Bearer tokens: the file with their hashes, and the check of a request's token.
 
-Only SHA-256 sums are kept: a token is 256 random bits, so nothing slower is needed. Whatever is
-wrong with the file closes the relay; only its absence, or no token in it, leaves it open. Knows
-nothing of HTTP beyond the one header.
+The file holds only SHA-256 sums: a token is 256 random bits, so no slower hash is needed. If the
+file exists and is unusable in any way, every request is refused; only a missing file, or one
+without tokens, means that no token is needed. Of HTTP this module knows only the one header.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.setup_error import SetupError
 
 _FILE_NAME: Final = "tokens.json"
-_PREFIX: Final = "odr_"  # by which scanners of leaked secrets can know one
+_PREFIX: Final = "odr_"  # lets scanners for leaked secrets recognise a token
 _ADMIN: Final = "admin"
 _LARGEST_BYTES: Final = 16 * 1024 * 1024  # The tokens file.
 _log: Final = Log(__name__)
 
 
 class Token(Struct, frozen=True, kw_only=True):
-    """One token as it is kept: never the token itself."""
+    """What the file says of one token; the token itself is kept nowhere."""
 
     name: str
     sha256: str
@@ -58,7 +58,7 @@ class Token(Struct, frozen=True, kw_only=True):
 
     @property
     def allows(self) -> tuple[str, ...]:
-        """Its scopes with those that they imply."""
+        """The token's scopes and those that they imply."""
         return SCOPES if _ADMIN in self.scopes else tuple(self.scopes)
 
 
@@ -67,7 +67,7 @@ class _Contents(Struct, frozen=True):
 
 
 class _Seen(NamedTuple):
-    """What tells one state of the file from the next; each is written as a file of its own."""
+    """A version of the file: every change replaces the file by a new one."""
 
     inode: int
     size: int
@@ -83,13 +83,13 @@ def _seen(about: os.stat_result) -> _Seen:
 
 
 class TokensFile:
-    """Read and changed by the command line; read by the relay."""
+    """The file: the command line reads and changes it, the relay reads it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> list[Token]:
-        """SetupError when what is there cannot be trusted or understood."""
+        """Raises SetupError if the file cannot be trusted or understood."""
         try:
             return self._decoded(self._content())
         except FileNotFoundError:
@@ -99,7 +99,7 @@ class TokensFile:
         except OSError as error:
             self._unusable(error.strerror or str(error), "Make it readable for the relay's user")
         except msgspec.MsgspecError:
-            # Its words would show a line of the file.
+            # The exception's text would show a line of the file.
             self._unusable("it is not as the relay writes it", "Restore or remove it")
 
     def _content(self) -> bytes:
@@ -128,7 +128,7 @@ class TokensFile:
         raise SetupError(f"The tokens file {self.path} cannot be used: {reason}.", f"{suggestion}.")
 
     def create(self, scopes: list[str], name: str | None, expires: float | None) -> str:
-        """The new token: only who calls ever sees it."""
+        """Creates a token and returns it: it cannot be read again later."""
         text = _PREFIX + secrets.token_urlsafe(32)
         with self._changing() as tokens:
             names = {token.name for token in tokens}
@@ -151,7 +151,7 @@ class TokensFile:
         return text
 
     def revoke(self, name: str) -> int:
-        """How many are left."""
+        """Removes a token; returns how many are left."""
         with self._changing() as tokens:
             names = [token.name for token in tokens]
             if name not in names:
@@ -161,17 +161,20 @@ class TokensFile:
         return len(tokens)
 
     def command(self, *words: str) -> str:
-        """What to type, for just this file."""
+        """The shell command that changes this file."""
         words = ("debug-relay", "token", *words, "--tokens-file", str(self.path))
         return shlex.join(words)
 
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
-        """What the block leaves is written, whole; two who change it at once go in turn."""
-        target = Path(os.path.realpath(self.path))  # what a link leads to is written, not the link
+        """The list of tokens, which the block changes; then the file is replaced. A lock makes
+        concurrent changes wait for each other.
+        """
+        target = Path(os.path.realpath(self.path))  # a symbolic link stays; its target is replaced
         try:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # A file of its own: the directory may be the data directory, which a relay has locked.
+            # The lock has a file of its own: the directory may be the data directory, which a
+            # relay has locked.
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             lock = os.open(target.with_name(f".{target.name}.lock"), flags, 0o600)
         except OSError as error:
@@ -188,7 +191,7 @@ class TokensFile:
 
 
 class Tokens:
-    """The check of a relay that runs: the file as it is now, at every request."""
+    """Checks requests against the file as it is now: a change counts at once."""
 
     def __init__(self, file: TokensFile) -> None:
         self._file = file
@@ -197,7 +200,7 @@ class Tokens:
         self._trouble: SetupError | None = None
 
     def holder(self, authorization: Sequence[str], scope: str) -> Token | None:
-        """Whose token it is; None where no token is configured. `scope` is for the words."""
+        """The request's token; None if no tokens are configured. `scope` is for the message."""
         self._look()
         if self._trouble is not None:
             raise RelayError(Code.UNAUTHENTICATED, self._trouble.message, self._trouble.suggestion)
@@ -207,7 +210,7 @@ class Tokens:
             count = f"{len(authorization)} Authorization headers" if authorization else "No token"
             self._refuse(f"{count} came with the request; this relay needs one token.", scope)
         scheme, _, given = authorization[0].partition(" ")
-        # What was sent is not shown: it may be a token without the word in front of it.
+        # The message does not repeat the header: it may be a token without `Bearer`.
         if scheme.lower() != "bearer" or not given.strip():
             self._refuse("The header Authorization is not of the form Bearer TOKEN.", scope)
         token = self._find(given.strip())
@@ -220,7 +223,7 @@ class Tokens:
     def _find(self, given: str) -> Token | None:
         found = None
         sum_given = _hash(given)
-        for token in self._tokens:  # all of them: how long it takes tells nothing
+        for token in self._tokens:  # we compare with all of them, so the time reveals nothing
             if hmac.compare_digest(token.sha256.encode(), sum_given.encode()):
                 found = token
         return found
@@ -231,8 +234,8 @@ class Tokens:
         except FileNotFoundError:
             seen = None
         except OSError:
-            seen = _UNSEEN  # reading it says why
-        # What could not be read is read again: descriptors may have been short.
+            seen = _UNSEEN  # `read` says why
+        # We read again after a failure: descriptors may have been short.
         if seen == self._seen and self._trouble is None:
             return
         self._seen, before = seen, self._trouble
@@ -246,7 +249,7 @@ class Tokens:
             _log.info("tokens.read", path=self._file.path, count=len(self._tokens))
 
     def needed_by(self, uid: int, scope: str) -> RelayError:
-        """What is said to another user while there are no tokens at all."""
+        """The refusal of another user's request while there are no tokens."""
         who = "a user whom the kernel does not name" if uid < 0 else f"uid {uid}"
         return self._refusal(f"This relay needs a token from {who}, and has none yet.", scope)
 
@@ -263,7 +266,7 @@ class Tokens:
         )
 
     def lacking(self, operation: str, scope: str, scopes: tuple[str, ...]) -> RelayError:
-        """What is said to who has a token without this scope."""
+        """The refusal of a request whose token lacks this scope."""
         wanted = [word for name in (*scopes, scope) for word in ("--scope", name)]
         return RelayError(
             Code.INSUFFICIENT_SCOPE,

@@ -22,7 +22,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.system.peers import AnySocket, has_disconnected
 from debug_relay.supervisor.access.guard import Guard
-from debug_relay.supervisor.access.refusal_log import Refused
+from debug_relay.supervisor.access.refusal_log import RefusalLog
 from debug_relay.supervisor.http.reply import error_reply, new_id, unasked
 from debug_relay.supervisor.log import Log
 
@@ -70,7 +70,7 @@ class Acceptor(web.Server):
         guard: Guard,
         deadlines: Deadlines,
         limits: Limits,
-        refused: Refused,
+        refused: RefusalLog,
     ) -> None:
         super().__init__(handler, handler_cancellation=True)
         self.guard, self.deadlines, self.limits = guard, deadlines, limits

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from debug_relay.supervisor.access.guard import Guard
-from debug_relay.supervisor.access.refusal_log import Refused
+from debug_relay.supervisor.access.refusal_log import RefusalLog
 from debug_relay.supervisor.http.connection import Acceptor, Counts, Deadlines, Handler, Limits
 
 _UNWIND_SECONDS: Final = 1.0  # A cancelled handler or a closed connection must be gone by then.
@@ -31,10 +31,10 @@ class Listener:
         *,
         deadlines: Deadlines | None = None,
         limits: Limits | None = None,
-        refused: Refused | None = None,
+        refused: RefusalLog | None = None,
     ) -> None:
         self._guard = guard
-        self._refused = refused or Refused()
+        self._refused = refused or RefusalLog()
         self._acceptor = Acceptor(
             handler, guard, deadlines or Deadlines(), limits or Limits(), self._refused
         )

@@ -37,9 +37,9 @@ from debug_relay.protocol.validation.params import Examined, examine
 from debug_relay.protocol.wire import envelope
 from debug_relay.protocol.wire.envelope import encode_json, error_body
 from debug_relay.protocol.wire.frames import Caller
-from debug_relay.supervisor.access.audit import Audit, Deed, is_deed
+from debug_relay.supervisor.access.audit import Audit, AuditedCall, is_audited
 from debug_relay.supervisor.access.guard import Guard
-from debug_relay.supervisor.access.refusal_log import AT_THE_DOOR, Refused
+from debug_relay.supervisor.access.refusal_log import BEFORE_AUTHENTICATION, RefusalLog
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.operations.breakpoint_batch import verify_sound_entries
 from debug_relay.supervisor.operations.handlers import REQUEST_ID, Answer, Document, Handlers
@@ -133,7 +133,7 @@ class Dispatch:
         kept: Idempotency,
         log_file: str,
         audit: Audit,
-        refused: Refused,
+        refused: RefusalLog,
     ) -> None:
         self._guard = guard
         self._registry = registry
@@ -212,20 +212,20 @@ class Dispatch:
         """A caller that is not let in, or may not read, is logged once, then counted."""
         request = call.request
         operation = request.operation
-        call.not_admitted = error.code in AT_THE_DOOR
-        is_audited = operation is not None and is_deed(operation)
+        call.not_admitted = error.code in BEFORE_AUTHENTICATION
+        has_audit_line = operation is not None and is_audited(operation)
         lacks_scope = error.code is Code.INSUFFICIENT_SCOPE
-        if call.not_admitted or (lacks_scope and not is_audited):
+        if call.not_admitted or (lacks_scope and not has_audit_line):
             caller = call.caller.name if call.caller is not None else None
             self._refused.request(error, request.uid, caller, request.id, *_asked(request))
 
     def _note(self, call: _Call, finished: Finished | None) -> None:
         """For the audit log; `finished` is None where nobody waited for the answer."""
         operation = call.request.operation
-        if operation is None or not is_deed(operation) or call.not_admitted:
+        if operation is None or not is_audited(operation) or call.not_admitted:
             return
         self._audit.note(
-            Deed(
+            AuditedCall(
                 operation=operation.name,
                 request_id=call.request.id,
                 uid=call.request.uid,

@@ -1,7 +1,7 @@
-"""The stop reports that a session's worker keeps in `stops.ring`, in pages, for `history`.
+"""Pages of the stop reports that a session's worker keeps in `stops.ring`, for `history`.
 
-Reads the file alone, so it answers the same for a session whose worker has retired or died. A stop
-may be in the ring more than once, as it became known: the last one counts.
+This reads only the file, so the answer is the same after the worker has retired or died. A stop can
+be in the ring more than once, each time with more details: the last record counts.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _decode: Final = msgspec.json.Decoder(stop_report.KeptStop).decode
 
 
 def last_stop(ring: Path) -> int:
-    """The number of the last stop that was kept."""
+    """The number of the newest stop in the ring."""
     return max(_kept(ring), default=0)
 
 
 def page(
     ring: Path, params: stop_report.History, request_id: str, reads_output: bool = True
 ) -> stop_report.HistoryPage:
-    """The newest first: what was true two stops ago is the third."""
+    """A page of reports, the newest first."""
     id = params.session_id
     below = _below(id, params.cursor)
     kept = _kept(ring)

@@ -1,7 +1,7 @@
-"""From record to record through a ring file, by `pread`, while its writer goes on.
+"""Reads records from a ring file with `pread` while its writer continues.
 
-Owns where a reader is and what it has missed. Must not know what the records mean. Nothing that
-the writer does, or that has become of the file, loops or raises here.
+It knows the reader's position and what the reader has missed, but not what the records mean.
+Neither a fast writer nor a damaged file makes it loop or raise.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SCAN_BYTES: Final = 4 << 20  # Data that one walk looks at, wanted or not.
 
 
 class Walk:
-    """From record to record through one ring, whatever its writer does meanwhile."""
+    """One reading of a ring, from a position onwards."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Walk:
         is_short: bool = True,
     ) -> None:
         self.dropped = 0
-        # There may be more, but the effort that a page is worth has been spent.
+        # True if there may be more records, but this walk has reached its bound.
         self.unfinished = False
         self._fd = fd
         self._wanted = wanted
@@ -56,7 +56,7 @@ class Walk:
         header = read_header(fd)
         self._header = header or RingHeader(RECORD, place.epoch, 0, 0, 0, 0, 0)
         self._records = _SCAN_RECORDS if is_short else sys.maxsize
-        # Once round at the most, however fast the writer is.
+        # At most one lap, however fast the writer is.
         self._bytes = _SCAN_BYTES if is_short else self._header.capacity
         if header and (place.epoch != header.epoch or place.position > header.head):
             first = header.mark if mark_is_entry else 0
@@ -64,8 +64,9 @@ class Walk:
         self.place = place
 
     def find(self, until_gap: bool = False) -> Record | None:
-        """The next wanted record, not taken yet; what lies before it is passed by. `until_gap`
-        leaves what was lost before it to the next walk, which tells where that was."""
+        """The next wanted record, without taking it; unwanted ones before it are skipped. With
+        `until_gap` the walk ends before a gap of lost records, so that the next walk reports it.
+        """
         while (record := self._peek()) is not None:
             if until_gap and record.first_entry > self.place.entry:
                 return None
@@ -76,11 +77,11 @@ class Walk:
 
     @property
     def head(self) -> int:
-        """Where the ring ends, as it was when it was last looked at."""
+        """The end of the ring when we last read its header."""
         return self._header.head
 
     def take(self) -> Record:
-        """The record that was found, as a whole or what is left of it."""
+        """Takes the found record, or the rest of it after `take_part`."""
         record = self._found()
         after = max(self.place.entry, record.first_entry + record.entries)
         self.place = Place(self.place.epoch, record.end, after)
@@ -88,7 +89,7 @@ class Walk:
         return record
 
     def take_part(self, entries: int, offset: int) -> None:
-        """So many more entries of it, which end at `offset`."""
+        """Takes the next `entries` entries of the found record, which end at `offset`."""
         record = self._found()
         entry = max(self.place.entry, record.first_entry) + entries
         self.place = Place(self.place.epoch, record.position, entry, offset)
@@ -101,7 +102,7 @@ class Walk:
         return record
 
     def _peek(self) -> Record | None:
-        """The next record; None at the end of the ring, or, if `unfinished`, of our efforts."""
+        """The next record; None at the end of the ring or, with `unfinished`, at our bound."""
         if self._record is not None or self.unfinished:
             return self._record
         for _ in range(_MOST_ATTEMPTS):
@@ -140,18 +141,19 @@ class Walk:
         return unpack_record(self._block[at : at + length], self.place.position)
 
     def _load(self, length: int, room: int) -> int:
-        """Where in the block the next `length` bytes stand; reads another block if need be."""
+        """The index of the next `length` bytes in the block; reads another block if needed."""
         position = self.place.position
         at = position - self._block_start
         if 0 <= at <= len(self._block) - length:
             return at
-        # Not beyond the head: those bytes are of the last lap, and would be taken for this one's.
+        # We do not read beyond the head: those bytes belong to the previous lap.
         size = min(max(length, _BLOCK_BYTES), room, self._header.head - position)
         if self._fd is None or length > size:
             raise RingCorrupt(f"{length} bytes at {position} do not fit")
         block = os.pread(self._fd, size, HEADER + position % self._header.capacity)
         self._refresh()
-        # The tail moves before anything is overwritten: if it has not passed, all is untouched.
+        # The writer moves the tail before it overwrites anything: if the tail is not beyond our
+        # position, the bytes are intact.
         if self._header.tail > position or len(block) < length:
             raise RingCorrupt(f"the record at {position} was overwritten")
         self._block_start, self._block = position, block
@@ -164,7 +166,9 @@ class Walk:
         self._header = header
 
     def _recover(self, room: int) -> None:
-        """Overtaken: on at the tail. Damaged: on behind it, or at the end if its length is bad."""
+        """Continues at the tail if the writer has overtaken us; else behind the damaged record, or
+        at the ring's end if the record's length is bad.
+        """
         header = read_header(self._fd) or self._header
         self._header = header
         position = self.place.position
@@ -181,10 +185,10 @@ class Walk:
 @contextmanager
 def opened(path: Path) -> Iterator[int | None]:
     try:
-        # Not blocking: a FIFO in place of the ring would hold its readers for ever.
+        # O_NONBLOCK: a FIFO in place of the ring would block its readers for ever.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
-        yield None  # nothing was written yet, or the session's files were removed
+        yield None  # nothing is written yet, or the session's files are removed
         return
     try:
         yield fd if stat.S_ISREG(os.fstat(fd).st_mode) else None
@@ -193,10 +197,11 @@ def opened(path: Path) -> Iterator[int | None]:
 
 
 def read_header(fd: int | None) -> RingHeader | None:
-    """The header as it is now; None where there is no ring."""
+    """The header as it is now; None if there is no ring."""
     if fd is None:
         return None
-    # The fields are copied one after the other: the writer may have moved on between two of them.
+    # The fields are not copied at one moment: the writer may change some in between. Then their
+    # order is wrong, and we read again.
     for _ in range(_MOST_ATTEMPTS):
         try:
             header = unpack_header(os.pread(fd, _HEADER_BYTES, 0))

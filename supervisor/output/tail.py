@@ -1,4 +1,4 @@
-"""The end of what a program has printed, as one text."""
+"""The end of a program's output as one text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ _PAGE_LINES: Final = 20_000  # Lines that one step towards the end of the output
 
 
 def last_output(pages: OutputPages, most: int) -> tuple[str, int]:
-    """Of at most so many bytes, and how many there were before. Reads the whole ring: not for the
-    event loop."""
+    """The last `most` bytes as text, and the number of bytes before them. Reads the whole ring, so
+    it must run in a thread.
+    """
     kept: list[bytes] = []
     size = left_out = 0
     cursor: str | None = None

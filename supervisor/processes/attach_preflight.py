@@ -1,7 +1,7 @@
 """Whether a process can be attached to by its pid; if not, why, and what to do instead.
 
-Everything that can be known beforehand is asked here, in milliseconds: nothing is begun that
-cannot end well.
+Every condition that can be checked from outside is checked here, in milliseconds, so that no attach
+begins that must fail.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from debug_relay.protocol.system import procfs
 from debug_relay.protocol.version import API_PREFIX, FIRST_PYTHON, LAST_PYTHON, PYTHONS
 from debug_relay.supervisor.processes.facts import Facts
 
-_MONITORING: Final = (3, 12)  # from here on debugpy works by sys.monitoring
-_MACHINES: Final = ("x86_64", "i686")  # for these debugpy brings its library
+_MONITORING: Final = (3, 12)  # from here on debugpy uses sys.monitoring
+_MACHINES: Final = ("x86_64", "i686")  # debugpy has its attach library for these
 # Descriptors that a target must have free: a source, a directory, the connection.
 _SPARE_DESCRIPTORS: Final = 4
 # A target must be able to write a file of this size: in it the injected code says why it failed.
@@ -37,31 +37,32 @@ _BY_PORT: Final = "Start it with python -m debugpy --listen 5678, and attach by 
 
 
 class Surroundings(Struct):
-    """What else there is."""
+    """Facts about the relay and its machine that the checks need."""
 
-    own: frozenset[int]  # the relay, its workers and what they are forked from
+    own: frozenset[int]  # pids of the relay, its workers and the zygote
     sessions: Mapping[int, str]  # pid → the session that debugs it
     debugpy_dir: str
     has_gdb: bool
 
 
 def refusal(facts: Facts, around: Surroundings) -> RelayError | None:
-    """None when it can be attached to."""
+    """The first reason not to attach; None if there is none."""
     checks = (_ours, _debugged, _python, _permission, _traced, _stopped, _container, _version,
               _machine, _readable, _descriptors, _file_size, _confined, _debugger)  # fmt: skip
     return next((found for check in checks if (found := check(facts, around))), None)
 
 
 def foreseen(facts: Facts) -> RelayError | None:
-    """What an attach finds out inside the program, told from outside. It may be wrong where a
-    program uses gevent's thread-local data alone, so that the attach itself does not go by it."""
+    """A refusal that the attach itself decides inside the program, guessed from outside. The guess
+    is wrong for a program that uses only gevent's thread-local data, so the attach ignores it.
+    """
     if not facts.has_patched_threads():
         return None
     return threads_are_greenlets(facts.pid, "gevent")
 
 
 def unseen(facts: Facts, around: Surroundings) -> RelayError | None:
-    """Why its stacks cannot be read, where that is no fault of the reader's."""
+    """Why the stacks of a process cannot be read, if the reason lies in the process."""
     return _python(facts, around) or _permission(facts, around)
 
 
@@ -84,7 +85,7 @@ def no_such_process(pid: int) -> RelayError:
 
 
 def _leader(pid: int) -> int | None:
-    """Whose thread it is: top and htop show these numbers like those of processes."""
+    """The process that a thread belongs to: top and htop show thread ids like pids."""
     status = procfs.status(pid)
     return status.process if status is not None and status.process != pid else None
 
@@ -124,7 +125,7 @@ def _debugged(facts: Facts, around: Surroundings) -> RelayError | None:
     return RelayError(
         Code.ATTACH_ALREADY_ATTACHED,
         f"Session {session} debugs process {facts.pid} already",
-        f"Use {API_PREFIX}/sessions/{session}, or let the process go with POST "
+        f"Use {API_PREFIX}/sessions/{session}, or detach from the process with POST "
         f"{API_PREFIX}/sessions/{session}/detach.",
         pid=facts.pid,
         session_id=session,
@@ -143,14 +144,14 @@ def _python(facts: Facts, around: Surroundings) -> RelayError | None:
 
 
 def _permission(facts: Facts, around: Surroundings) -> RelayError | None:
-    """The kernel's own answer: opening a process's memory takes the right to attach."""
+    """Asks the kernel: opening a process's memory needs the same right as attaching to it."""
     try:
         os.close(os.open(f"/proc/{facts.pid}/mem", os.O_RDWR | os.O_CLOEXEC))
     except FileNotFoundError:
         return no_such_process(facts.pid)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM):
-            return None  # it ends just now, or has no memory: the injection tells
+            return None  # the process is ending, or has no memory: the injection will say so
     else:
         return None
     return _refuse(
@@ -183,7 +184,7 @@ def _traced(facts: Facts, around: Surroundings) -> RelayError | None:
         Code.ATTACH_ALREADY_ATTACHED,
         facts,
         f"Process {facts.pid} is traced by process {facts.tracer} already",
-        f"Let that one (gdb, strace) go first: ps -p {facts.tracer} shows what it is.",
+        f"End that one (gdb, strace) first: ps -p {facts.tracer} shows what it is.",
     )
 
 
@@ -194,7 +195,7 @@ def _stopped(facts: Facts, around: Surroundings) -> RelayError | None:
         Code.ATTACH_STOPPED,
         facts,
         f"Process {facts.pid} is stopped by a signal",
-        f"kill -CONT {facts.pid} lets it go on; then attach.",
+        f"kill -CONT {facts.pid} resumes it; then attach.",
     )
 
 
@@ -215,7 +216,7 @@ def _container(facts: Facts, around: Surroundings) -> RelayError | None:
 
 
 def _sees(pid: int, path: str) -> bool:
-    """Whether it finds the same file there as we do."""
+    """Whether the process finds the same file at this path as we do."""
     with suppress(OSError):
         return os.path.samefile(f"/proc/{pid}/root{path}", path)
     return False
@@ -257,7 +258,7 @@ def _machine(facts: Facts, around: Surroundings) -> RelayError | None:
 
 
 def _elf(path: str) -> tuple[bytes, bytes]:
-    """Class and machine."""
+    """The class and machine of an ELF file, from its header."""
     with suppress(OSError), open(path, "rb") as file:
         head = file.read(20)
         return head[4:5], head[18:20]
@@ -265,7 +266,7 @@ def _elf(path: str) -> tuple[bytes, bytes]:
 
 
 def _readable(facts: Facts, around: Surroundings) -> RelayError | None:
-    """Its own user must be able to read debugpy. Our part of the debugger is injected whole."""
+    """The target's user must be able to read debugpy; our own code is injected as a whole."""
     closed = None if facts.uid in (0, os.geteuid()) else _closed_to_others(around.debugpy_dir)
     if closed is None:
         return None
@@ -285,8 +286,9 @@ def _closed_to_others(path: str) -> str | None:
 
 
 def untraceable(facts: Facts) -> RelayError | None:
-    """`settrace` is what 3.11 and older do in any case. On later ones debugpy cannot bring it into
-    threads that run already, and `auto` reaches even coroutines that do."""
+    """Refuses `settrace` from 3.12 on: there debugpy cannot set it in threads that run already,
+    while `auto` reaches even coroutines that run already. Older Pythons always use settrace.
+    """
     if _numbers(facts) < _MONITORING:
         return None
     return _refuse(
@@ -317,7 +319,7 @@ def _descriptors(facts: Facts, around: Surroundings) -> RelayError | None:
 
 
 def _file_size(facts: Facts, around: Surroundings) -> RelayError | None:
-    """Where it may write no file its answer fails, or the signal for that ends it."""
+    """If the process may write no file, the injected code cannot answer, or SIGXFSZ ends it."""
     limit = facts.file_size()
     if limit is None or limit >= _ANSWER_BYTES:
         return None

@@ -1,7 +1,7 @@
-"""What can be told of a process from outside, and what of it says that it is Python.
+"""Facts about one process, read from outside: whether it is Python, which version, which libraries.
 
-Knows how Python installations look; `protocol/system/procfs.py` reads /proc. What follows from a
-fact is decided elsewhere.
+This module knows how Python installations look; `protocol/system/procfs.py` reads /proc. Whether a
+process can be attached to is decided in `attach_preflight`.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Facts(Struct):
     state: str  # the kernel's letter
     uid: int  # the effective one
     tracer: int
-    seccomp: int  # 1: few system calls are left to it
-    inner_pids: list[int]  # as namespaces see it, the outermost first
+    seccomp: int  # 1: the process has given up most system calls
+    inner_pids: list[int]  # its pid in each namespace, the outermost first
     command: list[str]
     executable: str | None
-    mapped: list[str]  # files in its memory; empty when they may not be seen
+    mapped: list[str]  # files in its memory; empty if we may not see them
 
     @property
     def name(self) -> str:
-        """What it calls itself: its executable, or what can be seen of that."""
+        """The name of the executable; if not visible, the first word of the command line."""
         return _name(self.executable or (self.command[0] if self.command else ""))
 
     @property
@@ -53,7 +53,7 @@ class Facts(Struct):
         return is_python(self.name) or any(_LIBRARY.search(p) for p in self.mapped)
 
     def minor(self) -> tuple[str, bool] | None:
-        """`3.11`, and whether it is built without the interpreter's lock."""
+        """The version, such as `3.11`, and whether it is a free-threaded build."""
         for path in self.mapped:
             if found := _LIBRARY.search(path):
                 return found.group(1), bool(found.group(2))
@@ -65,7 +65,7 @@ class Facts(Struct):
         return found.group(1), bool(found.group(2))
 
     def version(self) -> str | None:
-        """To the micro version where its headers are installed."""
+        """The version, with its third number if the interpreter's headers are installed."""
         minor = self.minor()
         if minor is None:
             return None
@@ -81,24 +81,25 @@ class Facts(Struct):
         return None
 
     def has_patched_threads(self) -> bool:
-        """Whether gevent has made greenlets of its threads. For that it loads its own kind of
-        thread-local data, which little else needs."""
+        """Whether gevent has replaced threads by greenlets: then it has loaded its own thread-local
+        data, which is rarely used otherwise.
+        """
         return any(_THREAD_LOCALS in path for path in self.mapped)
 
     def descriptors(self) -> tuple[int, int] | None:
-        """How many are open, and how many may be."""
+        """The number of open descriptors, and the limit."""
         opened, allowed = procfs.descriptors(self.pid), procfs.limit(self.pid, "Max open files")
         return (opened, allowed) if opened is not None and allowed is not None else None
 
     def file_size(self) -> int | None:
-        """How many bytes of a file it may write; None when it is not ours to see, or unlimited."""
+        """The limit on the size of files that it writes; None if unlimited or not visible to us."""
         return procfs.limit(self.pid, "Max file size")
 
     def cwd(self) -> str | None:
         return procfs.cwd(self.pid)
 
     def venv(self) -> str | None:
-        """The virtual environment whose interpreter it was started by."""
+        """The virtual environment whose interpreter the process runs."""
         if not self.command or os.sep not in self.command[0]:
             return None
         started = os.path.join(self.cwd() or "/", self.command[0])
@@ -112,7 +113,7 @@ class Facts(Struct):
 
 
 def look(pid: int) -> Facts | None:
-    """None when there is no such process, or only its remains."""
+    """The facts; None if there is no such process, or if it has ended and is not yet reaped."""
     stat, status = procfs.stat(pid), procfs.status(pid)
     if stat is None or status is None or not stat.lives or status.process != pid:
         return None
@@ -131,15 +132,16 @@ def look(pid: int) -> Facts | None:
 
 
 def command(pid: int) -> list[str]:
-    """Empty for a thread of the kernel's, and for a process that is gone; the beginning of one that
-    is very long, for anybody may start such a process."""
+    """The words of the command line; empty for a kernel thread and for a process that has ended.
+    Of a very long one we read the beginning only, because any user can start such a process.
+    """
     words = procfs.command(pid, _COMMAND_BYTES)
-    # One word with spaces is a title, as a launched program has where it is short.
+    # A single word with spaces is a process title, which our launched programs set.
     return words[0].split(" ") if len(words) == 1 else words
 
 
 def is_python(executable: str) -> bool:
-    """Whether it calls itself so."""
+    """Whether the executable's name is that of a Python interpreter."""
     return _PYTHON.match(_name(executable)) is not None
 
 
@@ -156,7 +158,7 @@ def _exact_version(executable: str, minor: str) -> str | None:
     prefix = os.path.dirname(os.path.dirname(executable))
     places = {
         f"include/python{minor}/patchlevel.h": _PATCH_LEVEL,
-        "pyvenv.cfg": _VENV_VERSION,  # one whose interpreter is a copy
+        "pyvenv.cfg": _VENV_VERSION,  # an environment whose interpreter is a copy
     }
     for name, pattern in places.items():
         with suppress(OSError):

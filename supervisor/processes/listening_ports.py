@@ -1,4 +1,4 @@
-"""Which TCP ports processes listen on, as far as the kernel tells this user. Blocks, briefly."""
+"""The TCP ports that processes listen on, as far as the kernel shows them to this user. Blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN_CHARACTERS: Final = 200
 
 
 class Listeners:
-    """The ports of many processes. The kernel's tables are read once for all of them."""
+    """The ports of many processes; reads the kernel's tables once for all of them."""
 
     def __init__(self) -> None:
         self._ports: dict[str, dict[str, int]] = {}  # network → inode of the socket → port
@@ -30,14 +30,14 @@ class Listeners:
     def _listened_on(self, pid: int) -> dict[str, int]:
         network = procfs.namespace(pid, "net")
         if network is None:
-            return {}  # gone, or not ours to see
+            return {}  # the process has ended, or is another user's
         if network not in self._ports:
             self._ports[network] = {one.inode: one.port for one in procfs.listeners(pid)}
         return self._ports[network]
 
 
 def port_holder(host: str, port: int) -> str | None:
-    """Who listens there; for the message that a port is in use."""
+    """The process that listens on the port, for the message that the port is in use."""
     for listener in procfs.listeners(os.getpid()):
         if listener.port == port and _meets(host, _address(listener.address)):
             pid = _process_with(listener.inode)
@@ -57,7 +57,7 @@ def _meets(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) ->
     try:
         asked = ipaddress.ip_address(host)
     except ValueError:
-        return True  # a name: any listener on the port may be the one in the way
+        return True  # a host name: any listener on the port may be the one
     if asked.is_unspecified or address.is_unspecified:
         return True
     return asked in (address, getattr(address, "ipv4_mapped", None))

@@ -1,6 +1,6 @@
-"""The processes that could be debugged: listed, found by what is known of one, looked into.
+"""Lists the machine's Python processes, finds the one that a caller means, and shows its stacks.
 
-Looking at /proc takes a thread of its own; nothing here waits for a process.
+/proc is read in threads, so nothing here blocks the event loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from debug_relay.supervisor.processes.attach_preflight import Surroundings
 from debug_relay.supervisor.processes.facts import Facts, command, look
 from debug_relay.supervisor.processes.listening_ports import Listeners
 from debug_relay.supervisor.processes.patterns import Patterns
-from debug_relay.supervisor.processes.python_scan import Census
+from debug_relay.supervisor.processes.python_scan import PythonScan
 from debug_relay.supervisor.sessions.proxy import Session
 from debug_relay.supervisor.workers.zygote import Zygote
 
@@ -47,9 +47,10 @@ class Processes:
         self._sessions = sessions
         self._zygote = zygote
         self._debugpy_dir = debugpy_dir
-        self._census = Census()
+        self._scan = PythonScan()
         self._patterns = Patterns()
-        self._looking = asyncio.Lock()  # at all of them; one at a time leaves the loop its share
+        # One pass over all processes at a time: more would slow the event loop.
+        self._looking = asyncio.Lock()
 
     def _around(self) -> Surroundings:
         sessions = self._sessions()
@@ -68,13 +69,13 @@ class Processes:
 
     async def listed(self, params: ListProcesses) -> ProcessList:
         async with self._looking:
-            return await asyncio.to_thread(_page, self._census, params, self._around())
+            return await asyncio.to_thread(_page, self._scan, params, self._around())
 
     async def one(self, pid: int) -> Process:
         return await asyncio.to_thread(_one, pid, self._around())
 
     async def stacks(self, pid: int) -> Stacks:
-        """By py-spy, which reads the process's memory and stops nothing."""
+        """The stacks of all threads, which py-spy reads from the process's memory."""
         facts = await asyncio.to_thread(look, pid)
         if facts is None:
             raise attach_preflight.no_such_process(pid)
@@ -99,7 +100,7 @@ class Processes:
     # -- finding
 
     async def choose(self, params: Attach, asking: Session) -> None:
-        """Have `params` name one process by pid and identity; refuse one that cannot be had."""
+        """Makes `params` name one process by pid and identity, if it can be attached to."""
         if params.port is not None:
             self._refuse_second_client(params, asking)
             return
@@ -119,7 +120,9 @@ class Processes:
         params.identity = facts.identity
 
     def _refuse_second_client(self, params: Attach, asking: Session) -> None:
-        """debugpy takes one client: what would wait for it in vain is told who has it."""
+        """Names the session that is attached to this port: debugpy accepts one client only, and a
+        second one would wait in vain.
+        """
         for session in self._sessions().values():
             program = session.state.program
             if session is asking or program is None or session.state.status not in LIVE:
@@ -131,7 +134,7 @@ class Processes:
                 raise RelayError(
                     Code.ATTACH_ALREADY_ATTACHED,
                     f"Session {session.id} is attached to {program.host}:{program.port} already",
-                    f"Use {API_PREFIX}/sessions/{session.id}, or let it go with POST "
+                    f"Use {API_PREFIX}/sessions/{session.id}, or detach from it with POST "
                     f"{API_PREFIX}/sessions/{session.id}/detach.",
                     session_id=session.id,
                     port=program.port,
@@ -141,10 +144,10 @@ class Processes:
         deadline = time.monotonic() + params.wait_seconds
         sought = _sought(params, self._patterns)
         while True:
-            own = self._around().own | self._patterns.pids  # workers may be born while it waits
+            own = self._around().own | self._patterns.pids  # workers may be started while we wait
             began = time.monotonic()
             async with self._looking:
-                pids = await asyncio.to_thread(lambda: self._census.take().pids)
+                pids = await asyncio.to_thread(lambda: self._scan.run().pids)
             found = await sought.among([pid for pid in pids if pid not in own])
             if len(found) == 1:
                 return found[0]
@@ -154,7 +157,7 @@ class Processes:
             if now >= deadline:
                 break
             asking.touch()
-            # A look at many processes takes its time: it is not to be all that we do.
+            # A pass over many processes costs processor time, so we rest in proportion.
             await asyncio.sleep(max(_LOOK_AGAIN_SECONDS, _REST_FACTOR * (now - began)))
             asking.require_there()
         raise RelayError(
@@ -164,8 +167,8 @@ class Processes:
         )
 
 
-class _Listening:
-    """By a port that it listens on."""
+class _ByPort:
+    """Finds processes that listen on a port."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -173,14 +176,14 @@ class _Listening:
 
     async def among(self, pids: list[int]) -> list[int]:
         def look() -> list[int]:
-            listeners = Listeners()  # as they are at this look
+            listeners = Listeners()  # a new one, because it remembers the kernel's tables
             return [pid for pid in pids if self._port in listeners.of(pid)]
 
         return await asyncio.to_thread(look)
 
 
-class _Commanded:
-    """By its command line."""
+class _ByCommandLine:
+    """Finds processes whose command line matches a regular expression."""
 
     def __init__(self, pattern: str, patterns: Patterns) -> None:
         self._pattern = pattern
@@ -191,18 +194,18 @@ class _Commanded:
 
     async def among(self, pids: list[int]) -> list[int]:
         commands = await asyncio.to_thread(lambda: {pid: _command_line(pid) for pid in pids})
-        # Who waits for a process to start finds the same ones most of the time.
+        # While we wait for a process to start, most passes find the same processes.
         if commands != self._searched:
             self._found = await self._patterns.those("match", self._pattern, commands)
             self._searched = commands
         return self._found
 
 
-def _sought(params: Attach, patterns: Patterns) -> _Listening | _Commanded:
+def _sought(params: Attach, patterns: Patterns) -> _ByPort | _ByCommandLine:
     if params.listening_on is not None:
-        return _Listening(params.listening_on)
+        return _ByPort(params.listening_on)
     assert params.match is not None
-    return _Commanded(params.match, patterns)
+    return _ByCommandLine(params.match, patterns)
 
 
 def _command_line(pid: int) -> str:
@@ -223,8 +226,8 @@ def _several(found: list[int], words: str) -> RelayError:
     )
 
 
-def _page(census: Census, params: ListProcesses, around: Surroundings) -> ProcessList:
-    found = census.take()
+def _page(scan: PythonScan, params: ListProcesses, around: Surroundings) -> ProcessList:
+    found = scan.run()
     wanted = found.pids
     if params.match is not None:
         wanted = [pid for pid in wanted if params.match in _command_line(pid)]
@@ -232,7 +235,7 @@ def _page(census: Census, params: ListProcesses, around: Surroundings) -> Proces
     page = wanted[params.offset : params.offset + params.limit]
     looked = (look(pid) for pid in page)
     return ProcessList(
-        # Who has no command line any more is about to end.
+        # A process without a command line is about to end.
         items=[_shown(facts, around, listeners) for facts in looked if facts and facts.command],
         total=len(wanted),
         offset=params.offset,
@@ -313,8 +316,10 @@ def _unreadable(facts: Facts, said: str) -> RelayError:
 
 
 def _debugged(sessions: Mapping[str, Session]) -> dict[int, str]:
-    """Which session debugs which process. One that is silent may have lost its own: programs bear
-    that for ten seconds, and say themselves who holds them still."""
+    """The session that debugs each process, by pid. The program of a session whose worker does not
+    answer may have detached by itself (it does after ten seconds), so we leave it out; the program
+    itself then says whether it is still attached.
+    """
     found: dict[int, str] = {}
     for id, session in sessions.items():
         if session.unresponsive:

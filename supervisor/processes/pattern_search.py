@@ -1,8 +1,8 @@
-"""One regular expression over texts, as a script: a pattern and texts in, those that match out.
+"""A script that searches texts with one regular expression and prints which of them match.
 
-A caller has written the pattern, and anybody the texts. Python's engine may need longer than the
-machine exists for 40 characters, and nothing interrupts it. So it runs in a process of its own,
-which the kernel ends when it has used its processor time, also where the relay has died meanwhile.
+A caller writes the pattern, and anybody may have written the texts. Python's engine can need
+practically for ever on 40 characters, and nothing interrupts it. So the search has a process of its
+own, which the kernel ends when its processor time is used up, even if the relay has died.
 Standard library only; `supervisor/processes/patterns.py` starts it.
 """
 
@@ -19,7 +19,7 @@ _MEMORY_BYTES = 512 * 1024 * 1024  # Memory of one search with a caller's regula
 
 
 def answer(pattern: str, texts: list[str]) -> dict[str, Any]:
-    """The indices of the texts in which the pattern is found, or why it is none."""
+    """The indices of the texts in which the pattern is found, or an error in the pattern."""
     try:
         compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:

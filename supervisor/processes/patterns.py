@@ -1,7 +1,7 @@
-"""Regular expressions of callers: searched by a short-lived process, a few at one time.
+"""Searches texts with a caller's regular expression, in a short-lived process.
 
-Why a process: `re` holds the interpreter lock while it searches, so no thread of the relay would
-help, and no check of a pattern tells how long it takes. Knows nothing of what is searched.
+Why a process: `re` holds the GIL while it searches, so a thread would block the relay, and no check
+of a pattern can predict how long it takes. Only a few searches run at one time.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _ADVICE: Final = r"Escape what is meant literally: worker\.py."
 class Patterns:
     def __init__(self) -> None:
         self._turn = asyncio.Semaphore(_MOST_AT_ONE_TIME)
-        self.pids: set[int] = set()  # of the processes that search just now
+        self.pids: set[int] = set()  # processes that are searching now
 
     async def those(self, field: str, pattern: str, texts: Mapping[_K, str]) -> list[_K]:
-        """The keys of the texts in which the pattern is found; `field` is where it was given."""
-        asked = json.dumps([pattern, [*texts.values()]]).encode()
+        """The keys of the texts in which the pattern is found; `field` is the request's field."""
+        request = json.dumps([pattern, [*texts.values()]]).encode()
         async with self._turn:
-            said = await self._run(asked)
+            said = await self._run(request)
         if said is None:
             problem = f"searches for more than {pattern_search.PROCESSOR_SECONDS} s"
             advice = "Leave out what repeats inside of a repetition, such as (a+)+, or give a pid."
@@ -45,8 +45,8 @@ class Patterns:
         keys = list(texts)
         return [keys[index] for index in said["found"]]
 
-    async def _run(self, asked: bytes) -> Any:
-        """Its answer; None where it came to none within its time and memory."""
+    async def _run(self, request: bytes) -> Any:
+        """The search's answer; None if it ended by its bound on time or memory."""
         process = await asyncio.create_subprocess_exec(
             *_COMMAND,
             stdin=asyncio.subprocess.PIPE,
@@ -56,7 +56,7 @@ class Patterns:
         self.pids.add(process.pid)
         try:
             async with asyncio.timeout(_SEARCH_SECONDS):
-                out, _ = await process.communicate(asked)
+                out, _ = await process.communicate(request)
         except TimeoutError:
             _log.warning("pattern.no_answer", pid=process.pid, seconds=_SEARCH_SECONDS)
             return None

@@ -1,7 +1,8 @@
-"""Which of the machine's processes are Python: one pass over /proc, and what is remembered of it.
+"""Finds the machine's Python processes by a pass over /proc.
 
-Who calls itself Python is known by a link. Any other may embed one, which only its memory tells;
-that costs ten times as much, so what was found is kept for a while, and there is a bound.
+The link to its executable identifies a Python interpreter. Any other process may embed Python; only
+its memory map shows that. Reading the map costs ten times as much, so results are remembered for a
+while, and each pass has a bound on its time.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ _KEPT_SECONDS: Final = 30.0
 
 class Found(Struct):
     pids: list[int]
-    not_looked_into: int  # who does not call itself Python, when the time was up
+    not_looked_into: int  # processes whose memory map we had no time to read
 
 
 class _Looked(Struct):
-    started: int | None  # a pid is given out again,
-    executable: str  # and a process may execute another program
+    started: int | None  # differs when the kernel has given the pid to another process
+    executable: str  # differs when the process has executed another program
     embeds: bool
     until: float
 
 
-class Census:
+class PythonScan:
     def __init__(
         self, into_memory: float = _INTO_MEMORY_SECONDS, kept: float = _KEPT_SECONDS
     ) -> None:
@@ -39,16 +40,16 @@ class Census:
         self._kept = kept
         self._looked: dict[int, _Looked] = {}
 
-    def take(self) -> Found:
-        """Reads files, some thousands of them: in a thread, and not in two at a time."""
+    def run(self) -> Found:
+        """One pass. It reads thousands of files: call it in a thread, in one at a time."""
         found = Found(pids=[], not_looked_into=0)
         still: dict[int, _Looked] = {}
         deadline = time.monotonic() + self._into_memory
         for pid in procfs.pids():
             executable = procfs.executable(pid)
             if executable is None:
-                # Another user's: what it was called by is all that we may know. One that is gone
-                # and a thread of the kernel's have no command line.
+                # Of another user's process we see only the command line. A process that has ended
+                # and a kernel thread have none.
                 if is_python(next(iter(command(pid)), "")):
                     found.pids.append(pid)
                 continue
@@ -76,5 +77,5 @@ class Census:
         else:
             known = None
         if now >= deadline:
-            return known  # what was found last time is better than nothing
+            return known  # the last result, if there is one
         return _Looked(started, executable, embeds_python(pid), now + self._kept)

@@ -49,7 +49,7 @@ from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.workers.child_process import Child
 from debug_relay.supervisor.workers.room import Room
 from debug_relay.supervisor.workers.spawn import living_worker, spawn_worker
-from debug_relay.supervisor.workers.start_params import Births
+from debug_relay.supervisor.workers.start_params import StartParams
 from debug_relay.supervisor.workers.zygote import Zygote
 
 _log: Final = Log(__name__)
@@ -73,7 +73,7 @@ class Registry:
         self.draining = False
         self.zygote = Zygote(directories.logs / "zygote.err")
         self.room = Room(directories)
-        self._births = Births(directories, debugpy_dir)
+        self._start_params = StartParams(directories, debugpy_dir)
         self._wakings: dict[str, asyncio.Task[None]] = {}
         self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
         self._quota = Quota()
@@ -125,12 +125,16 @@ class Registry:
         """A session whose worker is ready."""
         if params.restore_breakpoints:
             require_project(params.project_root)
-        worker_params = self._births.asked(self._new_id(), params, caller.name, self.settings)
+        worker_params = self._start_params.for_request(
+            self._new_id(), params, caller.name, self.settings
+        )
         return await self._start(worker_params, caller.name)
 
     async def create_from_blueprint(self, blueprint: Blueprint, caller: Caller) -> Session:
         """A session with the blueprint of another."""
-        worker_params = self._births.drawn(self._new_id(), blueprint, caller.name, self.settings)
+        worker_params = self._start_params.for_blueprint(
+            self._new_id(), blueprint, caller.name, self.settings
+        )
         return await self._start(worker_params, caller.name)
 
     async def _start(self, worker_params: WorkerParams, caller: str) -> Session:
@@ -201,7 +205,9 @@ class Registry:
         shown, events_end = session.state, session.events_end
         try:
             blueprint = await self.blueprint(session)
-            params = self._births.drawn(session.id, blueprint, shown.created_by, self.settings)
+            params = self._start_params.for_blueprint(
+                session.id, blueprint, shown.created_by, self.settings
+            )
             params.session_dir = str(session.folder)
             params.created_at = shown.created_at
             has_ended = shown.status is State.TERMINATED

@@ -1,4 +1,4 @@
-"""A process that is ours: known by its pidfd, watched by the loop, reaped when it ends."""
+"""A process of ours: identified by its pidfd, watched by the event loop, reaped when it ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 
-_watched: set[int] = set()  # whose ends are waited for here, and by nobody else
+_watched: set[int] = set()  # pids that a Child reaps; nobody else may
 
 
 def watched() -> frozenset[int]:
@@ -15,7 +15,7 @@ def watched() -> frozenset[int]:
 
 
 class Child:
-    """A process known by its pidfd: no other process can be meant by it."""
+    """A process, held by a pidfd: unlike a pid, it can never mean another process."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -27,7 +27,7 @@ class Child:
 
     def _gone(self) -> None:
         self.close()
-        with contextlib.suppress(ChildProcessError):  # adopted: somebody else's to reap
+        with contextlib.suppress(ChildProcessError):  # an adopted worker is another process's child
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             self.exit_status = os.waitstatus_to_exitcode(status) if pid else None
         self._ended.set()
@@ -37,7 +37,7 @@ class Child:
         return self._ended.is_set()
 
     async def wait(self, timeout: float) -> bool:
-        """Whether it has ended in time."""
+        """Waits for the process's end; whether it came in time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._ended.wait()
@@ -49,7 +49,7 @@ class Child:
                 signal.pidfd_send_signal(self._fd, signal.SIGKILL)
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stops watching; the process is not affected."""
         if self._fd >= 0:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)

@@ -1,4 +1,4 @@
-"""Which code the programs' debugger is: compiled copies of it are called after that."""
+"""A fingerprint of the debugger's source files: the names of its compiled copies begin with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def fingerprint(debugpy_dir: str) -> str:
-    """Another one as soon as a source of debugpy's, or of what we bring into programs, changes."""
+    """A short hash that changes when a source of debugpy or of our probe changes."""
     package = find_spec("debug_relay.worker")
     assert package is not None
     assert package.submodule_search_locations
@@ -34,7 +34,7 @@ def _sources(folder: str) -> Iterator[tuple[str, int, int]]:
 
 
 def forget_others(folder: Path, fingerprint: str) -> None:
-    """Copies of what is another debugger by now."""
+    """Removes compiled copies of other versions of the debugger."""
     with suppress(OSError):
         for path in folder.iterdir():
             if not path.name.startswith(fingerprint):

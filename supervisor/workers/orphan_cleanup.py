@@ -1,9 +1,11 @@
-"""What a dead worker leaves: ended by the mark in its environment, and by descent.
+"""Ends the processes that a dead worker has left.
 
-A mark alone is no proof that a process is ours to end: a debugged test may have started the user's
-tmux. So nothing that has a terminal is ended by its mark, unless it descends from us.
+The mark in a process's environment says which session it belongs to. A mark alone does not prove
+that we may end the process: a debugged test may have started the user's tmux. So a process with a
+terminal is ended only if it is also our child.
 
-Trackers of multiprocessing come last: they unlink their program's shared memory once it is gone.
+multiprocessing's resource trackers are ended last: they unlink the shared memory of their program
+once it is gone.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ _TRACKER_SECONDS: Final = 0.5
 
 
 def become_subreaper() -> None:
-    """Orphans of dead workers become our children, where they are seen."""
+    """Makes the kernel give us the orphans of dead workers as children, so that we see them."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_marked(session_id: str) -> list[int]:
-    """End every process that carries the session's mark; the pids of those ended."""
+    """Ends every process that carries the session's mark; returns the pids of those ended."""
     wanted = f"{MARK}={session_id}".encode()
     ended: set[int] = set()
     began = now = time.monotonic()
@@ -44,38 +46,40 @@ def end_marked(session_id: str) -> list[int]:
             break
         if now < patience:
             trackers = [pid for pid in found if procfs.is_tracker(procfs.command(pid))]
-            # On a busy machine it waits for a processor: only the time that it sleeps counts.
+            # On a busy machine a tracker waits for a processor. That time does not count.
             if any(_is_busy(pid) for pid in trackers):
                 patience = min(now + _TRACKER_SECONDS, began + _CLEANUP_SECONDS / 2)
             found = [pid for pid in found if pid not in trackers]
         ended.update(pid for pid in found if _kill(pid, wanted))
-        time.sleep(0.02)  # until the kernel has taken them away; runs in a thread of its own
+        time.sleep(0.02)  # in a thread of its own, until the kernel has removed them
         now = time.monotonic()
     return sorted(ended)
 
 
 def reap_orphans(watched: Collection[int]) -> None:
-    """Collect the dead that became our children when their worker died; at each child's end.
+    """Reaps the orphans that became our children when their worker died. Called at each SIGCHLD.
 
-    They are of another process session than we; what the relay itself starts and waits for is not.
-    How one of `watched` ended is told to who watches it.
+    Orphans are in another process session than we; processes that the relay itself starts and waits
+    for are not. Those in `watched` are left to their `Child`, which needs the exit status.
     """
     for pid in procfs.children(os.getpid()):
         stat = procfs.stat(pid) if pid not in watched else None
         if stat is None or stat.parent != os.getpid() or stat.session == os.getsid(0):
             continue
         if stat.state == "Z":
-            with suppress(ChildProcessError):  # somebody was quicker
+            with suppress(ChildProcessError):  # another call has reaped it
                 os.waitpid(pid, os.WNOHANG)
 
 
 def carries(pid: int, mark: bytes) -> bool:
-    """Whether it carries that mark in its environment, and may be ended for it."""
+    """Whether the process carries that mark in its environment, and may be ended for it."""
     return mark in _environment(pid) and _may_be_ended(pid)
 
 
 def _environment(pid: int) -> list[bytes]:
-    """Of one in the midst of exec too, which for microseconds (more on a busy box) shows none."""
+    """The process's environment. During an exec the kernel shows none for some microseconds, on a
+    busy machine longer; then we look again.
+    """
     deadline = time.monotonic() + _EXEC_SECONDS
     may_be_loading = True
     while True:
@@ -85,7 +89,7 @@ def _environment(pid: int) -> list[bytes]:
         if environment or not may_be_loading or time.monotonic() >= deadline:
             return environment
         stat = procfs.stat(pid)
-        # If it is loading no more, it may have been when its environment was read.
+        # Even if the process is not loading now, it may have been when we read its environment.
         may_be_loading = stat is not None and stat.is_loading
         if may_be_loading:
             time.sleep(0.001)
@@ -109,7 +113,7 @@ def _kill(pid: int, mark: bytes) -> bool:
     except OSError:
         return False
     try:
-        # With the handle in hand the pid cannot change owner any more: look again, then kill.
+        # While we hold the pidfd the pid cannot pass to another process: look again, then kill.
         if not carries(pid, mark):
             return False
         signal.pidfd_send_signal(handle, signal.SIGKILL)

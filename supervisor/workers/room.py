@@ -1,7 +1,7 @@
-"""Whether another worker can be started: room on disk, descriptors, processes.
+"""Whether another worker can be started: space on disk, descriptors, processes.
 
-Disk and descriptors are looked at whenever somebody asks. Whether the kernel gives another process
-is tried only after a start has failed, since that is not free.
+Disk and descriptors are checked at each call. Whether the kernel allows another process is tried
+only after a start has failed, because the attempt costs time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Room:
         self._trying = asyncio.Lock()
 
     def start_failed(self) -> None:
-        """The last worker that was asked for could not be started, for whatever reason."""
+        """Notes that the last worker could not be started, for whatever reason."""
         self._has_failed = True
 
     def start_succeeded(self) -> None:
         self._has_failed = False
 
     async def lacking(self) -> str | None:
-        """What is missing for another worker, and how to mend it."""
+        """A text that names what another worker lacks, and how to mend it; or None."""
         lacking = _disk(self._directories.run_dir) or _descriptors()
         if lacking is None and self._has_failed:
             lacking = await self._processes()
@@ -90,12 +90,12 @@ def _descriptors() -> str | None:
 
 
 def _try_process() -> str:
-    """Empty where the kernel gives one. Blocks for a millisecond."""
+    """Empty if the kernel allows another process. Blocks for a millisecond."""
     try:
         pid = os.posix_spawn(_NOTHING, [_NOTHING], {})
     except OSError as error:
         if error.errno not in (errno.EAGAIN, errno.ENOMEM):
-            return ""  # that there is no such program tells nothing
+            return ""  # a missing /bin/true says nothing about processes
         return (
             f"the kernel gives the relay no more processes ({error.strerror}): end some of this "
             "user's, or start the relay with a higher ulimit -u or cgroup limit"

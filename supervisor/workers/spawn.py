@@ -1,9 +1,9 @@
-"""Starting workers, and finding those that live.
+"""Starts workers, and finds those that live.
 
 A worker is forked from the zygote, or else executed. It gets its parameters on a socket that only
-it has, in its own session, with no signal tied to us: it outlives the supervisor. Its directory
-exists before it does, so that a crash between any two steps leaves something that the next start
-finds.
+it has. It is in a process session of its own and no signal of ours reaches it, so it outlives the
+supervisor. Its directory is made first: a crash between any two steps leaves something that the
+next start finds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CREDENTIALS: Final = struct.Struct("3i")
 
 
 def living_worker(folder: Path) -> Child | None:
-    """The worker whose directory this is, if it lives; never a process that only has its pid."""
+    """The worker whose directory this is, if it lives; never another process with its old pid."""
     said = read_json(folder / "identity.json")
     identity = said if isinstance(said, dict) else {}
     named = _is_that_one(identity)
@@ -48,8 +48,8 @@ def living_worker(folder: Path) -> Child | None:
     try:
         child = Child(pid)
     except OSError:
-        return None  # it has ended since the look
-    # With the handle in hand the pid cannot change owner any more: look again.
+        return None  # it has just ended
+    # While we hold the pidfd the pid cannot pass to another process: look again.
     if _is_that_one(identity) if named else pid == _listener(folder / "worker.sock"):
         return child
     child.close()
@@ -57,7 +57,7 @@ def living_worker(folder: Path) -> Child | None:
 
 
 def _is_that_one(identity: dict[str, Any]) -> bool:
-    # Without the moment of its birth, in this run of the machine, a pid may be anybody's.
+    # A pid alone may be any process's: its start time and the machine's boot must be the same.
     ticks = identity.get("start_ticks")
     if identity.get("boot_id") not in (boot_id(), "", None):
         return False
@@ -65,7 +65,7 @@ def _is_that_one(identity: dict[str, Any]) -> bool:
 
 
 def _listener(path: Path) -> int | None:
-    """Who listens on a worker's socket, by the kernel's word: the identity file may be damaged."""
+    """The pid that the kernel names for a worker's socket; the identity file may be damaged."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(_PROBE_SECONDS)
         try:
@@ -78,7 +78,7 @@ def _listener(path: Path) -> int | None:
 
 
 async def spawn_worker(params: WorkerParams, zygote: Zygote) -> Child:
-    """A worker that listens on its socket."""
+    """Starts a worker; returns when it listens on its socket."""
     folder = Path(params.session_dir)
     try:
         _prepare(params, folder)
@@ -114,12 +114,12 @@ async def spawn_worker(params: WorkerParams, zygote: Zygote) -> Child:
 
 
 def _prepare(params: WorkerParams, folder: Path) -> None:
-    # A session that comes back has its directory already, with what it left there.
+    # A restored session has its directory already.
     folder.mkdir(mode=0o700, parents=True, exist_ok=params.restored or params.ended is not None)
     try:
         Path(params.record_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        # The session lives without its record, and says so.
+        # Without a record the session is lost at a reboot; its state says so.
         if error.errno not in NO_ROOM:
             raise
     json_file.write(folder / "intent.json", {"session_id": params.session_id}, fsync=False)

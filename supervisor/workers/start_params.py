@@ -1,4 +1,4 @@
-"""What a worker is born with: for a session that is asked for, imported, cloned or comes back."""
+"""The parameters that a worker starts with, for a new, imported, cloned or restored session."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.workers import debugger_fingerprint
 
 
-class Births:
+class StartParams:
     def __init__(self, directories: Directories, debugpy_dir: str) -> None:
         self._directories = directories
         self._debugpy_dir = debugpy_dir
         self._debugger = debugger_fingerprint.fingerprint(debugpy_dir)
         debugger_fingerprint.forget_others(directories.bytecode, self._debugger)
 
-    def asked(
-        self, id: str, asked: CreateSession, created_by: str, settings: Settings
+    def for_request(
+        self, id: str, request: CreateSession, created_by: str, settings: Settings
     ) -> WorkerParams:
-        """Of `POST /sessions`."""
-        minutes = asked.timeout_minutes
-        idle = asked.idle_timeout if minutes is None else minutes * 60.0
+        """The parameters of a session that `POST /sessions` creates."""
+        minutes = request.timeout_minutes
+        idle = request.idle_timeout if minutes is None else minutes * 60.0
         idle = settings.sessions.idle_timeout if idle is None else idle
         config = SessionConfig(
-            project_root=absolute(asked.project_root),
-            python_path=asked.python_path or _python_of(asked.venv),
-            venv=None if asked.python_path else asked.venv,
-            stop_on_entry=asked.stop_on_entry,
-            stop_all=asked.stop_all,
-            just_my_code=asked.just_my_code,
+            project_root=absolute(request.project_root),
+            python_path=request.python_path or _python_of(request.venv),
+            venv=None if request.python_path else request.venv,
+            stop_on_entry=request.stop_on_entry,
+            stop_all=request.stop_all,
+            just_my_code=request.just_my_code,
             timeout_minutes=int(idle / 60) if idle % 60 == 0 else idle / 60,
-            max_lifetime=_chosen(asked.max_lifetime, settings.sessions.max_lifetime),
-            pause_budget=_chosen(asked.pause_budget, settings.sessions.pause_budget),
-            labels=dict(asked.labels),
-            limits=with_changes(settings.limits, asked.limits),
+            max_lifetime=_chosen(request.max_lifetime, settings.sessions.max_lifetime),
+            pause_budget=_chosen(request.pause_budget, settings.sessions.pause_budget),
+            labels=dict(request.labels),
+            limits=with_changes(settings.limits, request.limits),
         )
-        params = self._params(id, settings, asked.name or usual_name(id), config, created_by)
-        params.restore_breakpoints = asked.restore_breakpoints
+        params = self._params(id, settings, request.name or usual_name(id), config, created_by)
+        params.restore_breakpoints = request.restore_breakpoints
         return params
 
-    def drawn(
+    def for_blueprint(
         self, id: str, blueprint: Blueprint, created_by: str | None, settings: Settings
     ) -> WorkerParams:
-        """By the blueprint of another session, or of itself at an earlier time."""
+        """The parameters of a session that is made again from its own or another's blueprint."""
         config = blueprint.config
         params = self._params(id, settings, blueprint.name or usual_name(id), config, created_by)
         params.blueprint = blueprint
@@ -90,7 +90,7 @@ class Births:
 
 
 def for_another(blueprint: Blueprint, name: str) -> Blueprint:
-    """For a session that begins with it: ids of breakpoints count from 1 again."""
+    """The blueprint for a new session, in which ids of breakpoints count from 1 again."""
     return msgspec.structs.replace(
         blueprint,
         name=name,

@@ -1,9 +1,9 @@
-"""The process that workers are forked from: it has imported what they need, and does nothing else.
+"""The zygote: a process that has imported the worker's modules, and from which workers are forked.
 
-A worker that is executed imports its modules anew; a forked one shares them. Both are the same
-afterwards: children of the supervisor, in a session of their own. The zygote can die at any moment
-and nobody is harmed: the next worker is executed, and another zygote started. It ends by itself
-when its supervisor is gone.
+A worker that is executed imports its modules anew; a forked one shares them. After that both are
+alike: children of the supervisor, in a process session of their own. The zygote may die at any
+moment: the next worker is then executed, and another zygote is started. The zygote ends when its
+supervisor is gone.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from debug_relay.supervisor.workers.child_process import Child
 
 _log: Final = Log(__name__)
 _PID: Final = struct.Struct("i")
-_BORN_SECONDS: Final = 5.0  # The zygote answers with the pid of a forked worker within this time.
+_FORK_SECONDS: Final = 5.0  # The zygote answers with the pid of a forked worker within this time.
 # The zygote's first answer takes longer: it waits until everything is imported.
-_FIRST_BORN_SECONDS: Final = 15.0
+_FIRST_FORK_SECONDS: Final = 15.0
 _END_SECONDS: Final = 1.0  # The zygote has this long to end by itself before it is killed.
 # -P and -E: neither the working directory nor the user's PYTHONPATH may shadow our
 # modules. The environment itself is passed on: it is what launched programs get.
 WORKER_COMMAND: Final = (sys.executable, "-P", "-E", "-m", "debug_relay.worker")
-# As long as the id of a session, which takes its place in a forked worker.
+# The title is as long as a session's id, which replaces it in a forked worker.
 _TITLE: Final = "zygote".ljust(len("sess_00000000"))
 
 
 class Zygote:
     def __init__(self, errors: Path) -> None:
-        self._errors = errors  # what it writes to standard error
+        self._errors = errors  # the file for the zygote's standard error
         self._child: Child | None = None
         self._control: socket.socket | None = None
-        self._has_borne = False
+        self._has_forked = False
 
     @property
     def pid(self) -> int | None:
@@ -50,10 +50,10 @@ class Zygote:
         return self._child is not None and not self._child.ended
 
     def start(self) -> None:
-        """Without waiting for it: what is asked of it waits on its socket."""
+        """Starts the zygote without waiting: requests wait on its socket."""
         if self._lives:
             return
-        self._let_go()
+        self._drop()
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
@@ -62,7 +62,7 @@ class Zygote:
             _log.warning("zygote.not_started", error=str(error))
             return
         ours.setblocking(False)
-        self._control, self._child, self._has_borne = ours, Child(pid), False
+        self._control, self._child, self._has_forked = ours, Child(pid), False
 
     def _execute(self, control: int) -> int:
         with self._opened_errors() as errors:
@@ -81,13 +81,13 @@ class Zygote:
     def _opened_errors(self) -> BinaryIO:
         try:
             return open(self._errors, "wb", opener=open_regular)
-        except OSError as error:  # a full disk keeps no worker from being forked
+        except OSError as error:  # workers can be forked although the disk is full
             _log.warning("zygote.mute", path=self._errors, error=str(error))
             return open(os.devnull, "wb")
 
     async def fork(self) -> tuple[Child, socket.socket] | None:
-        """A new worker and the pipe to it; None when it must be executed instead."""
-        control, asked = self._control, self._child
+        """A new worker and the pipe to it; None if the worker must be executed instead."""
+        control, child = self._control, self._child
         if not self._lives or control is None:
             self.start()
             return None
@@ -95,31 +95,31 @@ class Zygote:
         try:
             with theirs:
                 socket.send_fds(control, [b"fork"], [theirs.fileno()])
-            seconds = _BORN_SECONDS if self._has_borne else _FIRST_BORN_SECONDS
-            pid = await _told_pid(ours, seconds)
-            self._has_borne = True
+            seconds = _FORK_SECONDS if self._has_forked else _FIRST_FORK_SECONDS
+            pid = await _answered_pid(ours, seconds)
+            self._has_forked = True
             return Child(pid), ours
         except BlockingIOError:
             ours.close()
-            return None  # more are asked of it than its socket holds
+            return None  # more requests are waiting than the socket holds
         except (OSError, TimeoutError) as error:
             ours.close()
             _log.warning("zygote.failed", error=str(error) or type(error).__name__)
-            # Others may wait for the same one: who is told first replaces it.
-            if self._child is asked:
-                self._let_go()
+            # Other calls may wait for the same zygote: the first to fail replaces it.
+            if self._child is child:
+                self._drop()
                 self.start()
             return None
         except BaseException:
-            ours.close()  # by which a worker that was born meanwhile knows that nobody wants it
+            ours.close()  # a worker that was forked in the meantime sees this and ends
             raise
 
-    def _let_go(self) -> None:
+    def _drop(self) -> None:
         if self._control is not None:
             self._control.close()
             self._control = None
         if self._child is not None:
-            self._child.kill()  # it may be stopped, and not see that its socket has closed
+            self._child.kill()  # a stopped zygote would not see that its socket is closed
             self._child = None
 
     async def close(self) -> None:
@@ -132,8 +132,8 @@ class Zygote:
             await child.wait(_END_SECONDS)
 
 
-async def _told_pid(pipe: socket.socket, seconds: float) -> int:
-    """Told when the worker is our child."""
+async def _answered_pid(pipe: socket.socket, seconds: float) -> int:
+    """The pid of the new worker, which the zygote sends once the worker is our child."""
     pipe.setblocking(False)
     async with asyncio.timeout(seconds):
         said = await asyncio.get_running_loop().sock_recv(pipe, _PID.size)

@@ -20,7 +20,7 @@ from debug_relay.protocol.models.program import Attach, Launch
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.supervisor.access.audit import Audit
 from debug_relay.supervisor.access.guard import Guard
-from debug_relay.supervisor.access.refusal_log import Refused
+from debug_relay.supervisor.access.refusal_log import RefusalLog
 from debug_relay.supervisor.access.tokens import Tokens, TokensFile, tokens_file
 from debug_relay.supervisor.app import _debugpy
 from debug_relay.supervisor.config.layers import load
@@ -107,7 +107,7 @@ async def dispatch(data_dir: Path) -> AsyncIterator[tuple[Dispatch, TokensFile]]
         Idempotency(KeptReplies(directories.kept_replies), registry.background),
         str(directories.log_file),
         audit,
-        Refused(audit),
+        RefusalLog(audit),
     )
     try:
         yield made, tokens

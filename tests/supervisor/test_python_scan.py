@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from debug_relay.supervisor.processes.python_scan import Census
+from debug_relay.supervisor.processes.python_scan import PythonScan
 
 # A program under another name, that comes to have a Python in its memory when it is told to.
 EMBEDS = """
@@ -31,22 +31,26 @@ def test_who_embeds_a_python(tmp_path: Path) -> None:
     with program, program.stdin, program.stdout:
         try:
             assert program.stdout.readline() == b"up\n"
-            hurried, forgetful, lasting = Census(into_memory=0), Census(kept=0), Census()
-            for census in (forgetful, lasting):
-                found = census.take()
+            hurried, forgetful, lasting = (
+                PythonScan(into_memory=0),
+                PythonScan(kept=0),
+                PythonScan(),
+            )
+            for scan in (forgetful, lasting):
+                found = scan.run()
                 assert program.pid not in found.pids
                 assert found.not_looked_into == 0
             program.stdin.write(b"go\n")
             program.stdin.flush()
             assert program.stdout.readline() == b"loaded\n"
-            assert program.pid in forgetful.take().pids
-            assert program.pid not in lasting.take().pids
-            found = hurried.take()
+            assert program.pid in forgetful.run().pids
+            assert program.pid not in lasting.run().pids
+            found = hurried.run()
             assert program.pid not in found.pids
             assert found.not_looked_into > 0
         finally:
             program.kill()
-    assert program.pid not in forgetful.take().pids
+    assert program.pid not in forgetful.run().pids
 
 
 def libm() -> str:
