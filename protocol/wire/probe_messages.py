@@ -4,8 +4,8 @@ A request is a DAP request `relay` whose arguments are one of the `Request`s her
 the type that stands in the brackets. A `Question` is put to a stopped thread: pydevd's reading
 thread says at once whether that could be done, and the stopped thread answers by the event
 `relayAnswer`, with one of the types of `protocol/wire/probe_answers.py`.
-The probe has plain Python for it (`worker/probe/engine/relay_requests.py`): a test holds its
-functions against these fields.
+The probe has plain Python for it (`worker/probe/engine/connection/relay_requests.py`): a test holds
+its functions against these fields.
 """
 
 from __future__ import annotations

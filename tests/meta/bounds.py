@@ -56,6 +56,7 @@ NO_BOUNDS = {
     "worker/probe/breakpoints/code_objects.py": "FUNCTION",
     "worker/probe/breakpoints/run_to_line.py": "NUMBER",
     "worker/probe/engine/frames.py": "GENERATOR",
+    "worker/probe/engine/loading/earlier_debugger.py": "_RDHUP",
     "worker/probe/engine/settrace/fast_tracer.py": "RUNNING",
     "worker/probe/engine/settrace/retracing.py": "_OTHERS",
     "worker/probe/engine/threads/control.py": "_ASKED",
@@ -76,7 +77,7 @@ NO_BOUNDS = {
 AGREE = (
     (
         "worker/debugger/admission.py CHILD_WAITS_SECONDS", "<=",
-        "worker/probe/lifecycle/launched.py _SILENCE_SECONDS",
+        "worker/probe/engine/connection/handshake.py _SILENCE_SECONDS",
         "a child waits at least as long for the worker as the worker for the child",
     ),
     (
@@ -90,7 +91,7 @@ AGREE = (
         "a program refuses another worker for a shorter time than it stays attached in silence",
     ),
     (
-        "worker/probe/lifecycle/detach.py _OUT_SECONDS", "<",
+        "worker/probe/engine/detaching/detach.py _OUT_SECONDS", "<",
         "worker/attach/injected_process.py _LEAVE_SECONDS",
         "a worker waits until the threads of the program are out of the debugger",
     ),

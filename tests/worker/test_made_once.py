@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from debug_relay.worker.probe.engine.load import _Made
+from debug_relay.worker.probe.engine.connection.connect import _Made
 
 
 def test_one_thing_for_a_key() -> None:

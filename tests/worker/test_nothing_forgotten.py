@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from debug_relay.worker.probe.engine.load import _Signal, _Wakening
+from debug_relay.worker.probe.engine.connection.connect import _Signal, _Wakening
 
 LONG = 10.0
 

@@ -39,7 +39,7 @@ log = logging.getLogger("debug_relay.worker")
 
 _GOODBYE_SECONDS: Final = 5.0  # A debug server answers a disconnect within this time.
 _TAKEN: Final = "already being debugged"  # debugpy's message
-_TEXT: Final = bundle.text("lifecycle/joined_by_port")
+_TEXT: Final = bundle.text("engine/connection/joined_by_port")
 _LEAVING_SECONDS: Final = 2.0  # The probe in a joined program undoes its changes within this time.
 _LEAVING: Final = {"restart": False, "terminateDebuggee": False}
 _GREENLETS: Final = "relay: greenlets"

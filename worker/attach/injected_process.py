@@ -160,7 +160,7 @@ class InjectedProcess:
             "port": self._adapter.port,
             "token": self._adapter.token,
             "access_token": self._adapter.access_token,
-            "debugpy_parent": os.path.dirname(self._params.debugpy_dir),
+            "debugger_parent": os.path.dirname(self._params.debugpy_dir),
             "probe": bundle.probe(),
             "bytecode": kept_bytecode(self._params.bytecode),
             "silence": _SILENCE_SECONDS,

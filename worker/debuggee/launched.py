@@ -209,7 +209,7 @@ class LaunchedProgram:
             "port": self._adapter.port,
             "token": self._adapter.token,
             "access_token": self._adapter.access_token,
-            "debugpy_parent": os.path.dirname(self._settings.params.debugpy_dir),
+            "debugger_parent": os.path.dirname(self._settings.params.debugpy_dir),
             "probe": bundle.probe(self._sources),
             "bytecode": kept_bytecode(self._settings.params.bytecode),
             "bootstrap": str(self._bootstrap),

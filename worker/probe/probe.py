@@ -23,12 +23,11 @@ from debug_relay.worker.probe.breakpoints.line_breakpoints import Points
 from debug_relay.worker.probe.breakpoints.run_to_line import Goal
 from debug_relay.worker.probe.children.child_processes import Children
 from debug_relay.worker.probe.engine import backward_jumps as jumps
-from debug_relay.worker.probe.engine import message_encoding as encoding
 from debug_relay.worker.probe.engine import stack_overflow as overflow
+from debug_relay.worker.probe.engine.connection import message_encoding as encoding
+from debug_relay.worker.probe.engine.connection.relay_requests import Requests
 from debug_relay.worker.probe.engine.deep_stacks import Deep
-from debug_relay.worker.probe.engine.engine import Engine
 from debug_relay.worker.probe.engine.gevent_support import Greenlets
-from debug_relay.worker.probe.engine.relay_requests import Requests
 from debug_relay.worker.probe.engine.settrace.fast_tracer import shorten
 from debug_relay.worker.probe.engine.settrace.retracing import Rearming
 from debug_relay.worker.probe.engine.step_unwinding import Unwinding
@@ -52,8 +51,8 @@ from debug_relay.worker.probe.tracing.trace import Tracer
 
 
 class Probe(object):
-    def __init__(self, db, gone):
-        self.engine = Engine(db, gone)
+    def __init__(self, engine):
+        self.engine = engine
         self.pid = os.getpid()
         self.commands = {}  # name → what does it, in the debugger's command thread
         self.questions = {}  # name → what asks a stopped thread, and is done with that
@@ -118,11 +117,11 @@ class Probe(object):
         self.points.clear()
 
 
-def start(db, wanted, gone):
+def start(engine, wanted):
     """Put the probe in. Where it is not wanted, or names that it needs are gone, it only tells of
     children, and decides nothing."""
-    probe = Probe(db, gone)
-    if wanted and not gone:
+    probe = Probe(engine)
+    if wanted and not engine.gone:
         try:
             probe.hook()
         except BaseException:

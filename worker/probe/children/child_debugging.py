@@ -14,7 +14,7 @@ import sys
 
 from debug_relay.worker.probe.children import shell_commands as indirect
 from debug_relay.worker.probe.engine import forked
-from debug_relay.worker.probe.engine.message_encoding import words_of
+from debug_relay.worker.probe.engine.connection.message_encoding import words_of
 from debug_relay.worker.probe.startup.python_command_line import is_python, is_python_2, parted
 
 # What is to be sent before a fork or an exec leaves the program within this time.

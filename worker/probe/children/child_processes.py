@@ -9,9 +9,9 @@ import sys
 from debug_relay.worker.probe.children import child_streams as streams
 from debug_relay.worker.probe.children import fork_warnings as forks
 from debug_relay.worker.probe.engine import forked
-from debug_relay.worker.probe.engine.message_encoding import words_of
+from debug_relay.worker.probe.engine.connection.message_encoding import words_of
+from debug_relay.worker.probe.engine.detaching.tracing_off import stop_in_child
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
-from debug_relay.worker.probe.engine.tracing_off import stop_in_child
 from debug_relay.worker.probe.startup import switch_interval as pace
 
 _getpid = os.getpid

@@ -18,6 +18,7 @@ from debug_relay.worker.probe.engine import names
 from debug_relay.worker.probe.engine.frames import MONITORED, stack, top_of, visible
 from debug_relay.worker.probe.engine.hooks import Hooks
 from debug_relay.worker.probe.engine.library_files import is_library
+from debug_relay.worker.probe.values.class_facts import Debugger
 
 _allocate_lock = _thread.allocate_lock
 # A message is sent within this time: it takes a tenth of a millisecond, on a busy machine up to
@@ -26,13 +27,58 @@ _SENDING_SECONDS = 0.5
 _BUNDLE = "_pydevd_bundle.pydevd_"
 _NO_NAME = "<a function breakpoint's>"
 _RETURNED = "__pydevd_ret_val_dict"  # pydevd's name for them, up to 3.11
+_VARIABLES = frozenset((_RETURNED, "__return__", "__exception__", "_pydev_stop_at_break"))
+_THREAD_ATTRIBUTES = frozenset(
+    ("stop_reason", "pydev_do_not_trace", "is_pydev_daemon_thread", "__pydevd_id__")
+)
 
 
 class Engine(object):
     def __init__(self, db, gone):
+        hide_debugger()
         self.db = db
         self.gone = gone  # names that this debugpy lacks
         self.hooks = Hooks(db)
+
+    # -- the connection
+
+    def is_ready(self):
+        """Whether the handshake is over."""
+        return self.db.ready_to_run
+
+    def listen(self, listener):
+        """`listener` has `before_send` and `after_receive`, called for each message."""
+        self.db._dap_messages_listeners.append(listener)
+
+    def unlisten(self, listener):
+        if listener in self.db._dap_messages_listeners:
+            self.db._dap_messages_listeners.remove(listener)
+
+    def on_end(self, ended):
+        """`ended(wait, timeout)` replaces what ends the debugger's threads."""
+        self.db.dispose_and_kill_all_pydevd_threads = ended
+
+    def around_commands(self, make):
+        """Replace what a thread of the program calls for a command of the debugger's."""
+        command = sys.modules[_BUNDLE + "comm"].InternalThreadCommand
+        original = command.do_it
+
+        def do_it(this, db):
+            return made(this, db)
+
+        made = make(original)
+        self.hooks.swap(command, "do_it", do_it)
+
+    def on_thread_start(self, function):
+        """Have each of the debugger's threads call it when it begins."""
+        daemon = sys.modules[_BUNDLE + "daemon_thread"].PyDBDaemonThread
+        stop_trace = daemon._stop_trace
+
+        def begin(thread):
+            stop_trace(thread)
+            function()
+
+        self.hooks.swap(daemon, "_stop_trace", begin)
 
     # -- to the relay
 
@@ -68,8 +114,11 @@ class Engine(object):
 
     def tell_missing(self):
         """Why there is plain DAP alone, in the session's console output."""
-        message = self.db.cmd_factory.make_console_message(names.words(self.gone))
-        self.db.writer.add_command(message)
+        try:
+            message = self.db.cmd_factory.make_console_message(names.words(self.gone))
+            self.db.writer.add_command(message)
+        except AttributeError:
+            pass  # what would tell is missing too
 
     # -- numbers: DAP has its own for threads, frames and variables
 
@@ -315,12 +364,25 @@ class Engine(object):
         self.db.on_breakpoints_changed(removed=removed)
 
 
+def hide_debugger():
+    """Nothing that pydevd keeps in the program's threads and frames is shown as theirs."""
+    Debugger.variables = _VARIABLES
+    Debugger.thread_attributes = _THREAD_ATTRIBUTES
+    Debugger.shared_attribute = "additional_info"
+    Debugger.modules = ("debug_relay.worker.", "_pydev", "pydevd")
+
+
 def real_path(path):
     return sys.modules["pydevd_file_utils"].get_abs_path_real_path_and_base_from_file(path)[1]
 
 
 def is_debuggers_thread(thread):
     return isinstance(thread, sys.modules["_pydevd_bundle.pydevd_daemon_thread"].PyDBDaemonThread)
+
+
+def mark_debuggers_thread(thread):
+    """Like one of the debugger's own: hidden, not traced, not waited for."""
+    thread.daemon = thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True
 
 
 def is_debuggers_module(name):

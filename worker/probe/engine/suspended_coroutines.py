@@ -9,7 +9,7 @@ import sys
 import threading
 import types
 
-from debug_relay.worker.probe.engine.tracing_off import monitors
+from debug_relay.worker.probe.engine.detaching.tracing_off import monitors
 from debug_relay.worker.probe.values.class_facts import key_of
 
 _FRAMES = {

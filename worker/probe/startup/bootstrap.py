@@ -6,8 +6,8 @@ descriptor FD has the probe's sources, where the worker listens and what to run.
 not in stacks, not in tracebacks, not in sys.path or sys.argv.
 
 Beside that: the debug socket gets TCP_NODELAY (without it every answer waits 40 ms for an
-acknowledgement), pydevd's fixed sleeps at the start and at the end are skipped, and a blocked main
-thread can be woken by SIGURG so that `pause` reaches it.
+acknowledgement), the debugger's fixed sleeps at the start and at the end are skipped, and a blocked
+main thread can be woken by SIGURG so that `pause` reaches it.
 
 Run as `python bootstrap.py FILE WORDS…` by a program whose children are debugged too: FILE has the
 same document for all of them, WORDS are the child's own command line. Both files lie in the
@@ -217,14 +217,13 @@ class _Uncollected(object):
 
 def _launched(setup, text):
     bytecode, bring = _loader(setup, _OWN)
-    bytecode.watch(os.path.join(setup["debugpy_parent"], "debugpy"))
-    debugger, greenlets = bring("engine.load"), bring("engine.gevent_support")
+    debugger, greenlets = bring("engine.loading.load"), bring("engine.gevent_support")
     arguments = [setup["target"]] + setup["args"]
     gevent = greenlets.are_expected(text or b"", arguments) and greenlets.SETTING
-    pydevd = debugger.bring_in(setup["debugpy_parent"], gevent)
+    debugger.bring_in(setup["debugger_parent"], bytecode, gevent)
     _OWN.update(greenlets.copies())
     hidden = (os.path.abspath(__file__),)
-    return bring("lifecycle.launched").Launched(setup, pydevd, bytecode, hidden)
+    return bring("lifecycle.launched").Launched(setup, bytecode, hidden)
 
 
 def _loader(setup, own):
@@ -241,12 +240,12 @@ def _executed(name):
 
 
 def _wake_by_signal():
-    """A handler written in Python: a sleeping main thread runs a line where pydevd can stop it."""
+    """A handler written in Python: a sleeping main thread runs a line where it can be stopped."""
     import signal
 
     if signal.getsignal(signal.SIGURG) is signal.SIG_DFL:
         names = {}
-        # A file name of its own: pydevd must see this frame, the relay hides it.
+        # A file name of its own: the debugger must see this frame, the relay hides it.
         exec(compile("def wake(number, frame):\n    pass\n", "<relay wake>", "exec"), names)
         signal.signal(signal.SIGURG, names["wake"])
 

@@ -18,7 +18,6 @@ import sys
 # What `importlib` would only bring in files to show.
 _importing = sys.modules["_frozen_importlib_external"]
 _HEADER = struct.Struct("<II")  # length and checksum of what follows
-_TOPS = ("debugpy", "pydev", "_pydev")
 
 
 class Bytecode(object):
@@ -31,7 +30,7 @@ class Bytecode(object):
         self.kept = prefix and "%s.%s.%s.opt-%d" % ((prefix,) + kind)
         self.probe = probe
         self.sources = None
-        self.below = None
+        self.below = self.beginnings = None
         self.begin()
 
     def begin(self):
@@ -62,8 +61,10 @@ class Bytecode(object):
         self.add({shown: marshal.dumps(code)}, {})
         return code
 
-    def watch(self, below):
-        """From now on imports from below this directory go through here."""
+    def watch(self, below, beginnings):
+        """From now on imports from below this directory go through here, of modules whose names
+        have one of these beginnings."""
+        self.beginnings = beginnings
         self.below = os.path.join(below, "")
         if self.content is None:
             self.begin()
@@ -92,7 +93,7 @@ class Bytecode(object):
             _write(self.kept, content)
 
     def find_spec(self, name, path=None, target=None):
-        if not name.startswith(_TOPS):
+        if not name.startswith(self.beginnings):
             return None
         found = self.content[1].get(name)
         if found is None or not _lies_in(found, sys.path if path is None else path):

@@ -3,8 +3,8 @@
 Executed by `bootstrap`, and by what the injection has started; imports nothing of ours.
 
 With `PYTHON_LAZY_IMPORTS=all` an import at the top of a module is done when its name is first used.
-debugpy finds its parts by a path that is in `sys.path` for the time of an import only: later there
-would be no pydevd.
+The debugger finds its parts by a path that is in `sys.path` for the time of an import only: later
+they would not be found.
 """
 
 import sys

@@ -19,7 +19,7 @@ _SUFFIXES = tuple(_imp.extension_suffixes())
 # What the interpreter itself asks about threads at its end, and what the debugger has no use for.
 _LEFT_ALONE = ("threading", "test")
 # What the library and the debugger try to import where they run on other systems.
-_ELSEWHERE = ("nt", "_winapi", "msvcrt", "java", "org", "thread", "_pydevd_bundle_ext")
+_ELSEWHERE = ("nt", "_winapi", "msvcrt", "java", "org", "thread")
 _LIBRARY = os.path.dirname(os.__file__)
 # The standard library's places, as they stand in sys.path.
 STANDARD = (

@@ -20,6 +20,7 @@ from debug_relay.worker.probe.values.attributes import (
 )
 from debug_relay.worker.probe.values.builtin_kinds import BY_TYPE, FRAME_NAMES, mapped
 from debug_relay.worker.probe.values.class_facts import (
+    Debugger,
     full_name,
     is_of_c,
     keeps_order,
@@ -191,7 +192,6 @@ def window(size, start, count, forward, backward=None):
 
 # -- a frame's names
 
-HIDDEN = ("__pydevd_ret_val_dict", "__return__", "__exception__", "_pydev_stop_at_break")
 _CELL = "__class__"  # of a method that says `super()`
 _OPTIMIZED = 1
 
@@ -203,7 +203,8 @@ def names_of(frame, of_module=False):
         items = list(dict.items(values))
     else:
         items = [(name, values[name]) for name in list(values)]
-    pairs = [pair for pair in items if type(pair[0]) is str and pair[0] not in HIDDEN]
+    hidden = Debugger.variables
+    pairs = [pair for pair in items if type(pair[0]) is str and pair[0] not in hidden]
     if of_module or not frame.f_code.co_flags & _OPTIMIZED:
         return [pair for pair in pairs if not is_special(pair[0])]
     return [pair for pair in pairs if pair[0] != _CELL]

@@ -20,13 +20,18 @@ _SLOT = types.MemberDescriptorType
 _GETSET = types.GetSetDescriptorType
 _NAMEDTUPLE = collections.namedtuple("_NAMEDTUPLE", "a").__repr__.__code__
 ATTRIBUTES = 100  # Attributes of one object in a short rendering.
-_OF_PYDEVD = frozenset(
-    ("additional_info", "stop_reason", "pydev_do_not_trace", "is_pydev_daemon_thread",
-     "__pydevd_id__")
-)  # fmt: skip
-_DEBUGGERS = ("debug_relay.worker.", "_pydev", "pydevd")
 _EASY = frozenset((str, int, bool, float, bytes, type(None)))
 _ORDER_MOST = 20000  # Entries of an OrderedDict whose order is asked of it.
+
+
+class Debugger(object):
+    """What the debugger leaves in the program's values, which is shown to nobody. The engine says
+    it once (`engine.engine.hide_debugger`)."""
+
+    variables = frozenset()  # of a frame
+    thread_attributes = frozenset()
+    shared_attribute = None  # of a thread; the program may have one of that name
+    modules = ("debug_relay.worker.",)  # how the names of its modules begin
 
 
 class Foreign(object):
@@ -138,21 +143,23 @@ def attributes(value, kind):
 
 
 def without_debugger(kind, pairs):
-    """What a thread holds, without what pydevd keeps in it."""
+    """What a thread holds, without what the debugger keeps in it."""
     if not issubclass(kind, threading.Thread):
         return pairs
-    return [pair for pair in pairs if pair[0] not in _OF_PYDEVD or not _is_pydevds(*pair)]
+    return [pair for pair in pairs if not _is_debuggers(*pair)]
 
 
-def _is_pydevds(name, value):
-    return name != "additional_info" or is_of_debugger(value)
+def _is_debuggers(name, value):
+    if name == Debugger.shared_attribute:
+        return is_of_debugger(value)
+    return name in Debugger.thread_attributes
 
 
 def is_of_debugger(value):
     """Whether it is an object of the debugger's own, or a method of one."""
     if type(value) is types.MethodType:
         value = value.__self__
-    return full_name(type(value)).startswith(_DEBUGGERS)
+    return full_name(type(value)).startswith(Debugger.modules)
 
 
 def is_python(base):

@@ -12,7 +12,7 @@ nothing would pass its new breakpoint for ever.
 
 import sys
 
-from debug_relay.worker.probe.engine import tracing_off as tracing
+from debug_relay.worker.probe.engine.detaching import tracing_off as tracing
 
 RUNNING = 1  # pydevd's word for a thread that is not to stand still
 _ROOM = 40  # Frames that pydevd, and what is evaluated at a breakpoint, may need.

@@ -7,7 +7,7 @@ What happens while the debugger is there it does not see; after that it sees all
 
 import sys
 
-from debug_relay.worker.probe.engine import tracing_off as tracing
+from debug_relay.worker.probe.engine.detaching import tracing_off as tracing
 from debug_relay.worker.probe.engine.settrace import interpreter_threads as thread_states
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 from debug_relay.worker.probe.values.rendering import clean

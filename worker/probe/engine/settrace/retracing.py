@@ -19,10 +19,10 @@ import _thread
 import opcode
 import sys
 
+from debug_relay.worker.probe.engine.detaching.tracing_off import is_programs, monitors
 from debug_relay.worker.probe.engine.settrace import interpreter_threads as thread_states
 from debug_relay.worker.probe.engine.settrace.program_tracers import name_of, thread_name
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
-from debug_relay.worker.probe.engine.tracing_off import is_programs, monitors
 
 # Who holds such a function besides the thread: `armed` and the copy of it, pydevd's two thread
 # locals, and the name and the argument by which it is counted.

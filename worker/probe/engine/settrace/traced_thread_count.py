@@ -13,7 +13,7 @@ import sys
 import time
 import types
 
-from debug_relay.worker.probe.engine import tracing_off as tracing
+from debug_relay.worker.probe.engine.detaching import tracing_off as tracing
 from debug_relay.worker.probe.engine.settrace.interpreter_threads import asked, ident_of, of_all
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 from debug_relay.worker.probe.startup.switch_interval import Undisturbed

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from debug_relay.worker.probe.engine import tracing_off as tracing
+from debug_relay.worker.probe.engine.detaching import tracing_off as tracing
 from debug_relay.worker.probe.engine.threads.control import is_suspended
 from debug_relay.worker.probe.engine.threads.unlisted import Finalizer, Unlisted
 

@@ -1,8 +1,8 @@
-"""Letting an attached program go: afterwards it is as it was before.
+"""A detach: afterwards the attached program is as it was before.
 
-Two steps. First the program: nothing can stop it any more, nothing is traced, all patches are put
-back; then the debugger: its threads and its socket. Whoever sees the end of the connection knows
-that both are done.
+It has two steps. `free_program`: nothing can stop the program any more, nothing is traced, all
+patches are put back. `end_debugger`: the debugger's threads and its socket end. The worker, which
+sees the end of the connection, knows then that both are done.
 """
 
 import os
@@ -11,13 +11,13 @@ import sys
 import threading
 import time
 
-from debug_relay.worker.probe.engine import load as debugger
-from debug_relay.worker.probe.engine import restore as patches
-from debug_relay.worker.probe.engine import tracing_off as tracing
+from debug_relay.worker.probe.engine.connection.connect import WholeMessages
+from debug_relay.worker.probe.engine.detaching import restore as patches
+from debug_relay.worker.probe.engine.detaching import tracing_off as tracing
+from debug_relay.worker.probe.engine.detaching.tracing_off import is_debuggers
 from debug_relay.worker.probe.engine.settrace import traced_thread_count as traced_count
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 from debug_relay.worker.probe.engine.threads.lifetimes import untie
-from debug_relay.worker.probe.engine.tracing_off import is_debuggers
 
 _OUT_SECONDS = 3.0  # Threads that are inside the debugger have this long to come out of it.
 _LOOK_SECONDS = 0.05  # The pause between two looks at whether they are out.
@@ -42,8 +42,9 @@ class Report(object):
         return {"reason": reason, "errors": self.errors, "stuck": self.stuck}
 
 
-def free_program(db, probe, before, report, waiting=()):
+def free_program(engine, probe, before, report, waiting=()):
     """`waiting`: idents of threads that stand in the debugger because they wait for this."""
+    db = engine.db
     api = sys.modules["_pydevd_bundle.pydevd_api"].PyDevdAPI()
     attempt = report.attempt
     attempt("notices", api.set_enable_thread_notifications, db, False)
@@ -106,9 +107,12 @@ def threads_inside():
     return found
 
 
-def end_debugger(db, sock, report, tell, last=None):
-    """Threads and socket; in a thread of our own. `tell` is what goes out before the end, `last`
-    what is done when nothing but the socket is left."""
+def end_debugger(engine, sock, report, tell, last=None):
+    """End the debugger's threads and its socket; in a thread of our own.
+
+    `tell` is called before the end, and may still send; `last` when only the socket is left.
+    """
+    db = engine.db
     attempt = report.attempt
     if tell is not None:
         attempt("telling", tell)
@@ -118,7 +122,7 @@ def end_debugger(db, sock, report, tell, last=None):
     db.__dict__.pop("dispose_and_kill_all_pydevd_threads", None)
     # Left there, it would be closed under the reader, which then never wakes.
     db._client_socket = None
-    if isinstance(getattr(db.writer, "sock", None), debugger.WholeMessages):
+    if isinstance(getattr(db.writer, "sock", None), WholeMessages):
         db.writer.sock.is_kept_open = True  # its end says that all is done
     ours = [t for t in list(db.created_pydb_daemon_threads) if t is not threading.current_thread()]
     attempt("dispose", db.dispose_and_kill_all_pydevd_threads, False, 0.2)

@@ -6,8 +6,8 @@ import sys
 import threading
 import time
 
+from debug_relay.worker.probe.engine.detaching.tracing_off import is_pydevds
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
-from debug_relay.worker.probe.engine.tracing_off import is_pydevds
 
 _HIDING = ("enumerate", "active_count", "_pickSomeNonDaemonThread")
 # What pydevd's own undoing invents, and what it keeps its originals in.

@@ -1,93 +1,29 @@
-"""Brings pydevd into the program and connects it; nothing of that is left to see.
+"""pydevd is connected to the relay: one socket, whole messages, and wake-ups that are never lost.
 
 Used where a program is launched and where one is attached to.
 """
 
 import _queue
 import _thread
-import builtins
 import os
 import socket
 import sys
 import types
 
-from debug_relay.worker.probe.engine import monitoring_tool as own_tool
 from debug_relay.worker.probe.engine import names
-from debug_relay.worker.probe.engine import trimmed_imports as left_out
-from debug_relay.worker.probe.engine.threads import names as unnumbered
+from debug_relay.worker.probe.engine.engine import Engine
 from debug_relay.worker.probe.runtime.guarded_socket import OwnSocket
 
-# By these names gevent may have others later, also for pydevd's threads.
+# gevent may replace what these names stand for later, also for pydevd's threads.
 _allocate_lock, _ident = _thread.allocate_lock, _thread.get_ident
-# Read by pydevd when it is imported: it never lets other threads run because a value is slow to
-# show (the program would move at a stop), and says nothing of slow values, or of frozen modules,
-# in the program's output.
-_SETTINGS = {
-    "PYDEVD_UNBLOCK_THREADS_ON_VARIABLES_TIMEOUT": "-1",
-    "PYDEVD_WARN_SLOW_RESOLVE_TIMEOUT": "86400",
-    "PYDEVD_WARN_EVALUATION_TIMEOUT": "86400",
-    "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-}
-if sys.version_info >= (3, 12):
-    # debugpy has it compiled for the relay's own version only: a program must not be debugged
-    # otherwise because the relay happens to run on the same Python.
-    _SETTINGS["PYDEVD_USE_CYTHON"] = "NO"
 
 
-def bring_in(parent, switch=None):
-    """pydevd, of the debugpy that lies in `parent` unless the program has loaded one already.
+def connect(prepare, setup, hidden=(), **settings):
+    """Connect; `prepare(engine, sock)` is called when there is a socket and nobody reads it yet.
 
-    `switch` is one more of its settings, to be on.
+    Where this debugpy lacks a name (`engine.gone`) nothing of it is replaced.
     """
-    settings = dict(_SETTINGS, **{switch: "True"}) if switch else _SETTINGS
-    kept = {name: os.environ.get(name) for name in ("PYDEVD_USE_FRAME_EVAL", *settings)}
-    known = set(vars(builtins))
-    os.environ.update(settings)
-    try:
-        with left_out.Given(dict(left_out.IMPORTS, **unnumbered.IMPORTS)):
-            _find_debugpy(parent)
-            import debugpy._vendored.force_pydevd  # noqa: F401
-            import pydevd
-    finally:
-        for name in set(vars(builtins)) - known:
-            delattr(builtins, name)  # pydevd's `runfile` and `execfile` are not the program's
-        for name, value in kept.items():
-            # the program's children must not inherit it
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-    if not names.missing():
-        own_tool.choose()
-        _silence()
-    return pydevd
-
-
-def _find_debugpy(parent):
-    """Nothing else is taken from there: what lies beside it is the relay's, of another Python."""
-    sys.path.insert(0, parent)
-    try:
-        import debugpy  # noqa: F401
-    finally:
-        sys.path.remove(parent)
-
-
-def _silence():
-    """The program's stderr is the program's."""
-    import pydevd_tracing
-    from _pydev_bundle import pydev_log
-    from _pydevd_bundle.pydevd_constants import NULL
-
-    pydevd_tracing.TracingFunctionHolder._warn = False
-    pydev_log._LoggingGlobals._debug_stream = NULL
-    pydev_log._LoggingGlobals._debug_stream_initialized = True
-
-
-def connect(pydevd, prepare, setup, hidden=(), **settings):
-    """Connect; `prepare(db, sock, gone)` is called when there is a socket and nobody reads it yet.
-
-    `gone`: the names that this debugpy lacks. Where there are any, nothing of it is replaced.
-    """
+    pydevd = sys.modules["pydevd"]
     connect_slowly = pydevd.PyDB.connect
 
     def connect_quickly(self, host, port):
@@ -97,9 +33,9 @@ def connect(pydevd, prepare, setup, hidden=(), **settings):
         # Should it have died, whoever has got its port learns what is good for nothing now.
         sock.sendall(setup["token"].encode())
         self._client_socket = sock
-        gone = names.missing(self)
-        if gone:
-            _prepared(prepare, self, sock, gone)
+        engine = Engine(self, names.missing(self))
+        if engine.gone:
+            _prepared(prepare, engine, sock)
             self.initialize_network(sock)
             return
         # Its thread that looks every 0.2 s whether the program has ended is joined like one of the
@@ -109,7 +45,7 @@ def connect(pydevd, prepare, setup, hidden=(), **settings):
         queues = self._cmd_queue = _Made(_each(self._cmd_queue.default_factory))
         event = self._thread_events.default_factory
         self._thread_events = _Made(lambda id: _Wakening(event(), queues[id]))
-        _prepared(prepare, self, sock, gone)
+        _prepared(prepare, engine, sock)
         _start_threads(pydevd, self, sock)
 
     pydevd.PyDB.connect = connect_quickly
@@ -132,9 +68,9 @@ def connect(pydevd, prepare, setup, hidden=(), **settings):
         pydevd.PyDB.connect = connect_slowly
 
 
-def _prepared(prepare, db, sock, gone):
+def _prepared(prepare, engine, sock):
     try:
-        prepare(db, sock, gone)
+        prepare(engine, sock)
     except BaseException:
         sock.close()  # the worker sees that nobody comes
         raise

@@ -10,6 +10,7 @@ import sys
 import types
 
 _WHERE = "_pydev_bundle._pydev_saved_modules"
+_NOWHERE = "_pydevd_bundle_ext"  # pydevd tries it, and would find a module of the program's
 # Module → what pydevd looks up in it when it is imported, and calls in its console only.
 NAMES = {
     "http.server": ("BaseHTTPRequestHandler",),
@@ -32,6 +33,8 @@ class Given(object):
         sys.meta_path.remove(self)
 
     def find_spec(self, name, path=None, target=None):
+        if name == _NOWHERE:
+            raise ModuleNotFoundError("No module named %r" % name, name=name)
         bring = self.imports.get(name)
         if bring is None:
             return None

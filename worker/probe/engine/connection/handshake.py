@@ -1,0 +1,40 @@
+"""A child's handshake with the relay, with an end: pydevd's own has none."""
+
+import time
+
+# A child waits this long for the worker: many that come at once are served side by side.
+_SILENCE_SECONDS = 15.0
+_LOOK_SECONDS = 0.002  # The pause between two looks at whether the handshake is over.
+
+
+class NoAnswer(Exception):
+    """The relay is gone, or too busy."""
+
+
+class Handshake(object):
+    """Ends with `NoAnswer` when the relay was not heard for so long."""
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.heard = time.monotonic()
+        engine.listen(self)
+        engine.db.wait_for_ready_to_run = self.wait
+
+    def before_send(self, message):
+        """pydevd asks its listeners before it sends and after it has received."""
+
+    def after_receive(self, message):
+        self.heard = time.monotonic()
+
+    def wait(self):
+        db = self.engine.db
+        while not db.ready_to_run:
+            if db.pydb_disposed or time.monotonic() - self.heard > _SILENCE_SECONDS:
+                raise NoAnswer
+            db.process_internal_commands()
+            db._py_db_command_thread_event.clear()
+            db._py_db_command_thread_event.wait(_LOOK_SECONDS)
+
+    def over(self):
+        del self.engine.db.wait_for_ready_to_run
+        self.engine.unlisten(self)
