@@ -16,6 +16,7 @@ from tests.meta.examples import PAGES, ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = ROOT / "docs" / "guide"
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+RANKS = ["Must change", "Change if", "Regenerate", "Tests", "Traps"]
 _CALL = re.compile(r"`(GET|POST|PUT|PATCH|DELETE) ([^`]*)`")
 
 
@@ -77,14 +78,16 @@ def test_files_that_are_named_exist(page):
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-def test_the_overview_says_where_to_add_things():
-    """Ten changes, each with all files that it touches; those exist."""
-    page = (ROOT / "docs" / "architecture" / "00-overview.md").read_text(encoding="utf-8")
+def test_the_page_of_changes_says_where_to_add_things():
+    """Ten changes, each with all files that it touches, ranked; those exist."""
+    page = (ROOT / "docs" / "architecture" / "95-where-to-add.md").read_text(encoding="utf-8")
     section = page.partition("<!-- where -->")[2].partition("<!-- /where -->")[0]
-    _, *changes = section.split("\n### ")
+    _, *changes = section.split("\n## ")
     assert len(changes) == 10
     for change in changes:
         title, _, text = change.partition("\n")
+        ranks = re.findall(r"^\*\*([\w ]+)\*\*", text, re.MULTILINE)
+        assert list(dict.fromkeys(ranks)) == RANKS, title
         files = re.findall(r"`([\w./-]+\.(?:py|md|toml))`", text)
         assert len(files) >= 4, f"{title!r} names {files} only"
         assert [name for name in files if not (ROOT / name).is_file()] == [], title
