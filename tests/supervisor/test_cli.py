@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from debug_relay.protocol.version import VERSION
-from debug_relay.supervisor.cli.main import main
+from debug_relay.supervisor.cli.main import exit_code
 from debug_relay.supervisor.config.settings import KEYS
 
 
@@ -26,7 +26,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
-    code = main(argv)
+    code = exit_code(argv)
     out, err = capsys.readouterr()
     return code, out, err
 
@@ -124,7 +124,8 @@ def test_module_is_the_command():
 
 def test_asking_costs_no_aiohttp():
     code = (
-        "import sys; from debug_relay.supervisor.cli.main import main; code = main(sys.argv[1:]);"
+        "import sys; from debug_relay.supervisor.cli.main import exit_code;"
+        "code = exit_code(sys.argv[1:]);"
         "print([m for m in ('aiohttp', 'asyncio', 'psutil', 'debugpy') if m in sys.modules]);"
         "sys.exit(code)"
     )
