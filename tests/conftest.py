@@ -6,7 +6,9 @@ import compileall
 import os
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 from tests.kit.client import Client
 from tests.kit.relay import Relay, eventually, marked
 from tests.kit.running import Running
-from tests.kit.source import PYTHONS, Source, interpreters
+from tests.kit.source import ENVIRONMENTS, PYTHONS, Source, interpreters
 
 # A shell without job control starts background jobs deaf to these; tests compare programs under the
 # relay with plain ones, which would inherit that.
@@ -30,17 +32,32 @@ for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):
 
 # Compiled once and not by every process: of the tests by pytest, of the relay below.
 sys.dont_write_bytecode = False
-# `python3` is Python itself: a shim of pyenv's is a shell script that takes five times as long, in
-# every session that names no other. What is said of such shims has tests of its own.
-if (_python3 := interpreters().get("3.11")) is not None:
-    os.environ["PATH"] = os.pathsep.join([os.path.dirname(_python3), os.environ["PATH"]])
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):
-        root = Path(__file__).parents[1]
-        for folder in ("protocol", "supervisor", "worker"):
-            compileall.compile_dir(root / folder, quiet=2, force=False)
+    if hasattr(config, "workerinput"):
+        return  # it has inherited all of this
+    root = Path(__file__).parents[1]
+    for folder in ("protocol", "supervisor", "worker"):
+        compileall.compile_dir(root / folder, quiet=2, force=False)
+    _make_environments(config)
+
+
+def _make_environments(config: pytest.Config) -> None:
+    """Programs of the tests run on Pythons with nothing installed.
+
+    What is installed for the machine's own may run code at each start of Python, and pyenv's
+    `python3` is a shell script: with both, a program takes five times as long to start.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="debug-relay-tests-"))
+    config.add_cleanup(lambda: shutil.rmtree(folder))
+    found = interpreters()
+    for minor in found.keys() & {*DEALT}:
+        make = [found[minor], "-m", "venv", "--without-pip", str(folder / minor)]
+        subprocess.run(make, check=True)
+    os.environ[ENVIRONMENTS] = str(folder)
+    # What a session runs that names no other.
+    os.environ["PATH"] = os.pathsep.join([f"{folder}/3.11/bin", os.environ["PATH"]])
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,6 +9,8 @@ import textwrap
 from pathlib import Path
 
 PYTHONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")  # all that are debugged
+# A folder with a virtual environment for each of the Pythons that most tests run on.
+ENVIRONMENTS = "DEBUG_RELAY_TEST_ENVIRONMENTS"
 
 
 class Source:
@@ -47,8 +49,10 @@ def interpreters() -> dict[str, str]:
     """Every CPython that can be debugged and is on this machine, by minor version."""
     found: dict[str, str] = {}
     home = Path.home() / ".pyenv" / "versions"
+    made = Path(os.environ.get(ENVIRONMENTS, os.devnull))
     for minor in PYTHONS:
         installed = sorted(home.glob(f"{minor}.*/bin/python{minor}"))
+        installed += made.glob(f"{minor}/bin/python{minor}")
         path = str(installed[-1]) if installed else shutil.which(f"python{minor}")
         if path and os.access(path, os.X_OK):
             found[minor] = path

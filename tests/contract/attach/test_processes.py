@@ -72,6 +72,7 @@ def test_what_looks_secret_in_a_command_line_is_hidden(relay: Client, start: Sta
 
 def test_what_is_told_of_one(relay: Client, start: Start, python: str, tmp_path: Path) -> None:
     port = free_port()
+    python = os.path.realpath(python)  # in no virtual environment
     pid = start(python, "-c", LISTEN, str(port), cwd=tmp_path)
     told = relay.get(f"/processes/{pid}").ok()
     kernel = psutil.Process(pid)
