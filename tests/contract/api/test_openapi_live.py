@@ -127,9 +127,8 @@ def paused(client: Client, program: Source) -> Session:
 def test_the_served_document_is_valid(relay: Client) -> None:
     answer = relay.get("/openapi.json")
     assert answer.headers["Content-Type"].startswith("application/json")
-    from openapi_spec_validator import (
-        OpenAPIV31SpecValidator,
-    )  # takes long, and each process collects
+    # Imported here: each process of a run collects all tests.
+    from openapi_spec_validator import OpenAPIV31SpecValidator
 
     OpenAPIV31SpecValidator(answer.body).validate()
     assert answer.body["servers"] == [{"url": relay.url}]

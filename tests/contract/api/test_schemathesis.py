@@ -1,22 +1,16 @@
-"""What a machine makes of the OpenAPI document is answered as the document says."""
+"""What a machine makes of the OpenAPI document is answered as the document says.
+
+schemathesis is imported by the tests that run: each process of a run collects all tests.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis import Case, GenerationMode
-from schemathesis.checks import negative_data_rejection
-from schemathesis.schemas import APIOperation
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from debug_relay.protocol.docs.openapi import openapi
 from debug_relay.protocol.errors import Code
@@ -25,6 +19,10 @@ from debug_relay.protocol.version import VERSION
 from tests.kit.client import Client, Session
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
+
+if TYPE_CHECKING:
+    from schemathesis import Case
+    from schemathesis.schemas import APIOperation
 
 EXAMPLES = 5
 # No generated text is that long. schemathesis makes one expression of a bound and a pattern: with a
@@ -41,7 +39,6 @@ ROWS = [
 ALONE = (
     "delete-session", "patch-session", "terminate", "detach", "launch", "attach", "take-lease",
 )  # fmt: skip
-CHECKS = [content_type_conformance, response_schema_conformance, status_code_conformance]
 # It stops at the call as well: a generated request may have removed the breakpoint.
 PROGRAM = """
     n = 0
@@ -66,6 +63,8 @@ def without_longest_bounds(document: Any) -> Any:
 @cache
 def nodes() -> dict[str, APIOperation]:
     """What schemathesis makes of each operation, by its id."""
+    import schemathesis
+
     document = without_longest_bounds(openapi(VERSION, "http://127.0.0.1:1/api/v1"))
     found = schemathesis.openapi.from_dict(document).get_all_operations()
     return {one.definition.raw["operationId"]: one for one in (result.ok() for result in found)}
@@ -125,6 +124,18 @@ def shortened(case: Case, session: Session) -> None:
                     place[name] = 0.2 if value <= 300 else value
 
 
+def checks_of(mode: str) -> list[Any]:
+    from schemathesis import checks
+    from schemathesis.specs.openapi import checks as openapi_checks
+
+    found = [
+        openapi_checks.content_type_conformance,
+        openapi_checks.response_schema_conformance,
+        openapi_checks.status_code_conformance,
+    ]
+    return [*found, checks.negative_data_rejection] if mode == "negative" else found
+
+
 def check_reply(row: Operation, case: Case, session: Session, url: str, checks: list[Any]) -> None:
     shortened(case, session)
     # Longer than a step waits by itself.
@@ -138,14 +149,14 @@ def check_reply(row: Operation, case: Case, session: Session, url: str, checks: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
+@pytest.mark.parametrize("mode", ["positive", "negative"])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_generated_requests(row: Operation, mode: GenerationMode, target: Target) -> None:
+def test_generated_requests(row: Operation, mode: str, target: Target) -> None:
+    from schemathesis import GenerationMode
+
     node = nodes()[row.name]
     session = target.for_row(row)
-    checks = list(CHECKS)
-    if mode is GenerationMode.NEGATIVE:
-        checks.append(negative_data_rejection)
+    checks = checks_of(mode)
 
     @settings(
         max_examples=EXAMPLES,
@@ -155,7 +166,7 @@ def test_generated_requests(row: Operation, mode: GenerationMode, target: Target
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=node.as_strategy(generation_mode=mode))
+    @given(case=node.as_strategy(generation_mode=GenerationMode(mode)))
     def generated(case: Case) -> None:
         check_reply(row, case, session, target.relay.url, checks)
 
