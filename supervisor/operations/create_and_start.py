@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.fields import Result, SessionParams
 from debug_relay.protocol.models.sessions import CreateSession
 from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.state import State
 from debug_relay.protocol.validation.cross_field_rules import OF_MODE
 from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.sessions.proxy import Session
 from debug_relay.supervisor.sessions.registry import Registry
+
+_LOOK_SECONDS: Final = 1.0  # Between two looks at a session that launches without us.
 
 
 async def create_and_start(
@@ -23,7 +28,8 @@ async def create_and_start(
         return session
     first.session_id = session.id
     try:
-        await worker_calls.ask(session, params.mode, first, caller, Result)
+        if not await _has_started(session, params.mode):
+            await worker_calls.ask(session, params.mode, first, caller, Result)
     except Exception as error:
         if not session.deleting:
             await registry.delete(session, None, force=True)
@@ -33,6 +39,18 @@ async def create_and_start(
             raise RelayError(error.code, error.message, left) from error
         raise
     return session
+
+
+async def _has_started(session: Session, mode: str) -> bool:
+    """Whether this very request has started the program already: an earlier relay was killed before
+    it answered. A start that is under way is waited for.
+    """
+    while session.state.status is State.LAUNCHING:
+        await session.wait_for_events(session.events_end, _LOOK_SECONDS)
+        session.require_there()
+    if session.state.status is State.FAILED:
+        raise session.crashed(mode)
+    return session.state.status is not State.CREATED
 
 
 def _first_call(params: CreateSession) -> SessionParams | None:

@@ -2,7 +2,8 @@
 
 Keys belong to a caller and a path. The first request's reply is kept for ten minutes, a refusal
 too; a repeated request waits for that reply. Replies are in the file before they are sent: what a
-caller has seen is known after a `kill -9` as well.
+caller has seen is known after a `kill -9` as well. A session that a killed relay has made and not
+answered for is found by its intent (`supervisor/workers/intent.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from debug_relay.supervisor.operations.idempotency_store import (
     KeptReply,
 )
 from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks, outcome
+from debug_relay.supervisor.workers.intent import ANSWERED, KeyedRequest
 
 _KEY_CHARACTERS: Final = 255  # The header Idempotency-Key.
 
@@ -68,7 +70,8 @@ class Idempotency:
         fingerprint = hashlib.sha256(body).digest()
         entry = self._entries.get(place)
         if entry is None:
-            work = self._background.begin(self._made(place, fingerprint, make))
+            request = KeyedRequest(*place, fingerprint.hex(), time.time())
+            work = self._background.begin(self._made(request, fingerprint, make))
             entry = self._entries[place] = _Entry(fingerprint, work, self._now())
         elif entry.fingerprint != fingerprint:
             raise RelayError(
@@ -82,11 +85,13 @@ class Idempotency:
 
     async def _made(
         self,
-        place: tuple[str, str, str],
+        request: KeyedRequest,
         fingerprint: bytes,
         make: Callable[[], Awaitable[Finished]],
     ) -> Finished:
+        ANSWERED.set(request)  # in the context of this task alone
         finished = await make()
+        place = request.caller, request.path, request.key
         self._file.add(KeptReply(*place, fingerprint, time.time(), finished))
         return finished
 

@@ -33,6 +33,7 @@ from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.output.tail import last_output
 from debug_relay.supervisor.sessions.proxy import Session
 from debug_relay.supervisor.sessions.registry import Registry
+from debug_relay.supervisor.workers.intent import ANSWERED
 
 _R = TypeVar("_R", bound=Result)
 _log: Final = Log(__name__)
@@ -58,6 +59,7 @@ class Runs:
 
     async def run(self, params: Run, caller: Caller) -> RunReport:
         deadline = time.monotonic() + params.timeout
+        ANSWERED.set(None)  # The session is no answer: a run that is sent again runs again.
         session = await self._created(caller)
         report: RunReport | None = None
         try:

@@ -46,6 +46,7 @@ from debug_relay.supervisor.sessions.restore import (
 from debug_relay.supervisor.sessions.retirement import Retirement
 from debug_relay.supervisor.sessions.worker_link import LinkLost
 from debug_relay.supervisor.storage.directories import Directories
+from debug_relay.supervisor.workers import intent
 from debug_relay.supervisor.workers.child_process import Child
 from debug_relay.supervisor.workers.room import Room
 from debug_relay.supervisor.workers.spawn import living_worker, spawn_worker
@@ -62,6 +63,8 @@ _BIRTH_SECONDS: Final = 2.0
 _BACKGROUND_SECONDS: Final = 5.0  # Background tasks have this long to end when the relay stops.
 _TOGETHER_SECONDS: Final = 0.5  # Ends of workers within this time are cleaned up together.
 _MOST_ENDED: Final = 100  # Ended sessions that are kept; the oldest beyond them are deleted.
+# A request that is sent again after this time is a new one, as for replies that are kept.
+_UNANSWERED_SECONDS: Final = 600.0
 _MOST_NAMED: Final = 10  # Sessions that a warning names.
 
 
@@ -75,6 +78,8 @@ class Registry:
         self.room = Room(directories)
         self._start_params = StartParams(directories, debugpy_dir)
         self._wakings: dict[str, asyncio.Task[None]] = {}
+        # Sessions by the request that they were made for, if an earlier relay made them.
+        self._unanswered: dict[tuple[str, ...], tuple[Session, float]] = {}
         self._expired: dict[str, float] = {}  # id → when it may be forgotten, monotonic
         self._quota = Quota()
         self._retirement = Retirement(
@@ -138,8 +143,24 @@ class Registry:
         return await self._start(worker_params, caller.name)
 
     async def _start(self, worker_params: WorkerParams, caller: str) -> Session:
+        made = self._made_before()
+        if made is not None:
+            return made
         self._require_room(caller)
         return await self._starting.begin(self._create(worker_params, caller))
+
+    def _made_before(self) -> Session | None:
+        """The session that an earlier relay has made for this very request and was killed before it
+        answered.
+        """
+        request = intent.ANSWERED.get()
+        if request is None:
+            return None
+        session, began = self._unanswered.pop(request.name, (None, 0.0))
+        if session is None or request.began - began > _UNANSWERED_SECONDS:
+            return None
+        is_there = self.sessions.get(session.id) is session and not session.deleting
+        return session if is_there and session.state.status is not State.FAILED else None
 
     def _require_room(self, caller: str) -> None:
         """Reserve the place of one more worker, or refuse."""
@@ -266,6 +287,10 @@ class Registry:
                 await self._adopt_one(self.directories.run_dir / record.name)  # its rings are gone
         by_age = sorted(self.sessions.values(), key=lambda one: one.state.created_at)
         self.sessions = {session.id: session for session in by_age}
+        for session in by_age:
+            request = intent.request_of(session.folder)
+            if request is not None:
+                self._unanswered[request.name] = session, request.began
         self._forget_old()
         self._retirement.start()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from debug_relay.protocol.errors import RelayError
+from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.fields import SessionParams
 from debug_relay.protocol.models.sessions import Retired
 from debug_relay.protocol.operations import RETIRE
@@ -15,6 +15,7 @@ from debug_relay.protocol.state import State
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.sessions import held_lease
 from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.workers.child_process import Child
 
 _log: Final = Log(__name__)
 _AFTER: Final = 3.0  # Seconds after its end or its last use that a session keeps its worker.
@@ -56,15 +57,16 @@ class Retirement:
         """Start the retirements that are due, the longest unused worker first; `coming` workers are
         about to be started.
         """
-        workers = [one for one in self._sessions() if one.child is not None]
+        too_many = self._too_many() + coming - len(self._under_way)
         ended = [
             one
-            for one in workers
-            if one.state.status is State.TERMINATED
+            for one in self._sessions()
+            if one.child is not None
+            and one.state.status is State.TERMINATED
             and one.id not in self._under_way
-            and not (one.deleting or one.unresponsive or one.has_requests)
+            and not (one.deleting or one.has_requests)
+            and (too_many > 0 or not one.unresponsive)
         ]
-        too_many = len(workers) + coming - len(self._under_way) - self._most()
         for session in sorted(ended, key=lambda one: -one.unused_for()):
             if too_many <= 0 and session.unused_for() < _AFTER:
                 break
@@ -72,6 +74,9 @@ class Retirement:
             task = asyncio.create_task(self._retire(session), name=f"retire {session.id}")
             self._under_way[session.id] = task
             task.add_done_callback(partial(self._over, session.id))
+
+    def _too_many(self) -> int:
+        return sum(one.child is not None for one in self._sessions()) - self._most()
 
     def _over(self, id: str, task: asyncio.Task[None]) -> None:
         self._under_way.pop(id, None)
@@ -100,11 +105,21 @@ class Retirement:
             )
         except RelayError as error:
             _log.warning("worker.not_retired", session_id=session.id, error=error.message)
+            if error.code is Code.WORKER_UNRESPONSIVE and self._too_many() > 0:
+                # It hangs, and others need its place. What it would have left is lost: the counts
+                # of its breakpoints, its watches, its lease.
+                await _kill(session, child)
             return
         if answer.retired:
             session.retire(answer)
             session.lease = await asyncio.to_thread(held_lease.read, session.folder)
-            if not await child.wait(_END_SECONDS):
-                child.kill()
-                await child.wait(_END_SECONDS)
-            session.note_end()
+            if await child.wait(_END_SECONDS):
+                session.note_end()
+            else:
+                await _kill(session, child)
+
+
+async def _kill(session: Session, child: Child) -> None:
+    child.kill()
+    await child.wait(_END_SECONDS)
+    session.note_end()

@@ -20,13 +20,13 @@ from typing import Any, Final
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.sessions import WorkerParams
-from debug_relay.protocol.system import json_file
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.system.procfs import boot_id, is_alive
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.storage.json_files import read_json
 from debug_relay.supervisor.storage.run_directory import NO_ROOM
+from debug_relay.supervisor.workers import intent
 from debug_relay.supervisor.workers.child_process import Child
 from debug_relay.supervisor.workers.zygote import WORKER_COMMAND, Zygote
 
@@ -122,7 +122,7 @@ def _prepare(params: WorkerParams, folder: Path) -> None:
         # Without a record the session is lost at a reboot; its state says so.
         if error.errno not in NO_ROOM:
             raise
-    json_file.write(folder / "intent.json", {"session_id": params.session_id}, fsync=False)
+    intent.write(folder, params.session_id)
 
 
 def _executed(params: WorkerParams) -> tuple[Child, socket.socket]:

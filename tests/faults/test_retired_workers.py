@@ -267,3 +267,19 @@ def test_no_kind_of_ended_session_keeps_its_worker(
     assert {one.get().ok()["lease"]["holder"] for one in sessions[1::3]} == {"ann"}
     assert not any(psutil.pid_exists(int(one.printed("stdout"))) for one in sessions[::3])
     assert workers(relay) == 0
+
+
+def test_a_hung_worker_of_an_ended_session_gives_its_place_away(
+    own_relay: Callable[..., Relay],
+) -> None:
+    relay = own_relay(env={"OPENCODE_DEBUG_MAX_SESSIONS": "1"})
+    session = relay.client.session()
+    assert session.launch(code="print(1)")["exit_code"] == 0
+    worker = relay.worker(session.id)
+    worker.suspend()
+    other = relay.client.session()
+    eventually(lambda: not worker.is_running(), timeout=20)
+    assert (session.status()["status"], session.printed()) == ("terminated", "1\n")
+    assert other.status()["status"] == "created"
+    other.delete().ok()
+    assert session.post("/restart", {"wait": 20}).ok()["exit_code"] == 0

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from debug_relay.supervisor.operations.idempotency_store import KeptReply
 from tests.kit.client import Answer, Client, Session
-from tests.kit.relay import Relay
+from tests.kit.relay import Relay, eventually
 
 KEY = {"Idempotency-Key": "one-and-the-same"}
 
@@ -105,6 +107,32 @@ def test_keys_outlive_a_relay_that_is_killed(own_relay: Callable[..., Relay]) ->
         other.refused("IDEMPOTENCY_CONFLICT", 409)
         assert relay.client.get("/sessions").ok()["total"] == 1
     assert (relay.data_dir / "idempotency.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_session_that_was_not_answered_for_is_not_made_twice(
+    own_relay: Callable[..., Relay], tmp_path: Path
+) -> None:
+    """The relay is killed while the program runs and the reply is held for its first stop."""
+    relay = own_relay()
+    ran, key = tmp_path / "ran", {"Idempotency-Key": "k7"}
+    code = f"open({str(ran)!r}, 'a').write('x'); import time; time.sleep(600)"
+    body = {"mode": "launch", "code": code, "wait": 60}
+    with ThreadPoolExecutor(1) as pool:
+        lost = pool.submit(relay.client.post, "/sessions", body, headers=key)
+        eventually(lambda: ran.exists() and ran.read_text())
+        relay.kill()
+        with pytest.raises((OSError, HTTPException)):
+            lost.result(20)
+    relay.start()
+    [one] = relay.client.get("/sessions").ok()["items"]
+    for _ in range(2):  # found, and then kept
+        made = relay.client.post("/sessions", body, headers=key).ok(201)
+        assert (made["session_id"], made["status"]) == (one["session_id"], "running")
+    # Another request under the key is refused, as one under another key is done.
+    relay.client.post("/sessions", {}, headers=key).refused("IDEMPOTENCY_CONFLICT", 409)
+    relay.client.post("/sessions", {}, headers={"Idempotency-Key": "k8"}).ok(201)
+    assert relay.client.get("/sessions").ok()["total"] == 2
+    assert ran.read_text() == "x"
 
 
 def test_replies_that_an_earlier_version_has_kept(own_relay: Callable[..., Relay]) -> None:
