@@ -1,8 +1,9 @@
 """One request, of any front: who asks, whether they may, what it means, who answers, what is kept.
 
-Every front builds a `Request` and gets a `Finished` answer; HTTP is one of them and nothing here
-knows it. What differs between operations stands in their rows: scope, states, deadline,
-preparation. The one place that turns a `RelayError` into an answer.
+Every front builds a `Request` and gets a `Finished` answer. Nothing here reads a socket, parses a
+path or knows aiohttp; only the names of some headers are those of HTTP. What differs between
+operations stands in their rows: scope, states, deadline, preparation. This is the one place that
+turns a `RelayError` into an answer.
 """
 
 from __future__ import annotations
