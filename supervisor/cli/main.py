@@ -7,13 +7,12 @@ command needs is imported by that command: a shell's completion must not wait fo
 from __future__ import annotations
 
 import argparse
-import contextlib
 import difflib
 import importlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from debug_relay.protocol.version import VERSION
@@ -188,30 +187,12 @@ def serve(loaded: Loaded, keep_sessions: bool, insecure_no_auth: bool) -> int:
     """Runs until it is told to stop."""
     from debug_relay.supervisor.setup_error import SetupError
 
-    with _without_tls():
-        app = importlib.import_module("debug_relay.supervisor.app")
+    app = importlib.import_module("debug_relay.supervisor.app")
     try:
         return int(app.serve(loaded, keep_sessions, insecure_no_auth))
     except SetupError as error:
         sys.stderr.write(f"debug-relay: {error}\n")
         return FAILED
-
-
-@contextlib.contextmanager
-def _without_tls() -> Iterator[None]:
-    """aiohttp and asyncio do without `ssl` where there is none, and the relay speaks no TLS.
-
-    With `ssl` aiohttp reads the machine's certificates when it is imported, and does so twice: that
-    takes 40 ms and 4 MB.
-    """
-    if "ssl" in sys.modules:
-        yield
-        return
-    sys.modules["ssl"] = None  # type: ignore[assignment]  # to import it raises ImportError
-    try:
-        yield
-    finally:
-        del sys.modules["ssl"]
 
 
 def show_config(loaded: Loaded, as_json: bool) -> int:
