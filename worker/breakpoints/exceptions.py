@@ -23,7 +23,6 @@ from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
 
-_DAP: Final = {"raised": "raised", "uncaught": "uncaught", "user_unhandled": "userUnhandled"}
 _NEVER: Final = frozenset({"SystemExit", "StopIteration", "StopAsyncIteration", "GeneratorExit"})
 _NO_PROBE: Final = (
     "A program that was joined by its port knows filters only, no types, condition or raised_in"
@@ -144,27 +143,15 @@ class ExceptionFilters:
     async def begin(self, server: DebugServer) -> None:
         """Sends the filters to a debug server that knows none, or outdated ones."""
         asked = self._asked
-        filters = list(asked.filters)
-        if not server.engine.decides_stops and self._breakpoints.suspended:
-            filters = []  # else the probe passes over them
-        if server.engine.decides_stops:
-            await self._probes.ask(
-                server,
-                probe.Exceptions(
-                    raised="raised" in filters,
-                    types=asked.types,
-                    everywhere=asked.raised_in == "all",
-                    types_everywhere=asked.raised_in != "user",
-                    condition=asked.condition,
-                ),
-            )
-            if asked.types and "raised" not in filters:
-                filters.append("raised")
-        await server.request(
-            "setExceptionBreakpoints",
-            {"filters": [_DAP[name] for name in filters]},
-            dict,
-            self._settings.request_timeout,
+        details = probe.Exceptions(
+            raised="raised" in asked.filters,
+            types=asked.types,
+            everywhere=asked.raised_in == "all",
+            types_everywhere=asked.raised_in != "user",
+            condition=asked.condition,
+        )
+        await server.engine.stop_at_exceptions(
+            asked.filters, details, self._breakpoints.suspended, self._settings.request_timeout
         )
 
 

@@ -7,13 +7,25 @@ where that is right, does as much as DAP can, or raises an error for the caller.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
+
+Children = Literal["indexed", "named"]
+_DAP_FILTERS: Final = {
+    "raised": "raised",
+    "uncaught": "uncaught",
+    "user_unhandled": "userUnhandled",
+}
+
+
+def exception_filters(filters: Sequence[str]) -> dict[str, list[str]]:
+    """The arguments of DAP's `setExceptionBreakpoints`."""
+    return {"filters": [_DAP_FILTERS[name] for name in filters]}
 
 
 class Engine(Protocol):
@@ -31,9 +43,6 @@ class Engine(Protocol):
     @property
     def renders_safely(self) -> bool:
         """Values are shown without running the program's code."""
-
-    @property
-    def reads_running_threads(self) -> bool: ...
 
     @property
     def moves_single_threads(self) -> bool:
@@ -62,6 +71,29 @@ class Engine(Protocol):
 
     async def native_callee(self, thread: int) -> str | None: ...
 
+    # -- stops
+
+    async def stop_at_exceptions(
+        self, filters: Sequence[str], details: probe.Exceptions, suspended: bool, timeout: float
+    ) -> None:
+        """Stop at these kinds of exceptions. `suspended`: nothing stops until that is over."""
+
+    async def report(
+        self,
+        thread: int,
+        frames: int,
+        variables: int,
+        width: int,
+        timeout: float,
+        safe: bool,
+    ) -> answers.StopReport:
+        """The report of a stopped thread as it is now. With `safe` none of the program's code runs,
+        and there are no watches and no changes.
+        """
+
+    async def exception(self, thread: int, timeout: float, safe: bool) -> answers.ExceptionReport:
+        """The exception at which a thread is stopped; parts that take too long are left out."""
+
     # -- questions to a stopped thread
 
     async def evaluate(
@@ -72,9 +104,18 @@ class Engine(Protocol):
         """The number of variables in each scope of the frame."""
 
     async def page(
-        self, reference: int, scope: str | None, timeout: float, **wanted: Any
-    ) -> answers.VariablePage | None:
-        """A page of variables; None if only DAP's whole list is available."""
+        self,
+        reference: int,
+        scope: str | None,
+        timeout: float,
+        *,
+        start: int,
+        count: int,
+        filter: Children | None,
+        bounds: Literal["row", "outline"],
+        safe: bool,
+    ) -> answers.VariablePage:
+        """A page of a value's parts. With `safe` none of the program's code runs."""
 
     async def assign(
         self, reference: int, scope: str | None, name: str, text: str, timeout: float
@@ -88,6 +129,11 @@ class Engine(Protocol):
         """Completions for the end of the text; the answer says why there are none."""
 
     # -- the program
+
+    async def live_stack(
+        self, thread: int, start: int, levels: int, timeout: float | None
+    ) -> probe.LiveStack | None:
+        """The present stack of a running thread; None if only stopped threads can be read."""
 
     async def modules(self, start: int, count: int, timeout: float) -> probe.ModulePage: ...
 

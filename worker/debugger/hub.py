@@ -17,6 +17,7 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.stack_frames import FrameList, frame_list
 
 _T = TypeVar("_T")
 
@@ -24,8 +25,6 @@ FIRST_REFERENCE: Final = 1000
 # A child process answers within this time when the program itself is asked as well.
 CHILD_SECONDS: Final = 2.0
 # bootstrap's signal handler has this file name: a main thread that we woke may stop in it.
-_WAKE_FILE: Final = "<relay wake>"
-_DECORATIONS: Final = (" (Current frame)",)
 
 
 class KnownThread(Struct):
@@ -40,11 +39,6 @@ class Reference(Struct):
     dap_reference: int
     thread_id: int
     scope: str | None = None  # the scope's name, for the top of a frame
-
-
-class FrameList(Struct):
-    frames: list[dap.StackFrame]
-    total: int
 
 
 class Hub:
@@ -203,12 +197,7 @@ class Hub:
             dap.StackTrace,
             self.timeout,
         )
-        frames = [frame for frame in answer.stack_frames if not _hidden(frame)]
-        for frame in frames:
-            for decoration in _DECORATIONS:
-                frame.name = frame.name.removesuffix(decoration)
-        hidden = len(answer.stack_frames) - len(frames)
-        return FrameList(frames, max(answer.total_frames - hidden, len(frames)))
+        return frame_list(answer)
 
     async def frame(self, thread_id: int, index: int) -> dap.StackFrame:
         window = await self.stack(thread_id, index, 1)
@@ -295,13 +284,6 @@ class Hub:
             for scope in answer.scopes
         ]
 
-    async def variables(self, reference: int) -> list[dap.Variable]:
-        entry = self.resolve(reference)
-        answer = await entry.server.request(
-            "variables", {"variablesReference": entry.dap_reference}, dap.Variables, self.timeout
-        )
-        return answer.variables
-
 
 async def _kept(answer: Awaitable[_T]) -> Callable[[], _T]:
     """Keep a result or an error for later, so that an error does not cancel the other requests."""
@@ -315,7 +297,3 @@ async def _kept(answer: Awaitable[_T]) -> Callable[[], _T]:
 
         return fail
     return lambda: result
-
-
-def _hidden(frame: dap.StackFrame) -> bool:
-    return frame.source is not None and (frame.source.path or "").endswith(_WAKE_FILE)

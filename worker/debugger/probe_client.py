@@ -109,10 +109,8 @@ class ProbeClient:
         async with server.evaluating:
             return await server.engine.sizes(frame.id, timeout)
 
-    async def page(
-        self, reference: int, timeout: float, **wanted: Any
-    ) -> answers.VariablePage | None:
-        """A page of a value's parts, from the probe; None for a program without the probe."""
+    async def page(self, reference: int, timeout: float, **wanted: Any) -> answers.VariablePage:
+        """A page of a value's parts."""
         entry = self.hub.resolve(reference)
         async with entry.server.evaluating:
             answer = await entry.server.engine.page(
@@ -136,14 +134,8 @@ class ProbeClient:
         """
         thread = self.hub.thread(thread_id)
         async with thread.server.evaluating:
-            return await self.ask_thread(
-                thread.server,
-                "the stop report",
-                timeout,
-                probe.Report(
-                    thread=thread.dap_id, frames=frames, locals=locals, width=width, safe=safe
-                ),
-                soon=True,
+            return await thread.server.engine.report(
+                thread.dap_id, frames, locals, width, timeout, safe
             )
 
     async def raised(
@@ -152,13 +144,7 @@ class ProbeClient:
         """The exception at which a thread is stopped; parts that take too long are left out."""
         thread = self.hub.thread(thread_id)
         async with _turn(thread.server, "the exception", timeout):
-            return await self.ask_thread(
-                thread.server,
-                "the exception",
-                timeout,
-                probe.Raised(thread=thread.dap_id, safe=safe),
-                partial=True,
-            )
+            return await thread.server.engine.exception(thread.dap_id, timeout, safe)
 
     async def assign(
         self, reference: int, name: str, text: str, timeout: float

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
+from debug_relay.worker.debugger.engine import exception_filters
 
 if TYPE_CHECKING:
     from debug_relay.worker.debugger.connection import DebugServer
@@ -18,7 +19,6 @@ class ProbeEngine:
     decides_stops = True
     reports_stops = True
     renders_safely = True
-    reads_running_threads = True
     moves_single_threads = True
 
     def __init__(self, server: DebugServer, probes: ProbeClient) -> None:
@@ -49,6 +49,38 @@ class ProbeEngine:
     async def native_callee(self, thread: int) -> str | None:
         return await self._probes.ask(self._server, probe.Native(thread=thread))
 
+    async def stop_at_exceptions(
+        self, filters: Sequence[str], details: probe.Exceptions, suspended: bool, timeout: float
+    ) -> None:
+        """The probe decides at each exception that pydevd examines, and knows of a suspension."""
+        await self._probes.ask(self._server, details)
+        kinds = dict.fromkeys(filters)
+        if details.types:
+            kinds["raised"] = None
+        await self._server.request(
+            "setExceptionBreakpoints", exception_filters(list(kinds)), dict, timeout
+        )
+
+    async def report(
+        self,
+        thread: int,
+        frames: int,
+        variables: int,
+        width: int,
+        timeout: float,
+        safe: bool,
+    ) -> answers.StopReport:
+        question = probe.Report(
+            thread=thread, frames=frames, locals=variables, width=width, safe=safe
+        )
+        what = "the stop report"
+        return await self._probes.ask_thread(self._server, what, timeout, question, soon=True)
+
+    async def exception(self, thread: int, timeout: float, safe: bool) -> answers.ExceptionReport:
+        question = probe.Raised(thread=thread, safe=safe)
+        what = "the exception"
+        return await self._probes.ask_thread(self._server, what, timeout, question, partial=True)
+
     async def evaluate(
         self, frame: dap.StackFrame, text: str, context: str, timeout: float
     ) -> answers.Evaluated:
@@ -62,7 +94,7 @@ class ProbeEngine:
 
     async def page(
         self, reference: int, scope: str | None, timeout: float, **wanted: Any
-    ) -> answers.VariablePage | None:
+    ) -> answers.VariablePage:
         question = probe.Page(reference=reference, scope=scope, **wanted)
         what = "a page of variables"
         return await self._probes.ask_thread(self._server, what, timeout, question, soon=True)
@@ -89,6 +121,12 @@ class ProbeEngine:
             dap.CompletionItem(label=name, type=sort, start=found.start, length=length)
             for name, sort in found.rows
         ]
+
+    async def live_stack(
+        self, thread: int, start: int, levels: int, timeout: float | None
+    ) -> probe.LiveStack | None:
+        request = probe.Live(thread=thread, start=start, levels=levels)
+        return await self._probes.ask(self._server, request, timeout)
 
     async def modules(self, start: int, count: int, timeout: float) -> probe.ModulePage:
         return await self._probes.ask(

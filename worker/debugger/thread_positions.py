@@ -42,11 +42,11 @@ async def of_threads(
 async def live_stack(
     probes: ProbeClient, thread: KnownThread, start: int, levels: int, timeout: float | None = None
 ) -> probe.LiveStack | None:
-    """The present stack of a running thread; None for a thread that is stopped."""
-    found = await probes.ask(
-        thread.server, probe.Live(thread=thread.dap_id, start=start, levels=levels), timeout
-    )
-    if found.stands:
+    """The present stack of a running thread; None for a thread that is stopped, and for a program
+    without the probe.
+    """
+    found = await thread.server.engine.live_stack(thread.dap_id, start, levels, timeout)
+    if found is None or found.stands:
         return None
     if found.gone:
         probes.hub.thread_ended(thread.server, thread.dap_id)

@@ -15,7 +15,6 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models.sessions import ExceptionInfo
-from debug_relay.protocol.refusals import needs_scope_to_run_code
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire.probe_answers import ExceptionReport, RaisedException
 from debug_relay.worker.debugger.connection import DebugServer
@@ -57,8 +56,6 @@ class ExceptionReports:
     async def at_stop(self, server: DebugServer, event: dap.StoppedBody) -> ExceptionInfo:
         """The part of the exception that every stop at one reports."""
         assert event.thread_id is not None
-        if not server.engine.reports_stops:
-            return await self._plainly(server, event.thread_id)
         thread_id = self._hub.thread_id(server, event.thread_id)
         try:
             told = await self._probes.raised(thread_id, _DETAILS_SECONDS)
@@ -81,11 +78,9 @@ class ExceptionReports:
 
     async def report(self, thread_id: int, safe: bool = False) -> i.ExceptionReport:
         """With `safe` none of the program's code is run for its words."""
-        server = self._hub.thread(thread_id).server
-        if not server.engine.reports_stops:
-            if safe:
-                raise needs_scope_to_run_code()
-            return await self._plain_report(server, thread_id)
+        stop = self._stops.threads.of(self._hub.thread(thread_id).id)
+        if stop is None or stop.exception is None:
+            raise self.not_at_one(thread_id)
         told = await self._probes.raised(thread_id, _DETAILS_SECONDS, safe)
         if told.exception is None:
             raise self.not_at_one(thread_id)
@@ -117,40 +112,6 @@ class ExceptionReports:
             required_state="paused at an exception",
             stop_reason=reason,
             thread_id=thread_id,
-        )
-
-    async def _plainly(self, server: DebugServer, dap_thread: int) -> ExceptionInfo:
-        info = await server.request(
-            "exceptionInfo",
-            {"threadId": dap_thread},
-            dap.ExceptionInfo,
-            self._settings.request_timeout,
-        )
-        details = info.details or dap.ExceptionDetails()
-        # pydevd may append a note in words: "ValueError       (note: full exception trace is …)".
-        full = (details.type_name or info.exception_id).partition(" ")[0]
-        message = details.message if details.message is not None else info.description or ""
-        short = full.rpartition(".")[2]
-        return ExceptionInfo(
-            type=short,
-            full_type_name=full if "." in full else f"builtins.{full}",
-            message=message,
-            traceback=_turned_round(details.stack_trace or "", short, message),
-            break_mode=info.break_mode if info.break_mode in _MODES.values() else "always",  # type: ignore[arg-type]
-        )
-
-    async def _plain_report(self, server: DebugServer, thread_id: int) -> i.ExceptionReport:
-        stop = self._stops.current
-        if stop is None or stop.thread_id != thread_id or stop.exception is None:
-            raise self.not_at_one(thread_id)
-        known = stop.exception
-        return i.ExceptionReport(
-            type=known.type,
-            full_type_name=known.full_type_name,
-            message=known.message,
-            thread_id=thread_id,
-            break_mode=known.break_mode,
-            traceback=known.traceback or "",
         )
 
 
@@ -210,17 +171,3 @@ def _bounded(text: str) -> str:
     if len(text) <= _TEXT_CHARACTERS:
         return text
     return f"{text[: _TEXT_CHARACTERS // 2]}\n[…]\n{text[-_TEXT_CHARACTERS // 2 :]}"
-
-
-# -- by plain DAP
-
-
-def _turned_round(stack: str, name: str, message: str) -> str:
-    """pydevd lists the innermost frame first, and has no head."""
-    blocks: list[str] = []
-    for line in stack.splitlines(keepends=True):
-        if line.startswith("  File "):
-            blocks.append(line.replace(" (Current frame)\n", "\n"))
-        elif blocks and line.startswith("    "):
-            blocks[-1] += line
-    return _bounded(_HEAD + "".join(reversed(blocks)) + f"{name}: {message}\n")

@@ -93,7 +93,7 @@ class StopReports:
         self._probes = probes
         self._stops = stops
         self._watches = watches
-        self._builder = ReportBuilder(settings, hub, probes)
+        self._builder = ReportBuilder(hub)
         self.sources = sources
         self.kept: deque[Kept] = deque(maxlen=KEPT_STOPS)
         self.current: Kept | None = None
@@ -137,6 +137,8 @@ class StopReports:
             self._patience[stop_id] = loop.call_later(
                 OWN_CODE_SECONDS, self._interrupt, self.current
             )
+        else:
+            self.current.arrived.set()  # nothing comes unasked
 
     def arrived(self, server: DebugServer, answer: StopReport) -> None:
         """The probe's part. The program may have run on since: it is still that stop's."""
@@ -254,9 +256,7 @@ class StopReports:
         if kept is None:
             return None
         report = self._composed(kept, kept.told, Bounds()).report
-        may_change = self._stands(kept) or (
-            kept.server.engine.reports_stops and not kept.arrived.is_set()
-        )
+        may_change = self._stands(kept) or not kept.arrived.is_set()
         return KeptStop(report=report, printed_from=kept.printed_from), may_change
 
     def _stands(self, kept: Kept) -> bool:
@@ -264,8 +264,8 @@ class StopReports:
 
     async def settled(self) -> None:
         """What the present stop tells of itself has come, or takes too long."""
-        if self.current is not None and self.current.server.engine.reports_stops:
-            await self._told(self.current, PUSHED)
+        if self.current is not None:
+            await self._pushed(self.current)
 
     async def of_stop(self, stop_id: int, bounds: Bounds) -> Told | None:
         """The report of a stop that a call has just come to; None if it is forgotten already."""
@@ -292,8 +292,8 @@ class StopReports:
         return self._composed(kept, told, bounds)
 
     async def _now_safely(self, kept: Kept, bounds: Bounds) -> Told:
-        told = await self._told(kept, PUSHED) if kept.server.engine.reports_stops else kept.told
-        if kept is self.current and kept.server.engine.reports_stops:
+        told = await self._pushed(kept)
+        if kept is self.current:
             try:
                 told = _read_anew(told, (await self._asked(kept, bounds, safe=True)).report)
             except RelayError as error:
@@ -316,9 +316,13 @@ class StopReports:
         )
 
     async def _told(self, kept: Kept, bounds: Bounds) -> ThreadReport | None:
-        """The pushed report, as soon as it is here."""
-        if not kept.server.engine.reports_stops:
-            return await self._told_anew(kept, bounds)
+        """The report that came unasked; of a program that sends none, the present one."""
+        if kept.server.engine.reports_stops:
+            return await self._pushed(kept)
+        return await self._told_anew(kept, bounds)
+
+    async def _pushed(self, kept: Kept) -> ThreadReport | None:
+        """The report that came unasked, as soon as it is here."""
         try:
             async with asyncio.timeout(_ARRIVAL_SECONDS):
                 await kept.arrived.wait()
@@ -328,16 +332,17 @@ class StopReports:
 
     async def _told_anew(self, kept: Kept, bounds: Bounds) -> ThreadReport | None:
         if kept is not self.current:
-            return await self._told(kept, bounds) if kept.server.engine.reports_stops else kept.told
+            return await self._pushed(kept)
         try:
-            if kept.server.engine.reports_stops:
-                report = (await self._asked(kept, bounds)).report
-                return report if report is not None else await self._told(kept, bounds)
-            before = self.kept[-2] if len(self.kept) > 1 else None
-            kept.told = await self._builder.by_dap(kept, before, bounds)
+            report = (await self._asked(kept, bounds)).report
         except RelayError as error:
             kept.note = f"Not all could be read: {error.message}"
-        return kept.told
+            return kept.told
+        if report is None:
+            return await self._pushed(kept)
+        if not kept.server.engine.reports_stops:
+            kept.told = report  # else nothing is known of this stop later
+        return report
 
     def _composed(self, kept: Kept, told: ThreadReport | None, bounds: Bounds) -> Told:
         report = self._builder.composed(kept, told, bounds, self._stands(kept))

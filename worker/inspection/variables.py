@@ -1,34 +1,12 @@
-"""Converts variables from the probe or from DAP into the shape of the API.
-
-A variable from the probe includes the number of children; one from DAP (`of_dap`) says that it is
-unknown.
-"""
+"""Converts variables as the engine answers with them into the shape of the API."""
 
 from __future__ import annotations
 
-from typing import Final
-
 from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models.fields import UNSET
-from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire.probe_answers import Variable
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
-
-VALUE_CHARACTERS: Final = 65536  # One value that plain DAP gives.
-
-
-def of_dap(variable: dap.Variable, width: int = VALUE_CHARACTERS) -> Variable:
-    is_cut = len(variable.value) > width
-    return Variable(
-        name=variable.name,
-        value=variable.value[: width - 1] + "…" if is_cut else variable.value,
-        type=variable.type,
-        reference=variable.variables_reference,
-        hint=variable.presentation_hint,
-        uncounted=True,
-        truncated=is_cut,
-    )
 
 
 def as_variable(

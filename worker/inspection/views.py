@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import os
-from typing import Final, Literal
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models.fields import UNSET
 from debug_relay.protocol.models.stop_report import ReturnValue
-from debug_relay.protocol.refusals import needs_scope_to_run_code
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.source_changes import OUTDATED
 from debug_relay.worker.debugger import thread_positions
+from debug_relay.worker.debugger.engine import Children
 from debug_relay.worker.debugger.hub import Hub, KnownThread
 from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.thread_positions import ThreadPosition
-from debug_relay.worker.inspection.variables import as_variable, of_dap
+from debug_relay.worker.inspection.variables import as_variable
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
-
-# pydevd adds these to what it lists: what functions returned, and the length as a child.
-_RETURNED: Final = "(return) "
-_NOTES: Final = frozenset({"len()", "more", "Unable to handle:"})
-_METHODS: Final = frozenset(
-    {"builtin_function_or_method", "method", "method-wrapper", "method_descriptor"}
-)
 
 
 class Views:
@@ -110,10 +102,7 @@ class Views:
     ) -> i.Stack | None:
         """The stack of a thread that runs, or is in C while the others are stopped: a snapshot."""
         known = self._hub.thread(thread_id)
-        if (
-            self._stops.threads.of(thread_id) is not None
-            or not known.server.engine.reads_running_threads
-        ):
+        if self._stops.threads.of(thread_id) is not None:
             return None
         told = await thread_positions.live_stack(self._probes, known, start, levels, timeout)
         if told is None:
@@ -168,15 +157,13 @@ class Views:
         reference: int,
         start: int,
         count: int,
-        kind: Literal["indexed", "named"] | None = None,
+        kind: Children | None = None,
         summary: bool = False,
         safe: bool = False,
     ) -> i.VariableList:
         """With `safe` none of the program's code is run to show them."""
         hub = self._hub
         entry = hub.resolve(reference)
-        if safe and not entry.server.engine.renders_safely:
-            raise needs_scope_to_run_code()
         told = await self._probes.page(
             reference,
             self._settings.evaluate_timeout,
@@ -186,10 +173,6 @@ class Views:
             bounds="outline" if summary else "row",
             safe=safe,
         )
-        if told is None:
-            told = await self._by_dap(reference, start, count, kind)
-            for row in told.rows if summary else ():
-                row.value = ""
         self.require_answer(told)
         if (raised := told.raised) is not None:
             raise RelayError(
@@ -208,18 +191,6 @@ class Views:
             evaluating=told.aside or UNSET,
             repr="safe" if safe else UNSET,
         )
-
-    async def _by_dap(
-        self, reference: int, start: int, count: int, kind: str | None
-    ) -> answers.VariablePage:
-        entry = self._hub.resolve(reference)
-        listed = [
-            of_dap(variable)
-            for variable in await self._hub.variables(reference)
-            if _is_of_the_program(variable, is_scope=entry.scope is not None)
-            and (kind is None or _is_index(variable.name) == (kind == "indexed"))
-        ]
-        return answers.VariablePage(rows=listed[start : start + count], total=len(listed))
 
     async def return_value(self, thread_id: int) -> ReturnValue | None:
         """The return value of the function that a thread has just stepped out of."""
@@ -289,17 +260,6 @@ class Views:
                 operation="evaluate",
                 evaluating=False,
             )
-
-
-def _is_of_the_program(variable: dap.Variable, is_scope: bool) -> bool:
-    """Whether pydevd has not added it: lengths, returned values, notes about its own limits."""
-    if variable.name in _NOTES or variable.name.startswith(_RETURNED):
-        return False
-    return is_scope or variable.type not in _METHODS
-
-
-def _is_index(name: str) -> bool:
-    return name.isdigit()
 
 
 def _refused(params: i.Evaluate, problem: answers.Refusal) -> RelayError:
