@@ -26,8 +26,8 @@ from debug_relay.worker.debugger.stack_frames import FrameList, frame_list, path
 if TYPE_CHECKING:
     from debug_relay.worker.debugger.connection import DebugServer
 
-VALUE_CHARACTERS: Final = 65536  # of one value
-_INFO_SECONDS: Final = 5.0
+VALUE_CHARACTERS: Final = 65536  # One value that plain DAP gives.
+_INFO_SECONDS: Final = 5.0  # debugpy has this long to describe an exception.
 # The names that pydevd has for its ways to stop at an exception, by DAP's.
 _KINDS: Final = {
     "always": "HANDLED",
@@ -98,7 +98,7 @@ class PlainEngine:
     async def stop_at_exceptions(
         self, filters: Sequence[str], details: probe.Exceptions, suspended: bool, timeout: float
     ) -> None:
-        """By kinds alone: debugpy knows no types and no conditions."""
+        """Only the kinds count: debugpy knows no types and no conditions."""
         arguments = exception_filters(() if suspended else filters)
         await self._server.request("setExceptionBreakpoints", arguments, dict, timeout)
 

@@ -263,7 +263,7 @@ class StopReports:
         return kept is self.current or self._stops.threads.of(kept.stop.thread_id) is kept.stop
 
     async def settled(self) -> None:
-        """What the present stop tells of itself has come, or takes too long."""
+        """The present stop's own report has come, or takes too long."""
         if self.current is not None:
             await self._pushed(self.current)
 
