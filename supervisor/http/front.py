@@ -77,6 +77,8 @@ class Front:
         if operation is not None and operation.streams and operation.implemented:
             request.format = "json"  # of a refusal
             return await self._streams.serve(http, request)
+        if http.method in ("GET", "HEAD"):
+            return await self._dispatch.perform(request)
         with self._in_flight.share(request.uid) as share:
             request.body = lambda: self._body(http, share)
             return await self._dispatch.perform(request)
@@ -100,8 +102,6 @@ class Front:
             request.misread = error
 
     async def _body(self, http: web.BaseRequest, share: Share) -> bytes:
-        if http.method in ("GET", "HEAD"):
-            return b""
         body = await read_body(http, share, max_bytes=self._settings().server.max_body_bytes)
         if body and not _is_json(http.headers.get("Content-Type", "")):
             sent = http.headers.get("Content-Type", "none")

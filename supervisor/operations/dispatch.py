@@ -281,6 +281,8 @@ class Dispatch:
             self._guard.require(caller, follow_up, OPERATIONS[follow_up].scope)
         if_stop = _if_stop(request.if_stop)
         call.params = params
+        # A thousand long-polls keep their requests: what was converted is not kept twice.
+        request.query, request.body = (), b""
         return _Understood(request.id, caller, operation, params, if_stop, request.format)
 
     async def _params(
@@ -316,18 +318,19 @@ class Dispatch:
 
     async def _once(self, call: _Call, understood: _Understood) -> Finished:
         """The answer; for a key that was used before, the one that it had then."""
+        key, operation = call.request.idempotency_key, understood.operation
         try:
-            return await self._answer_to_key(call.request, understood)
-        finally:
-            call.created = understood.created
-
-    async def _answer_to_key(self, request: Request, understood: _Understood) -> Finished:
-        key, operation = request.idempotency_key, understood.operation
-        if not key or Code.IDEMPOTENCY_CONFLICT not in operation.errors:
+            if key and Code.IDEMPOTENCY_CONFLICT in operation.errors:
+                return await self._answer_to_key(call.request, key, understood)
             answering = self._answer(understood)
             if operation.finishes:
                 return await self._registry.background.carry_out(answering)
             return await answering
+        finally:
+            call.created = understood.created
+
+    async def _answer_to_key(self, request: Request, key: str, understood: _Understood) -> Finished:
+        operation = understood.operation
 
         async def answer() -> Finished:
             plain = msgspec.structs.replace(understood, format="json")

@@ -83,6 +83,8 @@ class Session:
         self.closed = False  # deleted, or left to the next relay
         self._touched = time.monotonic()
         self._told_touch = 0.0
+        self._attending = 0
+        self._touching: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
 
@@ -150,8 +152,7 @@ class Session:
 
     def _notify_waiters(self) -> None:
         for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            _wake(waiter)
         for listener in self.listeners:
             listener()
 
@@ -185,21 +186,45 @@ class Session:
     async def wait_for_events(self, seq: int, timeout: float) -> bool:
         """Whether an event after `seq` came in time. Returns early when none can come any more: a
         loop around it has to check that the session is still there."""
-        deadline = time.monotonic() + timeout
-        while self.events_end <= seq:
-            left = deadline - time.monotonic()
-            if left <= 0 or self.deleting or (self.child is None and not self.sleeps):
-                return False
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.add(waiter)
-            try:
-                await asyncio.wait([waiter], timeout=min(left, self.touch_within()))
-            finally:
-                self._waiters.discard(waiter)
-            self.touch()  # waiting for events is use of the session
-        return True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        self.attend()
+        try:
+            while self.events_end <= seq:
+                is_over = self.deleting or (self.child is None and not self.sleeps)
+                if is_over or loop.time() >= deadline:
+                    return False
+                waiter: asyncio.Future[None] = loop.create_future()
+                self._waiters.add(waiter)
+                timer = loop.call_at(deadline, _wake, waiter)
+                try:
+                    await waiter
+                finally:
+                    timer.cancel()
+                    self._waiters.discard(waiter)
+            return True
+        finally:
+            self.leave()
 
-    def touch_within(self) -> float:
+    def attend(self) -> None:
+        """An open long-poll or stream is use of the session. One task touches it for all of them,
+        until as many have left."""
+        self._attending += 1
+        if self._touching is None:
+            self._touching = asyncio.create_task(self._keep_touching(), name=f"touch {self.id}")
+
+    def leave(self) -> None:
+        self._attending -= 1
+        if not self._attending and self._touching is not None:
+            self._touching.cancel()
+            self._touching = None
+
+    async def _keep_touching(self) -> None:
+        while True:
+            self.touch()
+            await asyncio.sleep(self._touch_within())
+
+    def _touch_within(self) -> float:
         """So often that a session with a waiting caller comes near neither its idle timeout nor
         the end of its pause budget."""
         config = self.state.config
@@ -451,3 +476,8 @@ class Session:
         self.deleting = True
         self.end_streams()
         await self.disconnect()
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

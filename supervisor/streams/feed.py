@@ -47,7 +47,6 @@ class Feed:
         self._kept: dict[Hashable, Encoded] = {}
         self._woken = 0.0
         self._waking: asyncio.TimerHandle | None = None
-        self._touching: asyncio.Task[None] | None = None
 
     @property
     def has_readers(self) -> bool:
@@ -56,11 +55,11 @@ class Feed:
     def join(self, reader: Reader) -> None:
         if not self._readers:
             self.session.listeners.add(self._heard)
-            self._touching = asyncio.create_task(self._touch(), name=f"feed {self.session.id}")
+            self.session.attend()
         self._readers.add(reader)
 
     def leave(self, reader: Reader) -> None:
-        self._readers.discard(reader)
+        self._readers.remove(reader)
         if self._readers:
             return
         self.session.listeners.discard(self._heard)
@@ -68,9 +67,7 @@ class Feed:
         if self._waking is not None:
             self._waking.cancel()
             self._waking = None
-        if self._touching is not None:
-            self._touching.cancel()
-            self._touching = None
+        self.session.leave()
 
     def encoded(self, key: Hashable, read: Callable[[], Encoded]) -> Encoded:
         """The batch of this key, read and encoded by the first stream that asks for it."""
@@ -97,9 +94,3 @@ class Feed:
         self._woken = time.monotonic()
         for reader in self._readers:
             reader.wake()
-
-    async def _touch(self) -> None:
-        """An open stream is use of its session. One task touches it, however many are open."""
-        while True:
-            self.session.touch()
-            await asyncio.sleep(self.session.touch_within())
