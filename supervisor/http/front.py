@@ -28,6 +28,7 @@ from debug_relay.supervisor.http.router import BROKEN_ESCAPE, Router
 from debug_relay.supervisor.operations.dispatch import Dispatch, Request
 from debug_relay.supervisor.operations.idempotency_store import Finished
 from debug_relay.supervisor.streams.service import Streams
+from debug_relay.supervisor.streams.websocket import is_upgrade
 
 _RESERVED: Final = ("pretty", "format")
 _ID_CHARACTERS: Final = 200  # The header X-Request-Id.
@@ -55,13 +56,16 @@ class Front:
         finished = await self._finished(http, request)
         if not isinstance(finished, Finished):
             return finished
-        return Reply(
+        reply = Reply(
             finished.body,
             request_id=request.id,
             status=finished.status,
             content_type=finished.content_type,
             headers=finished.headers,
         )
+        if is_upgrade(http):
+            reply.force_close()  # the parser expects no further request of such a client
+        return reply
 
     async def _finished(
         self, http: web.BaseRequest, request: Request
