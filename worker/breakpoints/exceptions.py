@@ -25,7 +25,8 @@ from debug_relay.worker.state.settings import Settings
 
 _NEVER: Final = frozenset({"SystemExit", "StopIteration", "StopAsyncIteration", "GeneratorExit"})
 _NO_PROBE: Final = (
-    "A program that was joined by its port knows filters only, no types, condition or raised_in"
+    "This session has no probe (attached by port): only filters work, not types, condition or "
+    "raised_in"
 )
 
 
@@ -99,7 +100,7 @@ class ExceptionFilters:
         return await self.shown()
 
     def failed(self, error: str) -> None:
-        """The condition raised in the program; told once, however many processes it is in."""
+        """The condition raised in the program; reported once, however many processes there are."""
         if self._problem is not None and error in self._problem:
             return
         self._problem = f"condition raised {error}"
@@ -120,11 +121,11 @@ class ExceptionFilters:
         unknown = [name for name in asked.types if name not in self._known]
         notes = [self._problem] if self._problem else []
         if never := [name for name in asked.types if name.rpartition(".")[2] in _NEVER]:
-            notes.append(f"{', '.join(never)}: ends a program or a loop, and never stops")
+            notes.append(f"{', '.join(never)} ends a program or a loop: the program never stops")
         if unknown:
             notes.append(
-                f"No exception class is called {', '.join(unknown)} so far;"
-                " it counts as soon as the program has it"
+                f"The program has no exception class {', '.join(unknown)} so far;"
+                " the breakpoint works as soon as there is one"
             )
         if self._is_plain() and (asked.types or asked.condition or asked.raised_in == "all"):
             notes.append(_NO_PROBE)

@@ -19,7 +19,7 @@ from debug_relay.worker.breakpoints.table import Entry
 
 LEFT_OUT: Final = {
     "just_my_code": (
-        "just_my_code leaves this file out: it is a library's",
+        "just_my_code leaves this file out, because it belongs to a library",
         "PATCH the session with just_my_code false, and launch again.",
     ),
     "debugger": (
@@ -27,14 +27,14 @@ LEFT_OUT: Final = {
         "Stop where the program calls it.",
     ),
 }
-NO_PROBE: Final = "functions cannot be found in a program that was joined by its port"
+NO_PROBE: Final = "this session has no probe (attached by port), which would find the function"
 _LOOKED_FOR: Final = "the function is searched in each module that the program loads"
 _INNER: Final = frozenset({"<locals>", "<lambda>"})
 _MOST_SHOWN: Final = 10  # Functions of the same name elsewhere that a breakpoint's message lists.
 
 
-def asked_for(spec: BreakpointSpec, absolute: Callable[[str], str]) -> Entry:
-    """The breakpoint as requested; refused if it also names a line, or no function."""
+def entry_of(spec: BreakpointSpec, absolute: Callable[[str], str]) -> Entry:
+    """The entry of a request; refused if it also names a line, or no valid function."""
     assert spec.function is not None
     beside = [name for name in ("line", "text", "expected_text") if getattr(spec, name) is not None]
     if beside:
@@ -73,7 +73,7 @@ def asked_for(spec: BreakpointSpec, absolute: Callable[[str], str]) -> Entry:
         log_message=spec.log_message,
         enabled=spec.enabled,
     )
-    return lost(entry)
+    return unplaced(entry)
 
 
 def _require_name(name: str) -> None:
@@ -88,13 +88,13 @@ def _require_name(name: str) -> None:
 
 
 def plain(entry: Entry) -> str:
-    """The name as Python's compiler has it."""
+    """The name as Python's compiler writes it."""
     assert entry.function is not None
     return unicodedata.normalize("NFKC", entry.function)
 
 
-def lost(entry: Entry) -> Entry:
-    """The same, while nothing is known of where it is."""
+def unplaced(entry: Entry) -> Entry:
+    """The same breakpoint without a place: none is known."""
     return replace(
         entry,
         path="",
@@ -107,11 +107,13 @@ def lost(entry: Entry) -> Entry:
 
 
 def is_missed_method(entry: Entry) -> bool:
-    """Whether it may be one of a class that has it from another class."""
+    """Whether it may be a method that its class inherits, and that was not found for this
+    reason.
+    """
     return entry.function is not None and "." in entry.function and not entry.verified
 
 
-def tell_owner(entry: Entry, owners: list[str]) -> None:
+def explain_owner(entry: Entry, owners: list[str]) -> None:
     """Explains why it cannot stop there: a static method's call does not reveal its class."""
     if not owners or entry.verified:
         return
@@ -120,7 +122,7 @@ def tell_owner(entry: Entry, owners: list[str]) -> None:
     entry.suggestion = f"A static method or one in C: set it at {owners[0]}, for all classes."
 
 
-def _tell_also(entry: Entry, places: list[FoundPlace]) -> None:
+def _add_places(entry: Entry, places: list[FoundPlace]) -> None:
     """Adds the places not mentioned yet: each process of a program finds them separately."""
     told = entry.message or ""
     others = [one for one in places if (one.path, one.line) != (entry.path, entry.line)]
@@ -131,7 +133,9 @@ def _tell_also(entry: Entry, places: list[FoundPlace]) -> None:
 
 
 def place(entry: Entry, found: FoundFunction) -> None:
-    """The first place where it is found is shown, the others are named; all of them stop."""
+    """Note the places where the function was found: the entry has the first, and its message names
+    the others. The program stops at all of them.
+    """
     reached = [one for one in found.places if one.left_out is None]
     if not entry.verified and found.places:
         first = (reached or found.places)[0]
@@ -142,9 +146,9 @@ def place(entry: Entry, found: FoundFunction) -> None:
         entry.message, entry.suggestion = why
         if first.inherited and reached:
             owner = (entry.function or "").rpartition(".")[0]
-            entry.message = f"{owner} has it from {first.name}: stops where a {owner} calls it"
+            entry.message = f"{owner} inherits it from {first.name}: stops only for a {owner}"
         reached = reached[1:]
     if entry.verified and reached:
-        _tell_also(entry, reached)
+        _add_places(entry, reached)
     elif not entry.verified and not found.places and found.elsewhere:
         entry.suggestion = f"There is {', '.join(found.elsewhere[:_MOST_SHOWN])}: is that meant?"

@@ -11,8 +11,8 @@ import mmap
 import os
 from typing import Final
 
-# For each breakpoint that a session may ever have two numbers of eight bytes, its hits in the first
-# half and its skipped lines in the second. Only what is written to takes memory.
+# Each breakpoint that a session may ever have takes two numbers of eight bytes: its hits in the
+# first half and its skipped lines in the second. Only pages that are written take memory.
 CAPACITY: Final = 1 << 20
 
 
@@ -25,7 +25,7 @@ class HitCounts:
         self._memory = mmap.mmap(self._fd, 2 * CAPACITY * 8)
         self._numbers = memoryview(self._memory).cast("Q")
         self.shared = False
-        self.told: dict[str, int] = {}  # reported by programs that could not share the memory
+        self.reported: dict[str, int] = {}  # reported by programs that could not share the memory
 
     @property
     def path(self) -> str:
@@ -35,7 +35,7 @@ class HitCounts:
     def of(self, id: str) -> int:
         slot = slot_of(id)
         shared = self._numbers[slot] if slot < CAPACITY else 0
-        return max(shared, self.told.get(id, 0))
+        return max(shared, self.reported.get(id, 0))
 
     def skipped_lines(self, id: str) -> int:
         slot = slot_of(id)
@@ -49,5 +49,5 @@ class HitCounts:
 
 
 def slot_of(id: str) -> int:
-    """`bp_7` is the seventh that was ever set."""
+    """The number of an id: `bp_7` is the seventh breakpoint that was ever set."""
     return int(id.rpartition("_")[2])

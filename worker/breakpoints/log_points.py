@@ -1,7 +1,7 @@
-"""The lines of log points, and how many of them were skipped because there were too many.
+"""Writes the lines of log points, and how many of them were skipped because there were too many.
 
-The program sends the lines; it only counts the skipped ones, in the memory of `hit_counts`. So they
-are reported even if no line follows: a second after the last one, and at the end.
+The program sends the lines, and counts the skipped ones in the memory of `hit_counts`. So we report
+them even if no line follows: a second after the last one, and at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Last(Struct):
     """The last line of one log point in one process."""
 
     row: LogLine
-    told: int = 0
+    reported: int = 0
 
 
 class LogPoints:
@@ -41,12 +41,12 @@ class LogPoints:
     def arrived(self, server: DebugServer, row: LogLine) -> None:
         last = self._last.setdefault((server, row.id), _Last(row))
         last.row = row
-        self._tell_skipped(last, row.skipped)
+        self._write_skipped(last, row.skipped)
         self._write(row, row.text)
         self._look_later()
 
     def over(self, server: DebugServer | None = None) -> None:
-        """The process has ended, or its debugger has: what it has skipped is told now."""
+        """A process or its connection has ended: report the lines that it has skipped."""
         self._look()
         for key in [key for key in self._last if server in (None, key[0])]:
             del self._last[key]
@@ -64,12 +64,14 @@ class LogPoints:
 
     def _look(self) -> None:
         for (server, id), last in self._last.items():
-            self._tell_skipped(last, self._breakpoints.skipped_lines(server, id))
+            self._write_skipped(last, self._breakpoints.skipped_lines(server, id))
 
-    def _tell_skipped(self, last: _Last, skipped: int) -> None:
-        if skipped > last.told:
-            self._write(last.row, f"({skipped - last.told} lines of this log point were skipped)")
-            last.told = skipped
+    def _write_skipped(self, last: _Last, skipped: int) -> None:
+        if skipped > last.reported:
+            self._write(
+                last.row, f"({skipped - last.reported} lines of this log point were skipped)"
+            )
+            last.reported = skipped
 
     def _write(self, row: LogLine, text: str) -> None:
         origin: dict[str, Any] = {"source": row.path, "line": row.line}

@@ -1,4 +1,4 @@
-"""The session's breakpoints: verified before the debugger is asked, kept under ids of our own.
+"""The session's breakpoints: verified before a program gets them, and kept under ids of our own.
 
 A line that debugpy would move is never sent to it, so a stop is always on the requested line.
 `verification` verifies, `sync` sends to programs; this module combines them: it sets, changes and
@@ -50,7 +50,7 @@ from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
 
 _HOT: Final = (
-    "A loop reaches it again and again while its condition is false; each evaluation takes "
+    "A loop reaches this line again and again while the condition is false; each evaluation takes "
     "microseconds, so the program runs many times slower"
 )
 _HOT_ADVICE: Final = (
@@ -87,47 +87,47 @@ class Breakpoints:
     def __len__(self) -> int:
         return len(self._table)
 
-    # -- asking and changing
+    # -- setting and changing
 
     async def add(self, params: SetBreakpoints) -> list[Breakpoint]:
-        """All or none: every bad entry is named."""
+        """Set all of the breakpoints, or none; the error names every bad one."""
         specs = specs_of(params)
         async with self._changing:
             batch = await self._verifier.batch()
-            judged, bad = await _verify_all(batch, specs)
+            checked, bad = await _verify_all(batch, specs)
             if bad:
                 raise batch_refusal(bad, specs, single=params.breakpoints is None)
             await self.suspend(False)
             self._watch.seen(batch.seen)
-            stored = [self._store(entry) for entry in judged]
+            stored = [self._store(entry) for entry in checked]
             ids = dict.fromkeys(id for id, _ in stored)
             await self._sync.set([self._table.one(id) for id in ids], ids.keys())
             await self._mark_outdated([self._table.one(id) for id in ids])
             known = {id for id, updated in stored if updated}
-            self._tell("new", [self._table.one(id) for id in ids if id not in known])
-            self._tell("changed", [self._table.one(id) for id in ids if id in known])
+            self._journal("new", [self._table.one(id) for id in ids if id not in known])
+            self._journal("changed", [self._table.one(id) for id in ids if id in known])
             return [
                 msgspec.structs.replace(self.show(self._table.one(id)), updated=updated)
                 for id, updated in stored
             ]
 
     async def problems(self, params: SetBreakpoints) -> list[Problem]:
-        """What is wrong with these breakpoints; sets none."""
+        """The problems of these breakpoints; sets none."""
         specs = specs_of(params)
         _, bad = await _verify_all(await self._verifier.batch(), specs)
         return problems_of(bad, specs)
 
-    def _store(self, judged: Entry) -> tuple[str, bool]:
-        """Stores a breakpoint. One line or function has one breakpoint: setting it again updates
-        that one.
+    def _store(self, checked: Entry) -> tuple[str, bool]:
+        """Store a breakpoint. A line or function has one breakpoint: setting it again updates
+        it.
         """
-        present = self._table.same_as(judged)
+        present = self._table.same_as(checked)
         if present is not None:
-            judged.id = present.id
-        elif not judged.id:
-            judged.id = self._table.new_id()
-        self._table.put(judged)
-        return judged.id, present is not None
+            checked.id = present.id
+        elif not checked.id:
+            checked.id = self._table.new_id()
+        self._table.put(checked)
+        return checked.id, present is not None
 
     @property
     def next_number(self) -> int:
@@ -135,7 +135,7 @@ class Breakpoints:
         return self._table.next_number
 
     async def inherit(self, specs: list[dict[str, Any]], next_number: int = 1) -> None:
-        """Takes over earlier breakpoints under their ids: they are verified anew, and none is
+        """Take over earlier breakpoints under their ids. They are verified anew; none is
         refused.
         """
         async with self._changing:
@@ -151,7 +151,7 @@ class Breakpoints:
             self._publication.save()
 
     def count_on(self, hits: Mapping[str, int]) -> None:
-        """Continues the counts of the previous worker."""
+        """Continue the counts of the previous worker."""
         for entry in self._table:
             entry.hit_count = hits.get(entry.id, entry.hit_count)
 
@@ -172,7 +172,7 @@ class Breakpoints:
             await self._sync.set([changed])
             changed = self._table.one(changed.id)
             await self._mark_outdated([changed])
-            self._tell("changed", [changed])
+            self._journal("changed", [changed])
             return self.show(changed)
 
     async def remove(self, id: str) -> None:
@@ -192,14 +192,14 @@ class Breakpoints:
             entry.hit_count = self._sync.count_of(entry)
             self._table.drop(entry.id)
         await self._sync.forget(entries)
-        self._tell("removed", entries)
+        self._journal("removed", entries)
 
-    def _tell(self, reason: str, entries: Iterable[Entry]) -> None:
-        told = False
+    def _journal(self, reason: str, entries: Iterable[Entry]) -> None:
+        journaled = False
         for entry in entries:
             self._log.journal("breakpoint", {"reason": reason, "breakpoint": self.show(entry)})
-            told = True
-        if told:
+            journaled = True
+        if journaled:
             self._publication.changed()
             self._publication.save()
 
@@ -207,7 +207,7 @@ class Breakpoints:
 
     async def listed(self, file: str | None, verified: bool | None) -> list[Breakpoint]:
         await self._sync.refresh_counts()
-        await self._find_heirs(list(self._table.functions()))
+        await self._find_inherited(list(self._table.functions()))
         wanted = None
         if file:
             wanted = await asyncio.to_thread(os.path.realpath, self._verifier.absolute(file))
@@ -218,20 +218,20 @@ class Breakpoints:
 
     async def one(self, id: str) -> Breakpoint:
         await self._sync.refresh_counts()
-        await self._find_heirs([self._table.one(id)])
+        await self._find_inherited([self._table.one(id)])
         return self.show(self._table.one(id))
 
-    async def _find_heirs(self, entries: list[Entry]) -> None:
-        with contextlib.suppress(RelayError):  # it has ended, or does not answer
-            await self._sync.find_heirs(entries)
+    async def _find_inherited(self, entries: list[Entry]) -> None:
+        with contextlib.suppress(RelayError):  # the program has ended, or does not answer
+            await self._sync.find_inherited(entries)
 
     def at(self, location: Location) -> list[str]:
-        """Which breakpoints lie at this place."""
+        """The enabled breakpoints at this place."""
         entry = self._table.at(os.path.realpath(location.path), location.line)
         return [entry.id] if entry is not None and entry.enabled else []
 
     def show(self, entry: Entry) -> Breakpoint:
-        # A removed breakpoint takes its last count with it.
+        # The entry of a removed breakpoint has its last count.
         known = entry.id in self._table
         shown = entry.shown(self._sync.count_of(entry) if known else entry.hit_count)
         if entry.message == OUTDATED:
@@ -243,7 +243,7 @@ class Breakpoints:
         return [entry.spec() for entry in self._table]
 
     def appeared(self, id: str, found: FoundFunction) -> None:
-        """Code has been loaded in which there is the function, or one that may be meant."""
+        """The program has loaded code with the function, or with one that may be meant."""
         if id not in self._table:
             return
         entry = msgspec.structs.replace(self._table.one(id))
@@ -251,7 +251,7 @@ class Breakpoints:
         place(entry, found)
         self._table.put(entry)
         if self.show(entry) != before:
-            self._tell("changed", [entry])
+            self._journal("changed", [entry])
 
     def failed(self, id: str, message: str) -> None:
         """An expression of the breakpoint failed in the program; reported once, however many
@@ -260,28 +260,28 @@ class Breakpoints:
         if id in self._table and self._table.one(id).message != message:
             entry = self._table.one(id)
             entry.message = message
-            self._tell("changed", [entry])
+            self._journal("changed", [entry])
 
     def slows(self, id: str) -> None:
-        """A hot loop runs into it, and its condition is not true; told unless there is worse."""
+        """Warn that a hot loop evaluates the breakpoint's condition, unless it has a message."""
         if id in self._table and self._table.one(id).message is None:
             entry = self._table.one(id)
             entry.message, entry.suggestion = _HOT, _HOT_ADVICE
-            self._tell("changed", [entry])
+            self._journal("changed", [entry])
 
-    # -- for others that look at lines
+    # -- for other parts that verify lines
 
     async def verify(self, spec: BreakpointSpec) -> Entry:
-        """The breakpoint as it would be set; it is not set."""
+        """Verify a breakpoint without setting it."""
         return await (await self._verifier.batch()).verify(spec)
 
     def absolute(self, path: str) -> str:
         return self._verifier.absolute(path)
 
-    # -- files that come, go and change
+    # -- files that appear, disappear and change
 
     def forget_interpreter(self) -> None:
-        """The session's may be another now."""
+        """The session's interpreter may be another now."""
         self._verifier.forget_interpreter()
 
     async def code_lines(self) -> CodeLines:
@@ -293,38 +293,44 @@ class Breakpoints:
         return self._verifier.code_lines_of(interpreter, optimize)
 
     def use(self, code_lines: CodeLines) -> None:
-        """The program's interpreter turned out to be another."""
+        """Verify with the program's own interpreter from now on."""
         self._verifier.use(code_lines)
 
     def skipped_lines(self, server: DebugServer, id: str) -> int:
-        """How many lines of a log point this process has skipped and not reported."""
+        """The number of lines of a log point that this process has skipped and not reported."""
         return self._sync.skipped_lines(server, id)
 
     async def verify_again(self) -> None:
-        """Before a launch: files may have come, gone or changed, the interpreter be another."""
+        """Verify all breakpoints again before a launch: files and the interpreter may have
+        changed.
+        """
         async with self._changing:
             entries = [entry for entry in self._table if entry.function is None]
             await self._reverify(entries, in_programs=False)
 
-    async def hit(self, location: Location, told: list[str] | None) -> list[str]:
-        """Which breakpoints were hit here, judged by the file that must be there now."""
-        ids = self.at(location) if told is None else [id for id in told if id in self._table]
+    async def hit(self, location: Location, named: list[str] | None) -> list[str]:
+        """The breakpoints that were hit here: those that the program `named`, or all at this place.
+
+        A breakpoint that was not verified is verified now: its file must exist.
+        """
+        ids = self.at(location) if named is None else [id for id in named if id in self._table]
         if any(not self._table.one(id).verified for id in ids):
-            # The program has just written this file itself, and was quicker than the watch.
+            # The program has just written this file, and the file watch has not seen it yet.
             await self._watch.look()
         for entry in [self._table.one(id) for id in ids if id in self._table]:
-            if told is not None and entry.pending:
-                # An archive's, or one that was never a file; its lines are what it was asked for.
+            if named is not None and entry.pending:
+                # The code is in an archive, or was never in a file. The program stopped on the
+                # requested line, so the line exists.
                 found = msgspec.structs.replace(
                     entry, verified=True, pending=False, message=NO_FILE, suggestion=None
                 )
                 self._table.put(found)
-                self._tell("changed", [found])
+                self._journal("changed", [found])
         await self._look_at_loaded([self._table.one(id) for id in ids if id in self._table])
         return ids
 
     async def _look_at_loaded(self, entries: list[Entry]) -> None:
-        """The program may have loaded anew what was said to be older than its file."""
+        """Ask again about outdated files: the program may have loaded them anew since."""
         marked = [entry for entry in entries if entry.message == OUTDATED]
         if not marked:
             return
@@ -332,7 +338,7 @@ class Breakpoints:
         self._renew(nowhere | await self.outdated(nowhere.keys(), self._stops.stop_id + 1))
 
     def _renew(self, where: dict[str, Pids]) -> None:
-        """Updates outdated breakpoints: in which processes they still are outdated."""
+        """Update the processes in which breakpoints are outdated."""
         renewed = [
             msgspec.structs.replace(entry, message=OUTDATED if pids else None, outdated_in=pids)
             for entry in self._table
@@ -341,12 +347,10 @@ class Breakpoints:
         ]
         for entry in renewed:
             self._table.put(entry)
-        self._tell("changed", renewed)
+        self._journal("changed", renewed)
 
     def count(self, ids: list[str]) -> None:
-        """Counts hits of a program without the probe: nothing counts there, but its stops are
-        visible.
-        """
+        """Count hits for a program without the probe, by its stops: nothing counts in it."""
         for id in ids:
             if id in self._table:
                 self._table.one(id).hit_count += 1
@@ -364,34 +368,34 @@ class Breakpoints:
             await self._reverify([entry for entry in changed if entry.function is None])
 
     async def _reverify(self, entries: list[Entry], in_programs: bool = True) -> None:
-        """Tells of those that are not what they were."""
+        """Verify entries again, and journal those that have changed."""
         if not entries:
             return
         batch = await self._verifier.batch()
         before = {entry.id: self.show(entry) for entry in entries}
         again = []
         for entry in entries:
-            judged = msgspec.structs.replace(entry)
-            await batch.verify_again(judged)
-            again.append(judged)
+            checked = msgspec.structs.replace(entry)
+            await batch.verify_again(checked)
+            again.append(checked)
         self._watch.seen(batch.seen)
         try:
             await self._take_over(again, in_programs)
         finally:
             changed = [entry for entry in again if self.show(entry) != before[entry.id]]
-            self._tell("changed", changed)
+            self._journal("changed", changed)
 
-    async def _take_over(self, judged: list[Entry], in_programs: bool) -> None:
+    async def _take_over(self, checked: list[Entry], in_programs: bool) -> None:
         try:
             if in_programs:
-                await self._sync.foretell(judged)
+                await self._sync.send_early(checked)
         finally:
-            # Also where the program ends just now: nobody judges them again.
-            for entry in judged:
+            # Stored even if the program ends just now: no later check would verify them again.
+            for entry in checked:
                 self._table.put(entry)
         if in_programs:
-            await self._sync.set(judged)
-        await self._mark_outdated(judged)
+            await self._sync.set(checked)
+        await self._mark_outdated(checked)
 
     async def _mark_outdated(self, entries: list[Entry]) -> None:
         outdated = await self.outdated({entry.path for entry in entries if entry.verified})
@@ -400,12 +404,12 @@ class Breakpoints:
                 entry.message, entry.outdated_in = OUTDATED, outdated[entry.path]
 
     async def outdated(self, paths: Collection[str], moment: int | None = None) -> dict[str, Pids]:
-        """Which processes run of these files what is no more on disk."""
+        """For each of these files, the processes that run an older version than the one on disk."""
         try:
             moment = self._stops.stop_id if moment is None else moment
             return await self._loaded.outdated(paths, moment)
         except RelayError:
-            return {}  # it has ended, or does not answer: then nothing is known of it
+            return {}  # the program has ended, or does not answer: nothing is known of it
 
     def _pids(self) -> Pids:
         return frozenset(server.pid for server in self._hub.servers)
@@ -413,12 +417,12 @@ class Breakpoints:
     # -- programs
 
     def new_run(self) -> None:
-        """A program is about to begin."""
+        """Reset counts and places: a program is about to begin."""
         self._loaded.begin()
         self._sync.new_run()
 
     async def send_all(self, server: DebugServer) -> None:
-        """To a debug server that knows none yet."""
+        """Send all breakpoints to a debug server that has none yet."""
         await self._sync.begin(server)
         self._reword(self._pids() - {server.pid})
 
@@ -427,7 +431,7 @@ class Breakpoints:
         return self._sync.suspended
 
     async def suspend(self, on: bool) -> None:
-        """Whether none of them stops the program."""
+        """Suspend all breakpoints, so that none stops the program, or end that."""
         if self._sync.suspended is not on:
             await self._sync.suspend(on)
             self._publication.changed()
@@ -440,14 +444,14 @@ class Breakpoints:
             self._reword(self._pids() | {server.pid})
 
     def _reword(self, former: Pids) -> None:
-        """Other processes are there: "what runs" may be what runs in some of them."""
+        """Journal outdated breakpoints whose message changed because the list of processes did."""
         now = self._pids()
 
         def reads_otherwise(pids: Pids) -> bool:
             return outdated_in(pids, former) != outdated_in(pids, now)
 
         marked = [entry for entry in self._table if entry.message == OUTDATED]
-        self._tell("changed", [entry for entry in marked if reads_otherwise(entry.outdated_in)])
+        self._journal("changed", [entry for entry in marked if reads_otherwise(entry.outdated_in)])
 
     async def close(self) -> None:
         await self._watch.close()
@@ -458,11 +462,11 @@ async def _verify_all(
     batch: Batch, specs: list[BreakpointSpec]
 ) -> tuple[list[Entry], list[tuple[int, RelayError]]]:
     """The breakpoints as they would be set, and the refused ones."""
-    judged: list[Entry] = []
+    checked: list[Entry] = []
     bad: list[tuple[int, RelayError]] = []
     for index, spec in enumerate(specs):
         try:
-            judged.append(await batch.verify(spec))
+            checked.append(await batch.verify(spec))
         except RelayError as error:
             bad.append((index, error))
-    return judged, bad
+    return checked, bad

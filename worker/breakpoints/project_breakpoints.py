@@ -37,9 +37,9 @@ class SavedBreakpoints:
         self._keeper = Keeper(disk, "saved breakpoints", self._next_job, self._written)
         self._root = self._settings.config.project_root
         self._known: dict[str, BreakpointSpec] = {}  # by id, as last written to the file
-        # root → id → change; those that the write under way tells, too.
+        # root → id → change: those to write, and those that the present write contains.
         self._waiting: dict[str, dict[str, _Change]] = {}
-        self._told: dict[str, dict[str, _Change]] = {}
+        self._writing: dict[str, dict[str, _Change]] = {}
 
     def note(self) -> None:
         """Marks the session's present breakpoints as known to the file."""
@@ -47,10 +47,10 @@ class SavedBreakpoints:
         self._known = self._present()
 
     async def save(self) -> bool:
-        """Bring the file up to date; whether it is, or is not needed."""
+        """Bring the file up to date; true if it is, or if there is none to write."""
         root = self._settings.config.project_root
         if root != self._root:
-            # Another project now: to that one all of them are new.
+            # The session has another project now, to which all its breakpoints are new.
             self._root, self._known = root, {}
         if root is None:
             return True
@@ -89,11 +89,11 @@ class SavedBreakpoints:
         return {kept["id"]: spec_of(kept) for kept in self._breakpoints.specs()}
 
     def _next_job(self) -> Job:
-        told = {root: dict(changes) for root, changes in self._waiting.items() if changes}
-        self._told = told
+        writing = {root: dict(changes) for root, changes in self._waiting.items() if changes}
+        self._writing = writing
 
         def write() -> None:
-            for root, changes in told.items():
+            for root, changes in writing.items():
                 dropped = [one.dropped for one in changes.values() if one.dropped is not None]
                 put = [one.put for one in changes.values() if one.put is not None]
                 SavedFile(self._folder, root).change(dropped, put)
@@ -101,7 +101,7 @@ class SavedBreakpoints:
         return write
 
     def _written(self) -> None:
-        for root, changes in self._told.items():
+        for root, changes in self._writing.items():
             waiting = self._waiting[root]
             for id, change in changes.items():
                 # A breakpoint that changed again meanwhile waits for the next write.

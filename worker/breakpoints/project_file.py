@@ -1,8 +1,8 @@
 """The file with a project's saved breakpoints, for all sessions that debug it.
 
-It defines the format and keeps the file safe: written as a whole or not at all, changed by one
-process at a time, set aside when it is corrupt. Everything here blocks and runs in the disk's
-thread.
+This module defines the format and keeps the file safe: it is written as a whole or not at all, one
+process at a time changes it, and a corrupt file is moved aside. Everything here blocks and runs in
+the disk's thread.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ASKED_ONLY: Final = frozenset({"source", "text", "must_exist"})
 
 
 class SavedByNewer(ValueError):
-    """A newer relay has written it: it is whole, and not ours to read or to write over."""
+    """A newer relay has written the file: it is whole, and we may neither read nor replace it."""
 
 
 def path_for(folder: Path, project_root: str) -> Path:
@@ -48,7 +48,7 @@ def encode(project_root: str, specs: Iterable[BreakpointSpec]) -> bytes:
 
 
 def decode(raw: bytes) -> list[BreakpointSpec]:
-    """The breakpoints in the file; Damaged or SavedByNewer say why it cannot be read."""
+    """The breakpoints in the file; raises Damaged or SavedByNewer if it cannot be read."""
     value = json_file.decode(raw)
     if not isinstance(value, dict) or not isinstance(value.get("version"), int):
         raise Damaged("no object with a version")
@@ -86,7 +86,9 @@ class SavedFile:
         self._path = path_for(folder, project_root)
 
     def load(self) -> list[BreakpointSpec]:
-        """None when there is no file, or when it was corrupt and is now set aside."""
+        """The breakpoints in the file; none if there is no file, or a corrupt one, now moved
+        aside.
+        """
         try:
             return decode(json_file.content(self._path))
         except FileNotFoundError:
@@ -96,7 +98,7 @@ class SavedFile:
             return []
 
     def change(self, dropped: list[BreakpointSpec], put: list[BreakpointSpec]) -> None:
-        """Applies changes; breakpoints of other sessions stay."""
+        """Apply changes; breakpoints of other sessions stay."""
         with locked(self._path.with_name(f".{self._path.stem}.lock")):
             kept = self.load()
             after = merged(kept, dropped, put)
@@ -114,7 +116,7 @@ def _key(spec: BreakpointSpec, real: dict[str, str]) -> tuple[str, str | int | N
         return f"function {spec.file or ''}", spec.function
     path = spec.file or ""
     if path not in real:
-        # A file has one name here, however its path was spelt.
+        # A file has one key, whichever of its paths was used.
         real[path] = os.path.realpath(path)
     return real[path], spec.line
 

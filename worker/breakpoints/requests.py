@@ -1,4 +1,4 @@
-"""Breakpoint requests: parsed, checked by themselves, and refused in words.
+"""Reads breakpoint requests, checks what needs no file, and makes the errors for callers.
 
 Checks that need the file or the interpreter are in `verification`.
 """
@@ -63,7 +63,7 @@ def _problems(error: RelayError, spec: BreakpointSpec, entry: str) -> list[Probl
 
 
 def _field_of(error: RelayError, spec: BreakpointSpec) -> str | None:
-    """Which field of the entry it was refused for."""
+    """The field for which the entry was refused."""
     if error.code is Code.BREAKPOINT_INVALID_LINE:
         return "line"
     if error.code is Code.BREAKPOINT_FILE_NOT_FOUND:
@@ -104,7 +104,9 @@ def bad_template(text: str, problem: str) -> RelayError:
 
 
 def spec_of(kept: dict[str, Any]) -> BreakpointSpec:
-    """From what is kept of one: in a record, an export, a project's file."""
+    """The request from the kept fields of a breakpoint: in a record, an export, a project's
+    file.
+    """
     fields = {name: value for name, value in kept.items() if name != "id" and value is not None}
     return msgspec.convert(fields, BreakpointSpec)
 
@@ -128,7 +130,7 @@ def incomplete(spec: BreakpointSpec, has_file: bool) -> RelayError:
 def text_mismatch(
     message: str, suggestion: str, lines: list[dict[str, object]], **details: Any
 ) -> RelayError:
-    """The lines that are meant, perhaps, with their numbers."""
+    """The error for a text that does not fit; `lines` may be the ones that were meant."""
     if lines:
         shown = "; ".join(f"{line['line']}: {str(line['text']).strip()}" for line in lines[:7])
         suggestion = f"{suggestion} Lines: {shown}"

@@ -1,7 +1,7 @@
 """Breakpoints of an earlier worker or session, verified with the present files and interpreter.
 
-A call would refuse an invalid breakpoint; here it is kept and says why it cannot be hit, because
-its file may come back.
+A call would refuse an invalid breakpoint. Here it is kept with a message why it cannot be hit,
+because its file may come back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LATER: Final = "not verified yet: the launch verifies it"
 async def restored_entries(
     verifier: Verifier, kept: list[dict[str, Any]]
 ) -> tuple[list[Entry], Batch | None]:
-    """Entries under the ids that they had, if any, and by what they were judged."""
+    """Entries under their former ids, if they had any, and the batch that verified them."""
     batch: Batch | None = None
     problem: RelayError | None = None
     try:
@@ -55,7 +55,7 @@ def _unverified(verifier: Verifier, spec: BreakpointSpec, problem: RelayError | 
     path, hit = spec.file or "", None
     with suppress(RelayError):
         if spec.function is not None:
-            return functions.asked_for(spec, verifier.absolute)
+            return functions.entry_of(spec, verifier.absolute)
         path = verifier.absolute(path)
         hit = parse_hit_condition(spec.hit_condition) if spec.hit_condition else None
     return Entry(
@@ -75,6 +75,6 @@ def _unverified(verifier: Verifier, spec: BreakpointSpec, problem: RelayError | 
 
 
 def number_of(id: str) -> int | None:
-    """7 of `bp_7`."""
+    """The number of an id: 7 for `bp_7`; None if the id has another form."""
     number = id.removeprefix("bp_")
     return int(number) if number.isascii() and number.isdigit() and id != number else None

@@ -1,7 +1,7 @@
-"""Running to a line, once: a goal in the program that is in no list of breakpoints.
+"""Runs the program to a line once. The line is a goal in the program, and no breakpoint.
 
-It ends when a thread reaches it, or when the program stops elsewhere before; the caller that waits
-for it is told which of the two.
+The goal ends when a thread reaches it, or when the program stops elsewhere before. The result tells
+the caller which of the two happened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from debug_relay.worker.debugger.target import Debuggee
 
 log = logging.getLogger("debug_relay.worker")
 
-# pydevd's number for it in the program; those of breakpoints are lower.
+# pydevd's number for the goal in the program; the numbers of breakpoints are lower.
 _NUMBER: Final = 1 << 29
 
 
@@ -47,7 +47,9 @@ class RunToLine:
         self._goal: Goal | None = None
 
     async def begin(self, params: RunTo, thread: KnownThread) -> Goal:
-        """The program is still paused; a line at which it could never stop is refused."""
+        """Set the goal while the program is still paused; refuse a line where it could never
+        stop.
+        """
         server = thread.server
         server.engine.require(
             "This session has no probe (attached by port), which would stop at the line",
@@ -56,7 +58,7 @@ class RunToLine:
         )
         entry = await self._verify(params, thread.id)
         only = params.thread_id
-        # Before it is sent: a thread that runs may reach it before the answer is here.
+        # Set before it is sent: a running thread may reach the line before the answer arrives.
         goal = self._goal = Goal(server, only)
         try:
             left_out = await self._probes.ask(
@@ -76,7 +78,7 @@ class RunToLine:
         return goal
 
     async def _verify(self, params: RunTo, thread_id: int) -> Entry:
-        """The line, if the program can come to it; by default one of the file it is paused in."""
+        """Verify the line; by default it is in the file in which the thread is paused."""
         file = params.file
         if file is None:
             frame = await self._hub.frame(thread_id, 0)
@@ -84,8 +86,8 @@ class RunToLine:
             if file.startswith("<"):
                 raise RelayError(
                     Code.BREAKPOINT_FILE_NOT_FOUND,
-                    f"Thread {thread_id} is paused in {file}, which is no file",
-                    "Send the file as well.",
+                    f"Thread {thread_id} is paused in {file}, which is not a file",
+                    "Send file as well.",
                     file=file,
                 )
         entry = await self._breakpoints.verify(
@@ -102,7 +104,7 @@ class RunToLine:
         if goal is None or goal.server is not server:
             return reached
         if goal.thread_id not in (None, id) and not event.all_threads_stopped:
-            return reached  # another thread, which has stopped by itself
+            return reached  # another thread has stopped by itself
         self._goal = None
         goal.reached = reached
         try:

@@ -1,5 +1,5 @@
-"""Watches the source files of breakpoints: which appeared, disappeared or changed, and where a
-program still runs an older version.
+"""Watches the source files of breakpoints for changes, and finds programs that still run an older
+version.
 
 It checks the files periodically, in a thread. `manager` decides what a change means.
 """
@@ -29,7 +29,7 @@ Identity = tuple[int, int, int]  # modified (ns), size, inode
 
 
 def identity(path: str) -> Identity | None:
-    """What distinguishes one content of a file from another; None if there is no file."""
+    """The facts that differ when a file's content does; None if there is no file."""
     try:
         facts = os.stat(path)
     except (OSError, ValueError):
@@ -42,7 +42,7 @@ def identities(paths: Iterable[str]) -> dict[str, Identity | None]:
 
 
 def outdated_in(pids: Pids, running: Pids) -> str:
-    """`OUTDATED`, and where, if not all processes that run have an older text."""
+    """`OUTDATED`; it names the processes if only some of those that run have an older text."""
     if pids >= running:
         return OUTDATED
     listed = ", ".join(map(str, sorted(pids)))
@@ -51,7 +51,7 @@ def outdated_in(pids: Pids, running: Pids) -> str:
 
 
 class SourceWatch:
-    """Tells of files that are not as they were when they were last looked at."""
+    """Calls `changed` with the files that have changed since they were last verified."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class SourceWatch:
         self._looking = asyncio.Lock()
 
     def seen(self, files: dict[str, Identity | None]) -> None:
-        """They were judged as this."""
+        """Note the versions of files that breakpoints were verified with."""
         self._seen.update(files)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._watch(), name="source watch")
@@ -90,7 +90,7 @@ class SourceWatch:
         try:
             await self._changed(changed)
         except RelayError as error:
-            # The program ended just now, or does not answer: the files stay judged.
+            # The program ended just now, or does not answer. The files still count as seen.
             log.warning("source.change_not_told", extra={"fields": {"error": error.message}})
 
     async def close(self) -> None:
@@ -100,8 +100,9 @@ class SourceWatch:
 
 
 class LoadedSources:
-    """In which files the program's processes run what is no more on disk. They are asked only about
-    files that changed since it began."""
+    """Finds the files of which the program's processes run an older version than the one on disk.
+    It asks them only about files that changed since the program began.
+    """
 
     def __init__(
         self,
@@ -109,18 +110,21 @@ class LoadedSources:
         whom: Callable[[], Iterable[Hashable]],
     ) -> None:
         self._ask = ask
-        self._whom = whom  # who is asked
+        self._whom = whom  # the servers that are asked
         self._since = float("inf")
         self._known: dict[str, tuple[Identity, int, frozenset[Hashable], Pids]] = {}
 
     def begin(self) -> None:
-        """A program starts."""
+        """Forget everything: a program starts."""
         self._since = time.time() - _SLACK_SECONDS
         self._known.clear()
 
     async def outdated(self, paths: Collection[str], moment: int) -> dict[str, Pids]:
-        """In which processes. What was found out is good for the `moment`: at a later one a process
-        may have loaded it anew, or be another."""
+        """The processes that run an older version, for each file that has one.
+
+        An answer is kept for one `moment` (a stop): later a process may have loaded the file anew,
+        or may have been replaced.
+        """
         found = await asyncio.to_thread(identities, [p for p in paths if os.path.isabs(p)])
         recent = {
             path: is_now

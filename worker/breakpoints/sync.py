@@ -44,17 +44,17 @@ class BreakpointSync:
         self._counts: dict[DebugServer, HitCounts] = {}
         self.suspended = False
 
-    # -- telling programs
+    # -- sending
 
     def new_run(self) -> None:
-        """Clears the counts of former programs."""
+        """Clear the counts of former programs."""
         for entry in self._table:
             entry.hit_count = 0
         for entry in self._table.functions():
-            self._table.put(functions.lost(entry))
+            self._table.put(functions.unplaced(entry))
 
     async def begin(self, server: DebugServer) -> None:
-        """A debug server that knows no breakpoints yet."""
+        """Send all breakpoints to a debug server that has none yet."""
         if server.engine.decides_stops:
             counts = self._counts[server] = HitCounts()
             counts.shared = await self._probes.ask(
@@ -62,7 +62,7 @@ class BreakpointSync:
             )
             if self.suspended:
                 await self._probes.ask(server, probe.Suspend(on=True))
-            await self._tell(server, list(self._table), frozenset())
+            await self._send_rows(server, list(self._table), frozenset())
             return
         for path in self._table.files():
             await self._send_file(server, path)
@@ -73,11 +73,11 @@ class BreakpointSync:
         """Sends the present state of these breakpoints; the `fresh` ones count from zero."""
         ids = [entry.id for entry in entries]
 
-        async def tell(server: DebugServer) -> None:
-            # Looked up for each server: telling the one before may have taken time.
+        async def send(server: DebugServer) -> None:
+            # Entries are looked up for each server: sending to the one before may have taken time.
             known = [self._table.one(id) for id in ids if id in self._table]
             if server.engine.decides_stops:
-                await self._tell(server, known, fresh)
+                await self._send_rows(server, known, fresh)
             else:
                 for path in {entry.real_path for entry in known if entry.function is None}:
                     await self._send_file(server, path)
@@ -85,20 +85,20 @@ class BreakpointSync:
                     if entry.function is not None:
                         entry.message, entry.suggestion = functions.NO_PROBE, None
 
-        await self._hub.each(self._hub.taking_changes(), tell)
+        await self._hub.each(self._hub.taking_changes(), send)
 
-    async def foretell(self, entries: list[Entry]) -> None:
-        """Sends entries before the table has them: whoever reads there that a line is verified may
-        rely on it.
+    async def send_early(self, entries: list[Entry]) -> None:
+        """Send entries before the table has them, so that a line is in the programs when a caller
+        can read that it is verified.
         """
         await self._hub.each(
-            self._probes.probed(), lambda server: self._tell(server, entries, frozenset())
+            self._probes.probed(), lambda server: self._send_rows(server, entries, frozenset())
         )
 
     async def forget(self, entries: list[Entry]) -> None:
-        """They are not in the table any more."""
+        """Remove entries from the programs; the table has them no more."""
 
-        async def tell(server: DebugServer) -> None:
+        async def send(server: DebugServer) -> None:
             if server.engine.decides_stops:
                 ids = [entry.id for entry in entries]
                 await self._probes.ask(server, probe.Points(remove=ids))
@@ -106,9 +106,9 @@ class BreakpointSync:
                 for path in {entry.real_path for entry in entries if entry.function is None}:
                     await self._send_file(server, path)
 
-        await self._hub.each(self._hub.taking_changes(), tell)
+        await self._hub.each(self._hub.taking_changes(), send)
 
-    async def _tell(self, server: DebugServer, entries: list[Entry], fresh: Set[str]) -> None:
+    async def _send_rows(self, server: DebugServer, entries: list[Entry], fresh: Set[str]) -> None:
         if not entries:
             return
         rows = [_row(entry, entry.id in fresh) for entry in entries]
@@ -120,12 +120,12 @@ class BreakpointSync:
         await self._find_functions(server, self._functions_of(entries))
 
     def _functions_of(self, entries: list[Entry]) -> list[Entry]:
-        # Some may have been removed while the program was told of them.
+        # Some may have been removed while they were sent.
         present = [entry for entry in entries if entry.id in self._table]
         return [entry for entry in present if entry.function is not None]
 
     async def _find_functions(self, server: DebugServer, entries: list[Entry]) -> None:
-        """Asks where the functions are now; for modules loaded later, an event reports them."""
+        """Ask where the functions are now; an event reports those of modules loaded later."""
         if not entries:
             return
         names = [(entry.id, functions.plain(entry), entry.only_in) for entry in entries]
@@ -133,12 +133,12 @@ class BreakpointSync:
         for id, found in answer.items():
             if id in self._table:
                 entry = self._table.one(id)
-                entry = functions.lost(entry) if found.places else replace(entry)
+                entry = functions.unplaced(entry) if found.places else replace(entry)
                 functions.place(entry, found)
                 self._table.put(entry)
 
-    async def find_heirs(self, entries: Iterable[Entry]) -> None:
-        """Methods that are not found because their class has them from another: where they are."""
+    async def find_inherited(self, entries: Iterable[Entry]) -> None:
+        """Find methods that were not found because their class inherits them."""
         missed = {e.id: e for e in entries if functions.is_missed_method(e)}
         if not missed:
             return
@@ -153,23 +153,24 @@ class BreakpointSync:
                     functions.place(entry, found)
                     self._table.put(entry)
                 elif not found.places:
-                    functions.tell_owner(missed[id], found.elsewhere)
+                    functions.explain_owner(missed[id], found.elsewhere)
 
     async def outdated(self, paths: Collection[str]) -> dict[str, frozenset[int]]:
-        """Which processes run of these files what is no more on disk: a reloader's child has read
-        again what the process that waits for it has not."""
+        """For each of these files, the processes that run an older version than the one on disk. A
+        reloader's child has read a file again, for example, and its parent has not.
+        """
 
         async def ask(server: DebugServer) -> tuple[int, list[str]]:
             return server.pid, await self._probes.ask(server, probe.Outdated(paths=sorted(paths)))
 
-        told = await self._hub.each(self._probes.probed(), ask)
-        return {path: frozenset(pid for pid, old in told if path in old) for path in paths}
+        reported = await self._hub.each(self._probes.probed(), ask)
+        return {path: frozenset(pid for pid, old in reported if path in old) for path in paths}
 
     async def suspend(self, on: bool) -> None:
-        """All of them, or none."""
+        """Suspend all breakpoints in all programs, or end that."""
         self.suspended = on
 
-        async def tell(server: DebugServer) -> None:
+        async def send(server: DebugServer) -> None:
             if server.engine.decides_stops:
                 await self._probes.ask(server, probe.Suspend(on=on))
             else:
@@ -177,12 +178,12 @@ class BreakpointSync:
                     await self._send_file(server, path)
                 await self._send_exceptions(server)
 
-        await self._hub.each(self._hub.taking_changes(), tell)
+        await self._hub.each(self._hub.taking_changes(), send)
 
     # -- by plain DAP
 
     async def _send_file(self, server: DebugServer, path: str) -> None:
-        entries = [e for e in self._table.in_file(path) if e.armed and not self.suspended]
+        entries = [e for e in self._table.in_file(path) if e.is_active and not self.suspended]
         answer = await server.request(
             "setBreakpoints",
             {"source": {"path": path}, "breakpoints": [_plain(entry) for entry in entries]},
@@ -190,18 +191,19 @@ class BreakpointSync:
             self._settings.request_timeout,
         )
         moved = []
-        for entry, told in zip(entries, answer.breakpoints, strict=False):
-            if told.line != entry.line or not (told.verified or entry.pending):
+        for entry, reported in zip(entries, answer.breakpoints, strict=False):
+            if reported.line != entry.line or not (reported.verified or entry.pending):
                 moved.append(entry)
-            elif told.verified and entry.pending:
-                # In a container, for one: nobody but the program can judge its lines.
+            elif reported.verified and entry.pending:
+                # The program may be in a container: only the program can verify its lines.
                 entry.verified, entry.pending = True, False
                 entry.message, entry.suggestion = _ONLY_THERE, None
         if moved:
-            # Judged otherwise than we do: a stop elsewhere than asked for would be a lie.
+            # pydevd would move these breakpoints. Remove them: a stop on another line than the
+            # requested one would be wrong.
             for entry in moved:
                 entry.verified = entry.pending = False
-                entry.message = f"the debugger finds no code on line {entry.line}"
+                entry.message = f"the program's debugger finds no code on line {entry.line}"
             await self._send_file(server, path)
 
     # -- counts
@@ -214,13 +216,13 @@ class BreakpointSync:
         return 0 if counts is None else counts.skipped_lines(id)
 
     async def refresh_counts(self) -> None:
-        """Only programs that could not share memory with us are asked."""
+        """Ask the programs that could not share memory with us for their counts."""
         for server, counts in list(self._counts.items()):
             if not counts.shared and not server.lost:
-                counts.told = await self._probes.ask(server, probe.Hits())
+                counts.reported = await self._probes.ask(server, probe.Hits())
 
     def server_gone(self, server: DebugServer) -> None:
-        """A server has disconnected: its counts are final."""
+        """Keep the counts of a server that has disconnected: they are final."""
         counts = self._counts.pop(server, None)
         if counts is not None:
             for entry in self._table:
@@ -237,7 +239,7 @@ class BreakpointSync:
 def _row(entry: Entry, fresh: bool) -> probe.Point:
     return probe.Point(
         id=entry.id,
-        place=(entry.real_path, entry.line) if entry.armed else None,
+        place=(entry.real_path, entry.line) if entry.is_active else None,
         condition=entry.condition,
         hit=entry.hit,
         log=entry.log_message,

@@ -17,9 +17,9 @@ from debug_relay.protocol.models.breakpoints import Breakpoint
 class Entry(Struct):
     id: str
     path: str  # the requested path, made absolute
-    real_path: str  # what debugpy calls it
-    line: int  # 0 while it is not known where its function begins
-    function: str | None = None  # then `path` and `line` are where it was found
+    real_path: str  # the path under which debugpy knows the file
+    line: int  # 0 while the place of its function is unknown
+    function: str | None = None  # for a function breakpoint; `path` and `line` are its place
     only_in: str | None = None  # the file in which the function is meant, if one was named
     condition: str | None = None
     hit_condition: str | None = None
@@ -31,13 +31,12 @@ class Entry(Struct):
     message: str | None = None
     suggestion: str | None = None
     outdated_in: frozenset[int] = frozenset()  # pids, where `message` is OUTDATED
-    hit_count: int = 0  # in programs that are gone
-    # What was judged and would be sent: the probe's part of it.
-    hit: tuple[str, int] | None = None
+    hit_count: int = 0  # hits in programs that have ended
+    hit: tuple[str, int] | None = None  # `hit_condition`, parsed for the probe
 
     @property
-    def armed(self) -> bool:
-        """Whether the program is to look at its line."""
+    def is_active(self) -> bool:
+        """Whether the programs get its line."""
         return self.function is None and self.enabled and (self.verified or self.pending)
 
     def shown(self, hit_count: int) -> Breakpoint:
@@ -89,7 +88,7 @@ class BreakpointTable:
         return id in self._entries
 
     def new_id(self) -> str:
-        """Never used twice."""
+        """A new id; no id is used twice."""
         id = f"bp_{self._next}"
         self._next += 1
         return id
@@ -99,11 +98,11 @@ class BreakpointTable:
         return self._next
 
     def reserve(self, number: int) -> None:
-        """Ids below it belong to an earlier time."""
+        """Use no number below this one: an earlier worker has used them."""
         self._next = max(self._next, number)
 
     def put(self, entry: Entry) -> None:
-        """Under its id, which may have been another line's or another judgement's."""
+        """Store the entry under its id; an earlier entry of that id may be on another line."""
         self._unlink(entry.id)
         self._entries[entry.id] = entry
         if entry.function is None:

@@ -1,8 +1,7 @@
-"""Whether a breakpoint can be hit, decided before the debugger is asked: file, line, text,
-expressions.
+"""Decides whether a breakpoint can be hit, by its file, line, text and expressions.
 
-It verifies requests and existing breakpoints with the present files. It knows nothing of the
-debugger and sets nothing.
+It verifies requests and existing breakpoints with the present files, before a program gets them. It
+knows nothing of the debugger and sets nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Verifier:
         self._code_lines: CodeLines | None = None
 
     async def code_lines(self) -> CodeLines:
-        """Line facts as the session's interpreter sees them."""
+        """The lines that have code for the session's interpreter."""
         if self._code_lines is None:
             config = self._settings.config
             interpreter = await self._interpreters.find(
@@ -58,13 +57,13 @@ class Verifier:
         return self._code_lines
 
     def forget_interpreter(self) -> None:
-        """The session's may be another now."""
+        """The session's interpreter may be another now."""
         self._code_lines = None
 
     def code_lines_of(self, interpreter: Interpreter, optimize: int = 0) -> CodeLines:
-        """For a program: what is known of its files stays known where its interpreter is the same.
-
-        Another Python than the relay's own is started to read a file.
+        """The lines that have code for a program. If its interpreter is the session's, all that is
+        known of its files is kept. To read a file for another Python than the relay's own, that
+        Python is started.
         """
         root = self._settings.config.project_root
         if self._code_lines is not None and self._code_lines.is_of(interpreter, optimize, root):
@@ -72,7 +71,7 @@ class Verifier:
         return CodeLines(interpreter, optimize, root)
 
     def use(self, code_lines: CodeLines) -> None:
-        """The program's interpreter turned out to be another."""
+        """Verify with the program's own interpreter from now on."""
         self._code_lines = code_lines
 
     async def batch(self) -> Batch:
@@ -94,7 +93,7 @@ class Verifier:
 
 
 class Batch:
-    """Judges any number of breakpoints by one look at each file."""
+    """Verifies any number of breakpoints, and reads each file once."""
 
     def __init__(self, code_lines: CodeLines, absolute: Callable[[str], str]) -> None:
         self._code_lines = code_lines
@@ -105,9 +104,9 @@ class Batch:
         self._sound: set[str] = set()
 
     async def verify(self, spec: BreakpointSpec) -> Entry:
-        """The requested breakpoint as it would be set; refused if it makes no sense."""
+        """Verify a request; returns the breakpoint as it would be set, or refuses it."""
         if spec.function is not None:
-            entry = functions.asked_for(spec, self._absolute)
+            entry = functions.entry_of(spec, self._absolute)
             await self._check_expressions(entry)
             return entry
         asked = spec.source.path if spec.source is not None else spec.file
@@ -141,9 +140,9 @@ class Batch:
         return changed
 
     async def verify_again(self, entry: Entry) -> None:
-        """Verifies it with the present file, which may have appeared, disappeared or changed."""
+        """Verify a breakpoint again: its file may have appeared, disappeared or changed."""
         if entry.function is not None:
-            return  # only the program knows
+            return  # only the program knows its functions
         entry.real_path = self._real_path(entry.path)
         try:
             await self._verify_line(entry, must_exist=False)
@@ -160,7 +159,7 @@ class Batch:
             if problem is not None:
                 raise bad_condition(condition, problem)
             self._sound.add(condition)
-        # An empty one is none, as editors mean it; it would be shown as one, and stop.
+        # Editors send an empty message for none. As a message it would make a log point that stops.
         entry.log_message = entry.log_message or None
         if entry.log_message is not None:
             flaw = await self._code_lines.check_template(entry.log_message)
@@ -210,7 +209,7 @@ class Batch:
         )
         raise text_mismatch(
             what,
-            "Send more of the line that is meant, or its number."
+            "Send more of the line's text, or its number."
             if found
             else "Send text that one line of the file contains"
             + ("; the nearest are listed." if listed else "; no line is similar."),
@@ -223,7 +222,7 @@ class Batch:
     async def _facts_of(self, path: str) -> LineFacts:
         known = self._facts.get(path)
         if known is None:
-            # Before it is read: a change in between is noticed afterwards.
+            # Taken before we read the file, so that the file watch notices a change in between.
             self.seen[path] = await asyncio.to_thread(identity, path)
             try:
                 known = await self._code_lines.facts(path)
@@ -266,7 +265,7 @@ def _lines_with(facts: LineFacts, text: str) -> list[int]:
 
 
 def _nearest(facts: LineFacts, text: str) -> list[int]:
-    """Lines that may be meant by a text that is in none."""
+    """Lines that are similar to a text that no line contains."""
     by_text: dict[str, int] = {}
     for number, line in enumerate(facts.source_lines[:20_000], 1):
         by_text.setdefault(line.strip(), number)

@@ -1,4 +1,4 @@
-"""One request as its handler sees it."""
+"""One request as a handler gets it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from debug_relay.worker.session.session import Session
 class Call(Struct):
     session: Session
     head: RequestHead
-    # Set when nobody waits for the answer any more: waiting ends, what was begun goes on.
+    # Set when the caller has disconnected: waits end, and work that was begun goes on.
     abandoned: asyncio.Event
 
     @property
@@ -25,7 +25,7 @@ class Call(Struct):
 
     @property
     def is_safe(self) -> bool:
-        """Whether none of the program's code may be run to answer it."""
+        """Whether the answer must not run any of the program's code."""
         return RUNS_CODE not in self.head.caller.scopes
 
 

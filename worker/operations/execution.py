@@ -1,4 +1,4 @@
-"""The handlers that move a program: continue, pause, steps, running to a line.
+"""The handlers that resume or pause a program: continue, pause, steps, running to a line.
 
 If the request names a thread, only that thread is resumed, and its stop is what the call waits for.
 With `stop_all: false` that is also the default.
@@ -50,7 +50,7 @@ async def step_into(call: Call, params: e.Step) -> Struct:
         try:
             callee = await thread.server.engine.native_callee(thread.dap_id)
         except RelayError:
-            callee = None  # it ended, or ran on for another caller
+            callee = None  # the program ended, or another caller resumed it
         if callee is not None:
             result.native_frame, result.native_callee = True, callee
     return await _with_report(call, result, params.snapshot)
@@ -67,7 +67,7 @@ async def step_out(call: Call, params: e.Step) -> Struct:
         finally:
             await session.probes.keep_returns(False)
     except RelayError:
-        # The program ended, or ran on for another caller: the step itself is done all the same.
+        # The program ended, or another caller resumed it. The step itself is done all the same.
         result.return_value = None
     session.reports.returned(result.stop_id, result.return_value)
     return await _with_report(call, result, params.snapshot)
@@ -77,7 +77,7 @@ async def run_to_line(call: Call, params: e.RunTo) -> Struct:
     session = call.session
     async with session.run.lock, session.probes.nobody_evaluates():
         session.access.require("run-to")
-        # As it is before others, which may run, can reach the line.
+        # Taken before other threads, which may run, can reach the line.
         command = session.run.command(params.thread_id)
         stopped = session.stops.stopped_threads()
         goal = await session.run_to_line.begin(params, command.thread)
@@ -106,24 +106,24 @@ async def pause(call: Call, params: e.Pause) -> Struct:
             run.request_halt(thread)
     completed = await run.until_paused(before, params.wait, call.abandoned, awaited)
     if not completed and session.lifecycle.state is State.RUNNING:
-        session.hub.main_server()  # which may have gone meanwhile: then there is none to wait for
+        session.hub.main_server()  # raises if the connection was lost meanwhile
     if completed and awaited is None:
         await run.until_others_stop(call.abandoned)
     result = run.result(completed, awaited)
     if not completed or awaited is not None:
-        result.live_stack = await _not_yet(session, awaited)
+        result.live_stack = await _pending_stack(session, awaited)
     if not completed or result.live_stack is not None:
         result.pause_pending = True
     return await _with_report(call, result, params.snapshot)
 
 
-async def _not_yet(session: Session, thread_id: int | None) -> Stack | None:
-    """Where a thread is that was to stop and has not; None for one that is paused."""
+async def _pending_stack(session: Session, thread_id: int | None) -> Stack | None:
+    """The stack of a thread that should stop and has not; None for a paused one."""
     try:
         chosen = session.views.any_thread_of(thread_id)
         return await session.views.live_stack(chosen, 0, _LIVE_FRAMES, _LOOK_SECONDS)
     except RelayError:
-        return None  # it has ended, or nothing can be read while C holds the interpreter
+        return None  # it has ended, or C code holds the interpreter and nothing can be read
 
 
 async def _step(call: Call, params: e.Step, operation: str, how: str) -> RunCommand:
@@ -136,14 +136,14 @@ async def _step(call: Call, params: e.Step, operation: str, how: str) -> RunComm
             await session.probes.keep_returns(True)
         elif how == "stepIn":
             await thread.server.engine.watch_calls(thread.dap_id)
-        # Its stop may have changed while its process was asked.
+        # The stop may have changed while we asked the thread's process.
         command.before, command.questions = session.stops.stop_id, session.input.count
         await session.run.resume(command, how, [thread.id])
         return command
 
 
 async def _stopped(call: Call, command: RunCommand, wait: float) -> e.Execution:
-    """Where the program is, when it has stopped or is not waited for any longer."""
+    """Wait for the stop; the result says where the program is then."""
     run = call.session.run
     completed = await run.until_stopped(command, wait, call.abandoned)
     return run.result(completed, command.awaited, command.process)

@@ -1,7 +1,7 @@
-"""One handler per operation that is done in the worker, by the operation's name.
+"""One handler for each operation that the worker answers, by the operation's name.
 
-A handler checks the state again (the worker owns the truth), does the work, and returns a result
-Struct. Debugging itself is done in the modules below; here is what an operation means.
+A handler checks the state again (only the worker knows the present one), does the work, and returns
+a result Struct. It defines what the operation means; the folders below do the debugging.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def restart_program(call: Call, params: p.Restart) -> Struct:
     async with session.run.lock:
         session.access.require("restart")
         again = starting.restart.launch_of(params)
-        # Before the old run is ended: what cannot be launched leaves it as it is.
+        # Planned before the old run is ended: a launch that is refused leaves the old run alone.
         plan = await starting.planner.plan(again)
         await starting.restart.make_room()
         before = session.stops.stop_id, session.input.count
@@ -54,7 +54,9 @@ async def restart_program(call: Call, params: p.Restart) -> Struct:
 async def _launched(
     call: Call, before: tuple[int, int], wait: float, snapshot: SnapshotBounds
 ) -> Struct:
-    """Where the program is that has just been started; `before` counts stops and questions."""
+    """Wait until the new program stops; `before` is the last stop's id and the count of
+    questions.
+    """
     session = call.session
     stop, questions = before
     completed = await session.run.until_started(stop, wait, call.abandoned, questions)
@@ -74,7 +76,7 @@ async def attach(call: Call, params: p.Attach) -> Struct:
     session = call.session
     async with session.run.lock:
         session.access.require("attach")
-        before = session.stops.stop_id  # a breakpoint may be hit before the start is over
+        before = session.stops.stop_id  # a breakpoint may be hit before the attach is complete
         await session.starting.attach(params)
     completed = await session.run.until_started(before, params.wait, call.abandoned)
     result = session.run.result(completed)
@@ -134,7 +136,7 @@ async def write_input(call: Call, params: p.Input) -> Struct:
 async def clear_output(call: Call, params: o.ClearOutput) -> Struct:
     session = call.session
     if session.debuggee.target is not None:
-        # What is on its way was printed before this.
+        # Output that is still in the pipes was printed before this call: clear it as well.
         session.debuggee.target.flush_output()
     session.log.output.clear()
     session.publication.changed()
@@ -147,7 +149,9 @@ async def set_breakpoints(call: Call, params: b.SetBreakpoints) -> Struct:
 
 
 async def _persisted(session: Session) -> bool:
-    """Whether breakpoints are on disk as they are: the project's and the session's own."""
+    """Wait until the breakpoints are on disk, in the project's file and the session's record;
+    whether they are.
+    """
     saved = await session.saved.save()
     return await session.record.settled() and saved
 
@@ -210,7 +214,7 @@ async def threads(call: Call, params: i.Threads) -> Struct:
 
 async def stacktrace(call: Call, params: i.Stacktrace) -> Struct:
     session = call.session
-    # A thread that is named may run: its stack is a moment's. By default it is the stopped one.
+    # A named thread may run: its stack is that of one moment. The default is the stopped thread.
     states = OPERATIONS["stacktrace" if params.thread_id is not None else "scopes"].states
     session.access.require("stacktrace", states)
     return await session.views.stack(params.thread_id, params.start_frame, params.levels)
@@ -344,7 +348,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
 
 
 def check_table() -> None:
-    """Every operation of the worker's that is there has its handler, and none is left over."""
+    """Check that each implemented operation of the worker has a handler, and no other has one."""
     wanted = {row.name for row in OPERATIONS.values() if row.side == "worker" and row.implemented}
     if wanted != HANDLERS.keys():
         raise RuntimeError(f"operations and handlers differ: {sorted(wanted ^ HANDLERS.keys())}")

@@ -1,4 +1,4 @@
-"""The handlers that look at a program beyond its variables: source, modules, tasks, completions."""
+"""The handlers that set variables, and that read source, modules, tasks and completions."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ async def set_variable(call: Call, params: i.SetVariable) -> Struct:
     if answer.unknown:
         raise RelayError(
             Code.VARIABLE_NOT_FOUND,
-            f"There is no {params.name!r} in {params.variables_reference}",
+            f"Reference {params.variables_reference} has no variable {params.name!r}",
             f"GET /api/v1/sessions/{session.settings.id}/variables/{params.variables_reference} "
-            "lists what there is.",
+            "lists its variables.",
             name=params.name,
             variables_reference=params.variables_reference,
         )
@@ -51,40 +51,41 @@ async def set_variable(call: Call, params: i.SetVariable) -> Struct:
 def _set_value(
     session: Session, params: i.SetVariable, answer: answers.Assigned
 ) -> answers.Variable:
-    """The variable as it is now; refused if it could not be set, or not read again."""
+    """The variable as it is now; raises if it could not be set, or not be read again."""
     if (refused := answer.refused) is not None:
-        raise _no_value(
+        raise _not_set(
             params,
             f"The value does not compile: {refused.message}",
             f"Correct the value at column {refused.offset or 1}; it is an expression.",
         )
     if answer.raised is not None:
-        raise _no_value(params, _said(answer.raised))
+        raise _not_set(params, _words_of(answer.raised))
     if answer.kept is not None:
-        raise _no_value(
+        raise _not_set(
             params,
-            _said(answer.kept),
-            "Its container does not allow that. Set the variable that holds it to another object, "
-            f"or run a statement: {call_of('evaluate', session.settings.id)} with context repl.",
+            _words_of(answer.kept),
+            "Its container does not allow that. Set the variable that contains it to another "
+            f"object, or run a statement: {call_of('evaluate', session.settings.id)} with context "
+            "repl.",
         )
     if (unread := answer.unread) is not None:
         raise RelayError(
             Code.EVALUATE_ERROR,
-            f"{params.name} was set, but to read it again raised {_said(unread)}",
+            f"{params.name} was set, but reading it again raised {_words_of(unread)}",
             f"GET /api/v1/sessions/{session.settings.id}/variables/{params.variables_reference} "
-            "shows what can be shown.",
+            "shows the variables that can be read.",
             expression=params.value[:200],
-            error_message=_said(unread),
+            error_message=_words_of(unread),
         )
     assert answer.value is not None
     return answer.value
 
 
-def _said(raised: answers.Failure) -> str:
+def _words_of(raised: answers.Failure) -> str:
     return f"{raised.type}: {raised.message}" if raised.message else raised.type
 
 
-def _no_value(
+def _not_set(
     params: i.SetVariable,
     what: str,
     suggestion: str = "Send an expression that the program can evaluate at this stop.",
@@ -135,8 +136,8 @@ async def modules(call: Call, params: i.Modules) -> Struct:
     session.access.require("modules")
     server = _process(session, params.thread_id)
     timeout = session.settings.request_timeout
-    told = await server.engine.modules(params.offset, params.limit, timeout)
-    rows, total = told.rows, told.total
+    found = await server.engine.modules(params.offset, params.limit, timeout)
+    rows, total = found.rows, found.total
     return i.ModuleList(
         items=[
             i.Module(
@@ -154,7 +155,7 @@ async def modules(call: Call, params: i.Modules) -> Struct:
 
 
 def _process(session: Session, thread_id: int | None) -> DebugServer:
-    """Of the thread that was named, or is looked at; otherwise the program itself."""
+    """The process of the named or the selected thread; otherwise the program itself."""
     if thread_id is None and session.stops.current is not None:
         thread_id = session.stops.current.thread_id
     if thread_id is None:
@@ -167,11 +168,11 @@ async def tasks(call: Call, params: i.Tasks) -> Struct:
     session.access.require("tasks")
     server = _process(session, params.thread_id)
     server.engine.require(
-        "The tasks of this program cannot be read: it runs without the relay's own part",
+        "This session has no probe (attached by port), which would read the tasks",
         "Evaluate asyncio.all_tasks() in a frame of the event loop's thread.",
         session.debuggee.attached,
     )
-    told = await session.probes.ask(server, probe.Tasks())
+    found = await session.probes.ask(server, probe.Tasks())
     return i.TaskList(
         tasks=[
             i.Task(
@@ -185,9 +186,9 @@ async def tasks(call: Call, params: i.Tasks) -> Struct:
                 current=row.current,
                 exception=row.exception,
             )
-            for row in told.rows
+            for row in found.rows
         ],
-        total=told.total,
+        total=found.total,
     )
 
 
@@ -206,7 +207,7 @@ async def source(call: Call, params: i.GetSource) -> Struct:
         raise RelayError(
             Code.INVALID_PARAMETER,
             f"{path} has {len(lines)} lines: none from {start} to {params.end or 'its end'}",
-            f"Use a start from 1 to {max(end, 1)}, and an end that is not before it.",
+            f"Send a start from 1 to {max(end, 1)}, and an end that is not before it.",
             errors=[{"field": "start", "message": f"above {max(end, 1)}", "value": start}],
         )
     return i.SourceText(
@@ -220,7 +221,9 @@ async def source(call: Call, params: i.GetSource) -> Struct:
 
 
 async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[str], bool]:
-    """A frame's own file, or what was generated, as far as it can be had; whether it is a guess."""
+    """The path and the lines of a frame's code, from its file or from memory; the third value tells
+    whether the lines are decompiled.
+    """
     thread_id = session.views.thread_of(params.thread_id)
     frame = await session.hub.frame(thread_id, params.frame_id or 0)
     path = frame.source.path if frame.source and frame.source.path else "<unknown>"
@@ -241,19 +244,21 @@ async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[st
 
 
 def _no_text(frame_id: int, path: str) -> RelayError:
-    message = f"Frame {frame_id} runs {path}, which is in no file, and its text was not kept"
+    message = f"Frame {frame_id} runs {path}, which is not a file, and its text was not kept"
     return RelayError(
         Code.INVALID_PARAMETER,
         message,
-        f"{call_of('frame-variables', frame_id=frame_id)} shows what it works on, and "
-        f"{call_of('source')}?frame_id={frame_id + 1} its caller. "
-        "A program that puts the text into linecache.cache has lines to show.",
+        f"{call_of('frame-variables', frame_id=frame_id)} shows its variables, and "
+        f"{call_of('source')}?frame_id={frame_id + 1} its caller's source. "
+        "The relay can show the text if the program puts it into linecache.cache.",
         errors=[{"field": "frame_id", "message": message, "value": frame_id}],
     )
 
 
 async def _readable(session: Session, path: str) -> str:
-    """Below the project root, or loaded by the program; links are followed before it is judged."""
+    """The real path of a file that the caller may read: it is below the project root, or the
+    program has loaded it. Links are followed first.
+    """
     if not os.path.isabs(path):
         root = session.settings.config.project_root
         if root is None:
@@ -262,7 +267,7 @@ async def _readable(session: Session, path: str) -> str:
     program = session.debuggee.program
     script = program.script if program is not None else None
     real, is_ours = await asyncio.to_thread(
-        _judged, path, session.settings.config.project_root, script
+        _real_place, path, session.settings.config.project_root, script
     )
     if is_ours:
         return real
@@ -277,8 +282,8 @@ async def _readable(session: Session, path: str) -> str:
     )
 
 
-def _judged(path: str, root: str | None, script: str | None) -> tuple[str, bool]:
-    """Where it really is, and whether that is below the root or the program's script."""
+def _real_place(path: str, root: str | None, script: str | None) -> tuple[str, bool]:
+    """The real path, and whether it is below the root or is the program's script."""
     real = os.path.realpath(path)
     if script is not None and os.path.realpath(script) == real:
         return real, True
@@ -292,7 +297,7 @@ def _bad_path(field: str, message: str, value: str | None) -> RelayError:
     return RelayError(
         Code.INVALID_PARAMETER,
         message,
-        f"{call_of('modules')} lists what the program has loaded; "
-        "frame_id gives a frame's own source.",
+        f"{call_of('modules')} lists the files that the program has loaded; "
+        "send frame_id for a frame's own source.",
         errors=[{"field": field, "message": message, "value": value}],
     )

@@ -17,23 +17,23 @@ from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.inspection.stop_reports import Told
 from debug_relay.worker.operations.call import Call
 
-# Who reads text is shown the place without having to ask for it.
+# A caller that reads text gets the place of the stop without asking for it.
 _IN_TEXT = Bounds(frames=4, locals=20, source_lines=2, output_bytes=1024)
 _NO_LOCALS = Bounds(frames=0, locals=0, source_lines=0, output_bytes=0)
 
 
 async def add_report(call: Call, result: Execution, wanted: bool | Bounds) -> None:
-    """The stop report into the reply of a call that has come to a stop."""
+    """Add the stop report to the reply of a call that waited for a stop."""
     if wanted is False and call.head.format in CONTENT_TYPES:
         wanted = _IN_TEXT
     if wanted is False or result.status is not State.PAUSED:
         return
     bounds = Bounds() if wanted is True else wanted
     session = call.session
-    told = await session.reports.of_stop(result.stop_id, bounds)
-    if told is None:
+    composed = await session.reports.of_stop(result.stop_id, bounds)
+    if composed is None:
         return
-    report, calls = _for(call, told)
+    report, calls = _readable_by(call, composed)
     report.return_value = report.return_value or result.return_value
     if (returned := result.return_value) is not None and len(returned.value) > bounds.max_bytes / 8:
         short = returned.value[: bounds.max_bytes // 8] + "…"
@@ -42,11 +42,11 @@ async def add_report(call: Call, result: Execution, wanted: bool | Bounds) -> No
     result.stop = fit(report, room, calls)
 
 
-def _for(call: Call, told: Told) -> Told:
-    """Without what this caller may not read."""
+def _readable_by(call: Call, composed: Told) -> Told:
+    """Leave out of the report what this caller may not read."""
     if not call.reads_output:
-        leave_out_output(told.report)
-    return told
+        leave_out_output(composed.report)
+    return composed
 
 
 def _envelope(call: Call) -> int:
@@ -63,10 +63,10 @@ async def snapshot(call: Call, params: st.Snapshot) -> Struct:
     bounds = Bounds(
         **{name: getattr(params, name) for name in Bounds.__struct_fields__},
     )
-    told = await session.reports.now(bounds, call.is_safe)
-    report, calls = _for(call, told)
+    composed = await session.reports.now(bounds, call.is_safe)
+    report, calls = _readable_by(call, composed)
     fitted = fit(report, bounds.max_bytes - _envelope(call), calls)
-    assert fitted is not None  # the least bound has room for the bare facts
+    assert fitted is not None  # the smallest bound has room for the report without its lists
     return st.StopReport(stop=fitted)
 
 
@@ -78,14 +78,14 @@ async def add_watch(call: Call, params: i.AddWatch) -> Struct:
         raise RelayError(
             Code.EVALUATE_ERROR,
             f"The expression does not compile: {problem.message}",
-            f"Correct it at column {problem.offset}; a watch is an expression, no statement.",
+            f"Correct it at column {problem.offset}; a watch is an expression, not a statement.",
             expression=params.expression[:200],
             error_message=problem.message,
             offset=problem.offset,
         )
     watch = session.watches.add(params.expression)
     await session.watches.send()
-    await _look(call)
+    await _evaluate_watches(call)
     return watch
 
 
@@ -101,8 +101,8 @@ async def delete_watches(call: Call, params: i.DeleteWatches) -> Struct:
     return Count(deleted=count)
 
 
-async def _look(call: Call) -> None:
-    """At a stop the watches have values at once."""
+async def _evaluate_watches(call: Call) -> None:
+    """Evaluate the watches at once if the program is at a stop."""
     session = call.session
     if session.lifecycle.state is State.PAUSED and session.reports.current is not None:
         await session.reports.now(_NO_LOCALS)

@@ -1,4 +1,4 @@
-"""The handlers of traces: one that begins it and waits for its end, one that reads its rows."""
+"""The handlers of traces: one begins a trace and waits for its end, the other reads its rows."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class DebugEvents:
         elif message.event == "relayTrace":
             # The rows must be there before the stop that they explain; the last rows arrive with
             # the program's end.
-            self._traces.told(server, _DECODE[message.event](bytes(message.body)))
+            self._traces.take(server, _DECODE[message.event](bytes(message.body)))
         elif target is not None and target.on_event(server, message):
             return  # the event was about the program's start
         else:

@@ -38,7 +38,7 @@ class Plan(Struct):
 
 
 class Planner:
-    """Finds out what a trace is to look at."""
+    """Makes the plan of a trace: the process, the lines, and the expressions at them."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Planner:
         return Plan(server, spots, lines)
 
     async def _verify(self, at: TraceAt, field: str) -> str:
-        """The real path, if a program can come to that line."""
+        """The real path of a file whose line a program can reach."""
         spec = BreakpointSpec(file=at.file, line=at.line, condition=at.condition, must_exist=True)
         try:
             entry = await self._breakpoints.verify(spec)

@@ -1,4 +1,4 @@
-"""The file with the rows of a trace: made before the trace, read also while the probe writes it.
+"""The file with the rows of a trace: made before the trace, and readable while the probe writes it.
 
 The probe in the program writes the rows (`probe/tracing/ring_writer.py`).
 """
@@ -22,8 +22,8 @@ _ROW_BYTES: Final = 1024  # The room that is reserved for one row.
 
 
 def make_file(path: Path, max_rows: int) -> None:
-    """Creates a new, empty file with all blocks allocated: the program maps it, and a hole on a
-    full disk would kill the program with SIGBUS.
+    """Create a new, empty file with all blocks allocated. The program maps it, and a hole on a full
+    disk would kill the program with SIGBUS.
     """
     capacity = min(max(max_rows * _ROW_BYTES, _LEAST_BYTES), _MOST_BYTES)
     Ring(path, capacity).close()

@@ -1,7 +1,7 @@
 """Traces: the program runs and records rows instead of stopping.
 
-What is recorded is decided in the program (`probe/tracing/trace.py`); here is how a trace begins,
-what ends it, and that nothing of it is left afterwards. It goes on when its caller leaves, to its
+The probe decides in the program what it records (`probe/tracing/trace.py`). This module begins a
+trace, ends it, and removes it from the program. A trace whose caller has disconnected runs to its
 own end.
 """
 
@@ -38,7 +38,7 @@ _PAUSE_SECONDS: Final = 5.0  # A trace that ends waits this long for the program
 _MOST_INTERRUPTS: Final = 2
 
 
-class Tracing:
+class RunningTrace:
     """One trace."""
 
     def __init__(
@@ -65,15 +65,15 @@ class Tracing:
         self._params = params
         self._file = file
         self.record = TraceRecord()
-        self._over: TraceEnd | None = None  # by the program's own word
-        self._stops_by_itself = False  # at its last row
+        self._over: TraceEnd | None = None  # the end that the program has reported
+        self._stops_by_itself = False  # the program stops at the last row
         self._steps_out = plan.returns and params.then == "pause"
         self._before = self._stops.stop_id
-        self._conducting: asyncio.Task[None] | None = None
-        self._left_alone = asyncio.Event()  # never set: it waits for no caller
+        self._running: asyncio.Task[None] | None = None
+        self._left_alone = asyncio.Event()  # never set: a trace does not end with its caller
 
     async def begin(self) -> None:
-        """From here on rows are recorded; the program may still stand."""
+        """Begin to record rows, and resume the program if it is paused."""
         params = self._params
         stop = self._stops.current
         try:
@@ -81,8 +81,8 @@ class Tracing:
         except OSError as error:
             raise RelayError(
                 Code.INTERNAL_ERROR,
-                f"There is no room for rows in {self._file.parent}: {error.strerror}",
-                "Make room on that disk, or ask for a smaller max_rows.",
+                f"The disk has no room for rows in {self._file.parent}: {error.strerror}",
+                "Make room on that disk, or send a smaller max_rows.",
             ) from None
         await self._probes.ask(
             self._plan.server,
@@ -103,22 +103,22 @@ class Tracing:
                 self._run.resume_process(thread, "stepOut")
             else:
                 self._run.resume_all()
-        self._conducting = asyncio.create_task(self._conduct(), name="trace")
+        self._running = asyncio.create_task(self._finish(), name="trace")
 
     async def done(self, abandoned: asyncio.Event) -> None:
-        """Until its end; or until the caller has left."""
+        """Wait for the trace's end, or until the caller has disconnected."""
         await self._publication.until(
             lambda: self.record.ended is not None, self._params.timeout + 30, abandoned
         )
 
     async def close(self) -> None:
-        if self._conducting is not None:
-            self._conducting.cancel()
-            await asyncio.gather(self._conducting, return_exceptions=True)
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
 
-    # -- what the program tells
+    # -- what the program reports
 
-    def told(self, server: DebugServer, news: probe.TraceNews) -> None:
+    def take(self, server: DebugServer, news: probe.TraceNews) -> None:
         record = self.record
         if server is not self._plan.server or record.ended is not None:
             return
@@ -133,27 +133,29 @@ class Tracing:
 
     @property
     def stops_by_itself(self) -> bool:
-        """Whether the program's next stop is the trace's end and no breakpoint of the user's."""
+        """Whether the program's next stop is the trace's end, and not a breakpoint."""
         return self.record.ended is None and self._stops_by_itself
 
     # -- its end
 
-    async def _conduct(self) -> None:
+    async def _finish(self) -> None:
         reason: TraceEnd = "ended"
         try:
             reason = self._reason() if await self._in_time() else "timeout"
-            await self._disarm()
+            await self._remove()
             if reason == "timeout" and self._params.then == "pause":
                 await self._pause()
         except RelayError as error:
-            # The program ended meanwhile, or another caller moved it: the state tells.
+            # The program ended meanwhile, or another caller resumed it; the state shows which.
             log.warning("trace.end", extra={"fields": {"error": error.message}})
         finally:
             self.record.ended = reason
             self._publication.changed()
 
     async def _in_time(self) -> bool:
-        """Until its end; what is captured has a moment each time, as values have elsewhere."""
+        """Wait for the end; whether it came in time. Each captured expression has `PATIENCE`, as
+        other values have.
+        """
         server = self._plan.server
         deadline = time.monotonic() + self._params.timeout
         while (left := deadline - time.monotonic()) > 0:
@@ -181,14 +183,14 @@ class Tracing:
             return "returned"
         return self._stops.current.reason
 
-    async def _disarm(self) -> None:
-        """Nothing of it stays in the program."""
+    async def _remove(self) -> None:
+        """Remove the trace from the program."""
         server = self._plan.server
         if server.lost or server not in self._hub.servers:
             return
         await self._probes.ask(server, probe.Untrace())
         for _ in range(_MOST_INTERRUPTS):
-            # A captured expression that does not come to its end would hold its thread for ever.
+            # A captured expression that never ends would keep its thread for ever.
             if self._lifecycle.state is not State.RUNNING or not await self._is_evaluating(server):
                 return
             await self._probes.ask(server, probe.Interrupt())
@@ -225,29 +227,29 @@ class Traces:
         self._stops = stops
         self._run = run
         self._planner = planner
-        self._last: Tracing | None = None
-        # Of the last one, which an earlier worker of the session may have run.
+        self._last: RunningTrace | None = None
+        # The record of the last trace, which an earlier worker of the session may have run.
         self._record: TraceRecord | None = None
         self._file = settings.folder / FILE
 
-    def told(self, server: DebugServer, news: probe.TraceNews) -> None:
+    def take(self, server: DebugServer, news: probe.TraceNews) -> None:
         if self._last is not None:
-            self._last.told(server, news)
+            self._last.take(server, news)
 
     @property
     def record(self) -> TraceRecord | None:
-        """What is known of the session's last trace."""
+        """The record of the session's last trace."""
         return self._record
 
     def take_over(self, record: TraceRecord | None) -> None:
-        """The trace that the session's earlier worker has left."""
+        """Take over the trace that the session's earlier worker has left."""
         self._record = record if self._file.is_file() else None
 
     @property
     def stops_the_program(self) -> bool:
         return self._last is not None and self._last.stops_by_itself
 
-    async def begin(self, params: Trace) -> Tracing:
+    async def begin(self, params: Trace) -> RunningTrace:
         if self._last is not None and self._last.record.ended is None:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
@@ -257,7 +259,7 @@ class Traces:
                 required_state="paused",
             )
         plan = await self._planner.plan_of(params)
-        tracing = Tracing(
+        tracing = RunningTrace(
             self._settings,
             self._lifecycle,
             self._publication,
