@@ -1,7 +1,7 @@
-"""The relay as a process: puts the parts together, starts, and stops in order.
+"""The relay's process: puts the parts together, starts them, and stops them in order.
 
-`serve` is all that the command line needs. One start line goes to stdout when connections are
-accepted; everything else is log, on stderr.
+The command line calls `serve`. One line goes to stdout when the relay accepts connections;
+everything else is log and goes to stderr.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 
 
 def serve(loaded: Loaded, keep_sessions: bool = False, insecure_no_auth: bool = False) -> int:
-    """Runs until it is told to stop; the exit code."""
+    """Runs the relay until it is told to stop; returns the exit code."""
     settings = loaded.settings
     _refuse_open_address(settings.server.host)
     run_dir = settings.server.run_dir
@@ -158,7 +158,7 @@ class _Relay:
         router = Router(OPERATIONS, API_PREFIX)
         front = Front(guard, router, dispatch, Streams(dispatch), lambda: registry.settings)
         listener = Listener(front, guard, refused=refused)
-        # Who calls right after a restart finds the sessions that it knows.
+        # We adopt before we listen: a caller finds its sessions right after a restart.
         await registry.adopt()
         try:
             port = await self._listen(listener)
@@ -168,12 +168,12 @@ class _Relay:
             self._listen_to_signals()
             print(f"debug-relay listening on {facts.url} (pid {os.getpid()})", flush=True)
             _log.info("relay.started", url=facts.url, pid=os.getpid(), version=VERSION)
-            registry.zygote.start()  # ready before most people's first session
+            registry.zygote.start()  # it is ready before most callers' first session
             await self._stopping.wait()
             _log.info("relay.stopping", keep_sessions=self._keep_sessions)
             registry.draining = True
         finally:
-            # Calls end with their sessions: those first, then what waits all the same.
+            # Most calls end with their sessions, so sessions end first, then the other calls.
             await registry.close(self._keep_sessions or not self._stopping.is_set())
             await dispatch.close()
             await listener.stop(_REQUESTS_SECONDS)
@@ -182,7 +182,7 @@ class _Relay:
         return 0
 
     async def _catch_up(self) -> None:
-        """What the disk had no room for at the start is written when it has some."""
+        """Writes the own files for which the disk had no room at the start, once it has some."""
         while not self._stopping.is_set() and self._directories.lacks_files:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CATCH_UP_SECONDS):
@@ -212,10 +212,12 @@ class _Relay:
         return port
 
     def stop(self, keep_sessions: bool | None) -> bool:
-        """Whether sessions are left to the next relay: as is said, or as `serve` was told."""
+        """Begins the stop. Returns whether sessions are kept: as this call says, or as `serve` was
+        told.
+        """
         if keep_sessions is not None:
             self._keep_sessions = keep_sessions
-        # After this turn of the loop: the reply that says so is written before.
+        # We stop a moment later, so that the reply to this call is written first.
         asyncio.get_running_loop().call_later(0.05, self._stopping.set)
         return self._keep_sessions
 
@@ -223,16 +225,16 @@ class _Relay:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
-        # What a worker has left behind is ours when it ends, and may end after every look at it.
+        # A worker's orphans become our children when it ends, and may end at any later time.
         loop.add_signal_handler(signal.SIGCHLD, lambda: orphan_cleanup.reap_orphans(watched()))
-        # The terminal may go: the relay does not go with it.
+        # The relay continues when its terminal is closed.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def _signalled(self, number: signal.Signals) -> None:
         if self._stopping.is_set():
             _log.warning("relay.stopped_at_once", signal=number.name)
             self._directories.relay_file.remove()
-            os._exit(1)  # asked twice: workers notice and end by themselves
+            os._exit(1)  # the second signal: workers notice and end by themselves
         self._stopping.set()
 
 
@@ -252,6 +254,7 @@ def _debugpy() -> tuple[str, str | None]:
 
 
 def _keep_freed_memory() -> None:
-    """Every receive of asyncio's begins with a quarter of a megabyte. The C library gets and gives
-    back so large a piece by a system call each, until it has seen a larger one come back."""
+    """Makes the C library keep freed memory. asyncio allocates 256 KiB for each receive; malloc
+    gets and returns such a piece by a system call, until it has once freed a larger piece.
+    """
     bytearray(_LARGE_PIECE)

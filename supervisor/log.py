@@ -1,8 +1,7 @@
-"""Log lines: what happened, as an event's name and fields, on stderr and in a rotating file.
+"""Log lines, each an event's name and fields, on stderr and in a rotating file.
 
-Each place is written by a thread of its own behind a bounded queue: whoever reads stderr may stand
-still, and a disk may be full or slow, without holding the event loop. Logging never raises.
-Knows nothing of what is logged, save that some names look secret.
+A thread behind a bounded queue writes each of the two, so a slow disk or a stopped reader of stderr
+does not block the event loop. Logging never raises. Values with names that look secret are hidden.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Style = Literal["json", "text"]
 
 
 def redact(name: str, value: Any) -> Any:
-    """The value as it may be shown under this name; looks into mappings and lists."""
+    """The value with secrets hidden, also inside mappings and lists; `name` may reveal one."""
     return _redacted(name, value, _DEEPEST)
 
 
@@ -66,7 +65,7 @@ def _text(value: Any) -> str:
     try:
         text = str(value)
     except Exception as error:
-        # A log line about a broken object must not break as well.
+        # An object whose str() fails must not make its log line fail.
         text = f"<{type(value).__name__}: str() raised {type(error).__name__}>"
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text if len(text) <= _TEXT_CHARACTERS else text[:_TEXT_CHARACTERS] + "…"
@@ -91,7 +90,7 @@ class Log:
         self._write(logging.ERROR, event, fields)
 
     def exception(self, event: str, error: BaseException, /, **fields: Any) -> None:
-        """An error with its traceback."""
+        """Logs an error with its traceback."""
         self._write(logging.ERROR, event, fields, error)
 
     def _write(
@@ -101,7 +100,7 @@ class Log:
 
 
 def entry(record: logging.LogRecord) -> dict[str, Any]:
-    """One line as a mapping; records of other libraries have their message as event."""
+    """The line of a record, as a mapping; other libraries' records have their message as event."""
     try:
         event = record.getMessage()
     except Exception:
@@ -125,7 +124,7 @@ def json_line(record: logging.LogRecord) -> bytes:
 
 
 def in_json(line: Mapping[str, Any]) -> bytes:
-    """One line, whatever a caller has made part of it."""
+    """A line as JSON; it may contain any value that a caller has sent."""
     try:
         return orjson.dumps(line, default=str) + b"\n"
     except TypeError:  # integers beyond 64 bits
@@ -142,14 +141,14 @@ def text_line(record: logging.LogRecord) -> bytes:
 
 
 def _quoted(value: Any) -> str:
-    """Bare where it is one word; otherwise as JSON, so that no value can begin a line."""
+    """The value as it is if it is one word; else as JSON, so that no value can begin a line."""
     if isinstance(value, str) and value and value.isprintable() and not set(value) & set(' "='):
         return value
     return json.dumps(value, ensure_ascii=False)
 
 
-class Place(logging.Handler):
-    """Where lines go: made by the thread that logs, written by a thread of its own."""
+class LineWriter(logging.Handler):
+    """Writes lines to one destination, in a thread of its own."""
 
     def __init__(
         self,
@@ -157,15 +156,16 @@ class Place(logging.Handler):
         write: Callable[[bytes], None],
         linger: float = 0.0,
     ) -> None:
-        """With `linger`, what comes in so many seconds is written at once: a thread that wakes for
-        each line takes its time from the call that the line is about."""
+        """With `linger` the thread waits that long for further lines and writes them together: a
+        thread that wakes for each line takes processor time from the call that the line is about.
+        """
         super().__init__()
         self._linger = linger
         self._line = line
         self._write = write
-        # Each counted by one thread only; what was told of them is the writer's as well.
-        self._refused = self._failed = self._told = 0
-        self._given_up = self._over = False
+        # Lines that were lost. Only `emit` counts `_refused`; only the thread counts the others.
+        self._refused = self._failed = self._reported = 0
+        self._given_up = self._finished = False
         self._waiting: queue.Queue[bytes | None] = queue.Queue(_QUEUED_LINES)
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
@@ -174,7 +174,7 @@ class Place(logging.Handler):
         try:
             self._waiting.put_nowait(self._line(record))
         except Exception:
-            # Full, or a record beyond showing: the next good line brings the count of these.
+            # The queue is full, or the record cannot be formatted. The next line has the count.
             self._refused += 1
 
     def close(self) -> None:
@@ -182,27 +182,27 @@ class Place(logging.Handler):
         super().close()
 
     def finish(self, timeout: float) -> bool:
-        """Write what waits, for so long at most; whether all of it was written."""
+        """Writes the waiting lines within `timeout`; whether all of them were written."""
         ends = time.monotonic() + timeout
         if self._thread.is_alive():
-            with contextlib.suppress(queue.Full):  # the writer hangs; join tells
+            with contextlib.suppress(queue.Full):  # the thread hangs; `join` shows it
                 self._waiting.put(None, timeout=timeout)
             self._thread.join(max(0.0, ends - time.monotonic()))
         self._given_up = self._thread.is_alive()
         return not self._given_up
 
     def _run(self) -> None:
-        # Given up, its descriptor may be closed by now, and the number another file's.
+        # Once we have given up, the descriptor may be closed and its number another file's.
         while (lines := self._gathered()) and not self._given_up:
             try:
                 self._write(self._gap() + b"".join(lines))
             except (OSError, ValueError):
-                # A closed pipe or a full disk: the count is all that is left.
+                # The pipe is closed or the disk is full: we count the lines.
                 self._failed += len(lines)
 
     def _gathered(self) -> list[bytes]:
-        """The next lines; none when it is over."""
-        if self._over or (line := self._waiting.get()) is None:
+        """The next lines; an empty list at the end."""
+        if self._finished or (line := self._waiting.get()) is None:
             return []
         lines = [line]
         if self._linger:
@@ -210,19 +210,19 @@ class Place(logging.Handler):
             with contextlib.suppress(queue.Empty):
                 while (line := self._waiting.get_nowait()) is not None:
                     lines.append(line)
-                self._over = True
+                self._finished = True
         return lines
 
     @property
     def lost(self) -> int:
-        """Lines that were not written, and of which none that was written tells."""
-        return self._refused + self._failed - self._told
+        """How many lines were lost and not yet reported by a later line."""
+        return self._refused + self._failed - self._reported
 
     def _gap(self) -> bytes:
         lost = self.lost
         if not lost:
             return b""
-        self._told += lost
+        self._reported += lost
         record = logging.LogRecord(_TOP, logging.WARNING, "", 0, "log.dropped", None, None)
         record.fields = {"lines": lost}
         return self._line(record)
@@ -233,7 +233,7 @@ def _write_to(descriptor: int, line: bytes) -> None:
         try:
             line = line[os.write(descriptor, line) :]
         except BlockingIOError:
-            # The terminal's other user made it non-blocking.
+            # Another process has made the terminal non-blocking.
             ready = select.poll()
             ready.register(descriptor, select.POLLOUT)
             if not ready.poll(1000):
@@ -241,12 +241,12 @@ def _write_to(descriptor: int, line: bytes) -> None:
 
 
 class RotatingFile:
-    """`relay.log`, `relay.log.1`, …: the newest first, so many bytes each."""
+    """`relay.log`, `relay.log.1`, …, the newest first, each of at most `limit` bytes."""
 
     def __init__(
         self, path: Path, limit: int = FILE_BYTES, files: int = MOST_FILES, is_own: bool = True
     ) -> None:
-        """Where the file `is_own` the relay's, what is no file in its place is moved aside."""
+        """If the file `is_own` the relay's, anything else in its place is moved aside."""
         self._path = path
         self._is_own = is_own
         self.moved_aside: str | None = None
@@ -268,7 +268,7 @@ class RotatingFile:
         if self._size and self._size + len(line) > self._limit:
             self._rotate()
         self._size += len(line)
-        # A full disk may have taken half a line; the next must not hang on to it.
+        # A full disk may have taken half a line; the next line must not continue it.
         line = b"\n" + line if self._torn else line
         self._torn = True
         _write_to(self._descriptor, line)
@@ -281,7 +281,7 @@ class RotatingFile:
             if os.path.exists(newer):
                 os.replace(newer, older)
         descriptor, self._size = self._open()
-        # Only now: a failure above goes on with the old descriptor.
+        # Last, so that after a failure above we continue with the old descriptor.
         os.close(self._descriptor)
         self._descriptor = descriptor
 
@@ -290,26 +290,26 @@ class RotatingFile:
 
 
 class LogOutput:
-    """Logging as long as it is not closed. `file` is where tracebacks stand, if anywhere."""
+    """Logging, until it is closed. `file` is the log file, if there is one."""
 
     def __init__(self, level: Level, style: Style, file: Path | None, stderr: int | None) -> None:
         self.file: Path | None = None
-        self._places: list[Place] = []
+        self._writers: list[LineWriter] = []
         self._rotating: RotatingFile | None = None
         self._root = logging.getLogger()
         self._root_level = self._root.level
-        # Other libraries are heard from warnings on, whatever our own level is.
+        # Other libraries are logged from warnings on, whatever our own level is.
         self._root.setLevel(logging.WARNING)
         self.set_level(level)
         if stderr is not None:
             line = json_line if style == "json" else text_line
-            self._add(Place(line, lambda data: _write_to(stderr, data)))
+            self._add(LineWriter(line, lambda data: _write_to(stderr, data)))
         if file is not None:
             self._add_file(file)
 
-    def _add(self, place: Place) -> None:
-        self._places.append(place)
-        self._root.addHandler(place)
+    def _add(self, writer: LineWriter) -> None:
+        self._writers.append(writer)
+        self._root.addHandler(writer)
 
     def _add_file(self, file: Path) -> None:
         try:
@@ -318,7 +318,7 @@ class LogOutput:
             Log(__name__).warning("log.file_failed", path=file, reason=error.strerror)
             return
         self.file = file
-        self._add(Place(json_line, self._rotating.write))
+        self._add(LineWriter(json_line, self._rotating.write))
         if moved_to := self._rotating.moved_aside:
             Log(__name__).error("log.no_file", path=file, moved_to=moved_to)
 
@@ -326,21 +326,21 @@ class LogOutput:
         logging.getLogger(_TOP).setLevel(level.upper())
 
     def close(self) -> None:
-        """Writes what waits, for a second at most each."""
+        """Writes the waiting lines, for a second at most for each destination."""
         written = True
-        for place in self._places:
-            self._root.removeHandler(place)
-            written = place.finish(timeout=1.0) and written
-            place.close()
+        for writer in self._writers:
+            self._root.removeHandler(writer)
+            written = writer.finish(timeout=1.0) and written
+            writer.close()
         self._root.setLevel(self._root_level)
         logging.getLogger(_TOP).setLevel(logging.NOTSET)
         if self._rotating is not None and written:
             self._rotating.close()
             self._rotating = None
-        self._places.clear()
+        self._writers.clear()
 
 
 def start(level: Level, style: Style, file: Path | None = None) -> LogOutput:
-    """Begin to write lines to stderr and, if one is given, to the file."""
-    # Without a stderr, descriptor 2 may be anything by now: a socket, a file of a session.
+    """Begins to write lines to stderr and, if one is given, to the file."""
+    # If there is no stderr, descriptor 2 may be a socket or a session's file by now.
     return LogOutput(level, style, file, None if sys.stderr is None else 2)

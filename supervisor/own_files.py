@@ -1,7 +1,7 @@
-"""Files that the relay alone writes, where something else may lie in their place.
+"""Opens files that only the relay writes, although something else may lie in their place.
 
-A FIFO or a directory under the name of a file of ours holds up no start and is not removed: it is
-kept under another name, for a person to look at.
+If a FIFO or a directory has the name of a file of ours, the relay starts all the same: we move it
+aside, for a person to look at, and never remove it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 
 from debug_relay.protocol.system.files import FileRefused, move_aside, open_regular
 
-# Of what cannot be opened for writing as a file: directories, FIFOs that nobody reads, links.
+# Errors of opening a directory, a FIFO that nobody reads, or a symbolic link for writing.
 _NO_FILE: Final = frozenset({errno.EISDIR, errno.ENXIO, errno.ELOOP})
 
 
 def open_own(path: Path, flags: int) -> tuple[int, str | None]:
-    """A descriptor of the file, and where that was moved to which lay in its place."""
+    """A descriptor of the file, and the new name of what lay in its place, if anything did."""
     try:
         return open_regular(path, flags), None
     except OSError as error:
@@ -29,5 +29,5 @@ def open_own(path: Path, flags: int) -> tuple[int, str | None]:
 
 
 def is_no_file(path: Path) -> bool:
-    """Whether something lies there that is no regular file, nor leads to one."""
+    """Whether something lies at the path that is neither a regular file nor a link to one."""
     return os.path.lexists(path) and not path.is_file()

@@ -1,6 +1,6 @@
-"""What keeps the relay, or one of its commands, from starting: shown to whoever typed the command.
+"""The error that keeps the relay or one of its commands from starting, for the one who typed it.
 
-A `RelayError` is the answer to a request; this is for the time before there are any.
+A `RelayError` is the answer to a request; this one is for the time before there are requests.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from debug_relay.protocol.models.fields import Params
 from debug_relay.protocol.operations import Operation
 from debug_relay.protocol.secrets import HIDDEN, looks_secret, masked_arguments
 from debug_relay.protocol.wire.envelope import timestamp_of
-from debug_relay.supervisor.log import Log, Place, RotatingFile, in_json, redact
+from debug_relay.supervisor.log import LineWriter, Log, RotatingFile, in_json, redact
 from debug_relay.supervisor.setup_error import SetupError
 
 _log: Final = Log(__name__)
@@ -60,7 +60,7 @@ class Audit:
     def __init__(self, file: RotatingFile | None, path: Path) -> None:
         self._file = file
         self._path = path
-        self._place = Place(_line, file.write, _LINGER_SECONDS) if file is not None else None
+        self._writer = LineWriter(_line, file.write, _LINGER_SECONDS) if file is not None else None
 
     @classmethod
     def open(cls, asked: str | None, usual: Path) -> Audit:
@@ -84,35 +84,35 @@ class Audit:
         return cls(file, path)
 
     def note(self, call: AuditedCall) -> None:
-        if self._place is not None:
+        if self._writer is not None:
             self._write(call.operation, _fields(call))
 
     def refused(self, event: str, fields: dict[str, Any]) -> None:
         """Writes a line about refused connections or requests."""
-        if self._place is not None:
+        if self._writer is not None:
             self._write(event, {name: redact(name, value) for name, value in fields.items()})
 
     def _write(self, operation: str, fields: dict[str, Any]) -> None:
-        assert self._place is not None
+        assert self._writer is not None
         record = logging.LogRecord(__name__, logging.INFO, "", 0, operation, None, None)
         record.fields = fields
-        self._place.emit(record)
+        self._writer.emit(record)
 
     def warning(self) -> str | None:
         """For `/health`."""
-        if self._place is None:
+        if self._writer is None:
             return f"there is no audit log: {self._path} cannot be written"
-        lost = self._place.lost
+        lost = self._writer.lost
         return f"{lost} lines of the audit log {self._path} could not be written" if lost else None
 
     def close(self) -> None:
         """Writes the waiting lines, for a second at most."""
-        if self._place is None or self._file is None:
+        if self._writer is None or self._file is None:
             return
-        if self._place.finish(timeout=1.0):
+        if self._writer.finish(timeout=1.0):
             self._file.close()
-        self._place.close()
-        self._place = None
+        self._writer.close()
+        self._writer = None
 
 
 def _fields(call: AuditedCall) -> dict[str, Any]:

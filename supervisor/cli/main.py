@@ -1,7 +1,7 @@
-"""The command line: which commands there are, their options, and exit codes 0, 1 and 2.
+"""The command line: its commands, their options, and the exit codes.
 
-2 is a call or configuration that cannot be understood, 1 one that was and failed. What only one
-command needs is imported by that command: a shell's completion must not wait for aiohttp.
+Exit code 2 means that the call or the configuration cannot be understood, 1 that the command
+failed. Each command imports what only it needs: a shell's completion must not wait for aiohttp.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FLAGS: Final = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """One line about what is wrong, in the words of the one who typed it."""
+    """Prints errors as one line."""
 
     def error(self, message: str) -> NoReturn:
         sys.stderr.write(f"{self.prog}: {message}\n")
@@ -61,7 +61,7 @@ def main() -> NoReturn:
 
 
 def exit_code(argv: Sequence[str]) -> int:
-    """The exit code of `debug-relay ARGV…`."""
+    """Runs `debug-relay ARGV…`; returns the exit code."""
     try:
         try:
             code = _run(list(argv))
@@ -73,7 +73,7 @@ def exit_code(argv: Sequence[str]) -> int:
         sys.stderr.write(f"debug-relay: {error}\n")
         return MISUSED
     except BrokenPipeError:
-        # Whoever read our output has left; the interpreter's own last flush must not complain.
+        # The reader of our output has gone; the interpreter's last flush must not fail as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return FAILED
 
@@ -113,7 +113,7 @@ def _hint(word: str, known: list[str], parser: argparse.ArgumentParser) -> str:
 
 
 def parsers() -> tuple[_Parser, dict[str, _Parser]]:
-    """The whole command line, and the part of each command."""
+    """The parser of the whole command line, and the parser of each command."""
     top = _Parser(
         prog="debug-relay",
         description="A relay through which agents and people drive debuggers with curl.",
@@ -184,7 +184,7 @@ def token(loaded: Loaded, known: argparse.Namespace) -> int:
 
 
 def serve(loaded: Loaded, keep_sessions: bool, insecure_no_auth: bool) -> int:
-    """Runs until it is told to stop."""
+    """Runs the relay until it is told to stop."""
     from debug_relay.supervisor.setup_error import SetupError
 
     app = importlib.import_module("debug_relay.supervisor.app")
@@ -196,7 +196,7 @@ def serve(loaded: Loaded, keep_sessions: bool, insecure_no_auth: bool) -> int:
 
 
 def show_config(loaded: Loaded, as_json: bool) -> int:
-    """As TOML that can be a configuration file, with the origins in comments."""
+    """Prints the settings as TOML that can be a configuration file, with origins in comments."""
     for warning in loaded.warnings:
         sys.stderr.write(f"debug-relay: {warning}\n")
     if as_json:
@@ -225,6 +225,6 @@ def _as_tree(loaded: Loaded) -> dict[str, dict[str, object]]:
 
 
 def _print(line: str) -> None:
-    # A path may hold what the terminal's encoding has not.
+    # A path may contain characters that the terminal's encoding lacks.
     encoding = sys.stdout.encoding or "utf-8"
     print(line.encode(encoding, "backslashreplace").decode(encoding))

@@ -1,6 +1,6 @@
-"""`debug-relay token create|list|revoke`: what is typed, and what is printed.
+"""`debug-relay token create|list|revoke`: options and output.
 
-Works on the tokens file alone; a relay that runs notices.
+The commands change only the tokens file; a running relay notices the change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from debug_relay.protocol.scopes import SCOPES
 from debug_relay.supervisor.config.settings import Settings
 
-if TYPE_CHECKING:  # the parser is built for every command, and this is for one alone
+if TYPE_CHECKING:  # the parser is built for every command, and only one needs this
     from debug_relay.supervisor.access.tokens import Token
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.@:+-]{0,99}", re.ASCII)
@@ -27,7 +27,7 @@ _LAST: Final = 253402300799.0  # the end of the year 9999
 
 
 def add_to(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The three actions; each takes the settings that lead to the tokens file."""
+    """Adds the three actions; each has the options that determine the tokens file."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     made = []
     for name, words in (
@@ -57,7 +57,7 @@ def add_to(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
 
 
 def run(settings: Settings, known: argparse.Namespace) -> None:
-    """SetupError says what does not go."""
+    """Runs the action; raises SetupError if it is not possible."""
     from debug_relay.supervisor.access.tokens import tokens_file
 
     file = tokens_file(settings)
@@ -105,7 +105,7 @@ def _name(text: str) -> str:
 
 
 def _moment(text: str) -> float:
-    """Seconds since the epoch."""
+    """The given time as seconds since the epoch."""
     if found := _FOR.fullmatch(text.strip()):
         moment = time.time() + float(found[1]) * _SECONDS[found[2]]
     else:
@@ -115,7 +115,7 @@ def _moment(text: str) -> float:
             raise argparse.ArgumentTypeError(
                 f"{text!r} is neither a duration such as 30d nor a time as 2027-01-31T12:00:00Z"
             ) from None
-        # A time without a zone is meant as UTC, as all times of the relay are.
+        # A time without a zone is UTC, as all times of the relay are.
         moment = (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
     if not time.time() < moment < _LAST:
         raise argparse.ArgumentTypeError(f"{text!r} does not lie ahead")

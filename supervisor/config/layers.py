@@ -1,9 +1,9 @@
-"""Which layer's value holds for each setting, and everything that is wrong in any of them.
+"""Finds the value in force for each setting, and everything that is wrong in any layer.
 
 Layers, later wins: built-in, config file, config.json (kept by PATCH /config), environment, flags.
-The config file is the one of --config, else <data_dir>/config.toml. Never ./config.toml: the relay
-is started in the projects it debugs, and theirs is a stranger's. Knows nothing of what a setting
-does; reads these files and writes none.
+The config file is the one of --config, else <data_dir>/config.toml. It is never ./config.toml: the
+relay is started in the projects that it debugs, and strangers may have written that file. This
+module reads these files, writes none, and does not know what a setting does.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Problem(Struct, frozen=True):
 
 
 class ConfigError(Exception):
-    """All that is wrong in all layers."""
+    """Everything that is wrong in all layers."""
 
     def __init__(self, problems: list[Problem]) -> None:
         count = "1 setting" if len(problems) == 1 else f"{len(problems)} settings"
@@ -86,7 +86,7 @@ class Setting(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True, kw_only=True):
-    """The settings that hold, where each came from, and what was passed over on the way."""
+    """The settings in force, the origin of each, and warnings about what was ignored."""
 
     settings: Settings
     origins: dict[str, str]
@@ -103,7 +103,7 @@ class Row(Struct, frozen=True):
 def load(
     argv_overrides: Mapping[str, str], environ: Mapping[str, str], config_path: str | None = None
 ) -> Loaded:
-    """All layers together; `argv_overrides` goes by key ("server.port"), its values are text."""
+    """Merges all layers; `argv_overrides` maps keys such as "server.port" to texts."""
     reading = _Reading(environ.get("HOME"))
     built_in = {name: Setting(key.default, BUILT_IN) for name, key in KEYS.items()}
     data_dir = reading.expanded("server.data_dir", KEYS["server.data_dir"].default, None, BUILT_IN)
@@ -136,7 +136,7 @@ def load(
 
 
 class _Reading:
-    """Reads one layer after the other and gathers what is wrong in any of them."""
+    """Reads one layer after the other and collects what is wrong in any of them."""
 
     def __init__(self, home: str | None) -> None:
         self.problems: list[Problem] = []
@@ -179,7 +179,9 @@ class _Reading:
         return self._tree(tree, f"file {path}", path.parent)
 
     def kept(self, path: Path) -> dict[str, Setting]:
-        """A broken config.json holds up no start: only the relay itself writes there."""
+        """The values of config.json. We ignore a damaged one with a warning, because only the relay
+        writes it.
+        """
         try:
             tree = json.loads(read_bounded(path, _LARGEST_FILE_BYTES))
         except FileNotFoundError:
@@ -237,7 +239,7 @@ class _Reading:
         try:
             value = _converted(KEYS[name], raw, is_text)
         except ValueError:
-            # Whatever msgspec says here names its own types; the bounds in words say more.
+            # msgspec's message names its own types; we describe the bounds instead.
             self._refuse(name, raw, origin, f"accepted: {accepted(KEYS[name].info)}")
             return
         if name in _PLACES and value is not None:
@@ -249,7 +251,7 @@ class _Reading:
         layer[name] = Setting(value, origin)
 
     def expanded(self, name: str, text: str, base: Path | None, origin: str) -> str:
-        """The place with ~ and relative parts resolved: in a file, relative to that file."""
+        """The path with ~ and relative parts resolved; a config file's are relative to it."""
         if name == "python.default_path" and "/" not in text:
             return text
         if self._home and text.startswith("~/"):
@@ -265,7 +267,7 @@ class _Reading:
         return text
 
     def _refuse(self, name: str, value: Any, origin: str, message: str) -> None:
-        # What is unknown may be somebody's credential under a mistyped name.
+        # An unknown setting may be somebody's credential under a mistyped name.
         secret = name not in KEYS and looks_secret(name)
         shown = as_toml(HIDDEN if secret else value) if value is not None else ""
         shown = shown if len(shown) <= 200 else shown[:200] + "…"
@@ -273,7 +275,7 @@ class _Reading:
 
 
 def _converted(key: Key, raw: Any, is_text: bool) -> Any:
-    """`raw` as the key's type; a text from environment or flags is read as that type first."""
+    """`raw` as the key's type; texts from the environment and from flags are parsed first."""
     optional = isinstance(key.info, msgspec.inspect.UnionType)
     if is_text:
         raw = raw.strip()
@@ -284,7 +286,8 @@ def _converted(key: Key, raw: Any, is_text: bool) -> Any:
     if raw == "" and optional:
         return None
     for text in raw if isinstance(raw, list) else [raw]:
-        # Also what is not UTF-8: os.environ holds that as lone surrogates, no reply could carry it.
+        # We also refuse bytes that are not UTF-8: os.environ has them as lone surrogates, which no
+        # reply can contain.
         if isinstance(text, str) and not text.isprintable():
             raise ValueError(text)
     value = msgspec.convert(raw, key.kind, strict=not is_text)
@@ -294,7 +297,7 @@ def _converted(key: Key, raw: Any, is_text: bool) -> Any:
 
 
 def accepted(info: Any) -> str:
-    """In words, what a key of this type takes."""
+    """A description of the values that a key of this type accepts."""
     kinds = msgspec.inspect
     if isinstance(info, kinds.UnionType):
         return " or ".join(accepted(part) for part in info.types)
@@ -331,7 +334,7 @@ def as_toml(value: Any) -> str:
 
 
 def describe(loaded: Loaded) -> list[Row]:
-    """Every key with the value that holds and where it came from."""
+    """Every key with its value in force and the value's origin."""
     rows = []
     for name in KEYS:
         section, _, key = name.partition(".")

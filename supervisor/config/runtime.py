@@ -1,7 +1,7 @@
-"""`GET` and `PATCH /config`: the settings as they are, and those that may change while it runs.
+"""`GET` and `PATCH /config`: shows all settings, and changes those that can change at run time.
 
-What is changed is kept in `config.json`, a layer between the configuration file and the
-environment, so it holds after a restart as well.
+Changes are kept in `config.json`, a layer between the configuration file and the environment, so
+they survive a restart.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RuntimeConfig:
         self._turn = asyncio.Lock()  # the file is read, changed and written by one call at a time
 
     def warning(self) -> str | None:
-        """What a restart would lose."""
+        """The changes that a restart would lose, for `/health`."""
         if not self._unwritten:
             return None
         return (
@@ -68,7 +68,7 @@ class RuntimeConfig:
         )
 
     async def patch(self, params: PatchConfig) -> Configuration:
-        """All of it or nothing."""
+        """Makes all of the changes or none."""
         wanted = {
             f"{section}.{key}": value
             for section in params.__struct_fields__
@@ -111,12 +111,12 @@ class RuntimeConfig:
         return None
 
     async def _keep(self, wanted: Mapping[str, Any]) -> None:
-        # What an earlier call could not write is not forgotten.
+        # Changes that an earlier call could not write are tried again.
         self._unwritten.update(wanted)
         try:
             await asyncio.to_thread(self._write, dict(self._unwritten))
         except OSError as error:
-            # A full disk costs persistence, and nothing else.
+            # With a full disk the change is in force, but not kept.
             _log.warning(
                 "config.not_written", path=self._directories.config_json, reason=str(error)
             )
@@ -124,7 +124,7 @@ class RuntimeConfig:
             self._unwritten.clear()
 
     def _write(self, changes: Mapping[str, Any]) -> None:
-        """Blocks as long as the disk likes."""
+        """Writes config.json. Blocks for as long as the disk does."""
         kept = read_json(self._directories.config_json)
         tree: dict[str, Any] = kept if isinstance(kept, dict) else {}
         for name, value in changes.items():

@@ -1,6 +1,6 @@
 """Every setting: its name, type, bounds and default, and which of them may change at run time.
 
-Knows neither where values come from nor what a setting does.
+This module does not know where values come from, nor what a setting does.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _keys() -> Iterator[Key]:
     for section, struct in get_type_hints(Settings).items():
         for name, kind in get_type_hints(struct, include_extras=True).items():
             info = msgspec.inspect.type_info(kind)
-            if isinstance(info, msgspec.inspect.Metadata):  # wraps whatever has a description
+            if isinstance(info, msgspec.inspect.Metadata):  # wraps types that have a description
                 info = info.type
             default = getattr(getattr(defaults, section), name)
             yield Key(f"{section}.{name}", kind, info, default)

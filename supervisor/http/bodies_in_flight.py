@@ -1,7 +1,8 @@
-"""How many bytes of bodies are in flight: on their way here, or of requests without their answer.
+"""Bounds the memory of request bodies that are being received or not yet answered.
 
-Each body has a bound of its own; a thousand connections of one user would fill the memory all the
-same. Small bodies are not counted: nobody's short calls are refused because of another's long ones.
+Each body has a bound of its own, but a thousand connections of one user would still fill the
+memory. Small bodies are not counted, so short calls are never refused because of other callers'
+long ones.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SMALL_BYTES: Final = 64 * 1024
 
 
 class Share:
-    """What one request has of it."""
+    """The bytes that one request has taken."""
 
     def __init__(self, all_of_it: InFlight, uid: int) -> None:
         self._all = all_of_it
@@ -29,7 +30,7 @@ class Share:
         self._bytes = 0
 
     def grow(self, size: int) -> None:
-        """So many bytes more, announced or received; RelayError where there is no room for them."""
+        """Takes `size` more bytes, announced or received; raises RelayError if there is no room."""
         before, self._bytes = self._bytes, self._bytes + size
         self._all.add(self._uid, _counted(self._bytes) - _counted(before))
 
@@ -43,7 +44,7 @@ class InFlight:
 
     @contextmanager
     def share(self, uid: int) -> Iterator[Share]:
-        """Until the request is answered."""
+        """The share of a request, until it is answered."""
         share = Share(self, uid)
         try:
             yield share
@@ -52,7 +53,7 @@ class InFlight:
 
     def add(self, uid: int, size: int) -> None:
         self._by_uid[uid] += size
-        # One body goes alone, however large the settings allow it to be.
+        # A single body is accepted, however large the settings allow it to be.
         is_alone = self._by_uid.total() == size
         if size <= 0 or is_alone:
             return

@@ -1,6 +1,6 @@
-"""Request bodies: read whole, within a size and a time, or refused.
+"""Reads request bodies whole, within bounds on size and time, or refuses them.
 
-Knows how HTTP frames a body, and nothing of what is in it.
+This module knows how HTTP frames a body, not what is in it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ async def read_body(
     max_bytes: int = MAX_BODY_BYTES,
     deadline: float = 30.0,
 ) -> bytes:
-    """The whole body, or a RelayError after whose reply the connection is closed."""
+    """The whole body; raises RelayError, and then the connection is closed after the reply."""
     try:
         return await _bounded_body(request, share, max_bytes, deadline)
     except RelayError:
@@ -63,7 +63,7 @@ async def _collected(request: web.BaseRequest, share: Share, max_bytes: int) -> 
     content = request.content
     expects = request.version >= HttpVersion11 and request.headers.get("Expect", "").lower()
     if expects == "100-continue" and not content.is_eof() and request.transport is not None:
-        # curl holds back bodies over 1 MB for this line, and waits a whole second for it.
+        # curl waits up to a second for this line before it sends a body above 1 MB.
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     pieces, size = [], 0
     while piece := await content.readany():

@@ -1,7 +1,7 @@
-"""One client's connection, and what all of them share: bounds, deadlines, counts.
+"""One client's connection, and the bounds, deadlines and counts that all connections share.
 
-A connection is admitted by its uid before a byte of it is read; whatever HTTP does wrong is
-answered here, in the envelope. What a request means is the handler's affair.
+A connection is admitted by its uid before we read a byte of it. Malformed HTTP is answered here, in
+the envelope. The handler knows what a request means.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _log: Final = Log(__name__)
 class Deadlines:
     """Seconds."""
 
-    head: float = 10.0  # from the first wait, or the first byte, to the last header
+    head: float = 10.0  # from the connection or the first byte to the last header
     idle: float = 75.0  # between requests of a connection
     send: float = 30.0  # without a piece of the reply being taken
-    linger: float = 2.0  # reading on after a refusal, so that the client gets to see it
-    look: float = 0.5  # between looks whether a half-closed client is still there
+    linger: float = 2.0  # we read on after a refusal, so that the client receives it
+    look: float = 0.5  # between checks whether a half-closed client is still there
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Counts:
 
 
 class Acceptor(web.Server):
-    """Accepts connections: from which users, how many, and with which deadlines."""
+    """Decides which connections are accepted: of which users, how many, with which deadlines."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class Connection(web.RequestHandler):
         return self._waiter is not None and not self._waiter.done()
 
     def wind_down(self) -> None:
-        """End an idle connection now, a busy one after its reply."""
+        """Ends an idle connection now, a busy one after its reply."""
         self.last = True
         if self._is_waiting or not self._request_count:
             self.force_close()
@@ -224,7 +224,7 @@ class Connection(web.RequestHandler):
         if not isinstance(resp, web.StreamResponse) or isinstance(resp, web.HTTPException):
             resp = self._in_envelope(request, resp)
         if request.content.exception() is not None:
-            # aiohttp would read on, meet the exception again and log it as our mistake.
+            # aiohttp would continue reading, get the exception again and log it as our mistake.
             request.content.feed_eof()
             self.last = True
         if self.last or (self._half_closed and not self._messages):
@@ -233,7 +233,7 @@ class Connection(web.RequestHandler):
         if self._deaf:
             await self._linger()
         if self.last and request.content.is_eof():
-            self.close()  # `last` may have come while the reply was on its way
+            self.close()  # `last` may have been set while the reply was being sent
         return result
 
     def handle_error(
@@ -243,7 +243,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The last resort: malformed HTTP, and errors that the handler did not catch."""
+        """Answers malformed HTTP, and errors that the handler did not catch."""
         exc = exc or sys.exception()
         if request.writer.output_size > 0 or isinstance(exc, ConnectionError):
             raise ConnectionResetError("the reply cannot be completed") from exc
@@ -273,13 +273,15 @@ class Connection(web.RequestHandler):
         )
 
     async def _linger(self) -> None:
-        """Closing on unread bytes resets the connection and may take our reply with it."""
+        """Reads on for a while: closing with unread bytes would reset the connection, and the reply
+        might be lost.
+        """
         self._end_writing()
-        await asyncio.sleep(self.deadlines.linger)  # the client's leaving cancels this
+        await asyncio.sleep(self.deadlines.linger)  # cancelled when the client closes
 
     def _end_writing(self) -> None:
         if self.wire is not None and self.wire.can_write_eof():
-            with suppress(OSError):  # the client was quicker
+            with suppress(OSError):  # the client has closed first
                 self.wire.write_eof()
 
     def _start_head_timer(self) -> None:
@@ -309,11 +311,11 @@ class Connection(web.RequestHandler):
             self.wire.write(unasked(late))
             self._end_writing()
             self._deaf = True
-            # In the place of its own: a connection that is lost, or wound down, stops it.
+            # In aiohttp's own attribute: a lost connection, or `wind_down`, cancels that task.
             self._head_timer = self._loop.call_later(self.deadlines.linger, self.force_close)
 
     def _end_body(self, request: web.BaseRequest | None) -> None:
-        """The rest of the body can never come: its reader fails, and answers so."""
+        """Makes the body's reader fail, because the rest of the body cannot arrive any more."""
         self.last = True
         if request is not None and request.content.exception() is None:
             request.content.set_exception(
@@ -325,14 +327,14 @@ class Connection(web.RequestHandler):
         self._look_timer = self._loop.call_later(delay, self._look, delay)
 
     def _look(self, delay: float) -> None:
-        # After the end of its data the kernel tells nothing more of the client until we write.
+        # After the client has closed its sending half, the kernel reports nothing until we write.
         if self.wire is None:
             return
         request = self._current_request
         if self._is_waiting:
             self.force_close()
         elif request is not None and not request.content.is_eof():
-            # Its end came between two turns of the loop, before the request was at hand.
+            # The client's end came before the request was handed to us.
             self._end_body(request)
             self._look_later(delay * 2)
         elif has_disconnected(self.wire.get_extra_info("socket")):
@@ -346,7 +348,7 @@ def connection_of(request: web.BaseRequest) -> Connection:
 
 
 def request_uid(request: web.BaseRequest) -> int:
-    """The uid with which the request's connection was admitted."""
+    """The uid of the process that has opened the request's connection."""
     return connection_of(request).uid
 
 

@@ -1,4 +1,4 @@
-"""What a caller wants to read: JSON, or text for a language model or a person.
+"""Chooses the format of a reply: JSON, or text for a language model or a person.
 
 `?format=` decides; else the `Accept` header with its quality values; else JSON.
 """
@@ -39,7 +39,7 @@ def wanted(raw_path: str, accept: str | None) -> Format:
 
 
 def _accepted(accept: str | None) -> Format:
-    """The one with the highest quality; of equals the first; what nothing fits is JSON."""
+    """The format with the highest quality, of equals the first; JSON if none matches."""
     if accept is None or accept == "*/*":
         return "json"
     best: tuple[float, Format] = (0.0, "json")

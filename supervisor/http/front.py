@@ -1,7 +1,7 @@
-"""HTTP for `dispatch`: what a request says, as plain values, and the answer as an HTTP reply.
+"""The HTTP front: turns HTTP requests into plain requests for `dispatch`, and answers into replies.
 
-Refuses foreign Hosts and Origins, and reads bodies within their bounds. What a request means, who
-may make it and what the answer is are the dispatch's affair.
+It refuses foreign Hosts and Origins, and reads bodies within their bounds. Dispatch decides what a
+request means, who may send it, and what the answer is.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Front:
             return self._dispatch.refuse(request, error)
         operation = request.operation
         if operation is not None and operation.streams and operation.implemented:
-            request.format = "json"  # of a refusal
+            request.format = "json"  # the format of a refusal that comes before negotiation
             return await self._streams.serve(http, request)
         if http.method in ("GET", "HEAD"):
             return await self._dispatch.perform(request)
@@ -119,7 +119,7 @@ class Front:
 
 
 def _request(http: web.BaseRequest) -> Request:
-    """What the head says; its operation is found once the Host is known to be ours."""
+    """The request's plain values; the operation is looked up only after the Host is checked."""
     headers = http.headers
     return Request(
         id=_request_id(http),
@@ -135,7 +135,7 @@ def _request(http: web.BaseRequest) -> Request:
 
 
 def _absolute_form(target: str) -> tuple[str | None, str]:
-    """`http://host/path`, as one writes to a proxy: the host in it, and the path."""
+    """The host and the path of `http://host/path`, a target that clients send to proxies."""
     found = _ABSOLUTE.match(target)
     return (found[1], target[found.end() :] or "/") if found else (None, target)
 

@@ -1,7 +1,4 @@
-"""The TCP and Unix sockets that listen, and the orderly end of all their connections.
-
-Owns the sockets and their paths; `connection` does the rest.
-"""
+"""The listening TCP and Unix sockets, and the orderly end of all their connections."""
 
 from __future__ import annotations
 
@@ -39,7 +36,9 @@ class Listener:
             handler, guard, deadlines or Deadlines(), limits or Limits(), self._refused
         )
         self._servers: list[asyncio.Server] = []
-        self._paths: list[tuple[Path, int]] = []  # with the inode, which tells ours from another's
+        self._paths: list[
+            tuple[Path, int]
+        ] = []  # with the inode, by which we recognise our own socket
 
     @property
     def counts(self) -> Counts:
@@ -50,7 +49,9 @@ class Listener:
         return len(self._acceptor.present)
 
     async def start_tcp(self, host: str, port: int) -> int:
-        """Listens, and tells the guard which port it is. With port 0 the first address counts."""
+        """Listens, and tells the guard the port. With port 0 the kernel chooses it for the first
+        address, and the others use the same one.
+        """
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_UNWIND_SECONDS * 5):
             rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -69,7 +70,7 @@ class Listener:
         _clear_stale(path)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # At the bind, not after it: between the two anybody could connect.
+            # The mode is set at the bind: afterwards anybody could already have connected.
             mask = os.umask(0o177)
             try:
                 sock.bind(os.fspath(path))
@@ -85,7 +86,7 @@ class Listener:
         self._servers.append(server)
 
     async def stop(self, grace: float) -> None:
-        """Accept no more. Idle connections end now, others with their reply or after `grace`."""
+        """Accepts no more connections. Idle ones end now, others after their reply or `grace`."""
         self._acceptor.closing = True
         for server in self._servers:
             server.close()
@@ -101,7 +102,7 @@ class Listener:
                     connection.wire.abort()
             await self._all_gone()
         for server in self._servers:
-            with suppress(TimeoutError):  # 3.12 waits for connections, which are gone by now
+            with suppress(TimeoutError):  # Python 3.12 waits for connections, which are gone by now
                 await asyncio.wait_for(server.wait_closed(), _UNWIND_SECONDS)
         self._servers.clear()
         self._refused.close()
@@ -130,7 +131,7 @@ class Listener:
 
 
 def _clear_stale(path: Path) -> None:
-    """Remove the socket of a relay that is gone, never one that answers or another file."""
+    """Removes the socket of a relay that has ended; never one that answers, nor another file."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Which call a path that does not exist probably means, by the words that debuggers use.
+"""Guesses the call that an unknown path means, from the words that other debuggers use.
 
-Knows the words of pdb, gdb, DAP and other APIs; spelling mistakes are the router's.
+It knows the words of pdb, gdb, DAP and other APIs. The router handles spelling mistakes.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Meant(NamedTuple):
 
 
 def meant(method: str, segments: Sequence[str]) -> Meant | None:
-    """The call for a path without prefix; None where no word of it is known."""
+    """The call that a path without prefix means; None if it has no known word."""
     words = [_plain(segment) for segment in segments]
     in_session = words[:1] in (["sessions"], ["session"]) and len(words) > 1
-    if not words or (in_session and len(words) == 2):  # its last word is an id
+    if not words or (in_session and len(words) == 2):  # the last word is an id
         return None
     names = [name for name in _NAMES.get(words[-1], ()) if OPERATIONS[name].implemented]
     # A word may belong to several operations: the method decides.
@@ -87,7 +87,7 @@ def meant(method: str, segments: Sequence[str]) -> Meant | None:
 
 
 def _template(name: str, words: list[str]) -> str:
-    """For one thread where the path names one."""
+    """The operation's path; the one for a single thread if the unknown path names one."""
     paths = OPERATIONS[name].paths
     of_thread = [path for path in paths if "/threads/{thread_id}/" in path]
     return of_thread[0] if of_thread and "threads" in words[2:3] else paths[0]
@@ -112,7 +112,7 @@ _NAMES: Final = _names()
 
 
 def segments_of(path: str) -> list[str]:
-    """Without the prefix, or what looks like one."""
+    """The path's segments without the API prefix, or what looks like one."""
     parts = path.strip("/").split("/")
     prefix = API_PREFIX.strip("/").split("/")
     if parts[:1] == prefix[:1]:

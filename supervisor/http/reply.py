@@ -1,6 +1,6 @@
-"""Replies as finished bytes: the head, the body, and the wait until the client has taken them.
+"""Sends replies as finished bytes, and waits until the client has taken them.
 
-Knows the envelope's bytes and how HTTP/1.1 frames them; not what a reply is about.
+This module knows how HTTP/1.1 frames a body, not what a reply is about.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiohttp.abc import AbstractStreamWriter
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.wire.envelope import error_body, failure
 
-if TYPE_CHECKING:  # the connection makes replies itself, so it imports this module
+if TYPE_CHECKING:  # connection.py imports this module
     from debug_relay.supervisor.http.connection import Connection
 
 JSON_TYPE: Final = "application/json; charset=utf-8"
@@ -26,7 +26,7 @@ _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
 class Reply(web.StreamResponse):
-    """Finished bytes; a short body leaves in one write with the head."""
+    """A reply of finished bytes; a short body is written together with the head."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Reply(web.StreamResponse):
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Everything has been written by `prepare`."""
+        """Does nothing: `prepare` has written everything."""
 
     def _head(self, request: web.BaseRequest) -> bytes:
         lines = [f"HTTP/1.1 {self.status} {_REASONS.get(self.status, '')}"]
@@ -86,7 +86,7 @@ class Reply(web.StreamResponse):
 
 
 async def _taken(request: web.BaseRequest, transport: asyncio.Transport) -> None:
-    """Backpressure, with a bound: a client that never reads must not hold our memory."""
+    """Waits until the client has read, within a bound: it must not hold our memory for ever."""
     try:
         async with asyncio.timeout(cast("Connection", request.protocol).deadlines.send):
             await request.writer.drain()
@@ -105,7 +105,7 @@ def error_reply(
 
 
 def unasked(error: RelayError) -> bytes:
-    """A whole reply where no request could be read."""
+    """The bytes of a reply for a connection on which no request could be read."""
     request_id = new_id()
     body = failure(error_body(error), request_id)
     head = (

@@ -1,6 +1,7 @@
-"""From verb and path to the operation: a trie over path segments, built from the table.
+"""Finds the operation for a verb and a path, with a trie over path segments.
 
-Knows templates and percent-encoding; it neither validates the values nor runs anything.
+The trie is built from the operations table. The router decodes percent-encoding; it neither
+validates values nor runs anything.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
 from debug_relay.supervisor.http.meant_routes import meant, segments_of
 
-# Served without the prefix too, where browsers and other programs look for them.
+# These are served without the prefix too, where browsers and other programs look for them.
 ROOT_OPERATIONS: Final = (
     "index", "docs", "llms", "openapi", "metrics", "mcp",
     "stream-output", "stream-events", "logs", "debug",
@@ -59,7 +60,7 @@ class Router:
     def __init__(self, operations: Mapping[str, Operation], prefix: str) -> None:
         self._root = _Node()
         self._prefix = prefix
-        self._verbs: dict[str, list[str]] = {}  # template → verbs, of what works
+        self._verbs: dict[str, list[str]] = {}  # template → verbs, of implemented operations
         for operation in operations.values():
             for path in operation.paths:
                 self._add(operation, prefix + path.rstrip("/"))
@@ -67,12 +68,12 @@ class Router:
                     self._add(operation, path)
 
     def match(self, method: str, raw_path: str) -> Match:
-        """`raw_path` is as it was sent, still encoded; a query behind it is ignored."""
+        """The route of a path as it was sent, still percent-encoded; its query is ignored."""
         path = raw_path.partition("?")[0]
         if not path.startswith("/"):
             raise self._not_found(method, path)
         segments = [_decoded(segment) for segment in path[1:].split("/")]
-        # One slash behind the path is ignored; a second one is not, and // is not the root.
+        # One slash at the path's end is ignored; a second one is not, and // is not the root.
         if len(segments) > 1 and not segments[-1] and segments[-2]:
             segments.pop()
         found = _find(self._root, segments, 0, ())
@@ -118,7 +119,7 @@ class Router:
         )
 
     def _closest(self, path: str) -> tuple[str, str]:
-        """The route most like the path, and that route with the path's own values in it."""
+        """The most similar route, and that route filled with the values of the path."""
         given = path.split("/")
         filled = {_filled(template, given): template for template in self._candidates()}
         for best in difflib.get_close_matches(path, filled, n=1, cutoff=_SIMILAR):
@@ -149,7 +150,7 @@ def _find(
 
 
 def _decoded(segment: str) -> str:
-    # One segment at a time, after the split: %2F is a character of its segment.
+    # We decode after the split, so %2F is a character of its segment.
     raw = segment.encode("utf-8", "surrogateescape")
     try:
         if BROKEN_ESCAPE.search(raw):

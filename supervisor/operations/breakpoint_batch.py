@@ -1,7 +1,7 @@
-"""A batch of breakpoints of which some entries are malformed: what is wrong with the others.
+"""Verifies the well-formed entries of a batch of breakpoints in which other entries are malformed.
 
-The worker verifies lines, conditions and files with the session's interpreter. It is asked about
-the well-formed entries, so that a caller learns of all that is wrong at once.
+The worker verifies lines, conditions and files with the session's interpreter. So a caller learns
+in one reply of everything that is wrong with the batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENTRY: Final = re.compile(r"breakpoints\[(\d+)\](.*)", re.DOTALL)
 async def verify_sound_entries(
     session: Session, body: Mapping[str, Any], found: list[Problem]
 ) -> None:
-    """Adds to `found` what the worker says of the entries that are not in it."""
+    """Adds to `found` the worker's problems with the entries that are not in `found` yet."""
     entries = body.get("breakpoints")
     if not isinstance(entries, list) or len(entries) > MAX_BATCH:
         return
@@ -47,7 +47,7 @@ async def _verified(session: Session, entries: list[Any], sound: list[int]) -> l
             await session.ask(VERIFY_BREAKPOINTS, asked, Problems, _VERIFY_SECONDS)
         ).problems
     except RelayError:
-        return []  # without its worker: what is malformed is refused all the same
+        return []  # without an answer of the worker the reply has the malformed entries only
     for problem in problems:
         entry = _ENTRY.fullmatch(problem.field)
         assert entry is not None

@@ -1,4 +1,4 @@
-"""`POST /sessions` with `mode`: the launch or attach that follows in the same call."""
+"""`POST /sessions` with `mode`: creates a session and launches or attaches in the same call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOK_SECONDS: Final = 1.0  # Between two looks at a session that launches witho
 async def create_and_start(
     registry: Registry, worker_calls: WorkerCalls, params: CreateSession, caller: Caller
 ) -> Session:
-    """When the start fails no session is left behind."""
+    """Creates and starts a session; deletes it again if the start fails."""
     first = _first_call(params)
     session = await registry.create(params, caller)
     if params.mode is None or first is None:
@@ -34,7 +34,7 @@ async def create_and_start(
         if not session.deleting:
             await registry.delete(session, None, force=True)
         if isinstance(error, RelayError) and error.code is Code.SESSION_CRASHED:
-            # Other suggestions for a crash name a session that is still there.
+            # The usual suggestion for a crash names the session, which is deleted by now.
             left = "No session is left of this call: send it again."
             raise RelayError(error.code, error.message, left) from error
         raise
@@ -54,11 +54,11 @@ async def _has_started(session: Session, mode: str) -> bool:
 
 
 def _first_call(params: CreateSession) -> SessionParams | None:
-    """The params of launch or attach. That the fields fit the mode has been checked."""
+    """The params of the launch or attach. Validation has checked that the fields fit the mode."""
     if params.mode is None:
         return None
     fields = {name: getattr(params, name) for name in (*OF_MODE[params.mode], "wait")}
     given = {name: value for name, value in fields.items() if value not in (None, [], {})}
     kind = OPERATIONS[params.mode].params
     assert issubclass(kind, SessionParams)
-    return kind(session_id="", **given)  # the id is filled in when there is one
+    return kind(session_id="", **given)  # the caller fills in the id

@@ -1,9 +1,10 @@
-"""One request, of any front: who asks, whether they may, what it means, who answers, what is kept.
+"""Dispatch: turns a request of any front into a finished answer.
 
-Every front builds a `Request` and gets a `Finished` answer. Nothing here reads a socket, parses a
-path or knows aiohttp; only the names of some headers are those of HTTP. What differs between
-operations stands in their rows: scope, states, deadline, preparation. This is the one place that
-turns a `RelayError` into an answer.
+It decides who the caller is, whether the caller may send the request, what it means and who answers
+it, and keeps the reply if the request has an Idempotency-Key. Every front builds a `Request` and
+gets a `Finished` answer. Nothing here reads a socket, parses a path or knows aiohttp; only some
+names of headers are those of HTTP. What differs between operations is in their rows: scope, states,
+deadline, preparation. Only this module turns a `RelayError` into an answer.
 """
 
 from __future__ import annotations
@@ -70,14 +71,14 @@ class Request(Struct, kw_only=True):
     """A request as a front has read it. Nothing of it is believed yet."""
 
     id: str
-    uid: int  # the caller's, by the kernel's word
+    uid: int  # of the caller, from the kernel
     operation: Operation | None  # None: there is no such operation, as `misread` says
     path: Mapping[str, str] = {}
     query: Sequence[tuple[str, str]] = ()
     # A function reads what is still on its way; it is called once the caller is known to be
     # allowed to send anything.
     body: bytes | Mapping[str, Any] | Callable[[], Awaitable[bytes]] = b""
-    # What the front could not read. Only those who may call are told.
+    # The part that the front could not read. Only a caller with some right learns of it.
     misread: RelayError | None = None
     agent: str | None = None  # X-Agent
     authorization: Sequence[str] = ()
@@ -147,13 +148,13 @@ class Dispatch:
         self._reading = asyncio.Lock()
 
     async def perform(self, request: Request) -> Finished:
-        """The answer, a refusal too. A caller that leaves cancels this."""
+        """The answer or refusal. It is cancelled when the caller leaves."""
         call = _Call(request, time.monotonic())
         REQUEST_ID.set(request.id)
         try:
             finished = await self._finished(call)
         except asyncio.CancelledError:
-            # The caller has left; what it asked for goes on.
+            # The caller has left; an operation that `finishes` continues.
             self._note(call, None)
             raise
         self._note(call, finished)
@@ -186,7 +187,7 @@ class Dispatch:
         return caller
 
     def refuse(self, request: Request, error: Exception) -> Finished:
-        """The answer to what a front does not let in."""
+        """The answer to a request that a front refuses."""
         return self._refusal(_Call(request, time.monotonic()), error)
 
     async def close(self) -> None:
@@ -210,7 +211,7 @@ class Dispatch:
         return _refusal(error, request.id, request.format)
 
     def _count(self, call: _Call, error: RelayError) -> None:
-        """A caller that is not let in, or may not read, is logged once, then counted."""
+        """Passes refusals of unauthenticated or unauthorised callers to the refusal log."""
         request = call.request
         operation = request.operation
         call.not_admitted = error.code in BEFORE_AUTHENTICATION
@@ -221,7 +222,7 @@ class Dispatch:
             self._refused.request(error, request.uid, caller, request.id, *_asked(request))
 
     def _note(self, call: _Call, finished: Finished | None) -> None:
-        """For the audit log; `finished` is None where nobody waited for the answer."""
+        """Writes the audit log; `finished` is None if the caller left before the answer."""
         operation = call.request.operation
         if operation is None or not is_audited(operation) or call.not_admitted:
             return
@@ -302,13 +303,14 @@ class Dispatch:
         if len(sent) <= _READ_AT_ONCE_BYTES:
             body, examined = read()
         else:
-            # One at a time: several would each take their turn of the interpreter before the loop.
+            # One body at a time: several threads would compete with the event loop for the GIL.
             async with self._reading:
                 body, examined = await asyncio.to_thread(read)
         if examined.params is not None:
             return examined.params
         if session is None and "session_id" in path:
-            self._registry.get(path["session_id"])  # that there is none comes before the details
+            # An unknown session is refused before wrong fields.
+            self._registry.get(path["session_id"])
         is_whole = len(examined.fields) < MOST_PROBLEMS
         if operation.on_refusal is not None and session is not None and is_whole:
             await _REFUSAL_CHECKS[operation.on_refusal](session, body, examined.fields)
@@ -317,7 +319,7 @@ class Dispatch:
     # -- answering
 
     async def _once(self, call: _Call, understood: _Understood) -> Finished:
-        """The answer; for a key that was used before, the one that it had then."""
+        """The answer; for a key that was used before, the answer that it had then."""
         key, operation = call.request.idempotency_key, understood.operation
         try:
             if key and Code.IDEMPOTENCY_CONFLICT in operation.errors:
@@ -338,7 +340,7 @@ class Dispatch:
                 return await self._answer(plain)
             except RelayError as error:
                 if error.code is Code.SHUTTING_DOWN:
-                    raise  # not kept: the next relay is asked again under the same key
+                    raise  # not kept: the caller may repeat the request at the next relay
                 session_id = getattr(understood.params, "session_id", None)
                 return _refusal(error.for_session(session_id), understood.id, "json")
             finally:
@@ -364,7 +366,7 @@ class Dispatch:
         return _written(understood, status, answer)
 
     async def _forward(self, understood: _Understood) -> Finished:
-        """The worker's answer, as bytes that nobody here looks into."""
+        """The worker's answer, as bytes that we do not decode."""
         operation, params, if_stop = understood.operation, understood.params, understood.if_stop
         session = self._registry.get(params.session_id)  # type: ignore[attr-defined]
         session.require_there()
@@ -372,7 +374,7 @@ class Dispatch:
         await self._registry.retirement_over(session)
         if session.child is None and session.state.status is State.TERMINATED:
             left = None
-            if if_stop is None:  # which a worker compares
+            if if_stop is None:  # only a worker can compare it
                 left = await asyncio.to_thread(
                     retired_answers.answer, session, operation.name, params
                 )
@@ -397,14 +399,14 @@ class Dispatch:
     def _require_state(
         self, known: SessionState, operation: Operation, if_stop: int | None
     ) -> None:
-        """Refused here already by the mirror; the worker checks again."""
+        """Refuses by the mirror what can be refused already; the worker checks again."""
         status, session_id = known.status, known.session_id
         if status is State.FAILED:
             raise self._registry.get(session_id).crashed(operation.name)
         if if_stop is not None and status is State.RUNNING and status not in operation.states:
             raise stop_changed(if_stop, status, known.stop_id, None, session_id)
-        # A pause may be asked for while the mirror still says paused, and so on: only what cannot
-        # become right by waiting for a frame is refused here.
+        # The mirror may be a frame behind the worker (a pause may be requested while it still says
+        # paused), so we refuse only what no later frame can make right.
         if status not in operation.states:
             raise wrong_state(operation.name, status, operation.states, session_id, known.program)
 
@@ -460,10 +462,10 @@ def _pretty(finished: Finished) -> Finished:
 
 
 def _again(first: Finished, understood: _Understood) -> Finished:
-    """A reply that was kept, under the id and in the format of the request that has it now.
+    """A kept reply with the id and in the format of the present request.
 
-    An earlier version of the relay may have kept it, as text or with other fields. What cannot be
-    rendered in the format that is asked for is answered as it was kept, if that is JSON.
+    An earlier version of the relay may have kept it as text or with other fields. If it cannot be
+    rendered in the requested format, the answer is the kept JSON.
     """
     if not first.content_type.startswith("application/json"):
         return _kept_as_text(first, understood)
@@ -477,7 +479,10 @@ def _again(first: Finished, understood: _Understood) -> Finished:
         result = understood.operation.result
         lines = render_json(result, body) if ok else text.render_error(decode_error(body))
         encoded = text.encode_lines(lines, understood.format)
-    except (KeyError, ValueError) as error:  # an error code that is no more, for example
+    except (
+        KeyError,
+        ValueError,
+    ) as error:  # for example an error code that does not exist any more
         _log.warning("kept_reply.not_rendered", error=str(error))
         return as_json
     content_type = text.CONTENT_TYPES[understood.format]
@@ -508,7 +513,7 @@ class _Failure(Struct):
 
 
 def _code_of(finished: Finished) -> str | None:
-    """Of a refusal, by worker or supervisor; text for people does not name it so."""
+    """The error code of a refusal; None if the reply is text."""
     if finished.status < 400 or not finished.content_type.startswith("application/json"):
         return None
     error = msgspec.json.decode(finished.body, type=_Failure).error

@@ -1,4 +1,4 @@
-"""Exports and imports: a blueprint as callers see it, and read again from what they send."""
+"""Exports, imports and clones: turns blueprints into what callers see, and back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NUMBERS: Final = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\.\d{1,6})?(?:[-+.].*)?")
 
 
 def export(blueprint: Blueprint) -> Export:
-    """Without state, ids and secrets."""
+    """The session's blueprint without state, ids and secrets."""
     launch = None if blueprint.program is None else shown_launch(blueprint.program)
     plain = for_another(without_secrets(blueprint, launch), blueprint.name)
     return Export(
@@ -49,7 +49,7 @@ def export(blueprint: Blueprint) -> Export:
 
 
 def clone(blueprint: Blueprint, name: str | None, labels: dict[str, str] | None) -> Blueprint:
-    """For a session of its own, with secrets and all."""
+    """The blueprint for a copy of the session, with its secrets."""
     config = blueprint.config
     if labels is not None:
         config = msgspec.structs.replace(config, labels=labels)
@@ -58,7 +58,7 @@ def clone(blueprint: Blueprint, name: str | None, labels: dict[str, str] | None)
 
 
 def read_import(asked: ImportSession, settings: Settings) -> Blueprint:
-    """The blueprint in an export's `data`; refused, with all that is wrong, if it is none."""
+    """The blueprint in an export's `data`; raises RelayError with all that is wrong in it."""
     _require_readable(asked.version)
     require_places(asked.breakpoints)
     program = None if asked.program is None else _program(asked.program)
@@ -96,7 +96,7 @@ def _chosen(value: float | None, default: float) -> float:
 
 
 def _program(program: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a launch, under the same rules as there."""
+    """The fields of a launch, checked by the same rules as a launch."""
     of_the_call = sorted({"session_id", "wait", "snapshot"}.intersection(program))
     if of_the_call:
         raise _bad([Problem(f"program.{name}", "no part of an export") for name in of_the_call])
@@ -122,7 +122,7 @@ def _bad(problems: list[Problem]) -> RelayError:
 
 
 def _breakpoint(given: dict[str, Any]) -> dict[str, Any]:
-    """With its file in one spelling."""
+    """The breakpoint with its path in `file`, however it was written."""
     source = given.pop("source", None)
     return {"file": os.path.normpath(source["path"]), **given} if source else given
 

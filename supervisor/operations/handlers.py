@@ -1,7 +1,7 @@
 """One handler for each operation that the supervisor answers itself, by the operation's name.
 
-They answer from copies of the workers' state, from the rings on disk, or about the relay as a
-whole; few wait for a worker.
+They answer from mirrors of the workers' states, from the rings on disk, or about the relay as a
+whole; few of them wait for a worker.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MAX_WAITERS_A_SESSION: Final = 200  # Requests that wait for events of one sess
 Handler = Callable[[Any, Caller], Awaitable[Struct]]
 
 
-# Of the request that is being answered: it is part of replies that are bounded in bytes.
+# The id of the request that is being answered: it is part of replies that are bounded in bytes.
 REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id", default="")
 
 
@@ -65,14 +65,14 @@ class Document(Struct):
 
 
 class Answer(Struct):
-    """A result whose status is not its row's."""
+    """A result with a status that differs from its row's."""
 
     result: Struct
     status: int
 
 
 class RelayFacts(Struct):
-    """What handlers need to know of the relay as a whole."""
+    """Facts about the relay as a whole, for handlers."""
 
     url: str
     started: float  # monotonic
@@ -140,7 +140,7 @@ class Handlers:
             raise RuntimeError(f"operations and handlers differ: {differ}")
 
     def of(self, operation: Operation) -> Handler | None:
-        """None when the worker answers it."""
+        """The handler of an operation; None if the worker answers it."""
         return self._table.get(operation.name)
 
     def _session(self, params: SessionParams) -> Session:
@@ -305,7 +305,7 @@ class Handlers:
         return (await self._registry.create_from_blueprint(blueprint, caller)).present()
 
     async def _clone(self, params: sessions.CloneSession, caller: Caller) -> Struct:
-        # From its worker's memory, which has the secrets that no file has.
+        # The blueprint comes from the worker's memory: it has secrets that no file has.
         blueprint = await self._registry.blueprint(self._session(params))
         clone = export_import.clone(blueprint, params.name, params.labels)
         return (await self._registry.create_from_blueprint(clone, caller)).present()
@@ -356,7 +356,7 @@ class Handlers:
             self._waiting[session.id] -= 1
             if not self._waiting[session.id]:
                 del self._waiting[session.id]
-        # A relay that stops still answers with the events that have come.
+        # A relay that is stopping still answers with the events that have come.
         if not (page.events and session.left_by_relay):
             session.require_there()
             self._registry.get(session.id)  # it may have expired
@@ -366,8 +366,8 @@ class Handlers:
     async def _history(self, params: stop_report.History, caller: Caller) -> Struct:
         session = self._session(params)
         if session.child is not None:
-            # So that the report of the present stop is in the file. If the worker hangs, earlier
-            # ones are there.
+            # The worker writes the report of the present stop into the file. If the worker hangs,
+            # the file has the earlier reports.
             with contextlib.suppress(RelayError):
                 await session.ask(SAVE_STOP_REPORTS, Empty(), Empty, _WRITE_SECONDS)
             session.require_there()
@@ -386,12 +386,12 @@ class Handlers:
         params: output_events.GetEvents,
         types: set[str] | None,
     ) -> output_events.EventPage:
-        """The next page that has events, or an empty one when the time is over."""
+        """The next page with events, or an empty page after the timeout."""
         deadline = time.monotonic() + params.timeout
         seen = session.events_end
         came_from = params.cursor
         while not page.events and (left := deadline - time.monotonic()) > 0:
-            # A page takes a bounded effort: the events wanted may come after many others.
+            # Each page looks at a bounded number of events; wanted ones may come after many others.
             if page.has_more and page.next_cursor != came_from:
                 await asyncio.sleep(0)
             elif not await session.wait_for_events(seen, left):
@@ -409,7 +409,7 @@ class Handlers:
         params: output_events.GetEvents,
         types: set[str] | None,
     ) -> output_events.EventPage:
-        # No event is shown before the state that came with it.
+        # An event is shown only once the state that came with it is.
         return session.events.page(
             cursor, params.limit, types, session.state.status, session.events_end
         )
@@ -427,7 +427,7 @@ class Handlers:
 
 
 def _readable_by(caller: Caller, page: output_events.EventPage) -> output_events.EventPage:
-    """Output is left out for a caller that may not read it: only that something was printed."""
+    """The page without the text of output events, if the caller may not read output."""
     if READS_OUTPUT not in caller.scopes:
         for event in page.events:
             if event.type == "output" and isinstance(event.body, dict):

@@ -1,9 +1,10 @@
 """Replies kept by `Idempotency-Key`: a creating request that is sent twice is done once.
 
-Keys belong to a caller and a path. The first request's reply is kept for ten minutes, a refusal
-too; a repeated request waits for that reply. Replies are in the file before they are sent: what a
-caller has seen is known after a `kill -9` as well. A session that a killed relay has made and not
-answered for is found by its intent (`supervisor/workers/intent.py`).
+Keys belong to a caller and a path. The first request's reply is kept for ten minutes, also if it is
+a refusal; a repeated request waits for that reply. Replies are written to the file before they are
+sent, so a reply that a caller has seen is known even after a `kill -9`.
+A session that a killed relay has made, but whose reply it has not kept, is found by its intent
+(`supervisor/workers/intent.py`).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Idempotency:
     async def once(
         self, caller: str, path: str, key: str, body: bytes, make: Callable[[], Awaitable[Finished]]
     ) -> Finished:
-        """The reply that this key has; `make` makes it for a new key."""
+        """The reply for this key; `make` makes it if the key is new."""
         if not key or len(key) > _KEY_CHARACTERS or not key.isprintable():
             raise _bad_key(key)
         self._forget()
@@ -96,7 +97,7 @@ class Idempotency:
         return finished
 
     def _forget(self) -> None:
-        """Drop old entries, and the oldest of too many."""
+        """Drops entries that are too old, and the oldest if there are too many."""
         oldest = self._now() - KEPT_SECONDS
         total = sum(self._size(entry) for entry in self._entries.values())
         for place, entry in list(self._entries.items()):
@@ -112,7 +113,7 @@ class Idempotency:
         return 0 if failed else len(entry.work.result().body)
 
     async def close(self) -> None:
-        """Cancel what is still being answered."""
+        """Cancels requests that are still being answered."""
         tasks = [entry.work for entry in self._entries.values() if not entry.work.done()]
         for task in tasks:
             task.cancel()

@@ -1,7 +1,7 @@
-"""The file of replies kept by their `Idempotency-Key`: appended to, and begun anew when it is long.
+"""The file of replies that are kept for their `Idempotency-Key`.
 
-Written without fsync: it is there for a relay that was killed, not for a machine that lost power.
-A reply that the disk does not take is unknown to the next relay, and nothing else is lost.
+Replies are appended; a long file is begun anew. There is no fsync: the file serves a relay that was
+killed, not a machine that lost power. If the disk refuses a reply, only the next relay misses it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class KeptReplies:
         self.warning: str | None = None
 
     def load(self) -> list[KeptReply]:
-        """The replies that are young enough, oldest first. The file is rewritten with them."""
+        """The replies that are young enough, oldest first; rewrites the file with them."""
         kept: list[KeptReply] = []
         room, now = MOST_BYTES, time.time()
         for reply in reversed([*self._read()]):
@@ -68,7 +68,9 @@ class KeptReplies:
         return kept
 
     def add(self, reply: KeptReply) -> None:
-        """Call it before the reply is sent. The kernel has it then, and outlives this process."""
+        """Appends a reply. Call it before the reply is sent: the kernel then has it, even if this
+        process is killed.
+        """
         line = _encode(reply) + b"\n"
         if self._size + len(line) > _LARGEST_FILE_BYTES:
             self.load()
@@ -94,7 +96,7 @@ class KeptReplies:
             try:
                 yield _decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                # Cut short when its relay was killed, or damaged: other lines are whole.
+                # The line was cut short when its relay was killed, or is damaged. Others are whole.
                 _log.warning("kept_replies.line_unreadable", path=self._path, reason=str(error))
 
     def _begin(self, replies: list[KeptReply]) -> None:
@@ -122,7 +124,7 @@ class KeptReplies:
         self.warning = None
 
     def _note_failure(self, error: OSError) -> None:
-        # A half-written line lies behind the end: it is overwritten, or skipped when read.
+        # A half-written line lies beyond our end: we overwrite it, or skip it when we read.
         self.warning = (
             f"{self._path} cannot be written ({error.strerror}): "
             "Idempotency-Keys are not known to the next relay"

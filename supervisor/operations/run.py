@@ -1,7 +1,8 @@
 """`POST /run`: a session for one call, and the report of what happened in it.
 
 It is an ordinary session, and the call does what any caller could do. Afterwards the session is
-deleted, unless the request keeps it. A caller that leaves ends it too: nobody would see the report.
+deleted, unless the request keeps it. It is also deleted when the caller leaves, because then nobody
+would see the report.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Runs:
         try:
             return await asyncio.shield(creating)
         except asyncio.CancelledError:
-            # The creation goes on: the session is deleted as soon as it is there.
+            # The creation continues: the session is deleted as soon as it exists.
             creating.add_done_callback(self._drop)
             raise
 
@@ -171,11 +172,11 @@ class _OneRun:
         await self._close_input()
 
     async def _close_input(self) -> None:
-        """No input comes after that of the request."""
+        """Closes the program's input: there is none beyond the request's."""
         try:
             await self._ask("input", program.Input(session_id=self._id, eof=True), program.Written)
         except RelayError as error:
-            # The program has ended, or closed it itself.
+            # The program has ended, or has closed its input itself.
             _log.info("run.input_closed", session_id=self._id, error=error.message)
 
     async def _record(self, spec: execution.TraceSpec) -> None:
@@ -188,7 +189,9 @@ class _OneRun:
         self._trace = RunTrace(**{name: getattr(rows, name) for name in RunTrace.__struct_fields__})
 
     async def _until_ended(self) -> bool:
-        """Until the program or the time ends. True: it is paused at an exception, and is kept."""
+        """Waits until the program or the time ends. True if the program is paused at an exception
+        and the session is to be kept.
+        """
         while True:
             await self._until_stopped()
             if self._status is not State.PAUSED:
@@ -197,7 +200,7 @@ class _OneRun:
                 self._exception = await self._crash()
                 if self._params.keep_on_exception:
                     return True
-            # Other stops, such as a `breakpoint()`, are resumed: no caller looks at them.
+            # We resume other stops, such as a `breakpoint()`: no caller looks at them.
             on = execution.Continue(session_id=self._id, wait=self._left)
             await self._ask("continue", on, execution.Execution)
             if not self._left:
@@ -205,12 +208,12 @@ class _OneRun:
 
     async def _until_stopped(self) -> None:
         while self._status in (State.RUNNING, State.LAUNCHING) and self._left:
-            # After a deletion no events come, and waiting for them returns at once.
+            # After a deletion there are no events, and waiting for one returns at once.
             self._session.require_there()
             await self._session.wait_for_events(self._session.events_end, self._left)
 
     async def _where(self) -> inspection.Stack | None:
-        """The main thread's stack, without a stop; None while C code holds the interpreter."""
+        """The stack of the running main thread; None while C code holds the GIL."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
                 known = await self._ask(
@@ -226,7 +229,7 @@ class _OneRun:
             return None
 
     async def _crash(self) -> RunException:
-        """The stack with its locals, within the bound of a report."""
+        """The exception's stack with locals, within the bound of a report."""
         session_id = self._id
         stack = await self._ask(
             "stacktrace",

@@ -1,7 +1,7 @@
-"""Operations that a session's worker does for a caller: prepared, under their row's deadline.
+"""Calls of operations that a session's worker does: prepared first, and with their row's deadline.
 
-Dispatch forwards what callers ask for; a call that does several things in turn (`POST /sessions`
-with a mode, `POST /run`, a profile that is applied) asks the same way.
+Dispatch forwards callers' requests through here. So do calls that consist of several steps:
+`POST /sessions` with a mode, `POST /run`, and applying a profile.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class WorkerCalls:
         if_stop: int | None = None,
         format: str = "json",
     ) -> tuple[ReplyHead, bytes]:
-        """The worker's answer as bytes, a refusal too."""
+        """The worker's answer or refusal, as bytes."""
         if operation.prepare is not None:
             await self._preparations[operation.prepare](params, session)
         head = RequestHead(
@@ -60,7 +60,7 @@ class WorkerCalls:
     async def ask(
         self, session: Session, name: str, params: Params, caller: Caller, kind: type[_R]
     ) -> _R:
-        """The worker's answer to one step of a longer call; its refusal is raised."""
+        """The worker's answer to one step of a longer call; a refusal is raised."""
         reply, payload = await self.forward(session, OPERATIONS[name], params, caller)
         session.require_there()
         if not reply.ok:

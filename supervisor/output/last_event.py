@@ -1,8 +1,8 @@
-"""The event that a dead worker could not write: appended to its ring when the writer is gone.
+"""Appends an event to the ring of a dead worker, who could not write it.
 
-A ring has one writer. Here that is the supervisor, once its worker's pidfd has told of the end.
-Written by `pwrite` in the order of `protocol.wire.ring_format`: nothing is mapped, so a ring that
-somebody has cut short costs an error here and not the relay.
+A ring has one writer. Once the worker's pidfd has reported its end, that is the supervisor. It
+writes with `pwrite` in the order of `protocol.wire.ring_format` and maps nothing: a file that
+somebody has truncated costs an error here, not the relay's process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def append(ring: Path, seq: int, type: EventType, body: Mapping[str, Any]) -> bool:
-    """Whether the ring has it now; a full disk leaves the ring as it was."""
+    """Appends the event; whether it succeeded. A full disk leaves the ring as it was."""
     event = {"seq": seq, "type": type, "timestamp": timestamp(), "body": body}
     try:
         fd = os.open(ring, _FLAGS)
@@ -62,7 +62,7 @@ def _append(fd: int, header: RingHeader, seq: int, category: int, payload: bytes
     room = header.capacity - header.head % header.capacity
     start = header.head if len(raw) <= room else header.head + room
     end = start + len(raw)
-    # The tail before anything is overwritten, the head when all is there, the mark last of all.
+    # The tail moves before anything is overwritten, the head after all is written, the mark last.
     if end - header.capacity > header.tail:
         tail, tail_entry = _first_from(fd, header, end - header.capacity)
         _set(fd, AT_TAIL_ENTRY, tail_entry)

@@ -1,9 +1,9 @@
-"""Pages of output and events, read from the session's ring files while the worker writes them.
+"""Pages of output and events, read from a session's ring files while the worker writes them.
 
-Reads only, and opens the files anew for each page: it must not know whether a worker
-is still there. A page is bounded in entries, bytes and effort; its `dropped` counts all that was
-lost between its cursor and its first entry (of events, its last one, whose numbers tell where), so
-that entries and dropped together leave no gap.
+Each page opens the files anew and only reads, so it makes no difference whether a worker lives. A
+page is bounded in entries, bytes and looked-at records. `dropped` counts the entries that were lost
+between the page's cursor and its first entry (for events: its last one, because their numbers show
+where the gap is), so entries and `dropped` together leave no gap.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _decode_event: Final = msgspec.json.Decoder(Event).decode
 
 
 class _Origin(Struct):
-    """The meta of an output record."""
+    """The place in the program that an output record comes from; the record's meta."""
 
     source: str | None = None
     line: int | None = None
@@ -63,7 +63,7 @@ _decode_origin: Final = msgspec.json.Decoder(_Origin).decode
 
 
 class OutputPages:
-    """What a program printed, line by line."""
+    """Pages of a program's output, line by line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -80,7 +80,9 @@ class OutputPages:
             return self._page(fd, place, limit, _wanted(category))
 
     def last(self, cursor: str | None, count: int, category: str | None) -> OutputPage:
-        """The last so many after the cursor. Reads all that is there: not for the event loop."""
+        """The last `count` entries after the cursor. Reads the whole ring, so it must run in a
+        thread.
+        """
         (place,) = places(self.owner, cursor, 1)
         wanted = _wanted(category)
         with opened(self.path) as fd:
@@ -95,10 +97,10 @@ class OutputPages:
         wanted: frozenset[int] | None,
         is_short: bool = True,
     ) -> OutputPage:
-        # Its mark tells what was cleared on request: no loss to who begins at the beginning.
+        # The ring's mark says what was cleared on request: that is no loss for a first page.
         walk = Walk(fd, place, wanted, mark_is_entry=True, is_short=is_short)
         entries, whole = _output_entries(walk, limit)
-        # What lies beyond is only looked at: the page's cursor and losses end here.
+        # We look beyond the page for `has_more` only, so take cursor and losses first.
         next_cursor, dropped = pack_cursor(self.owner, walk.place), walk.dropped
         has_more = not whole or walk.find() is not None or walk.unfinished
         return OutputPage(
@@ -114,7 +116,7 @@ def _place_of_last(
     fd: int | None, place: Place, wanted: frozenset[int] | None, count: int
 ) -> Place:
     walk = Walk(fd, place, wanted, mark_is_entry=True, is_short=False)
-    end = walk.head  # who prints all the time is not run after
+    end = walk.head  # a program that prints all the time must not keep us here
     kept: deque[tuple[Place, int]] = deque()
     have = 0
     while walk.place.position < end and (record := walk.find()) is not None:
@@ -133,10 +135,10 @@ def _place_of_last(
 
 
 def _passed_by(walk: Walk, entries: int) -> Place:
-    """Behind so many entries of the record at which the walk begins."""
+    """The place behind the first `entries` entries of the record at which the walk begins."""
     position = walk.place.position
     record = walk.find()
-    if record is not None and record.position == position:  # else it was overwritten meanwhile
+    if record is not None and record.position == position:  # else the writer has overwritten it
         payload, offset = record.payload, walk.place.offset
         lines, end = _lines(payload, offset, entries, len(payload))
         walk.take_part(len(lines), end)
@@ -163,7 +165,7 @@ def _output_entries(walk: Walk, limit: int) -> tuple[list[OutputEntry], bool]:
 
 
 def _lines(payload: bytes, start: int, limit: int, room: int) -> tuple[list[bytes], int]:
-    """Lines with their ends, from `start` on, and where they end."""
+    """Lines with their newlines, from `start` on, and the offset behind them."""
     lines: list[bytes] = []
     at = start
     while at < len(payload) and len(lines) < limit and at - start < room:
@@ -200,12 +202,12 @@ def origin_of(meta: bytes) -> _Origin:
     try:
         return _decode_origin(meta)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        # What was printed is worth showing even if where it came from is not readable.
+        # Output is worth showing even if its origin is unreadable.
         return _NOWHERE
 
 
 class EventPages:
-    """What happened in a session: two rings, merged by seq."""
+    """Pages of a session's events, from two rings that are merged by seq."""
 
     def __init__(self, state_path: Path, output_path: Path) -> None:
         self.state_path = state_path
@@ -213,7 +215,7 @@ class EventPages:
         self.owner = events_owner(state_path.parent.name)
 
     def last_seq(self) -> int:
-        """The highest that is in the rings, when nobody writes them any more."""
+        """The highest seq in the rings of a worker that has ended."""
         with opened(self.state_path) as state_fd, opened(self.output_path) as output_fd:
             header, other = read_header(state_fd), read_header(output_fd)
             if header is None:
@@ -223,7 +225,7 @@ class EventPages:
                 and header.next_entry + other.next_entry + other.mark == header.mark
             ):
                 return header.mark
-            # A writer that was killed may have published an event, and not yet its seq.
+            # A killed writer may have published an event, but not its seq.
             last = header.mark
             for fd in (state_fd, output_fd):
                 walk = Walk(fd, Place(), None, is_short=False)
@@ -242,7 +244,7 @@ class EventPages:
         return pack_cursor(self.owner, *places)
 
     def append_last(self, seq: int, type: EventType, body: Mapping[str, Any]) -> bool:
-        """What a dead worker can tell no more; whether it is there to be read."""
+        """Appends an event for a dead worker; whether it can be read."""
         return last_event.append(self.state_path, seq, type, body)
 
     def page(
@@ -253,17 +255,17 @@ class EventPages:
         status: State,
         last: int | None = None,
     ) -> EventPage:
-        """`last` bounds the page to what `status` belongs to: the file may be ahead of it."""
+        """A page. Its events go up to `last`, which belongs to `status`: the file may be ahead."""
         state_place, output_place = places(self.owner, cursor, 2)
         wanted = None if types is None else numbers("types", types, EVENT_NUMBERS)
         with opened(self.state_path) as state_fd, opened(self.output_path) as output_fd:
             header = read_header(state_fd)
-            # The mark before all else: what has no higher seq is in the rings by now.
+            # We read the mark first: all events up to that seq are in the rings by now.
             mark = header.mark if header else 0
             mark = mark if last is None else min(mark, last)
             state = Walk(state_fd, state_place, wanted)
             output = Walk(output_fd, output_place, wanted)
-            # A ring of which nothing is wanted is not looked at; its place stays.
+            # We skip a ring without wanted events; its place in the cursor stays.
             walks = [state] if wanted is None or wanted - {_OUTPUT} else []
             if wanted is None or _OUTPUT in wanted:
                 walks.append(output)
@@ -302,7 +304,7 @@ def earliest(walks: list[Walk], mark: int) -> Walk | None:
         record = walk.find()
         if record is None:
             if walk.unfinished:
-                # It may have an earlier event than the other ring: the page must not go on.
+                # This ring may have an earlier event than the other one, so the page ends.
                 return None
             continue
         seq = seq_of(record.meta)

@@ -1,4 +1,4 @@
-"""Tasks that go on when their caller has left, and end with the relay."""
+"""Tasks that continue when their caller has left, and end with the relay."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class BackgroundTasks:
         return task
 
     async def carry_out(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Work of several steps, to its end: a caller that leaves cancels only its own waiting."""
+        """Does work of several steps to its end: a caller that leaves cancels only its own wait."""
         return await outcome(self.begin(work))
 
     async def end(self, grace: float) -> None:
-        """Wait for all; what takes longer than the grace is cancelled, then waited for again."""
+        """Waits for all tasks; cancels those that take longer than `grace`."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=grace)
             for task in late:

@@ -1,4 +1,4 @@
-"""Deletion of a session: its worker ends the program and itself, or is killed."""
+"""Deletes sessions: the worker ends its programs and itself, or is killed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class Deletions:
     async def end(
         self, session: Session, terminate: bool | None, reason: EndReason, force: bool = False
     ) -> SessionDeleted:
-        """End it once. Another request waits for the same end; one with force kills the worker."""
+        """Ends a session once. Further calls wait for the same end; with `force` they kill the
+        worker.
+        """
         ending = self._under_way.get(session.id)
         if ending is None:
             ending = self._background.begin(self._end_once(session, terminate, reason, force))
@@ -46,7 +48,7 @@ class Deletions:
     async def _end_once(
         self, session: Session, terminate: bool | None, reason: EndReason, force: bool
     ) -> SessionDeleted:
-        """The worker ends its session and itself; one that does not answer is killed."""
+        """Asks the worker to end its session and itself; with `force` kills one that is silent."""
         session.begin_deletion()
         waking = self._wakings.get(session.id)
         if waking is not None:
@@ -56,7 +58,7 @@ class Deletions:
         if child is not None:
             timeout = _FORCED_SECONDS if force else None
             answer = await _ask_to_end(session, terminate, reason, timeout)
-            # A worker that died meanwhile closes its stream a moment before its pidfd is readable.
+            # A dying worker closes its stream a moment before its pidfd is readable.
             if not await child.wait(2.0 if answer else 0.2):
                 if answer is None and not force:
                     session.deleting = False
@@ -78,7 +80,7 @@ class Deletions:
         )
 
     async def over(self) -> None:
-        """Wait for the deletions that are under way."""
+        """Waits for the deletions that are under way."""
         if self._under_way:
             await asyncio.wait(self._under_way.values(), timeout=_END_SECONDS)
 
@@ -95,7 +97,7 @@ async def _ask_to_end(
 
 
 async def sweep_up(id: str) -> None:
-    """End the processes that a dead worker has left."""
+    """Ends the processes that a dead worker has left."""
     ended = await asyncio.to_thread(orphan_cleanup.end_marked, id)
     if ended:
         _log.info("session.swept", session_id=id, ended=ended)

@@ -1,4 +1,4 @@
-"""How many sessions may be open: in all, and for one caller."""
+"""The bounds on open sessions, in all and for each caller."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from debug_relay.supervisor.sessions.proxy import Session
 
 class Quota:
     def __init__(self) -> None:
-        # Sessions whose worker is being started are in no table yet.
+        # Sessions whose worker is being started; they are not in the registry yet.
         self._starting: Counter[str] = Counter()
 
     @property
     def starting(self) -> int:
-        """How many workers are being started."""
+        """The number of workers that are being started."""
         return self._starting.total()
 
     def take(self, caller: str) -> None:
-        """Before anything is awaited: of two requests for the last place one must fail."""
+        """Counts a start. Call it before any await, so that one of two requests for the last place
+        fails.
+        """
         self._starting[caller] += 1
 
     def release(self, caller: str) -> None:
-        """The session is in the table, or came to nothing."""
+        """Ends the count of a start: the session is in the registry, or the start has failed."""
         self._starting[caller] -= 1
         if not self._starting[caller]:
             del self._starting[caller]
 
     def require_room(self, counted: list[Session], settings: Sessions, caller: str) -> None:
-        """Refuses when there is no place; the error lists sessions that could be deleted."""
+        """Refuses another session if there are too many; the error lists some to delete."""
         self._require(counted, self._starting.total(), settings.max_sessions, "")
         mine = [session for session in counted if session.state.created_by == caller]
         if settings.max_sessions_per_caller:

@@ -1,7 +1,7 @@
-"""Breakpoint profiles: breakpoints under a name, for any session to apply.
+"""Breakpoint profiles: named lists of breakpoints that any session can apply.
 
-Each is a file of its own, written whole or not at all. What the disk refuses is kept in memory
-until it takes it. Lines and conditions are judged when a profile is applied, by that session.
+Each profile is a file. If the disk refuses a change, we keep it in memory and try again later. The
+session that applies a profile verifies its lines and conditions.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _MOST_BYTES_IN_ALL: Final = 64 * 1024 * 1024  # All breakpoint profiles together
 class Profiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # What the disk has refused: a list to be written, None to be removed.
+        # Changes that the disk has refused: a list to write, or None to remove the file.
         self._unwritten: dict[str, list[BreakpointSpec] | None] = {}
-        # One at a time: who lists finds all or nothing of what is put.
+        # One call at a time: a listing sees all or nothing of a change.
         self._turn = asyncio.Lock()
 
     async def listed(self, offset: int, limit: int) -> ProfileList:
@@ -57,7 +57,7 @@ class Profiles:
         return _shown(name, await self.specs(name))
 
     async def specs(self, name: str) -> list[BreakpointSpec]:
-        """The breakpoints of a profile, as they are asked for."""
+        """The breakpoints of a profile, as a session is asked to set them."""
         async with self._turn:
             specs = await asyncio.to_thread(self._read, name)
             if specs is None:
@@ -96,7 +96,7 @@ class Profiles:
         ]
         return ProfileList(
             items=items,
-            total=len(names) - (len(found) - len(items)),  # those just set aside are none
+            total=len(names) - (len(found) - len(items)),  # damaged ones are set aside now
             offset=offset,
             limit=limit,
             has_more=offset + len(page) < len(names),
@@ -128,7 +128,7 @@ class Profiles:
         unwritten = self._unwritten.get(name)
         if unwritten is not None:
             return len(_content(name, unwritten))
-        with contextlib.suppress(OSError):  # it has just been removed by hand
+        with contextlib.suppress(OSError):  # a person has just removed it
             return self._path(name).stat().st_size
         return 0
 
@@ -150,7 +150,7 @@ class Profiles:
             return None
 
     def _write(self, name: str, specs: list[BreakpointSpec] | None) -> bool:
-        """Whether the disk has it; also what it has refused before is tried again."""
+        """Writes this change and those that the disk refused before; whether it has this one."""
         self._unwritten[name] = specs
         for waiting, content in list(self._unwritten.items()):
             try:
@@ -183,7 +183,7 @@ class Profiles:
 
 
 def require_places(specs: list[BreakpointSpec]) -> None:
-    """Each names where it is: what can be told without a session's interpreter."""
+    """Refuses breakpoints without a place: all that can be checked without a session."""
     if problems := list(itertools.islice(_without_place(specs), MOST_PROBLEMS)):
         raise RelayError(
             Code.INVALID_REQUEST,
@@ -209,7 +209,7 @@ def _content(name: str, specs: list[BreakpointSpec]) -> bytes:
 
 
 def _normal(spec: BreakpointSpec) -> BreakpointSpec:
-    """One spelling of its file."""
+    """The breakpoint with its path in `file`, however it was sent."""
     if spec.source is None:
         return spec
     return msgspec.structs.replace(spec, source=None, file=spec.source.path)

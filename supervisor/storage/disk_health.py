@@ -1,6 +1,7 @@
-"""What is wrong with the disk, as far as it is known, for `/health`: nothing of it ends a session.
+"""Warnings about the disk for `/health`; none of them ends a session.
 
-Looks at the file systems of the relay's directories, and gathers what others could not write.
+It checks the file systems of the relay's directories, and collects the warnings of other parts that
+could not write a file.
 """
 
 from __future__ import annotations
