@@ -126,6 +126,22 @@ class OpenStream(SessionParams, kw_only=True):
 # because a new supervisor reads the rings of older workers.
 CATEGORY_NUMBERS: Final[Mapping[str, int]] = {name: n for n, name in enumerate(get_args(Category))}
 EVENT_NUMBERS: Final[Mapping[str, int]] = {name: n for n, name in enumerate(get_args(EventType))}
+# The fields of an event's body that hold what the program printed: a caller whose token may not
+# read output does not get them. Each type stands here, so that no new one is forgotten.
+PRINTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "stopped": (),
+    "continued": (),
+    "terminated": (),
+    "output": ("output",),
+    "breakpoint": (),
+    "thread": (),
+    "module": (),
+    "session": (),
+    "subprocess": (),
+    "input": ("prompt",),
+    "process": (),
+    "watch": (),
+}
 
 
 def seq_meta(seq: int) -> bytes:

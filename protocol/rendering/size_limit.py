@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from debug_relay.protocol.models.stop_report import Cut, Stop
-from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.ring_format import Place, output_owner, pack_cursor
 
@@ -40,14 +39,6 @@ def calls_for_rest(session_id: str, max_bytes: int, printed_from: Place | None) 
         "hit_breakpoints": f"{base}/breakpoints",
         "all": f"{base}/snapshot?max_bytes={max(max_bytes * 4, 65536)}",
     }
-
-
-def leave_out_output(stop: Stop) -> None:
-    """Removes the program's output, for a caller whose token may not read it."""
-    if stop.output or any(cut.part == "output" for cut in stop.cut):
-        stop.output = []
-        stop.cut = [cut for cut in stop.cut if cut.part != "output"]
-        stop.note = " ".join(filter(None, (stop.note, OUTPUT_WITHHELD)))
 
 
 def fit(stop: Stop, most: int, calls_for_rest: Mapping[str, str]) -> Stop | None:

@@ -30,9 +30,9 @@ from debug_relay.protocol.refusals import (
     stop_changed,
     wrong_state,
 )
-from debug_relay.protocol.rendering import text
+from debug_relay.protocol.rendering import output_withheld, text
 from debug_relay.protocol.rendering.results import render_json
-from debug_relay.protocol.scopes import SCOPES
+from debug_relay.protocol.scopes import READS_OUTPUT, SCOPES
 from debug_relay.protocol.state import State
 from debug_relay.protocol.validation.json_body import parse_json
 from debug_relay.protocol.validation.params import Examined, examine
@@ -363,6 +363,8 @@ class Dispatch:
         status = operation.status
         if isinstance(answer, Answer):
             status, answer = answer.status, answer.result
+        if READS_OUTPUT not in understood.caller.scopes:
+            answer = output_withheld.in_result(answer)
         return _written(understood, status, answer)
 
     async def _forward(self, understood: _Understood) -> Finished:

@@ -25,7 +25,6 @@ from debug_relay.protocol.models import breakpoints, output_events, relay, sessi
 from debug_relay.protocol.models.fields import Empty, SessionParams
 from debug_relay.protocol.models.run import Run
 from debug_relay.protocol.operations import OPERATIONS, SAVE_STOP_REPORTS, Operation
-from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.protocol.version import API_PREFIX, API_VERSION, VERSION
 from debug_relay.protocol.wire.envelope import encode_json
@@ -348,7 +347,7 @@ class Handlers:
         types = {name.strip() for name in params.types.split(",")} if params.types else None
         page = self._event_page(session, params.cursor, params, types)
         if page.events or not params.timeout:
-            return _readable_by(caller, page)
+            return page
         self._count_waiter(session.id)
         try:
             page = await self._awaited_events(session, page, params, types)
@@ -361,7 +360,7 @@ class Handlers:
             session.require_there()
             self._registry.get(session.id)  # it may have expired
         page.session_status = session.state.status
-        return _readable_by(caller, page)
+        return page
 
     async def _history(self, params: stop_report.History, caller: Caller) -> Struct:
         session = self._session(params)
@@ -424,15 +423,6 @@ class Handlers:
                 waiting=mine,
             )
         self._waiting[id] = mine + 1
-
-
-def _readable_by(caller: Caller, page: output_events.EventPage) -> output_events.EventPage:
-    """The page without the text of output events, if the caller may not read output."""
-    if READS_OUTPUT not in caller.scopes:
-        for event in page.events:
-            if event.type == "output" and isinstance(event.body, dict):
-                event.body.update(output="", note=OUTPUT_WITHHELD)
-    return page
 
 
 def _item(shown: sessions.SessionState) -> sessions.SessionItem:

@@ -14,11 +14,11 @@ import msgspec
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import stop_report
 from debug_relay.protocol.models.output_events import seq_of
+from debug_relay.protocol.rendering import output_withheld
 from debug_relay.protocol.rendering.size_limit import (
     ENVELOPE_BYTES,
     calls_for_rest,
     fit,
-    leave_out_output,
 )
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.ring_format import Place, pack_cursor, unpack_cursor
@@ -47,7 +47,7 @@ def page(
     for number in numbers[: params.limit]:
         told = _decode(kept[number])
         if not reads_output:
-            leave_out_output(told.report)
+            output_withheld.in_stop(told.report)
         size = len(encode_json(told.report)) + 1
         if size > room and items:
             break

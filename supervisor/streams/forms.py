@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from debug_relay.protocol.models.output_events import OutputEntry
-from debug_relay.protocol.refusals import OUTPUT_WITHHELD
+from debug_relay.protocol.rendering import output_withheld
 from debug_relay.protocol.wire.envelope import encode_json, timestamp
 from debug_relay.supervisor.output.batches import Batch, RawEvent
 from debug_relay.supervisor.streams.feed import Encoded
@@ -166,11 +166,10 @@ def debug_end(session_id: str, end: End) -> bytes:
 def withheld(batch: Batch[RawEvent]) -> Batch[RawEvent]:
     """For callers that may not read output: only that something was printed."""
     for event, _ in batch.messages:
-        if event.type == "output":
-            whole = msgspec.json.decode(event.payload)
-            if isinstance(whole.get("body"), dict):
-                whole["body"] |= {"output": "", "note": OUTPUT_WITHHELD}
-            event.payload = encode_json(whole)
+        whole = msgspec.json.decode(event.payload)
+        # `event.type` is another one where a later version of the relay wrote the event.
+        whole["body"] = output_withheld.in_event(whole["type"], whole["body"])
+        event.payload = encode_json(whole)
     return batch
 
 

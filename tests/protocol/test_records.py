@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from debug_relay.protocol.models.output_events import CATEGORY_NUMBERS, EVENT_NUMBERS, PRINTED
+from debug_relay.protocol.refusals import OUTPUT_WITHHELD
+from debug_relay.protocol.rendering import output_withheld
 from debug_relay.protocol.wire.ring_format import (
     HEADER,
     MAGIC,
@@ -112,3 +115,23 @@ def test_any_text_is_a_cursor_or_a_value_error(cursor: str):
     except ValueError:
         return
     assert len(places) == 1
+
+
+def test_a_number_that_is_on_disk_keeps_its_name():
+    """A supervisor reads the ring files of older workers: new names are appended."""
+    assert list(CATEGORY_NUMBERS)[:3] == ["stdout", "stderr", "console"]
+    assert list(EVENT_NUMBERS)[:12] == [
+        "stopped", "continued", "terminated", "output", "breakpoint", "thread", "module",
+        "session", "subprocess", "input", "process", "watch",
+    ]  # fmt: skip
+
+
+def test_what_was_printed_is_left_out_of_each_type_of_event():
+    assert PRINTED.keys() == EVENT_NUMBERS.keys()
+    body = {"output": "secret", "prompt": "secret", "pid": 1}
+    for type, printed in PRINTED.items():
+        left = output_withheld.in_event(type, body)
+        note = {"note": OUTPUT_WITHHELD} if printed else {}
+        assert left == body | dict.fromkeys(printed, "") | note
+    # Of a later version of the relay: nobody here knows what it holds.
+    assert output_withheld.in_event("unheard of", body) == {"note": OUTPUT_WITHHELD}

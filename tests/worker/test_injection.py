@@ -64,6 +64,11 @@ async def program(
         await process.wait()
 
 
+def test_the_injected_code_knows_its_file_by_name():
+    """It imports nothing of ours, so the name of the payload status file stands in both."""
+    assert f'"/memfd:{STATUS_FILE}"' in injection.ARRIVAL
+
+
 @pytest.mark.parametrize("version", ["3.8", "3.13"])
 async def test_what_arrives_twice_comes_in_once(tmp_path: Path, version: str) -> None:
     came: list[DebugServer] = []

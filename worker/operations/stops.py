@@ -10,7 +10,8 @@ from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models import stop_report as st
 from debug_relay.protocol.models.execution import Execution
 from debug_relay.protocol.models.fields import Bounds, Count
-from debug_relay.protocol.rendering.size_limit import ENVELOPE_BYTES, fit, leave_out_output
+from debug_relay.protocol.rendering import output_withheld
+from debug_relay.protocol.rendering.size_limit import ENVELOPE_BYTES, fit
 from debug_relay.protocol.rendering.text import CONTENT_TYPES
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.envelope import encode_json
@@ -45,7 +46,7 @@ async def add_report(call: Call, result: Execution, wanted: bool | Bounds) -> No
 def _readable_by(call: Call, composed: Told) -> Told:
     """Leave out of the report what this caller may not read."""
     if not call.reads_output:
-        leave_out_output(composed.report)
+        output_withheld.in_stop(composed.report)
     return composed
 
 

@@ -28,7 +28,7 @@ from debug_relay.protocol.operations import (
     VERIFY_BREAKPOINTS,
 )
 from debug_relay.protocol.refusals import Problems
-from debug_relay.protocol.rendering import text
+from debug_relay.protocol.rendering import output_withheld, text
 from debug_relay.protocol.rendering.results import render
 from debug_relay.protocol.rendering.stop import excerpt_lines
 from debug_relay.protocol.state import ENDED, State
@@ -226,14 +226,17 @@ class SupervisorLink(asyncio.Protocol):
         params = _DECODERS[head.operation](payload)
         session = self._worker.session
         before = session.lifecycle.state, session.stops.stop_id
+        call = Call(session, head, abandoned)
         try:
             name = head.caller.name
             with session.access.calling(head.operation, name, head.if_stop):
-                result = await handler(Call(session, head, abandoned), params)
+                result = await handler(call, params)
             # What the caller is told has happened is on disk, if the disk takes it.
             await session.record.settled()
-            return result
+            return result if call.reads_output else output_withheld.in_result(result)
         except RelayError as error:
+            if not call.reads_output:
+                output_withheld.in_error(error)
             moved = before != (session.lifecycle.state, session.stops.stop_id)
             looking = before[0] is State.PAUSED and not OPERATIONS[head.operation].drives
             if error.code is Code.DEBUGPY_ERROR and looking and moved:

@@ -172,6 +172,10 @@ LOUD = """
     except Loud:
         pass
     print("c4nary of the end")
+    try:
+        input("c4nary? ")
+    except EOFError:
+        pass
 """
 # Of the table: these show a session's values, places, events or reports to sessions:read.
 SHOWING = {"frame-variables", "variables", "snapshot", "history", "exception", "list-watches",
@@ -235,6 +239,14 @@ def test_who_only_reads_runs_no_code_and_reads_no_output(
     assert "c4nary" not in words
     assert "artifacts:read" in words
     writer.delete(f"/sessions/{id}").ok()
+    # What the program printed to ask for input is output as well, in whichever answer.
+    waits = session.post("/continue", {"wait": 20}).ok()
+    assert (waits["waiting_for_input"], waits["prompt"]) == (True, "c4nary? ")
+    own = f"/sessions/{session.id}"
+    for path in (own, f"{own}/status", f"{own}/events"):
+        assert b"c4nary?" in admin.get(path).raw
+        answer = reader.get(path)
+        assert (answer.status, b"c4nary?" in answer.raw) == (200, False), path
     session.delete().ok()
 
 
