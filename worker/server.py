@@ -109,7 +109,7 @@ class Worker:
             if self.session.pause_budget.is_spent():
                 await self._let_run()
             reason = self._overdue()
-            if reason == "terminated" and (await self.retire()).retired:
+            if reason == "terminated" and (await self.retire(pipes_taken=True)).retired:
                 continue
             if reason is not None:
                 log.info("worker.ending", extra={"fields": {"reason": reason}})
@@ -157,12 +157,19 @@ class Worker:
             expires_at = session.idle.expires_at(session.lifecycle.state)
             session.log.journal("session", {**body, "expires_at": expires_at})
 
-    async def retire(self) -> Retired:
-        """End, if the session has ended: files answer from then on. This answer is still given."""
+    async def retire(self, pipes_taken: bool) -> Retired:
+        """End, if the session has ended: files answer from then on. This answer is still given.
+
+        Pipes that kept processes may write to are named before, so that they always have a reader.
+        """
         session = self.session
         if not session.retirement.may_retire():
             return Retired(retired=False)
         await session.retirement.end_left_processes()
+        target = session.debuggee.target
+        pipes = target.kept_pipes() if target is not None and not pipes_taken else []
+        if pipes:
+            return Retired(retired=False, pipes=pipes)
         if not await self._leave() or not session.retirement.may_retire():
             return Retired(retired=False)
         blueprint = session.blueprints.draw()

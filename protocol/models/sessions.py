@@ -542,6 +542,12 @@ class Blueprint(Result, kw_only=True):
     watches: list[dict[str, Json]] = []
 
 
+class Retire(SessionParams, kw_only=True):
+    """Between supervisor and worker only: asks the worker of an ended session to end."""
+
+    pipes_taken: bool = False  # the supervisor reads what kept processes print
+
+
 class Retired(Result, kw_only=True):
     """Between supervisor and worker only: whether the worker of an ended session ends now, and what
     the session's next worker starts with, secrets included.
@@ -550,6 +556,8 @@ class Retired(Result, kw_only=True):
     retired: bool
     blueprint: Blueprint | None = None
     runtime_seconds: float = 0.0
+    # If not retired: the worker's descriptors of pipes that the supervisor has to take before.
+    pipes: list[int] = []
 
 
 class WorkerParams(Params, kw_only=True):

@@ -29,6 +29,7 @@ from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.output.pages import EventPages, OutputPages
 from debug_relay.supervisor.sessions import call_deadlines, held_lease
 from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks
+from debug_relay.supervisor.sessions.kept_pipes import KeptPipes
 from debug_relay.supervisor.sessions.restore import failed, how_its_worker_ended
 from debug_relay.supervisor.sessions.worker_link import Link, LinkLost, unanswered
 from debug_relay.supervisor.workers.child_process import Child
@@ -73,6 +74,7 @@ class Session:
         self.blueprint: Blueprint | None = None  # left by a worker that has retired
         self.lease: HeldLease | None = None  # the same; while there is a worker, that has it
         self.runtime_seconds = 0.0
+        self.kept_pipes = KeptPipes()
         self._asked = time.monotonic()
         self._owner = owner
         self._link: Link | None = None
@@ -475,6 +477,7 @@ class Session:
         """Leave the worker to the next supervisor."""
         self.deleting = True
         self.end_streams()
+        self.kept_pipes.close()
         await self.disconnect()
 
 

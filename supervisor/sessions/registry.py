@@ -403,6 +403,7 @@ class Registry:
         for session in ended[: max(len(ended) - _MOST_ENDED, 0)]:
             del self.sessions[session.id]
             session.end_streams()
+            session.kept_pipes.close()
             self._remove_folders(session)
 
     def _remove_folders(self, session: Session) -> None:

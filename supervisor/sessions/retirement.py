@@ -8,8 +8,7 @@ from functools import partial
 from typing import Final
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.fields import SessionParams
-from debug_relay.protocol.models.sessions import Retired
+from debug_relay.protocol.models.sessions import Retire, Retired
 from debug_relay.protocol.operations import RETIRE
 from debug_relay.protocol.state import State
 from debug_relay.supervisor.log import Log
@@ -99,24 +98,35 @@ class Retirement:
         child = session.child
         if child is None:
             return
+        pipes: list[int] = []
         try:
-            answer = await session.ask(
-                RETIRE, SessionParams(session_id=session.id), Retired, _SECONDS
-            )
+            answer = await _ask(session, pipes_taken=False)
+            if answer.pipes:
+                pipes = session.kept_pipes.open(child.pid, answer.pipes)
+                answer = await _ask(session, pipes_taken=True)
         except RelayError as error:
             _log.warning("worker.not_retired", session_id=session.id, error=error.message)
+            session.kept_pipes.leave(pipes)
             if error.code is Code.WORKER_UNRESPONSIVE and self._too_many() > 0:
                 # It hangs, and others need its place. What it would have left is lost: the counts
                 # of its breakpoints, its watches, its lease.
                 await _kill(session, child)
             return
-        if answer.retired:
-            session.retire(answer)
-            session.lease = await asyncio.to_thread(held_lease.read, session.folder)
-            if await child.wait(_END_SECONDS):
-                session.note_end()
-            else:
-                await _kill(session, child)
+        if not answer.retired:
+            session.kept_pipes.leave(pipes)
+            return
+        session.retire(answer)
+        session.kept_pipes.read(pipes)
+        session.lease = await asyncio.to_thread(held_lease.read, session.folder)
+        if await child.wait(_END_SECONDS):
+            session.note_end()
+        else:
+            await _kill(session, child)
+
+
+async def _ask(session: Session, *, pipes_taken: bool) -> Retired:
+    asked = Retire(session_id=session.id, pipes_taken=pipes_taken)
+    return await session.ask(RETIRE, asked, Retired, _SECONDS)
 
 
 async def _kill(session: Session, child: Child) -> None:

@@ -119,6 +119,12 @@ LEAVER = """
     left = subprocess.Popen(["sleep", "600"], start_new_session=True)
     print(left.pid, flush=True)
 """
+CHATTER = """
+    import subprocess, sys
+    code = "import time\\nwhile True: print('x' * 100_000, flush=True); time.sleep(0.01)"
+    left = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    print(left.pid, flush=True)
+"""
 TRACED = """
     for i in range(300):
         x = i * i  # @body
@@ -227,9 +233,12 @@ def test_what_a_program_leaves_running_ends_with_the_worker(
     relay = own_relay()
     program = source(LEAVER)
     session, kept = relay.client.session(), relay.client.session()
-    assert kept.launch(program, keep_children=True)["exit_code"] == 0
+    chatter = source(CHATTER, "chatter.py")
+    assert kept.launch(chatter, keep_children=True)["exit_code"] == 0
     assert session.launch(program)["exit_code"] == 0
-    left, spared = (psutil.Process(int(one.printed("stdout"))) for one in (session, kept))
+    left, spared = (
+        psutil.Process(int(one.printed("stdout").split()[0])) for one in (session, kept)
+    )
     try:
         assert [one["pid"] for one in resources(session)["processes"]] == [left.pid]
         eventually(lambda: workers(relay) == 0)
@@ -239,14 +248,19 @@ def test_what_a_program_leaves_running_ends_with_the_worker(
         assert f"sleep 600 (pid {left.pid})" in session.printed("console")
         assert "keep_children" in session.printed("console")
         assert resources(session)["processes"] == []
-        # What is kept is not the relay's to end, and is shown for as long as it lives.
-        assert spared.is_running()
+        # What is kept is not the relay's to end, and is shown for as long as it lives. It prints on
+        # into the program's pipes, and that does not end it.
+        written = spared.io_counters().write_chars
+        eventually(lambda: spared.io_counters().write_chars > written + (1 << 21))
         shown = resources(kept)
         assert [one["pid"] for one in shown["processes"]] == [spared.pid]
         assert "no limit holds" in shown["note"]
     finally:
         spared.kill()
     eventually(lambda: resources(kept)["processes"] == [])
+    before = psutil.Process(relay.pid).num_fds()
+    kept.delete().ok()
+    assert psutil.Process(relay.pid).num_fds() <= before
 
 
 def test_no_kind_of_ended_session_keeps_its_worker(

@@ -269,6 +269,9 @@ class AttachedProgram:
     async def end_children(self) -> list[Ended]:
         return []  # they belong to the program's owner
 
+    def kept_pipes(self) -> list[int]:
+        return []
+
     async def detach(self) -> None:
         """Detach: the program and its processes run on as before, with nothing of ours in them."""
         self._detaching = True

@@ -322,6 +322,9 @@ class JoinedProgram:
     async def end_children(self) -> list[Ended]:
         return []  # they belong to the program's owner
 
+    def kept_pipes(self) -> list[int]:
+        return []
+
     async def detach(self) -> None:
         """Detach: the program runs on, and its debug server stays in it."""
         await self._disconnect(terminate=False)

@@ -75,6 +75,9 @@ class ChildOutput:
             if inode != but:
                 stream.pump.flush()
 
+    def open_pipes(self) -> list[int]:
+        return [stream.pump.fd for stream in self._streams.values()]
+
     def drain(self) -> None:
         """Deliver all that was printed so far."""
         for stream in list(self._streams.values()):

@@ -422,6 +422,11 @@ class LaunchedProgram:
             if process.exit is not None:
                 self._report_end(process.exit, list(swept.values()))
 
+    def kept_pipes(self) -> list[int]:
+        if not self.keeps_children or self._process is None:
+            return []
+        return [*self._process.open_pipes(), *self._child_output.open_pipes()]
+
     async def end_children(self) -> list[descendants.Ended]:
         if self.keeps_children or self._process is None:
             return []

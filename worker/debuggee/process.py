@@ -63,7 +63,7 @@ class Pump:
         """`roomy` enlarges the pipe, so that a program that prints much seldom has to wait. All
         pipes of a user share some 64 MB, so children's pipes stay small.
         """
-        self._fd = fd
+        self.fd = fd
         self._deliver = deliver
         self._on_end = on_end
         self._held = b""
@@ -80,7 +80,7 @@ class Pump:
     def _readable(self) -> None:
         # One read for each turn of the loop, so that a flood of output does not delay calls.
         try:
-            data = os.read(self._fd, _READ_BYTES)
+            data = os.read(self.fd, _READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -109,7 +109,7 @@ class Pump:
             if self.ended.is_set():
                 return
             try:
-                data = os.read(self._fd, _READ_BYTES)
+                data = os.read(self.fd, _READ_BYTES)
             except OSError:
                 break
             if not data:
@@ -130,8 +130,8 @@ class Pump:
     def close(self) -> None:
         if self.ended.is_set():
             return
-        self._loop.remove_reader(self._fd)
-        os.close(self._fd)
+        self._loop.remove_reader(self.fd)
+        os.close(self.fd)
         self.flush()
         self.ended.set()
         self._on_end()
@@ -231,6 +231,12 @@ class Process:
         if self._terminal is not None:
             return {}
         return {pump.inode: name for name, pump in self._pumps.items()}
+
+    def open_pipes(self) -> list[int]:
+        """Those of its output pipes that somebody may still write to; a terminal is no pipe."""
+        if self._terminal is not None:
+            return []
+        return [pump.fd for pump in self._pumps.values() if not pump.ended.is_set()]
 
     def flush_lines(self) -> None:
         """Deliver lines that the program has begun before the output that follows."""

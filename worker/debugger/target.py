@@ -57,6 +57,9 @@ class Target(Protocol):
     async def end_children(self) -> list[Ended]:
         """End the processes that it has left running, unless they are kept; returns them."""
 
+    def kept_pipes(self) -> list[int]:
+        """Our descriptors of the pipes that processes which are kept may still write to."""
+
     async def detach(self) -> None:
         """Detach from the program; raises RelayError for one that we launched."""
 

@@ -18,7 +18,13 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import inspection
 from debug_relay.protocol.models.breakpoints import SetBreakpoints
 from debug_relay.protocol.models.fields import Empty
-from debug_relay.protocol.models.sessions import EndReason, EndSession, Retired, SessionDeleted
+from debug_relay.protocol.models.sessions import (
+    EndReason,
+    EndSession,
+    Retire,
+    Retired,
+    SessionDeleted,
+)
 from debug_relay.protocol.operations import (
     END_SESSION,
     GET_BLUEPRINT,
@@ -62,7 +68,7 @@ class Worker(Protocol):
 
     def left(self, link: SupervisorLink) -> None: ...
 
-    async def retire(self) -> Retired: ...
+    async def retire(self, pipes_taken: bool) -> Retired: ...
 
     async def end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted: ...
 
@@ -212,7 +218,8 @@ class SupervisorLink(asyncio.Protocol):
             await self._worker.session.reports.written()
             return Empty()
         if head.operation == RETIRE:
-            return await self._worker.retire()
+            asked = msgspec.json.decode(payload, type=Retire)
+            return await self._worker.retire(asked.pipes_taken)
         if head.operation == GET_BLUEPRINT:
             return self._worker.session.blueprints.draw()
         if head.operation == VERIFY_BREAKPOINTS:
