@@ -142,6 +142,11 @@ class Handlers:
         """The handler of an operation; None if the worker answers it."""
         return self._table.get(operation.name)
 
+    async def _shown(self, params: SessionParams) -> sessions.SessionState:
+        session = self._session(params)
+        await session.refresh()
+        return session.present()
+
     def _session(self, params: SessionParams) -> Session:
         session = self._registry.get(params.session_id)
         session.touch()
@@ -272,16 +277,16 @@ class Handlers:
         )
 
     async def _get(self, params: SessionParams, caller: Caller) -> Struct:
-        return self._session(params).present()
+        return await self._shown(params)
 
     async def _status(self, params: SessionParams, caller: Caller) -> Struct:
-        shown = self._session(params).present()
+        shown = await self._shown(params)
         return sessions.SessionStatus(
             **{name: getattr(shown, name) for name in sessions.SessionStatus.__struct_fields__}
         )
 
     async def _ping(self, params: SessionParams, caller: Caller) -> Struct:
-        shown = self._session(params).present()
+        shown = await self._shown(params)
         return sessions.Pong(
             session_id=shown.session_id,
             status=shown.status,

@@ -7,6 +7,7 @@ forwarded as bytes, and the worker's answer comes back as bytes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import time
@@ -42,6 +43,7 @@ _SILENT_SECONDS: Final = 5.0
 _SILENT_BEATS: Final = 3  # Missed heartbeats in a row after which all waiting requests fail.
 # A request waits this long for a worker that is known not to answer.
 _KNOWN_SILENT_SECONDS: Final = 2.0
+_FRESH_SECONDS: Final = 0.1  # A worker has this long to say its state to a caller who looks.
 _TOUCH_SECONDS: Final = 0.5  # The worker is told at most this often that its session is in use.
 _ENDING_SECONDS: Final = 1.0  # A worker whose connection is lost has this long to be seen as ended.
 _WARNING_SHARE: Final = 0.5  # The share of the idle timeout that is left when callers are warned.
@@ -115,6 +117,20 @@ class Session:
             if left < idle * _WARNING_SHARE:
                 shown.warning = f"Session will expire in {max(left, 0):.0f} seconds"
         return shown
+
+    async def refresh(self) -> None:
+        """Learn the state of this moment while a request may just have resumed the program.
+
+        The worker tells of a resume with the next change, or 10 ms later: most steps have stopped
+        again by then. Only who looks in between waits for the worker's answer.
+        """
+        link, shown = self._link, self.state
+        is_settled = shown.status is not State.PAUSED or not self.has_requests
+        if link is None or self.unresponsive or is_settled:
+            return
+        with contextlib.suppress(LinkLost, RelayError, TimeoutError):
+            await link.ping(_FRESH_SECONDS)
+        self.require_there()
 
     @property
     def sleeps(self) -> bool:

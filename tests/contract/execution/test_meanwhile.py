@@ -268,3 +268,31 @@ def test_a_stop_in_a_file_that_nobody_can_decode(relay: Client, source: Write) -
         assert stopped["stop"]["source"]["lines"][-1]["text"] == "j = 2"
         session.resume()
         assert session.line() == program["after"]
+
+
+def test_a_program_that_was_resumed_is_not_shown_as_paused(
+    relay: Client, source: Write, aside: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    """What it does can be seen at once; its worker sends the state up to 10 ms later."""
+    resumed = tmp_path / "resumed"
+    program = source(
+        f"""
+        import os, time
+        while True:
+            stands = 1  # @stands
+            os.close(os.open({str(resumed)!r}, os.O_CREAT))
+            time.sleep(0.2)
+        """
+    )
+    with relay.session() as session:
+        session.break_at(program, program["stands"])
+        session.launch(program)
+        for _ in range(6):
+            before = session.status()["stop_id"]
+            resuming = aside.submit(session.resume)
+            while not (resumed.exists() or resuming.done()):
+                pass  # a pause here would let the moment pass
+            shown = session.status()
+            assert (shown["status"], shown["stop_id"]) != ("paused", before)
+            resumed.unlink()
+            resuming.result()
