@@ -74,7 +74,7 @@ class Reply(web.StreamResponse):
         lines = [f"HTTP/1.1 {self.status} {_REASONS.get(self.status, '')}"]
         for name, value in self._fields.items():
             if "\r" in value or "\n" in value or "\0" in value:
-                raise ValueError(f"the header {name} holds a line break")
+                raise ValueError(f"the header {name} contains a line break")
             lines.append(f"{name}: {value}")
         lines.append(f"Content-Length: {len(self._finished)}")
         if not self._keep_alive:

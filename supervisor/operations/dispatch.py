@@ -273,7 +273,7 @@ class Dispatch:
         if not operation.implemented:
             raise RelayError(
                 Code.NOT_IMPLEMENTED,
-                f"{operation.name} is not there yet in this version",
+                f"{operation.name} is not implemented in this version",
                 operation=operation.name,
             )
         params = await self._params(operation, request.path, query, body)

@@ -116,7 +116,7 @@ def _bad(problems: list[Problem]) -> RelayError:
         Code.INVALID_REQUEST,
         f"This is not a readable export: {what}",
         f"Send the data of {call_of('export-session')}; "
-        f"program holds fields of {call_of('launch')}.",
+        f"its program has the fields of {call_of('launch')}.",
         errors=problems,
     )
 

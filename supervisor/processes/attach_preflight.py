@@ -273,7 +273,7 @@ def _readable(facts: Facts, around: Surroundings) -> RelayError | None:
     return _refuse(
         Code.ATTACH_NOT_PERMITTED,
         facts,
-        f"{_user(facts.uid)}, whose process {facts.pid} is, cannot read {around.debugpy_dir}",
+        f"Process {facts.pid} runs as {_user(facts.uid)}, who cannot read {around.debugpy_dir}",
         f"chmod o+rx {closed}, or install the relay where everybody can read it.",
     )
 

@@ -463,7 +463,7 @@ class Session:
             return RelayError(
                 Code.INVALID_SESSION_STATE,
                 f"Cannot {operation}: the program ended a while ago, and its worker has retired",
-                f"GET {base}/output and GET {base} still answer. Create a new session to go on.",
+                f"GET {base}/output and GET {base} still answer. Create a new session to continue.",
                 session_id=self.id,
                 current_state=self._mirror.status.value,
             )

@@ -101,7 +101,7 @@ class Registry:
         if self._expired.get(id, 0) > time.monotonic():
             raise RelayError(
                 Code.SESSION_EXPIRED,
-                f"Session {id} timed out: nothing had touched it",
+                f"Session {id} timed out: no call used it for too long",
                 f"Create a new one with POST {API_PREFIX}/sessions; timeout_minutes sets how long "
                 "it may idle.",
                 session_id=id,
@@ -121,7 +121,7 @@ class Registry:
         warnings = [f"{one.id}: {one.state.disk_trouble}" for one in lossy[:_MOST_NAMED]]
         if len(lossy) > _MOST_NAMED:
             more = len(lossy) - _MOST_NAMED
-            warnings.append(f"{more} more sessions could not write all that they had to")
+            warnings.append(f"{more} more sessions could not write all of their files")
         return warnings
 
     # -- making

@@ -77,8 +77,8 @@ class Directories:
         directories.write_own_files()
         if is_damaged:
             directories._damaged = (
-                f"{data_dir}/run_dir was damaged and is set aside: sessions were looked for where "
-                "relays usually keep them"
+                f"{data_dir}/run_dir was damaged and is set aside: the relay looked for sessions "
+                "where relays usually keep them"
             )
         return directories
 

@@ -161,7 +161,7 @@ async def _hand_over(pipe: socket.socket, params: WorkerParams) -> None:
         err = Path(params.session_dir) / "worker.err"
         with contextlib.suppress(OSError):
             text = text or err.read_text("utf-8", "replace").strip()
-        last = text.splitlines()[-1] if text else "it ended without a word"
+        last = text.splitlines()[-1] if text else "it ended without a message"
         raise _failed(last, output=text[-2000:])
 
 

@@ -122,7 +122,7 @@ def test_refusals_say_what_is_wrong_and_what_there_is(tmp_path, path_folder):
         "is a directory": {"python_path": str(tmp_path / "empty")},
         "is not a file": {"python_path": "/dev/null"},
         "is not a directory": {"venv": str(tmp_path / "plain")},
-        "holds no bin/python": {"venv": str(tmp_path / "empty")},
+        "has no bin/python": {"venv": str(tmp_path / "empty")},
         f"is a link to {tmp_path / 'gone'}, which": {"venv": str(tmp_path / "broken")},
         f"venv {tmp_path / 'none'} does not exist": {"venv": str(tmp_path / "none")},
         "[python] default_path": {"default": str(tmp_path / "none")},

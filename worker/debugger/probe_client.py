@@ -191,7 +191,9 @@ class ProbeClient:
             question.answer.set_result(msgspec.json.decode(body, type=question.kind))
         except msgspec.ValidationError as error:
             question.answer.set_exception(
-                RelayError(Code.DEBUGPY_ERROR, f"The program gave an answer that is none: {error}")
+                RelayError(
+                    Code.DEBUGPY_ERROR, f"The program's answer cannot be understood: {error}"
+                )
             )
 
     def server_gone(self, server: DebugServer) -> None:

@@ -143,7 +143,7 @@ def _of_prefix(prefix: str, project_root: str | None) -> str:
     for path in _pythons_of(prefix):
         if os.path.lexists(path):
             return _checked(path, "venv", project_root)
-    raise not_found(f"venv {prefix} holds no bin/python", project_root, prefix)
+    raise not_found(f"venv {prefix} has no bin/python", project_root, prefix)
 
 
 def _checked(path: str, field: str, project_root: str | None) -> str:

@@ -99,7 +99,7 @@ class Gate(object):
         while True:
             self.lock = self.shared.setdefault(self.name, _thread.allocate_lock())
             if not self.lock.acquire(True, _GATE_SECONDS):
-                raise RuntimeError("another debugger has been coming in for %g s" % _GATE_SECONDS)
+                raise RuntimeError("another debugger has been attaching for %g s" % _GATE_SECONDS)
             if self.shared.get(self.name) is self.lock:
                 return
             self.lock.release()  # its last holder has taken it away
