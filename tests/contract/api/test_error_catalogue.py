@@ -334,7 +334,7 @@ def debugger_gone(scene: Scene) -> Generator[Answer, Any, None]:
     # The debugger goes with the program that it was in; the process goes on as another.
     eventually(lambda: b"input" in Path(f"/proc/{pid}/cmdline").read_bytes())
     error = yield session.post("/pause", {"wait": 1})
-    assert "terminate, and launch in a new session" in suggestion(error)
+    assert "terminate it and launch it in a new session" in suggestion(error)
     assert session.printed("stdout") == "on\n"
     assert session.post("/terminate", {}).ok()["status"] == "terminated"
     other, plain = scene.session(), scene.write("x = 1  # @here\n", "plain.py")
