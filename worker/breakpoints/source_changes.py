@@ -21,6 +21,8 @@ log = logging.getLogger("debug_relay.worker")
 # only by descriptors (inotify), for which Python's library has no call.
 _SOON_SECONDS: Final = 0.1
 _LATER_SECONDS: Final = 0.5  # The pause between two looks while no file has breakpoints.
+_STILL_SECONDS: Final = 0.05  # A changed file counts as written after this long without a change.
+_WRITING_SECONDS: Final = 1.0  # A file that never rests is verified after this long.
 _SLACK_SECONDS: Final = 5.0  # A program may have read its source this long before we heard of it.
 OUTDATED: Final = "the file has changed since the program loaded it: the older text still runs"
 
@@ -74,16 +76,36 @@ class SourceWatch:
     async def _watch(self) -> None:
         while files := self._files():
             await asyncio.sleep(_SOON_SECONDS if any(files.values()) else _LATER_SECONDS)
+            await self._until_written()
             await self.look()
         self._seen.clear()
 
+    async def _until_written(self) -> None:
+        """Wait while a changed file is being written: half a file has other lines, and its
+        breakpoints would be taken out of the program until the next look.
+        """
+        deadline = time.monotonic() + _WRITING_SECONDS
+        now = await self._present()
+        while self._changed_in(now) and time.monotonic() < deadline:
+            await asyncio.sleep(_STILL_SECONDS)
+            before, now = now, await self._present()
+            if now == before:
+                return
+
     async def look(self) -> None:
+        """Look at once: `hit` asks, because the program has loaded a file."""
         async with self._looking:
             await self._look()
 
+    async def _present(self) -> dict[str, Identity | None]:
+        return await asyncio.to_thread(identities, list(self._files()))
+
+    def _changed_in(self, now: dict[str, Identity | None]) -> set[str]:
+        return {path for path, found in now.items() if self._seen.get(path) != found}
+
     async def _look(self) -> None:
-        now = await asyncio.to_thread(identities, list(self._files()))
-        changed = {path for path, found in now.items() if self._seen.get(path) != found}
+        now = await self._present()
+        changed = self._changed_in(now)
         if not changed:
             return
         self._seen.update({path: now[path] for path in changed})
