@@ -6,7 +6,7 @@ import asyncio
 import difflib
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +19,7 @@ from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.supervisor.operations.dispatch import Dispatch, Request
 from debug_relay.supervisor.operations.idempotency_store import Finished
 from debug_relay.supervisor.streams import forms
+from debug_relay.supervisor.streams.stream import Stream
 
 _SAME_AS: Final[Mapping[str, str]] = {"step": "step-over"}
 _MOST_AT_ONCE: Final = 64  # Commands of a socket that have no result yet.
@@ -41,18 +42,19 @@ class Commands:
         dispatch: Dispatch,
         opening: Request,
         session_id: str,
-        put: Callable[[bytes], None],
+        stream: Stream,
     ) -> None:
         self._dispatch = dispatch
         self._opening = opening
         self._session_id = session_id
-        self._put = put
+        self._stream = stream
         self._under_way: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def take(self, text: bytes) -> None:
-        """One message of the client. Waits while too many commands are under way: the client's
-        next messages wait in its socket."""
+        """One message of the client. Waits while too many commands are under way, or too many of
+        their results not taken: the client's next messages wait in its socket."""
+        await self._stream.has_room()
         await self._room.acquire()
         # In order: each command is sent to the worker before the next message is read.
         task = asyncio.create_task(self._perform(text), name=f"command for {self._session_id}")
@@ -84,13 +86,15 @@ class Commands:
         try:
             command = _read(text)
             id, action = command.id, command.action
-            self._put(forms.message(self._session_id, "ack", encode_json(command), id, action))
+            self._stream.put(
+                forms.message(self._session_id, "ack", encode_json(command), id, action)
+            )
             _fill(request, command, self._session_id)
         except RelayError as error:
             finished = self._dispatch.refuse(request, error)
         else:
             finished = await self._dispatch.perform(request)
-        self._put(self._result(finished, id, action))
+        self._stream.put(self._result(finished, id, action))
 
     def _result(self, finished: Finished, id: str | int | None, action: str) -> bytes:
         return forms.message(self._session_id, "result", finished.body.rstrip(), id, action)

@@ -80,7 +80,7 @@ class Streams:
                 return await send_events(http, stream, request.id, self._patience)
             commands = None
             if opened.operation.name == "debug":
-                commands = Commands(self._dispatch, request, session.id, stream.put)
+                commands = Commands(self._dispatch, request, session.id, stream)
             return await serve_socket(http, stream, session.id, commands, self._patience)
         finally:
             self._open[who] -= 1

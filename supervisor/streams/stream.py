@@ -25,6 +25,7 @@ _HEARTBEAT_SECONDS: Final = 15.0  # Silence of a stream before a sign of life.
 _SEND_SECONDS: Final = 30.0  # A client has so long to take one batch.
 _BEHIND_SECONDS: Final = 30.0  # A client may be too many messages behind for so long.
 _MOST_BEHIND: Final = 4096  # Messages; a client that had caught up may be so far behind.
+_OUTBOX_BYTES: Final = 256 * 1024  # Results that a client has not taken; it may send no more then.
 _LINGER_SECONDS: Final = 5.0  # A client has so long to take the last message.
 
 
@@ -63,6 +64,9 @@ class Stream:
         self._admit = admit  # raises when the caller may no longer read
         self._patience = patience
         self._outbox: deque[bytes] = deque()
+        self._outbox_bytes = 0  # until the client has taken them
+        self._has_room = asyncio.Event()
+        self._has_room.set()
         self._is_awake = False
         self._waiting: asyncio.Future[None] | None = None
         self._last: Encoded | None = None  # read when the session ended
@@ -72,7 +76,14 @@ class Stream:
     def put(self, data: bytes) -> None:
         """Send this behind the next batch: events come before the result that they led to."""
         self._outbox.append(data)
+        self._outbox_bytes += len(data)
+        if self._outbox_bytes > _OUTBOX_BYTES:
+            self._has_room.clear()
         self.wake()
+
+    async def has_room(self) -> None:
+        """Until the client has taken its results. One that only asks would fill our memory."""
+        await self._has_room.wait()
 
     def wake(self) -> None:
         self._is_awake = True
@@ -96,6 +107,7 @@ class Stream:
             return self.end
         finally:
             self._feed.leave(self)
+            self._has_room.set()
 
     async def _turn(self, send: Callable[[bytes], Awaitable[None]]) -> End | None:
         self._is_awake = False
@@ -132,6 +144,9 @@ class Stream:
                 await send(data)
         except TimeoutError:
             return False
+        self._outbox_bytes = sum(map(len, self._outbox))
+        if self._outbox_bytes <= _OUTBOX_BYTES:
+            self._has_room.set()
         return True
 
     def _lags(self, behind: int) -> bool:

@@ -45,8 +45,8 @@ async def refuse_socket(
     """Let in, and sent away before any data."""
     socket = _socket(_LOG_MESSAGE_BYTES)
     await socket.prepare(http)
-    is_full = finished.status == 429
-    code = _TRY_AGAIN_LATER if is_full else WSCloseCode.POLICY_VIOLATION
+    is_busy = finished.status in (429, 503)  # too many streams, or the relay stops
+    code = _TRY_AGAIN_LATER if is_busy else WSCloseCode.POLICY_VIOLATION
     await _close(http, socket, code, _words(finished.body), patience)
     return socket
 
