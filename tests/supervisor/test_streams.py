@@ -1,0 +1,118 @@
+"""When a stream ends: a client that takes nothing, one that falls behind, one that may not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.supervisor.streams.feed import Encoded
+from debug_relay.supervisor.streams.stream import End, Patience, Stream
+
+QUICK = Patience(heartbeat=0.05, send=0.1, behind=0.1, most_behind=100, linger=0.1)
+
+
+class Feed:
+    """Of a session that goes on."""
+
+    class session:
+        closed = False
+
+    def __init__(self) -> None:
+        self.readers: set[Stream] = set()
+
+    def join(self, reader: Stream) -> None:
+        self.readers.add(reader)
+
+    def leave(self, reader: Stream) -> None:
+        self.readers.remove(reader)
+
+
+class Source:
+    """So many messages, in batches of ten; more may come."""
+
+    def __init__(self, there: int) -> None:
+        self.there = there
+
+    def read(self, cursor: str | None) -> Encoded:
+        at = int(cursor or 0)
+        count = min(10, self.there - at)
+        behind = self.there - at - count
+        return Encoded(b"m" * count, str(at + count), count, 0, behind, behind > 0)
+
+
+def stream(source: Source, admit=lambda: None) -> Stream:
+    return Stream(Feed(), None, source.read, admit, QUICK)  # type: ignore[arg-type]
+
+
+async def test_a_client_that_takes_nothing_is_told_what_it_missed():
+    taken: list[bytes] = []
+
+    async def send(data: bytes) -> None:
+        if len(taken) == 2:
+            await asyncio.sleep(60)
+        taken.append(data)
+
+    end = await asyncio.wait_for(stream(Source(1000)).run(send), 5)
+    # The third batch was written; the client gets it before the last message, if it reads again.
+    assert (end.reason, end.cursor, end.missed) == ("too_slow", "30", 970)
+    assert "970 messages" in end.message
+
+
+async def test_a_client_that_reads_late_but_reads_may_replay_for_long():
+    async def send(data: bytes) -> None:
+        await asyncio.sleep(0.02)
+
+    source = Source(300)
+    one = stream(source)
+    running = asyncio.create_task(one.run(send))
+    await asyncio.sleep(0.9)  # longer than it might be behind, had it been at the end before
+    assert (running.done(), one.cursor) == (False, "300")
+    source.there = 5000
+    one.wake()
+    end = await asyncio.wait_for(running, 5)
+    assert end.reason == "too_slow"
+    assert int(end.cursor or 0) + end.missed == 5000
+
+
+async def test_a_caller_is_asked_again_before_each_batch():
+    allowed = True
+    taken: list[bytes] = []
+
+    def admit() -> None:
+        if not allowed:
+            raise RelayError(Code.UNAUTHENTICATED, "revoked")
+
+    async def send(data: bytes) -> None:
+        taken.append(data)
+
+    source = Source(10)
+    one = stream(source, admit)
+    running = asyncio.create_task(one.run(send))
+    while len(taken) < 3:
+        await asyncio.sleep(0.01)
+    assert taken == [b"m" * 10, b"", b""]  # heartbeats
+    allowed, source.there = False, 20
+    assert await asyncio.wait_for(running, 5) == End("refused", "UNAUTHENTICATED: revoked", "10")
+    assert len(taken) == 3 or set(taken[3:]) == {b""}
+
+
+async def test_results_that_are_not_taken_stop_the_questions():
+    gate = asyncio.Event()
+
+    async def send(data: bytes) -> None:
+        await gate.wait()
+
+    one = stream(Source(10))
+    running = asyncio.create_task(one.run(send))
+    await asyncio.sleep(0)
+    one.put(b"x" * 300_000)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(one.has_room(), 0.05)
+    gate.set()
+    await asyncio.wait_for(one.has_room(), 5)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert one._feed.readers == set()  # type: ignore[attr-defined]
