@@ -147,7 +147,7 @@ def _read(read: Read, place: Place | None, limit: int, room: int) -> _Page:
             break
         left = header.capacity - position % header.capacity
         fixed = b"" if left < RECORD else _bytes(read, header, position, RECORD)
-        if left < RECORD or _is_filler(fixed, left):
+        if left < RECORD or _is_pad(fixed, left):
             position += left
             continue
         try:
@@ -169,7 +169,7 @@ def _read(read: Read, place: Place | None, limit: int, room: int) -> _Page:
     return _Page(rows, places, max(0, first - expected), total)
 
 
-def _is_filler(fixed: bytes, left: int) -> bool:
+def _is_pad(fixed: bytes, left: int) -> bool:
     return len(fixed) == RECORD and record_facts(fixed, 0)[:2] == (left, PAD)
 
 

@@ -40,7 +40,7 @@ AT_MARK: Final = 40  # a number of the writer's own, published last
 AT_HEAD: Final = 48
 AT_NEXT_ENTRY: Final = 56
 
-PAD: Final = 255
+PAD: Final = 255  # the category of a record that only fills the rest of the data area
 _LAYOUT: Final = Layout("<IIQQBBHI")
 RECORD: Final = _LAYOUT.size  # 32
 _HEADER_FIELDS: Final = Layout("<8sQQQQQQQ")

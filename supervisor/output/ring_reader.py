@@ -130,7 +130,7 @@ class Walk:
         self.place = Place(self.place.epoch, position, self.place.entry)
 
     def _read(self, room: int) -> Record | None:
-        """The record here; None if the rest of the data area is filler."""
+        """The record here; None if a pad fills the rest of the data area."""
         if room < RECORD:
             return None
         at = self._load(RECORD, room)

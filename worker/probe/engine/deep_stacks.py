@@ -76,7 +76,7 @@ class Deep(object):
 
     def tracer(self, ident):
         """A trace function such as pydevd's for all frames of a thread, if it has that already; not
-        the same object, because `rearming` counts who holds that one."""
+        the same object, because `settrace/retracing` counts who holds that one."""
         known = tracer_of(ident)
         if known is None or known._args[0] is not self.probe.engine.db:
             return None

@@ -5,10 +5,10 @@ Runs in the program: Python 3.8 to 3.15, standard library only.
 Whoever is outside `engine/` knows threads by the debugger's numbers for them, frames, and no object
 of the debugger's. `db`, its one object, is for the modules beside this one.
 
-What comes next has its place here: up to 3.11, tracing only while something is armed (`arm` and
-`disarm` beside `settrace/`, called by whoever changes breakpoints, exceptions, steps and pauses);
-from 3.12 on, line events of our own (a module beside `monitoring_tool`, which decides a hit by the
-phases of `handle_breakpoint_condition` and asks the debugger only for stops).
+Two additions are planned and belong here. Up to 3.11: tracing only while a breakpoint, an
+exception, a step or a pause needs it. From 3.12 on: line events of our own, in a module beside
+`monitoring_tool`; it decides a hit by the phases of `handle_breakpoint_condition` and asks the
+debugger only for stops.
 """
 
 import _thread

@@ -1,9 +1,9 @@
-"""Which tool of `sys.monitoring` pydevd is, from 3.12 on: not the one that is there for debuggers.
+"""Chooses pydevd's tool number in `sys.monitoring` (3.12 and later): not the debuggers' number.
 
-There is one place for debuggers, and from 3.14 on pdb wants it: `pdb.set_trace()` and
-`python -m pdb` would end with "Another debugger is using the monitoring tool". pydevd takes one
-that Python reserves for nobody, so the program's own debugger finds its place free, as without us,
-and both work.
+Python reserves one number for debuggers, and from 3.14 on pdb takes it: `pdb.set_trace()` and
+`python -m pdb` would end with "Another debugger is using the monitoring tool". pydevd takes a
+number that Python reserves for nobody. So the program's own debugger finds its number free, and
+both work.
 """
 
 import sys
@@ -11,7 +11,7 @@ import types
 
 NAME = "pydevd"
 _MODULE = "_pydevd_sys_monitoring._pydevd_sys_monitoring"
-# The next one is for what follows steps: see `unwinding`. The last is where pydevd would be itself.
+# `step_unwinding` takes the next free number. The last one is what pydevd would take itself.
 _NUMBERS = (3, 4, 5, 0)
 
 

@@ -1,10 +1,10 @@
-"""A stack overflow of the program's reads as without a debugger.
+"""A stack overflow in the program looks as it does without a debugger.
 
 From 3.12 on pydevd is called in each frame that an exception comes to. At the end of the stack
 there is no room for that: what it raises itself takes the place of the program's error, with
 pydevd's own lines in its traceback and pydevd's own errors before it. So where there is no room
-nothing is said of that frame; there is room a few frames further up. `uncaught` does the same for
-each frame that an exception leaves.
+nothing is reported of that frame; there is room a few frames further up. `uncaught_exceptions` does
+the same for each frame that an exception leaves.
 """
 
 import ast
@@ -43,7 +43,7 @@ def replace(event, told, quiet):
 def has_room(frames=_ROOM):
     """Whether there is room on the stack for a stop."""
     if not MONITORED:
-        return True  # Python itself takes out a tracer that has none: see `rearming`
+        return True  # Python itself takes out a tracer that has none: see `settrace/retracing`
     try:
         return frames == 0 or has_room(frames - 1)
     except RecursionError:

@@ -111,7 +111,7 @@ def untrace(frame, ends):
 
 
 def _trace_all(function, programs):
-    """As pydevd does, but for the threads that it starts to have the count of `traced_count` up."""
+    """As pydevd does, but the threads that it starts find the traced-thread count raised."""
     library = sys.modules["pydevd_tracing"]._load_python_helper_lib()
     if library is None:
         raise OSError("debugpy's library for this Python cannot be loaded")
@@ -151,7 +151,7 @@ def stop_in_child():
 
 
 def _give_settrace_back():
-    """The program's own, without what `rearming` has put around it."""
+    """Restore the program's own function, without the wrapper that `settrace/retracing` made."""
     tracing = sys.modules["pydevd_tracing"]
     kept = tracing.TracingFunctionHolder._original_tracing
     tracing.TracingFunctionHolder._original_tracing = getattr(kept, "wrapped", kept)
@@ -176,7 +176,7 @@ def _free_monitoring():
 
 
 def _unmark():
-    """Frames that have stopped carry a mark of ours (`frames.Run`) for as long as they last."""
+    """Frames that have stopped carry a mark of ours (`Run` in `frames`) until they end."""
     for frame in all_frames.of_all().values():
         while frame is not None:
             if _module_of(type(frame.f_trace)) == _MARKS:
