@@ -52,9 +52,9 @@ async def test_it_is_the_programs_user_where_that_user_may(start, code, uid):
     gdb = Gdb(program.pid, [*commands, 'printf "relay x: %d\\n", (int) getpid()'])
     try:
         await gdb.ended.wait()
-        assert gdb.code == 0, gdb.said()
-        assert (gdb.told("uid"), gdb.told("gid")) == (uid, uid), gdb.said()
-        assert gdb.told("x") == program.pid, gdb.said()
-        assert gdb.told("y") is None
+        assert gdb.code == 0, gdb.output()
+        assert (gdb.printed_number("uid"), gdb.printed_number("gid")) == (uid, uid), gdb.output()
+        assert gdb.printed_number("x") == program.pid, gdb.output()
+        assert gdb.printed_number("y") is None
     finally:
         gdb.release()
