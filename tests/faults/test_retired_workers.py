@@ -93,27 +93,6 @@ def test_a_retired_worker_is_not_missed(own_relay: Callable[..., Relay], source:
     assert [path for path in READS if before[path] != after[path]] in ([], ["/export"])
 
 
-def test_workers_do_not_outnumber_the_sessions_that_may_be_open(
-    own_relay: Callable[..., Relay],
-) -> None:
-    relay = own_relay(env={"OPENCODE_DEBUG_MAX_SESSIONS": "4"})
-    most = 0
-
-    def run(number: int) -> Session:
-        nonlocal most
-        session = relay.client.session()
-        assert session.launch(code=f"print({number})")["exit_code"] == 0
-        most = max(most, workers(relay))
-        return session
-
-    with ThreadPoolExecutor(4) as pool:
-        sessions = list(pool.map(run, range(40)))
-    assert most <= 4 + 4
-    eventually(lambda: workers(relay) == 0, timeout=20)
-    assert [session.printed() for session in sessions] == [f"{n}\n" for n in range(40)]
-    assert {session.status()["exit_code"] for session in sessions} == {0}
-
-
 LEAVER = """
     import subprocess, sys
     left = subprocess.Popen(["sleep", "600"], start_new_session=True)
@@ -170,13 +149,18 @@ def lease_events(session: Session) -> list[tuple[str | None, str]]:
 def test_rows_of_a_trace_are_read_without_a_worker(
     own_relay: Callable[..., Relay], source: Write
 ) -> None:
-    relay = own_relay()
+    relay = own_relay(env={"OPENCODE_DEBUG_MAX_SESSIONS": "1"})
     program = source(TRACED)
     session = traced(relay, program)
     before = pages(session)
     assert len(before) == 5
+    # Without a trace there is a refusal, by worker or supervisor.
+    other = relay.client.session()
+    other.launch(code="print(1)")
+    refused = other.get("/trace").refused("INVALID_SESSION_STATE")
     eventually(lambda: workers(relay) == 0)
     assert pages(session) == before
+    assert other.get("/trace").refused("INVALID_SESSION_STATE") == refused
     assert workers(relay) == 0
     # The session's next worker, and the next relay, know them too.
     session.called(If_Stop="0").get("/trace").refused("STOP_CHANGED")
@@ -191,20 +175,14 @@ def test_rows_of_a_trace_are_read_without_a_worker(
     assert session.get("/trace").ok()["total"] == 299
     spot = {"file": str(program), "line": program["body"]}
     assert session.post("/trace", {"at": [spot], "max_rows": 2}).ok()["total"] == 2
-    session.delete().ok()
-    # Without a trace there is a refusal, by worker or supervisor.
-    other = relay.client.session()
-    other.launch(code="print(1)")
-    refused = other.get("/trace").refused("INVALID_SESSION_STATE")
-    eventually(lambda: workers(relay) == 0)
-    assert other.get("/trace").refused("INVALID_SESSION_STATE") == refused
-    assert workers(relay) == 0
 
 
 def test_a_lease_outlives_the_worker(own_relay: Callable[..., Relay]) -> None:
-    relay = own_relay()
-    session, short = leased(relay, 300), leased(relay, 6)
+    relay = own_relay(env={"OPENCODE_DEBUG_MAX_SESSIONS": "1"})
+    session = leased(relay, 300)
     before = session.get().ok()["lease"]
+    short = leased(relay, 4)
+    relay.client.session().delete().ok()  # their workers give their places to it
     eventually(lambda: workers(relay) == 0)
     assert session.get().ok()["lease"] == before
     assert short.get().ok()["lease"]["holder"] == "ann"
@@ -263,37 +241,45 @@ def test_what_a_program_leaves_running_ends_with_the_worker(
     assert psutil.Process(relay.pid).num_fds() <= before
 
 
-def test_no_kind_of_ended_session_keeps_its_worker(
+def test_workers_do_not_outnumber_the_sessions_that_may_be_open(
     own_relay: Callable[..., Relay], source: Write
 ) -> None:
-    relay = own_relay(env={"OPENCODE_DEBUG_MAX_SESSIONS": "3"})
+    """40 ended sessions: plain ones and of each kind that gives its worker something to do."""
+    relay = own_relay(env={"OPENCODE_DEBUG_MAX_SESSIONS": "4"})
     leaver, loop = source(LEAVER), source(TRACED, "traced.py")
-    sessions = []
-    for _ in range(4):
-        left = relay.client.session()
-        assert left.launch(leaver)["exit_code"] == 0
-        for session in (left, leased(relay, 300), traced(relay, loop)):
-            sessions.append(session)
-            eventually(lambda: workers(relay) <= 3, timeout=2)
-    eventually(lambda: workers(relay) == 0)
+    hung = relay.client.session()
+    assert hung.launch(code="print('hung')")["exit_code"] == 0
+    stopped = relay.worker(hung.id)
+    stopped.suspend()
+    most = 0
+
+    def run(number: int) -> Session:
+        nonlocal most
+        if number % 10 == 1:
+            session = leased(relay, 300)
+        elif number % 10 == 2:
+            session = traced(relay, loop)
+        else:
+            session = relay.client.session()
+            program = {"script": str(leaver)} if number % 10 == 0 else {"code": f"print({number})"}
+            assert session.launch(**program)["exit_code"] == 0
+        most = max(most, workers(relay))
+        return session
+
+    with ThreadPoolExecutor(4) as pool:
+        sessions = list(pool.map(run, range(40)))
+    assert most <= 4 + 4
+    # As many as may be open: even a worker that hangs gives its place to them.
+    living = [relay.client.session() for _ in range(4)]
+    eventually(lambda: not stopped.is_running(), timeout=20)
+    eventually(lambda: workers(relay) == 4)
+    assert {session.delete().ok()["final_status"] for session in living} == {"terminated"}
+    eventually(lambda: workers(relay) == 0, timeout=20)
+    assert (hung.status()["status"], hung.printed()) == ("terminated", "hung\n")
     assert {session.status()["exit_code"] for session in sessions} == {0}
-    assert {one.get("/trace").ok()["total"] for one in sessions[2::3]} == {299}
-    assert {one.get().ok()["lease"]["holder"] for one in sessions[1::3]} == {"ann"}
-    assert not any(psutil.pid_exists(int(one.printed("stdout"))) for one in sessions[::3])
+    assert [sessions[n].printed() for n in range(3, 9)] == [f"{n}\n" for n in range(3, 9)]
+    left = [int(session.printed("stdout")) for session in sessions[::10]]
+    assert [pid for pid in left if psutil.pid_exists(pid)] == []
+    assert {session.get().ok()["lease"]["holder"] for session in sessions[1::10]} == {"ann"}
+    assert {session.get("/trace").ok()["total"] for session in sessions[2::10]} == {299}
     assert workers(relay) == 0
-
-
-def test_a_hung_worker_of_an_ended_session_gives_its_place_away(
-    own_relay: Callable[..., Relay],
-) -> None:
-    relay = own_relay(env={"OPENCODE_DEBUG_MAX_SESSIONS": "1"})
-    session = relay.client.session()
-    assert session.launch(code="print(1)")["exit_code"] == 0
-    worker = relay.worker(session.id)
-    worker.suspend()
-    other = relay.client.session()
-    eventually(lambda: not worker.is_running(), timeout=20)
-    assert (session.status()["status"], session.printed()) == ("terminated", "1\n")
-    assert other.status()["status"] == "created"
-    other.delete().ok()
-    assert session.post("/restart", {"wait": 20}).ok()["exit_code"] == 0
