@@ -44,7 +44,7 @@ class Deadline(Struct, frozen=True):
     """How long a worker may take: a setting, and the seconds that the call itself asks for."""
 
     setting: Timeout = "request_timeout"
-    fields: tuple[str, ...] = ()  # of the params, in seconds
+    fields: tuple[str, ...] = ()  # names of params that are seconds
     otherwise: Timeout | None = None  # counts in place of such a field that is not given
 
 
@@ -67,14 +67,14 @@ class Operation(Struct, frozen=True, kw_only=True):
     safe: bool = False  # only reads; may be repeated
     drives: bool = False  # changes the program's run, so the lease applies
     deadline: Deadline = Deadline()
-    prepare: Preparation | None = None  # what the supervisor does before it asks the worker
+    prepare: Preparation | None = None  # a step of the supervisor's before it asks the worker
     on_refusal: RefusalCheck | None = None  # what it looks at besides when the params are unsound
     # The field that names an operation which the same call does next: it needs that one's scope.
     follow_up: str = ""
     finishes: bool = False  # goes on to its end in the supervisor when the caller leaves
     touches: bool = True  # counts as use of the session
     since: int = 1
-    words: str = ""  # what it does, if a shared Params cannot describe it
+    words: str = ""  # the description, if a shared Params cannot have it
 
     @property
     def all_errors(self) -> frozenset[Code]:

@@ -91,7 +91,7 @@ OUTPUT_WITHHELD: Final = (
 
 
 class Problems(msgspec.Struct):
-    """What a worker finds wrong with a part of a request."""
+    """The problems that a worker finds in a part of a request."""
 
     problems: list[Problem]
 

@@ -44,8 +44,8 @@ class PageSize(Struct, frozen=True):
     """How much a page may hold."""
 
     rows: int
-    characters: int = _PAGE_BYTES  # of the rows as they are answered
-    bytes: int = _PAGE_BYTES  # of the rows in the file
+    characters: int = _PAGE_BYTES  # the rows in the answer
+    bytes: int = _PAGE_BYTES  # the rows in the file
 
 
 def page_of(

@@ -1,4 +1,4 @@
-"""What the documents show and the operations table does not contain: examples, groups, headers,
+"""The parts of the documents that the operations table does not contain: examples, groups, headers,
 formats.
 
 They are written by hand and tell one small story: an order service whose total is wrong. A test

@@ -65,7 +65,7 @@ class RunTo(SessionParams, kw_only=True):
 
 
 class Execution(Result, kw_only=True):
-    """Where the program is after an execution call."""
+    """The state and place of the program after an execution call."""
 
     session_id: str
     status: State
@@ -136,7 +136,7 @@ Then = Annotated[
 
 
 class TraceSpec(Params, kw_only=True):
-    """What a run records. Give `at` or `step`."""
+    """The rows that a run records. Give `at` or `step`."""
 
     at: At = []
     step: Steps = None

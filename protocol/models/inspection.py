@@ -54,7 +54,7 @@ class Thread(Result, kw_only=True):
     # A pause is pending: the thread is in C code and stops as soon as it returns.
     pause_pending: bool = False
     pid: int | None = None
-    is_child: bool = False  # that process is a child of the program
+    is_child: bool = False  # whether that process is a child of the program
 
 
 class ThreadList(Result, kw_only=True):
@@ -286,7 +286,7 @@ class Completions(SessionParams, kw_only=True):
 class Completion(Result, kw_only=True):
     label: str
     type: str | None = None
-    # where the replaced text begins, if it is more than what follows the dot
+    # The start of the replaced text, if that is more than the part behind the dot.
     start: int | None = None
     length: int | None = None
 
@@ -414,7 +414,7 @@ class Task(Result, kw_only=True):
     name: str
     coroutine: str
     state: Literal["pending", "done", "cancelled"]
-    frames: list[TaskFrame] = []  # where it is suspended: the coroutine first, then what it awaits
+    frames: list[TaskFrame] = []  # the suspended coroutine first, then what it awaits
     # the task or tasks that it awaits, else the type of what it awaits
     waiting_for: str | None = None
     current: bool = False  # whether its event loop runs it at this moment

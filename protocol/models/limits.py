@@ -73,7 +73,7 @@ class PassedLimit(Result, kw_only=True):
 
 
 class Use(Struct):
-    """What a process tree uses, by the names of the limits."""
+    """The resources that a process tree uses, by the names of the limits."""
 
     memory_bytes: int = 0
     cpu_seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""What a worker leaves on disk when it retires after its session's end.
+"""The files that a worker leaves when it retires after its session's end.
 
 The supervisor answers from it afterwards, and the session's next worker starts with it.
 """
@@ -18,7 +18,7 @@ LEASE_FILE: Final = "lease.json"  # beside it, until the lease ends or a worker 
 
 
 class TraceRecord(Result, kw_only=True):
-    """What is known of a trace beside its rows, which are in their own file."""
+    """Facts about a trace; its rows are in their own file."""
 
     ended: TraceEnd | None = None
     warnings: list[str] = []
@@ -41,6 +41,6 @@ class Aftermath(Result, kw_only=True):
     exception_breakpoints: ExceptionBreakpoints
     watches: list[Watch]
     resources: Resources
-    # Where the program is, in answers about its run. Earlier versions wrote neither of these two.
+    # These two say where the program is, for answers about its run. Earlier versions wrote neither.
     execution: Execution | None = None
     trace: TraceRecord | None = None

@@ -108,7 +108,7 @@ class RunReport(Result, kw_only=True):
     output_left_out: int = 0  # bytes at the beginning that are not shown
     trace: RunTrace | None = None
     exception: RunException | None = None
-    # Where its main thread was at the timeout.
+    # The place of the main thread at the timeout.
     stack: Stack | None = None
     session_id: str | None = None  # the session, if it was kept
     note: str | None = None  # why something is missing

@@ -218,7 +218,7 @@ class TakeLease(SessionParams, kw_only=True):
 
 
 class Lease(Result, kw_only=True):
-    """Who drives the session, and until when; both are null if any caller may drive."""
+    """The session's driver and the end of the lease; both are null if any caller may drive."""
 
     holder: str | None
     expires_at: Time | None
@@ -350,7 +350,7 @@ def idle_limit(status: State, config: SessionConfig) -> float:
 
 
 class Program(Result, kw_only=True):
-    """What is being debugged."""
+    """The program or target that is debugged."""
 
     script: str | None = None
     module: str | None = None
@@ -502,7 +502,7 @@ class LimitUse(Result, kw_only=True):
 
 
 class Resources(Result, kw_only=True):
-    """What the session's process tree uses."""
+    """The resources that the session's process tree uses."""
 
     session_id: str
     status: State
@@ -561,7 +561,7 @@ class Retired(Result, kw_only=True):
 
 
 class WorkerParams(Params, kw_only=True):
-    """What a worker needs to start: one JSON document on an inherited descriptor."""
+    """The parameters of a worker: one JSON document on an inherited descriptor."""
 
     session_id: SessionId
     session_dir: str  # in the run directory: rings, socket, identity
@@ -572,9 +572,9 @@ class WorkerParams(Params, kw_only=True):
     created_by: str | None
     config: SessionConfig
     debugpy_dir: str
-    # Where programs keep the debugger's compiled code; a subfolder for each kind of interpreter.
+    # The folder in which programs keep the debugger's compiled code, by kind of interpreter.
     bytecode: str
-    interpreters_dir: str  # where workers cache what they know of an interpreter
+    interpreters_dir: str  # workers cache there the facts about interpreters
     output_max_bytes: int
     events_max: int
     request_timeout: float
@@ -588,7 +588,7 @@ class WorkerParams(Params, kw_only=True):
     restored: bool = False
     previous_status: State | None = None
     first_seq: int = 1
-    stop_id: int = 0  # of the session's last stop
+    stop_id: int = 0  # the session's last stop
     # The state at the end of an ended session, so that a new worker continues where the retired one
     # left off.
     ended: SessionState | None = None

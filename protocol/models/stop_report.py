@@ -33,7 +33,7 @@ class StoppedThread(Result, kw_only=True):
     id: int
     name: str | None = None
     pid: int | None = None
-    is_child: bool = False  # that process is a child of the program
+    is_child: bool = False  # whether that process is a child of the program
 
 
 class SourceLine(Result, kw_only=True):
@@ -77,7 +77,7 @@ class Cut(Result, kw_only=True):
 
 
 class Stop(Result, kw_only=True):
-    """Where and why the program stopped, and its state there."""
+    """The place and reason of a stop, and the program's state there."""
 
     stop_id: int
     stop_reason: StopReason
@@ -108,7 +108,7 @@ class KeptStop(Result, kw_only=True):
     """A report in the session's `stops.ring`: everything known of the stop, before any bound."""
 
     report: Stop
-    # where its output begins; None: at the beginning of the session's output
+    # The cursor where the stop's output begins; None means the session's first output.
     printed_from: Place | None
 
 

@@ -16,7 +16,7 @@ from debug_relay.protocol.models.output_events import PRINTED, EventPage
 from debug_relay.protocol.models.stop_report import Stop
 from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 
-_PRINTED_DETAIL: Final = "output_tail"  # of an error about a program that could not be started
+_PRINTED_DETAIL: Final = "output_tail"  # a detail of errors about failed starts
 
 
 def in_result(result: Struct) -> Struct:

@@ -1,4 +1,4 @@
-"""What the kernel tells of processes in /proc: the one reader of those files, for both sides.
+"""Reads /proc, for supervisor and worker: the only reader of those files.
 
 Each function is one look at one moment and keeps nothing. Nothing of the process's own is run or
 asked. What is gone, and what this user may not see, is None, or empty; callers that must tell the
@@ -87,9 +87,9 @@ class Stat(Struct, frozen=True, kw_only=True):
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """What `/proc/PID/status` tells; of a thread, if `pid` is the number of one."""
+    """The facts in `/proc/PID/status`; `pid` may also be a thread's number."""
 
-    process: int  # whose thread it is; its own number for a process
+    process: int  # the process that the thread belongs to; a process's own pid
     uids: tuple[int, ...]  # real, effective, saved, that of the file system
     gids: tuple[int, ...]
     tracer: int  # 0: nobody traces it
@@ -110,7 +110,7 @@ class Syscall(Struct, frozen=True, kw_only=True):
 class Listener(Struct, frozen=True, kw_only=True):
     """A TCP socket that listens."""
 
-    address: str  # as the kernel prints it: in words of 32 bits, in this machine's order
+    address: str  # in the kernel's format: words of 32 bits, in this machine's byte order
     port: int
     uid: int
     inode: str
@@ -302,7 +302,9 @@ def syscall(pid: int, thread: int) -> Syscall | None:
 
 
 def children(pid: int, only_thread: bool = False) -> list[int]:
-    """Of all its threads, for each has its own; `only_thread` saves the look for others."""
+    """The children of all its threads: each thread has its own. With `only_thread` the process has
+    no other thread, and we look for none.
+    """
     if not _LISTS_CHILDREN:
         return _children_by_parent().get(pid, [])
     found: list[int] = []
@@ -336,7 +338,7 @@ def descendants(pid: int) -> list[Stat]:
 
 
 def _children_by_parent() -> dict[int, list[int]]:
-    """By one look at all processes there are."""
+    """The children of every process, from one pass over all processes."""
     found: dict[int, list[int]] = {}
     for pid in pids():
         row = stat(pid)
@@ -402,7 +404,7 @@ def connections(pid: int) -> Iterator[Connection]:
 
 
 def _tcp_sockets(pid: int) -> Iterator[tuple[str, str, str, str, str]]:
-    """Of each socket: its own end, the peer's end, the state, the uid and the inode."""
+    """The own end, the peer's end, the state, the uid and the inode of each TCP socket."""
     for table in ("tcp", "tcp6"):
         for row in _read(f"/proc/{pid}/net/{table}", _TABLE_BYTES).decode().splitlines()[1:]:
             _, local, peer, state, _, _, _, uid, _, inode, *_ = row.split()

@@ -147,7 +147,7 @@ def _at(before: str, reason: str) -> RelayError:
 
 
 def _half_a_pair(text: str) -> int | None:
-    """Where the first `\\ud800` has no other half, if that is the only mistake."""
+    """The place of the first lone `\\ud800`, if that is the only mistake."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):

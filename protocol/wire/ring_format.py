@@ -83,7 +83,7 @@ _Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class Place(Struct, array_like=True, frozen=True):
-    """Where a reader continues in one ring."""
+    """A position at which a reader continues in one ring."""
 
     epoch: _Number = 0
     position: _Number = 0

@@ -40,7 +40,7 @@ _log: Final = Log(__name__)
 
 
 class Token(Struct, frozen=True, kw_only=True):
-    """What the file says of one token; the token itself is kept nowhere."""
+    """One token in the file; the token itself is kept nowhere."""
 
     name: str
     sha256: str

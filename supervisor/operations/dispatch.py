@@ -71,7 +71,7 @@ class Request(Struct, kw_only=True):
     """A request as a front has read it. Nothing of it is believed yet."""
 
     id: str
-    uid: int  # of the caller, from the kernel
+    uid: int  # the caller's, from the kernel
     operation: Operation | None  # None: there is no such operation, as `misread` says
     path: Mapping[str, str] = {}
     query: Sequence[tuple[str, str]] = ()

@@ -48,7 +48,7 @@ class PythonScan:
         for pid in procfs.pids():
             executable = procfs.executable(pid)
             if executable is None:
-                # Of another user's process we see only the command line. A process that has ended
+                # We see only the command line of another user's process. A process that has ended
                 # and a kernel thread have none.
                 if is_python(next(iter(command(pid)), "")):
                     found.pids.append(pid)

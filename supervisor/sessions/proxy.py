@@ -1,6 +1,6 @@
-"""The supervisor's side of a session: a copy of the worker's public state, and the link to it.
+"""The supervisor's side of a session: a mirror of the worker's public state, and the link to it.
 
-The worker owns the session. Requests that the copy can answer are answered here; all others are
+The worker owns the session. Requests that the mirror can answer are answered here. All others are
 forwarded as bytes, and the worker's answer comes back as bytes.
 """
 
@@ -50,7 +50,7 @@ _WARNING_SHARE: Final = 0.5  # The share of the idle timeout that is left when c
 
 
 class Owner(Protocol):
-    """What a session needs of the registry."""
+    """The part of the registry that a session needs."""
 
     background: BackgroundTasks
 
@@ -60,7 +60,7 @@ class Owner(Protocol):
 
 
 class Session:
-    """One session."""
+    """One session, as the supervisor sees it."""
 
     def __init__(self, id: str, folder: Path, owner: Owner) -> None:
         self.id = id
@@ -73,8 +73,8 @@ class Session:
         self.left_by_relay = False  # the relay stops; the next one may adopt the session
         self.unresponsive = False
         self.has_retired = False  # the worker ended because the session had
-        self.blueprint: Blueprint | None = None  # left by a worker that has retired
-        self.lease: HeldLease | None = None  # the same; while there is a worker, that has it
+        self.blueprint: Blueprint | None = None  # of a worker that has retired
+        self.lease: HeldLease | None = None  # of a retired worker; a living one has it itself
         self.runtime_seconds = 0.0
         self.kept_pipes = KeptPipes()
         self._asked = time.monotonic()
@@ -100,7 +100,7 @@ class Session:
         return self._mirror
 
     def present(self) -> SessionState:
-        """The public state of this moment: expiry and warning depend on the time."""
+        """The public state at this moment; expiry and warning depend on the time."""
         shown = msgspec.structs.replace(self.state, worker_unresponsive=self.unresponsive)
         if shown.status is State.PAUSED:
             shown.held_seconds = round(shown.held_seconds + time.monotonic() - self._mirrored, 3)
@@ -134,7 +134,7 @@ class Session:
 
     @property
     def sleeps(self) -> bool:
-        """Restored, or its worker has retired: the next call that needs a worker starts one."""
+        """Whether the session has no worker, and the next call that needs one starts it."""
         return self.child is None and self.state.status is not State.FAILED
 
     @property
@@ -146,18 +146,18 @@ class Session:
         return time.monotonic() - max(self._asked, self._mirrored)
 
     def retire(self, answer: Retired) -> None:
-        """Keep what the worker leaves: no file has the secrets of the launch."""
+        """Keeps what a retiring worker hands over: no file has the secrets of the launch."""
         self.blueprint = answer.blueprint
         self.runtime_seconds = answer.runtime_seconds
         self.has_retired = True
 
     def note_end(self) -> None:
-        """Take notice now of a worker that has ended, not at the next heartbeat."""
+        """Notices a worker that has ended, before the next heartbeat would."""
         if self.child is not None and self.child.ended:
             self._lost()
 
     def take_record(self, record: SessionState, events_end: int = 0) -> None:
-        """The last known state of a session whose worker is gone."""
+        """Sets the last known state of a session whose worker has ended."""
         self._mirror = record
         self.events_end = max(self.events.last_seq(), events_end)
 
@@ -175,7 +175,7 @@ class Session:
             listener()
 
     def begin_deletion(self) -> None:
-        """Refuse requests from now on; those that wait fail now, not when the worker has ended."""
+        """Refuses requests from now on. Waiting ones fail now, not at the worker's end."""
         self.deleting = True
         if self._link is not None and not self.unresponsive:
             self._link.cancel_all()
@@ -187,7 +187,7 @@ class Session:
         self._notify_waiters()
 
     def require_there(self) -> None:
-        """Refuses where the session is being deleted, or the relay stops."""
+        """Refuses the request if the session is being deleted, or if the relay stops."""
         if self.deleting:
             raise self._gone()
 
@@ -202,8 +202,9 @@ class Session:
         )
 
     async def wait_for_events(self, seq: int, timeout: float) -> bool:
-        """Whether an event after `seq` came in time. Returns early when none can come any more: a
-        loop around it has to check that the session is still there."""
+        """Whether an event after `seq` came in time. Returns early if no event can come any more: a
+        loop around it must check that the session still exists.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         self.attend()
@@ -243,8 +244,9 @@ class Session:
             await asyncio.sleep(self._touch_within())
 
     def _touch_within(self) -> float:
-        """So often that a session with a waiting caller comes near neither its idle timeout nor
-        the end of its pause budget."""
+        """The pause between two touches for a waiting caller: short enough that the session comes
+        near neither its idle timeout nor the end of its pause budget.
+        """
         config = self.state.config
         bounds = config.timeout_minutes * 60, config.pause_budget
         return min([_HEARTBEAT_SECONDS, *(bound / 4 for bound in bounds if bound)])
@@ -252,9 +254,9 @@ class Session:
     # -- the worker
 
     async def connect(self, child: Child, timeout: float) -> None:
-        """Reach the worker and learn its state; raises OSError, LinkLost or TimeoutError.
+        """Connects to the worker and learns its state; raises OSError, LinkLost or TimeoutError.
 
-        From now on the worker is watched, also when it could not be reached: it may be stopped.
+        From now on the worker is watched, also if it could not be reached: it may be stopped.
         """
         self.child = child
         self._watching = asyncio.create_task(self._watch(child), name=f"watch {self.id}")
@@ -264,7 +266,7 @@ class Session:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(timeout), self._opening:
             if self._link is not None and not self._link.lost:
-                return  # the heartbeat and a request may both have found no link
+                return  # both the heartbeat and a request may have found no link
             _, link = await loop.create_unix_connection(
                 lambda: Link(self._news, self._link_lost, child.pid),
                 str(self.folder / "worker.sock"),
@@ -280,7 +282,7 @@ class Session:
                 raise
 
     async def _watch(self, child: Child) -> None:
-        """Heartbeat: a stopped worker looks alive to everything else."""
+        """Sends heartbeats, because a worker that is stopped looks alive in every other way."""
         heard, beats = time.monotonic(), 0
         while not await child.wait(_HEARTBEAT_SECONDS):
             try:
@@ -297,7 +299,7 @@ class Session:
                     silent = time.monotonic() - heard
                     self._link.fail_silent(silent, all=beats >= _SILENT_BEATS)
             except (LinkLost, OSError):
-                continue  # it may be ending: its pidfd tells
+                continue  # the worker may be ending; its pidfd shows it
         self._lost()
 
     def _set_unresponsive(self, unresponsive: bool) -> None:
@@ -310,13 +312,13 @@ class Session:
             self._lost()
 
     def _lost(self) -> None:
-        """The worker is gone. Its files can still be read."""
+        """Called when the worker has ended. Its files can still be read."""
         if self.child is None:
             return
         exit_status = self.child.exit_status
         self.child.close()
         self.child = None
-        self.unresponsive = False  # it is gone, not silent
+        self.unresponsive = False  # it has ended, so it is not silent
         if self._link is not None:
             self._link.close()
         if self._mirror is not None:
@@ -328,7 +330,7 @@ class Session:
         self._owner.worker_gone(self)
 
     def fail(self, before: SessionState, exit_status: int | None) -> None:
-        """The worker has died while we watched: write the event that it could not write."""
+        """Marks the session as failed, and writes the event that its worker could not write."""
         shown = self._mirror = failed(before, exit_status)
         body = {
             "status": shown.status,
@@ -370,7 +372,7 @@ class Session:
         return time.monotonic() - self._touched
 
     def touch(self) -> None:
-        """Restart the idle timeout; the worker is told twice a second at most."""
+        """Restarts the idle timeout; we send this to the worker twice a second at most."""
         now = time.monotonic()
         self._touched = now
         if self._link is not None and now - self._told_touch >= _TOUCH_SECONDS:
@@ -384,20 +386,19 @@ class Session:
         patience: float | None = None,
         asked: float = 0.0,
     ) -> tuple[ReplyHead, bytes]:
-        """The worker's answer to one request, and the only way to ask it for one.
+        """The worker's answer to one request; every request goes through here.
 
-        It has the deadline in the head, and is waited for a little longer, or as `patience` says.
-        Once the worker is silent it is waited for no longer than `asked`, which is how long the
-        call itself may last.
-        What callers ask for gives a session without a worker a new one; what the relay asks for
-        itself does not.
+        The head has the worker's deadline. We wait a little longer, or as long as `patience` says.
+        Once the worker is silent we wait no longer than `asked`, which is how long the call itself
+        may last. A caller's request starts a worker for a session that has none; a request of the
+        relay itself does not.
         """
         timeout = call_deadlines.for_caller(head.deadline) if patience is None else patience
         if head.operation not in OPERATIONS:
             return await self._forward(head, payload, timeout, head.deadline)
         if self.sleeps:
-            # Once its worker is there the request is sent, even if the caller has left meanwhile: a
-            # worker that is awake would go on with it as well.
+            # We send the request even if the caller leaves while the worker starts: a worker that
+            # lives already would do the request as well.
             woken = self._wake_and_forward(head, payload, timeout, asked)
             return await self._owner.background.carry_out(woken)
         return await self._wake_and_forward(head, payload, timeout, asked)
@@ -410,7 +411,7 @@ class Session:
         seconds: float,
         patience: float | None = None,
     ) -> _R:
-        """What the relay itself asks of the worker, by a name that is not in the table."""
+        """The worker's answer to a request of the relay itself, which is not in the table."""
         relay = Caller("relay", os.getuid(), ())
         head = RequestHead(operation, secrets.token_hex(8), relay, seconds)
         reply, payload = await self.forward(head, encode_json(params), patience)
@@ -438,7 +439,7 @@ class Session:
             frame = await link.request(head, payload, timeout, asked)
         except (LinkLost, OSError):
             self.require_there()
-            # The stream ends a moment before the process: wait, so that the state fits the refusal.
+            # The stream ends a moment before the process: we wait, so that state and refusal agree.
             if self.child is not None and not await self.child.wait(_ENDING_SECONDS):
                 raise unanswered(head.operation, _ENDING_SECONDS) from None
             self._lost()
@@ -447,7 +448,7 @@ class Session:
         return frame.head, frame.payload
 
     async def _reached(self, child: Child, operation: str) -> Link:
-        """The link; opened again where it was lost and the worker lives."""
+        """The link; it is opened again if it was lost and the worker lives."""
         if self._link is None or self._link.lost:
             try:
                 await self._open_link(child, _KNOWN_SILENT_SECONDS)
@@ -457,7 +458,7 @@ class Session:
         return self._link
 
     def crashed(self, operation: str) -> RelayError:
-        """The refusal of `operation` where the worker has ended."""
+        """The refusal of `operation` after the worker's end."""
         base = f"/api/v1/sessions/{self.id}"
         if self._mirror is not None and self._mirror.status is State.TERMINATED:
             return RelayError(
@@ -480,7 +481,7 @@ class Session:
         )
 
     async def disconnect(self) -> None:
-        """Close the link and stop watching; the worker runs on."""
+        """Closes the link and stops watching; the worker continues."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -490,7 +491,7 @@ class Session:
             self.child.close()
 
     async def close(self) -> None:
-        """Leave the worker to the next supervisor."""
+        """Leaves the worker to the next supervisor."""
         self.deleting = True
         self.end_streams()
         self.kept_pipes.close()

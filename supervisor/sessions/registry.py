@@ -1,7 +1,7 @@
-"""All sessions: created, adopted or restored after a restart, deleted, forgotten.
+"""The registry of all sessions: creates, adopts, restores, deletes and forgets them.
 
-Owns the table of sessions and the bound on their number. Workers that a dead
-supervisor left running are adopted; the processes that a dead worker left are swept.
+It owns the table of sessions and the bound on their number. After a restart it adopts the workers
+that the last supervisor has left, and ends the processes that dead workers have left.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Registry:
             lambda: self.settings.sessions.max_sessions,
         )
         self.background = BackgroundTasks()
-        # Tasks that start a worker: its session may be in no table yet.
+        # Tasks that start a worker; its session may not be in the table yet.
         self._starting = BackgroundTasks()
         self._deletions = Deletions(self.background, self._wakings)
 
@@ -116,7 +116,7 @@ class Registry:
         ]
 
     def disk_warnings(self) -> list[str]:
-        """Which sessions could not write what they had to, for `/health`."""
+        """Warnings about sessions that could not write their files, for `/health`."""
         lossy = [one for one in self.sessions.values() if one.state.disk_trouble]
         warnings = [f"{one.id}: {one.state.disk_trouble}" for one in lossy[:_MOST_NAMED]]
         if len(lossy) > _MOST_NAMED:
@@ -127,7 +127,7 @@ class Registry:
     # -- making
 
     async def create(self, params: CreateSession, caller: Caller) -> Session:
-        """A session whose worker is ready."""
+        """Creates a session; its worker is ready."""
         if params.restore_breakpoints:
             require_project(params.project_root)
         worker_params = self._start_params.for_request(
@@ -136,7 +136,7 @@ class Registry:
         return await self._start(worker_params, caller.name)
 
     async def create_from_blueprint(self, blueprint: Blueprint, caller: Caller) -> Session:
-        """A session with the blueprint of another."""
+        """Creates a session from a blueprint."""
         worker_params = self._start_params.for_blueprint(
             self._new_id(), blueprint, caller.name, self.settings
         )
@@ -150,8 +150,8 @@ class Registry:
         return await self._starting.begin(self._create(worker_params, caller))
 
     def _made_before(self) -> Session | None:
-        """The session that an earlier relay has made for this very request and was killed before it
-        answered.
+        """The session that an earlier relay has made for this very request, if it was killed before
+        it answered.
         """
         request = intent.ANSWERED.get()
         if request is None:
@@ -163,7 +163,7 @@ class Registry:
         return session if is_there and session.state.status is not State.FAILED else None
 
     def _require_room(self, caller: str) -> None:
-        """Reserve the place of one more worker, or refuse."""
+        """Reserves a place for one more worker, or refuses."""
         self._require_open()
         self._retirement.look(coming=self._quota.starting + 1)
         self._quota.require_room(self.counted(), self.settings.sessions, caller)
@@ -204,13 +204,13 @@ class Registry:
         return child
 
     async def retirement_over(self, session: Session) -> None:
-        """Wait until its worker is not in the middle of retiring."""
+        """Waits until the session's worker is not in the middle of retiring."""
         await self._retirement.over(session)
 
     async def wake(self, session: Session) -> None:
-        """Start a worker for a session that has none; one start for all that ask meanwhile."""
+        """Starts a worker for a session that has none. Concurrent calls share one start."""
         await self._retirement.over(session)
-        # Looked at before `sleeps`: a session that wakes has its worker before the link to it.
+        # We check this before `sleeps`: a session that wakes has its worker before the link to it.
         waking = self._wakings.get(session.id)
         if waking is None:
             if not session.sleeps or session.deleting:
@@ -255,7 +255,7 @@ class Registry:
             self._quota.release(caller)
 
     async def blueprint(self, session: Session) -> Blueprint:
-        """From its worker; where there is none, from what the worker has left."""
+        """The session's blueprint, from its worker or from what the worker has left."""
         await self._retirement.over(session)
         if session.child is None and session.blueprint is not None:
             return session.blueprint
@@ -276,7 +276,7 @@ class Registry:
     # -- after a restart
 
     async def adopt(self) -> None:
-        """Take over what the last supervisor left: living workers, and records of dead ones."""
+        """Adopts living workers of the last supervisor, and restores sessions from records."""
         found: dict[str, Path] = {}
         for run_dir in (self.directories.run_dir, *self.directories.earlier_run_dirs):
             for folder in run_dir.glob("sess_*"):
@@ -316,13 +316,13 @@ class Registry:
             session.lease = held_lease.read(folder)
         self.sessions[session.id] = session
         if child is not None and record.state.end_reason is None:
-            # It died while we adopted it, and was not about to end.
+            # The worker died while we adopted it, and was not about to end.
             session.fail(record.state, child.exit_status)
             self.background.begin(self._record_failure(session))
         _log.info("session.returned", session_id=session.id, status=session.state.status)
 
     async def _adopt_living(self, folder: Path, child: Child, record: SessionRecord | None) -> bool:
-        """Whether it is alive. One that does not answer is connected to when it does."""
+        """Adopts a worker; whether it lives. If it does not answer now, we connect once it does."""
         session = Session(folder.name, folder, self)
         try:
             await session.connect(child, _ADOPT_SECONDS)
@@ -341,7 +341,7 @@ class Registry:
     # -- ending
 
     async def delete(self, session: Session, terminate: bool | None, force: bool) -> SessionDeleted:
-        """End it and forget it."""
+        """Ends the session and forgets it."""
         ended = await self._deletions.end(session, terminate, "terminated", force)
         if self.sessions.get(session.id) is session:
             del self.sessions[session.id]
@@ -350,7 +350,7 @@ class Registry:
         return ended
 
     def worker_gone(self, session: Session) -> None:
-        """A worker has ended, and not by a deletion."""
+        """Called when a worker has ended for another reason than a deletion."""
         if session.deleting or self.sessions.get(session.id) is not session:
             return  # the deletion, or the creation, cleans up
         shown = session.state
@@ -374,9 +374,9 @@ class Registry:
         self._forget_old()
 
     async def _record_failure(self, session: Session) -> None:
-        """Write the failure into the record: the worker cannot do it any more."""
-        # Where worker and relay are killed together, the relay may be the last to go: then the
-        # session has not failed, and the next relay restores it.
+        """Writes the failure into the record, because the worker cannot."""
+        # If worker and relay are killed together, the relay may end last. Then the session has not
+        # failed, and the next relay restores it.
         await asyncio.sleep(_TOGETHER_SECONDS)
         is_deleted = session.deleting and not session.left_by_relay
         if self.sessions.get(session.id) is not session or is_deleted:
@@ -387,7 +387,7 @@ class Registry:
         except OSError as error:
             _log.warning("session.not_recorded", session_id=session.id, error=str(error))
         if self.sessions.get(session.id) is not session:
-            self._remove_folders(session)  # deleted meanwhile
+            self._remove_folders(session)  # it was deleted while we wrote
 
     def _expire(self, id: str) -> None:
         self._expired[id] = time.monotonic() + self.settings.sessions.tombstone
@@ -411,7 +411,7 @@ class Registry:
         shutil.rmtree(self.directories.sessions / session.id, ignore_errors=True)
 
     async def close(self, keep_sessions: bool) -> None:
-        """Before the relay stops: end all sessions, or leave them to the next supervisor."""
+        """Ends all sessions, or leaves them to the next supervisor. Called when the relay stops."""
         self.draining = True
         await self._retirement.close()
         await self._starting.end(_BIRTH_SECONDS)
@@ -424,7 +424,7 @@ class Registry:
             for ended in await asyncio.gather(*ends, return_exceptions=True):
                 if isinstance(ended, BaseException):
                     _log.warning("session.not_ended", error=str(ended))
-        await self._deletions.over()  # those that callers have asked for
+        await self._deletions.over()  # deletions that callers have requested
         await asyncio.gather(*(session.close() for session in sessions))
         await self.background.end(_BACKGROUND_SECONDS)
         await self.zygote.close()

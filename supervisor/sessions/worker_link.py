@@ -1,7 +1,7 @@
-"""One stream to one worker: requests and answers, changes of its state, a heartbeat.
+"""The stream to one worker: requests and answers, changes of its state, heartbeats.
 
-Knows frames and nothing of sessions. Answers are matched by number; what a worker sends is never
-decoded beyond its head.
+This module knows frames, not sessions. Answers are matched by number, and of a frame only the head
+is decoded.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _MOST_UNREAD_BYTES: Final = 32 * 1024 * 1024
 
 
 class LinkLost(Exception):
-    """The worker's end of the stream is gone."""
+    """The worker has closed its end of the stream."""
 
 
 class _Waiting(Struct):
-    """A request without its answer yet."""
+    """A request that waits for its answer."""
 
     answer: asyncio.Future[Frame]
     due: float  # monotonic: until then the call itself may last
@@ -87,14 +87,14 @@ class Link(asyncio.Protocol):
         elif isinstance(frame.head, NewsHead):
             self._on_news(frame.head)
         elif isinstance(frame.head, ReplyHead):
-            # The state first: the answer must not be seen with an older one.
+            # We take the state first: a caller must not see the answer with an older state.
             self._on_news(frame.head.news)
             waiting = self._waiting.pop(frame.id, None)
             if waiting is not None and not waiting.answer.done():
                 waiting.answer.set_result(frame)
 
     def _send(self, data: bytes) -> None:
-        """Frames of one turn of the event loop leave in one write."""
+        """Sends a frame; frames of one turn of the event loop leave in one write."""
         if not self._out:
             asyncio.get_running_loop().call_soon(self._flush)
         self._out.append(data)
@@ -118,14 +118,14 @@ class Link(asyncio.Protocol):
         await self._ask(Kind.PING, None, b"", timeout, "ping", timeout)
 
     def cancel_all(self) -> None:
-        """Fail all requests that wait. What the worker has begun goes on."""
+        """Fails all waiting requests. The worker continues those that it has begun."""
         for id, waiting in self._waiting.items():
             if not waiting.answer.done():
                 self._send(frames.encode(Kind.CANCEL, id))
                 _fail(waiting.answer)
 
     def fail_silent(self, seconds: float, *, all: bool) -> None:
-        """The worker is silent: fail the requests that wait longer than they asked for, or all."""
+        """Fails the requests to a silent worker that wait longer than they asked for, or all."""
         now = time.monotonic()
         for id, waiting in self._waiting.items():
             if not waiting.answer.done() and (all or waiting.due <= now):
@@ -198,4 +198,4 @@ def _silent(message: str, what: str, **details: float) -> RelayError:
 def _fail(future: asyncio.Future[Any]) -> None:
     if not future.done():
         future.set_exception(LinkLost("the worker closed its stream"))
-        future.exception()  # mark as retrieved: its caller may have left
+        future.exception()  # marks it as retrieved, because its caller may have left

@@ -22,7 +22,7 @@ from debug_relay.protocol.system import procfs
 from debug_relay.protocol.version import MARK
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
-_CLEANUP_SECONDS: Final = 5.0  # What a dead worker has left is ended within this time.
+_CLEANUP_SECONDS: Final = 5.0  # The processes of a dead worker are ended within this time.
 _EXEC_SECONDS: Final = 0.5  # A process in the midst of exec has this long to show its environment.
 # multiprocessing's tracker has this long to clean up and end by itself.
 _TRACKER_SECONDS: Final = 0.5

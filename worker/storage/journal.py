@@ -1,4 +1,4 @@
-"""What a session records for its readers: the program's output and the session's events.
+"""The records that a session writes for its readers: the program's output, and events.
 
 It defines the records in the session's three rings: program output, state events and output events.
 It must not know who reads them, nor how a program's pipes are read.
@@ -184,7 +184,7 @@ class EventLog:
         event = {"seq": seq, "type": type, "timestamp": timestamp(), "body": body}
         payload = _encode_loosely(event)
         if len(payload) > self._state.capacity // 4:
-            # That the event happened matters more than its body.
+            # The event itself matters more than its body.
             payload = _encode({**event, "body": {"truncated": True, "bytes": len(payload)}})
         return payload
 

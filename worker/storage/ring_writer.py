@@ -91,7 +91,7 @@ class Ring:
 
     @property
     def end(self) -> Place:
-        """Where a reader continues that has seen everything."""
+        """The position of a reader that has seen everything."""
         return Place(self._epoch, self._head, self._next_entry)
 
     def append(
@@ -189,8 +189,8 @@ class Ring:
         if sound and self._tail < self._head and self._tail_entry <= after <= self._next_entry:
             self._tail_entry = after
         else:
-            # That was the last record; or another process wrote into the file, and the records'
-            # ends are lost.
+            # It was the last record; or another process wrote into the file, and we cannot find
+            # the records' ends any more.
             self._tail, self._tail_entry = self._head, self._next_entry
 
     def _outline(self, room: int) -> tuple[int, int, int, int]:

@@ -61,7 +61,7 @@ def of_programs() -> list[Stat] | None:
 
 
 def uids() -> set[int]:
-    """What those run as."""
+    """The uids of the session's processes."""
     return {uid for row in of_programs() or () for uid in procfs.uids(row.pid)}
 
 
@@ -114,12 +114,12 @@ def shown_command_of(pid: int) -> str:
 
 
 def is_tracker(pid: int) -> bool:
-    """Of multiprocessing: it ends by itself, and ignores SIGTERM."""
+    """Whether it is multiprocessing's resource tracker: that ends by itself and ignores SIGTERM."""
     return procfs.is_tracker(procfs.command(pid))
 
 
 def collect_adopted(awaited: int | None) -> None:
-    """Of the children that this worker was given, the ended ones go from the kernel's table."""
+    """Reaps the ended ones among the orphans that became children of this worker."""
     children = procfs.children(os.getpid(), only_thread=True)
     if own_processes.is_starting():
         return
@@ -150,7 +150,7 @@ class _Ending:
         self._trackers: set[tuple[int, int]] = set()
         self._patience: float | None = None  # with the trackers, once the others are gone
         self._nameless: set[tuple[int, int]] = set()
-        self._loaded: float | None = None  # by then: whoever has no name then has none
+        self._loaded: float | None = None  # a process without a command line then has none
 
     def run(
         self, find: Callable[[], list[Stat] | None], collect: Callable[[], None], deadline: float
@@ -226,7 +226,7 @@ class _Ending:
 
 
 def send(row: Stat, number: signal.Signals) -> None:
-    """By pidfd, after a second look: between the first and the handle a pid may change hands."""
+    """Signals by pidfd, after a second look: the pid may have passed to another process."""
     try:
         handle = os.pidfd_open(row.pid)
     except OSError:
