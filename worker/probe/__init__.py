@@ -1,4 +1,4 @@
-"""What the relay runs inside the debugged program: Python 3.8 to 3.15, standard library only.
+"""The code that the relay runs inside debugged programs: Python 3.8 to 3.15, standard library only.
 
-`probe.py` says how it lives there. The bounds are those of `protocol/version.py`.
+`probe.py` describes it. `protocol/version.py` has the bounds of the versions.
 """

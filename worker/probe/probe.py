@@ -1,16 +1,16 @@
-"""The probe: what the relay keeps inside the debugged program, beside the debugger.
+"""The probe: the relay's own code inside the debugged program, beside pydevd.
 
-Never imported in the program: `bootstrap` executes the files of this folder in namespaces of its
-own, under file names that start with `<frozen `. The debugger takes such files for its own, so
-they are in no stack and never stepped into. It has no thread, no socket, and no module in
+The program never imports it: `bootstrap` executes the files of this folder in namespaces of its
+own, under file names that start with `<frozen `. pydevd treats such files as its own, so they
+appear in no stack and are never stepped into. The probe has no thread, no socket, and no module in
 `sys.modules`.
 
-The debugger stops threads; the probe decides *whether* (conditions and hit counts together,
-exceptions once each), evaluates so that nothing can wedge a session, tells of child processes, and
-detaches forked children. It asks the debugger by the verbs of `engine.engine`; what it replaces
-there stands in `engine.hooks`.
+pydevd stops threads. The probe decides *whether* they stop (conditions and hit counts together,
+each exception once), evaluates without ever blocking a session, reports child processes, and
+detaches forked children. It uses pydevd only by the verbs of `engine.engine`; `engine.hooks` lists
+the functions that it replaces.
 
-In:  requests `relay` with `{"do": …}` and what that takes; see `requests`.
+In:  requests `relay` with `{"do": …}` and their fields; see `engine.connection/relay_requests`.
 Out: DAP events `relayAnswer`, `relayError`, `relayFunction`, `relayGreenlets`, `relayLog`,
      `relayStop`, `relaySubprocess`, `relayTrace`; and in each `stopped` its place, `relayPlace`.
 """
@@ -54,9 +54,9 @@ class Probe(object):
     def __init__(self, engine):
         self.engine = engine
         self.pid = os.getpid()
-        self.commands = {}  # name → what does it, in the debugger's command thread
-        self.questions = {}  # name → what asks a stopped thread, and is done with that
-        self.started = False  # nothing stops before the program's own first line
+        self.commands = {}  # name → the function that does it, in pydevd's command thread
+        self.questions = {}  # name → the function that puts the question to a stopped thread
+        self.started = False  # no thread stops before the program's own first line
         self.told = threading.local()
         self.requests = Requests(self)
         self.points = Points(self)
@@ -118,8 +118,9 @@ class Probe(object):
 
 
 def start(engine, wanted):
-    """Put the probe in. Where it is not wanted, or names that it needs are gone, it only tells of
-    children, and decides nothing."""
+    """Put the probe in. If it is not wanted, or pydevd lacks names that it needs, it only reports
+    children and decides nothing.
+    """
     probe = Probe(engine)
     if wanted and not engine.gone:
         try:

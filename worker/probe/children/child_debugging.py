@@ -1,10 +1,10 @@
-"""Brings the program's children into its session: what is done to their starts.
+"""Changes how the program starts children, so that they are debugged in its session.
 
-A start is looked at where the interpreter asks the kernel, below `subprocess`, `multiprocessing`
-and `asyncio`, so there is no way round it in Python. Only a command line that starts a Python is
-changed, also by a script's first line or a simple command of a shell (`indirect`): bootstrap and
-the setup's file are put before its own words, which stay as they are. Forks are met by an at-fork
-hook, also those of C code.
+We intercept a start where the interpreter calls the kernel, below `subprocess`, `multiprocessing`
+and `asyncio`, so no start in Python is missed. Only a command line that starts a Python is changed,
+also one by a script's first line or by a simple shell command (`shell_commands`): bootstrap and the
+file of its settings are put before the program's own words, which stay as they are. An at-fork hook
+handles forks, also those of C code.
 """
 
 import _thread
@@ -17,9 +17,9 @@ from debug_relay.worker.probe.engine import forked
 from debug_relay.worker.probe.engine.connection.message_encoding import words_of
 from debug_relay.worker.probe.startup.python_command_line import is_python, is_python_2, parted
 
-# What is to be sent before a fork or an exec leaves the program within this time.
+# Before a fork or an exec, pending messages are sent within this time.
 _SENT_SECONDS = 0.5
-# Where `fork_exec` has them among its arguments.
+# The indexes of these arguments of `fork_exec`.
 _PREEXEC_FN = 16 if sys.version_info < (3, 9) else 20 if sys.version_info < (3, 11) else 21
 _UID = None if sys.version_info < (3, 9) else _PREEXEC_FN - 2
 _NO_FROZEN = ["-X", "frozen_modules=off"]  # frozen modules have no lines to stop at
@@ -33,7 +33,7 @@ class Family(object):
         os.register_at_fork(after_in_child=self.in_child)
 
     def joined(self, probe):
-        """This process has its debugger: what it starts is to get one."""
+        """This process is debugged now: intercept its starts."""
         self.probe = probe
         probe.children.tell_starts(self)
         for name in ("execv", "execve"):
@@ -44,7 +44,7 @@ class Family(object):
     # -- forks
 
     def in_child(self):
-        """After fork(), in the child, in the only thread there is."""
+        """Run in the child after fork(), in its only thread: connect anew."""
         probe, self.probe = self.probe, None
         if probe is not None:
             probe.children.let_go()
@@ -54,14 +54,15 @@ class Family(object):
         try:
             forked.forget_thread()
             self.launched.connect(waits=True).started = True
-        except Exception:  # noqa: S110  it runs as without a debugger
+        except Exception:  # noqa: S110  the child runs without a debugger
             pass
 
     # -- command lines
 
     def rewritten(self, path, words, folder=None, environ=None):
-        """The file and the words that start the same program under its debugger; None where it is
-        no Python's. `folder` and `environ` are those of the start, where it has its own."""
+        """The file and the command line that start the same program under its debugger; None if it
+        is not Python. `folder` and `environ` are those of the start, if it has its own.
+        """
         try:
             (path, folder), texts = words_of([path, folder or ""]), words_of(words)
             paths = _paths(environ)
@@ -71,10 +72,12 @@ class Family(object):
             file = indirect.seen_from(folder, path)
             return self.under_debugger(file, path, texts, paths, folder)
         except Exception:
-            return None  # the start itself will say what is wrong with it
+            return None  # the start itself will report what is wrong
 
     def for_shell(self, shell, words, command, paths, folder):
-        """A shell finds the file itself, and calls it by what it has found."""
+        """The changed command of a shell. The shell finds the file by its name, and the program
+        sees the path that was found.
+        """
         file = indirect.located(command[0], paths, folder)
         if file is None:
             return None
@@ -83,12 +86,12 @@ class Family(object):
         if found is None:
             return None
         path, inner = found
-        if path != called:  # a script, whose interpreter has a name of its own in front
+        if path != called:  # a script: its interpreter's own name comes first
             inner = [path] + inner[1:]
         return shell, words[:2] + [indirect.spelt(inner)]
 
     def under_debugger(self, file, path, words, paths, folder):
-        """The same of a file, which `path` calls."""
+        """The file and the command line for `file`, which was called as `path`."""
         if not (is_python(file) or file == sys.executable):
             script = indirect.by_first_line(file, path, words, paths, folder)
             if script is None or not is_python(script[0]):
@@ -96,9 +99,9 @@ class Family(object):
             path, words = script
             file = path
         if is_python_2(file):
-            return None  # it does not know our options, and would not run
+            return None  # Python 2 does not know our options, and would not run
         if not os.access(self.launched.setup["bootstrap"], os.R_OK):
-            return None  # the session is over, or this process has become another user
+            return None  # the session has ended, or this process has changed its user
         parts = parted(words[1:])
         if parts is None or parts.is_tracker:
             return None
@@ -107,8 +110,9 @@ class Family(object):
         return path, [words[0]] + parts.options + _NO_FROZEN + ours + words[1:]
 
     def start(self, name, original, args, kwargs):
-        """Call what starts a process, with its command line changed; and whether the child is to
-        come to the relay."""
+        """Call the function that starts a process, with the command line changed; returns its
+        result, and whether the child will be debugged.
+        """
         if name in ("fork", "forkpty"):
             return original(*args, **kwargs), True
         args = list(args)
@@ -134,8 +138,9 @@ class Family(object):
             self.starting.discard(ident)
 
     def stays_readable(self, args, called):
-        """Whether a child of `fork_exec` may read bootstrap when it runs: not as another user. Its
-        `preexec_fn` may make it one, or give it another root: then it executes what was asked for.
+        """Whether a child of `fork_exec` can read bootstrap when it runs; it cannot as another
+        user. Its `preexec_fn` may change the user or the root directory: then the child executes
+        the original command.
         """
         if _UID is not None and args[_UID] not in (None, -1, os.geteuid()):
             return False
@@ -157,7 +162,7 @@ class Family(object):
         return True
 
     def replacing(self, original):
-        """`os.execv` and its kind: this process becomes another program."""
+        """Wrap `os.execv` and `os.execve`: this process becomes another program."""
 
         def replace(path, argv, *more):
             if self.probe is not None and os.getpid() == self.probe.pid:
@@ -169,7 +174,7 @@ class Family(object):
         return replace
 
     def commanding(self, original):
-        """`os.system`, which asks a shell, out of sight."""
+        """Wrap `os.system`, which starts a shell in C where we could not intercept it."""
 
         def system(command):
             if self.probe is not None and os.getpid() == self.probe.pid:
@@ -180,7 +185,9 @@ class Family(object):
         return system
 
     def leaving(self, original):
-        """Children of `multiprocessing` end by `os._exit`: what they have to tell is sent first."""
+        """Wrap `os._exit`, by which children of `multiprocessing` end: send pending messages
+        first.
+        """
 
         def leave(status):
             if self.probe is not None and os.getpid() == self.probe.pid:
@@ -191,7 +198,9 @@ class Family(object):
 
 
 def _plain(args):
-    """Of what `fork_exec` is asked: words, whether to close descriptors, which not, environment."""
+    """Plain copies of arguments of `fork_exec`: the words, whether descriptors are closed, those
+    that are kept, the environment.
+    """
     env = os.environb if args[5] is None else dict(row.split(b"=", 1) for row in args[5])
     return list(args[0]), args[2], frozenset(args[3]), dict(env)
 
@@ -200,21 +209,21 @@ def _not_inherited(descriptor):
     try:
         os.set_inheritable(descriptor, False)
     except OSError:
-        pass  # that of the directory
+        pass  # the descriptor of the directory itself
 
 
 def _first_there(paths, folder):
-    """Of the places where the kernel is to look for a program."""
+    """The first of these paths that can be executed, as the kernel would choose it."""
     try:
         here = os.fsdecode(folder or "")
         seen = [indirect.seen_from(here, os.fsdecode(path)) for path in paths]
         return next((path for path, file in zip(paths, seen) if os.access(file, os.X_OK)), paths[0])
     except (TypeError, ValueError):
-        return paths[0]  # the start itself will say what is wrong with it
+        return paths[0]  # the start itself will report what is wrong
 
 
 def _paths(environ):
-    """Where commands are looked for by whoever has this environment; it comes in several forms."""
+    """The PATH of an environment, which may have several forms."""
     environ = os.environ if environ is None else environ
     environ = getattr(environ, "_data", environ)
     if isinstance(environ, list):

@@ -1,6 +1,6 @@
-"""Child processes are told of; unless they have a `family`, they are never touched.
+"""Reports child processes. It changes their starts only with a `family` (`child_debugging`).
 
-A forked one forgets its debugger: it runs as without one, or connects anew (`family`).
+A forked child forgets its debugger. It runs without one, or connects anew with a `family`.
 """
 
 import os
@@ -23,7 +23,7 @@ class Children(object):
         probe.commands["streams"] = streams.move
 
     def watch(self):
-        """Children run as without a debugger; their start is told, nothing else is changed."""
+        """Report the starts of children, which run without a debugger."""
         os.register_at_fork(after_in_child=self.let_go)
         self.tell_starts()
 
@@ -38,7 +38,7 @@ class Children(object):
             self.put(module, name, lambda original, name=name: self.telling(original, name, family))
 
     def put(self, module, name, around):
-        """A function of ours around one of the program's, until the probe is removed."""
+        """Wrap a function until the probe is removed."""
         original = getattr(module, name, None)
         if original is None:
             return
@@ -64,7 +64,7 @@ class Children(object):
             if _getpid() == self.probe.pid:
                 try:
                     self.tell_child(name, result, args, debugged)
-                except Exception:  # noqa: S110  telling must never break what it tells of
+                except Exception:  # noqa: S110  a failed report must never break the start
                     pass
             return result
 
@@ -81,7 +81,9 @@ class Children(object):
         self.probe.emit("relaySubprocess", {"pid": pid, "command": command, "debugged": debugged})
 
     def let_go(self):
-        """After fork(), in the child, in the only thread there is; takes no lock of another."""
+        """Run in the child after fork(), in its only thread: forget the debugger. Takes no lock
+        that another thread of the parent may have held.
+        """
         self.probe.points.table.clear()
         parts = (
             all_frames.in_child,
@@ -94,5 +96,5 @@ class Children(object):
         for part in parts:
             try:
                 part()
-            except Exception:  # noqa: S110  each part stands alone; the child must run
+            except Exception:  # noqa: S110  the child must run, whichever part fails
                 pass

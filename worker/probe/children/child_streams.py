@@ -1,5 +1,5 @@
-"""The output of a child process goes to the relay by pipes of its own, so that it is known whose it
-is. Only what would have gone where the program's own output goes is moved.
+"""Gives a child process pipes of its own for its output, so that the relay knows whose output it
+is. Only streams that would go into the program's own pipes are moved.
 """
 
 import os
@@ -7,8 +7,9 @@ import stat
 
 
 def move(known, pipes):
-    """`known` says of the inodes of the session's pipes what they are; `pipes` are the new ones.
-    Returns which of these are in use now."""
+    """Move the streams. `known` maps the inodes of the session's pipes to stream names, `pipes`
+    stream names to the paths of the new pipes. Returns the names that were moved.
+    """
     used = set()
     for fd in (1, 2):
         try:
@@ -18,7 +19,7 @@ def move(known, pipes):
                 continue
             pipe = os.open(pipes[name], os.O_WRONLY)
         except OSError:
-            continue  # closed, or not ours to open: it stays as it is
+            continue  # the stream is closed, or we may not open the pipe: it stays as it is
         os.dup2(pipe, fd)
         os.close(pipe)
         used.add(name)

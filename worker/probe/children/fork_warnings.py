@@ -1,8 +1,8 @@
-"""Forks of a program that has no other threads than the debugger's: Python's warning is not for it.
+"""Suppresses Python's warning at a fork when the only other threads are the debugger's.
 
-From 3.12 on Python counts the process's threads at a fork and warns of them at the place of the
-call, which is ours. No filter is touched for that: they are all threads' at once. Where the program
-has threads of its own the warning is given again, at its own line.
+From 3.12 on Python counts the process's threads at a fork, and warns at the line of the call, which
+is ours. We do not change the warning filters, because all threads share them. If the program has
+threads of its own, we give the warning again at the program's own line.
 """
 
 import os
@@ -18,12 +18,14 @@ _MARK = "is_relay_thread"
 
 
 def mark(thread):
-    """One of our own."""
+    """Mark a thread as one of ours."""
     setattr(thread, _MARK, True)
 
 
 def warns(name, original):
-    """Whether Python itself does. What somebody has put in its place warns at his."""
+    """Whether Python itself warns in this function. A function that the program has put in its
+    place warns at its own line.
+    """
     return (
         sys.version_info >= (3, 12)
         and name in ("fork", "forkpty")
@@ -32,7 +34,9 @@ def warns(name, original):
 
 
 def quiet(original):
-    """A module without a name is shown no warnings: that is meant for the interpreter's end."""
+    """Call the original from a module without a name. Python shows no warnings for such a module,
+    as it has at the interpreter's end.
+    """
     return types.FunctionType(_call.__code__, {"__name__": None, "original": original})
 
 
@@ -41,7 +45,7 @@ def _call(*args, **kwargs):
 
 
 def has_others():
-    """Whether the program has threads beside this one, also those that Python does not know."""
+    """Whether the program has other threads than this one, also ones unknown to Python."""
     ours = {threading.get_native_id()}
     for thread in list(threading._active.values()):
         if is_debuggers_thread(thread) or getattr(thread, _MARK, False):
@@ -49,12 +53,12 @@ def has_others():
     try:
         return any(int(number) not in ours for number in os.listdir("/proc/self/task"))
     except OSError:
-        return True  # nobody can say
+        return True  # unknown: then warn as Python does
 
 
 def warn_of_threads(name):
-    """To be called by what the program has called."""
+    """Warn at the program's line; only the function that the program called may call this."""
     try:
         _warn(_TEXT % (os.getpid(), name), DeprecationWarning, 3)
     except Warning:
-        pass  # Python has forked already, and forgets this as well
+        pass  # the fork is done, and Python, too, ignores a warning that became an error

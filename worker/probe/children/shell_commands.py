@@ -1,7 +1,7 @@
-"""Python that is started indirectly: by the first line of a script, or by a shell.
+"""Finds a Python that is started indirectly: by the first line of a script, or by a shell.
 
-Both are taken apart only where it is plain what the kernel or the shell would make of them; all
-else is left as it is. What is a command's name is looked for where they would look.
+It parses only lines and commands whose meaning to the kernel or the shell is certain, and leaves
+all others as they are. It looks for a command's file where the kernel or the shell would.
 """
 
 import os
@@ -9,10 +9,10 @@ import re
 
 _LINE_BYTES = 256  # The first line of a script; the kernel reads no further.
 _SHELLS = ("sh", "bash", "dash")
-# Characters that are nothing to a shell, and quotes in which nothing is.
+# Characters without a meaning to a shell, and quoted text without any.
 _WORD = re.compile(r"""[ \t]*((?:[\w%+,./:=@-]|'[^']*'|"[^"$`\\]*")+)(?=[ \t]|\Z)""")
 _PIECE = re.compile(r"""'([^']*)'|"([^"]*)"|([^'"]+)""")
-# Whatever file there is of that name.
+# The shell runs these itself, even if there is a file of that name.
 _BUILT_IN = (
     " . : alias bg bind break builtin caller case cd command compgen complete compopt continue "
     "coproc declare dirs disown echo enable eval exec exit export false fc fg for function getopts "
@@ -23,25 +23,26 @@ _BUILT_IN = (
 
 
 def name_of(path):
-    # `os.path` is code in Python, and called by the program: a breakpoint in there is not for us.
+    # We do not use `os.path`, because it is Python code: a breakpoint of the user in it would hit.
     return path.rpartition("/")[2]
 
 
 def seen_from(folder, path):
-    """The path, where `folder` is to be the current one."""
+    """The path as seen with `folder` as the current directory."""
     return path if path.startswith("/") or not folder else folder + "/" + path
 
 
 def located(name, paths, folder):
-    """The file that a command's name means where `folder` is the current one; None if none."""
+    """The file that a command's name means with `folder` as the current directory, or None."""
     folders = [""] if "/" in name else [(path or ".") + "/" for path in paths.split(":")]
     files = [seen_from(folder, path + name) for path in folders]
     return next((file for file in files if os.access(file, os.X_OK)), None)
 
 
 def by_first_line(file, path, words, paths, folder):
-    """What the kernel starts for a script of Python's, and with which words; None if it is none.
-    `path` is how the script was called."""
+    """The interpreter that the kernel starts for a script, and its command line; None if the file
+    is no script. `path` is the path by which the script was called.
+    """
     line = _first_line(file)
     if not line.startswith(b"#!"):
         return None
@@ -60,7 +61,7 @@ def _first_line(file):
     if not os.access(file, os.X_OK):
         return b""
     try:
-        # Not blocking: it may be a pipe.
+        # Opened without blocking, because it may be a pipe.
         script = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         try:
             return os.read(script, _LINE_BYTES).partition(b"\n")[0]
@@ -71,14 +72,14 @@ def _first_line(file):
 
 
 def by_shell(path, words):
-    """The words of the one simple command that a shell is to run; else None."""
+    """The words of the one simple command that a shell will run; otherwise None."""
     if name_of(path) not in _SHELLS or len(words) != 3 or words[1] != "-c":
         return None
     return simple(words[2])
 
 
 def simple(command):
-    """The words of a command with which a shell does nothing but to part them; else None."""
+    """The words of a command that a shell only splits into words; otherwise None."""
     words, at, text = [], 0, command.rstrip(" \t")
     while at < len(text):
         found = _WORD.match(text, at)
@@ -90,5 +91,5 @@ def simple(command):
 
 
 def spelt(words):
-    """For a shell: the command of these words."""
+    """The shell command with these words, quoted."""
     return " ".join("'%s'" % word.replace("'", "'\"'\"'") for word in words)

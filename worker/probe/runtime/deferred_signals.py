@@ -1,8 +1,9 @@
-"""What signals raise while a thread works for the relay: the program's, given back to it.
+"""Keeps an exception that a signal handler of the program raises while the main thread works for
+the relay, and raises it when the thread runs on.
 
-Only the main thread gets signals, so there is one of this. It is raised when the thread runs on:
-at once it would be raised in what we do next, and end that instead of the program. In what the
-program asked of us at a hit, and in what is evaluated, it is raised at once: it may be meant there.
+Only the main thread gets signals, so there is at most one such exception. Raised at once it would
+end our work instead of the program. In conditions and log messages at a hit, and in evaluations, it
+is raised at once: it may be meant for them.
 """
 
 import _thread
@@ -13,7 +14,7 @@ import threading
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 _main = threading.main_thread().ident
 _held = []
-stops = []  # those of the main thread: the debugger repeats one within itself
+stops = []  # the main thread's present stops: pydevd may begin a stop within a stop
 
 
 class Interrupted(BaseException):
@@ -21,7 +22,7 @@ class Interrupted(BaseException):
 
 
 def hold(error):
-    """Keep it, unless the program's own code has raised it by itself: then it is just an error."""
+    """Keep an exception, unless the program's own code raised it itself: that is a plain error."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -31,7 +32,9 @@ def hold(error):
 
 
 def keep(error):
-    """For the thread when it runs on, if it comes from a signal; and whether it does."""
+    """Keep an exception for the moment when the thread runs on, if it comes from a signal; whether
+    it does.
+    """
     if isinstance(error, KeyboardInterrupt) or is_foreign(error):
         if not isinstance(error, Interrupted):
             _held[:] = [error.with_traceback(from_handler(error))]
@@ -44,13 +47,15 @@ def is_main():
 
 
 def give_back():
-    """In the thread that runs on; others have nothing to do with it."""
+    """Raise the kept exception in the main thread, which runs on now."""
     if _held and not stops and is_main():
         raise _held.pop()
 
 
 def is_foreign(error):
-    """Whether it only passes: what the program asked of us at a hit has not raised it by itself."""
+    """Whether the expression at a hit did not raise this itself: a signal handler or our own
+    interrupt did.
+    """
     if isinstance(error, Interrupted):
         return True
     if not is_main():
@@ -59,7 +64,7 @@ def is_foreign(error):
 
 
 def from_handler(error):
-    """Its traceback from the program's handler on, if it was raised in one."""
+    """The traceback from the program's signal handler on; None if no handler raised it."""
     handlers = set(_code(signal.getsignal(number)) for number in signal.valid_signals()) - {None}
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code not in handlers:
@@ -68,5 +73,5 @@ def from_handler(error):
 
 
 def _code(handler):
-    handler = getattr(handler, "func", handler)  # of a `functools.partial`
+    handler = getattr(handler, "func", handler)  # the handler may be a `functools.partial`
     return getattr(getattr(handler, "__func__", handler), "__code__", None)

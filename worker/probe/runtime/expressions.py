@@ -2,12 +2,12 @@
 
 
 class Expression(object):
-    """An expression as it reads in the frame's scope, nested scopes included."""
+    """An expression that is evaluated in a frame's scope, nested scopes included."""
 
     def __init__(self, text):
         text = text.strip()
         if text.startswith("*"):
-            text = "(%s)" % text  # as in an f-string: `{*xs, 1}` is a tuple
+            text = "(%s)" % text  # in an f-string, `{*xs, 1}` is a tuple
         self.code = compile(text, "<relay expression>", "eval", dont_inherit=True)
         self.nested = any(type(c) is type(self.code) for c in self.code.co_consts)
 
@@ -22,7 +22,9 @@ class Expression(object):
 
 
 class Template(object):
-    """A log message: f-string rules, whatever quotes and back-slashes the expressions hold."""
+    """A log message by the rules of f-strings; its expressions may contain any quotes and
+    slashes.
+    """
 
     def __init__(self, text):
         self.parts = []
@@ -49,7 +51,7 @@ class Template(object):
 
 
 def problem_of(text):
-    """Why `text` is no log message in this Python; None when it is one."""
+    """The reason why `text` is not a valid log message in this Python; None if it is one."""
     try:
         Template(text)
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -74,9 +76,9 @@ class Field(object):
 
 
 def _field(text, start):
-    """The field that begins behind its brace at `start`, and where the text goes on.
+    """The field that begins behind its brace at `start`, and the index behind it.
 
-    An expression may hold `:`, `!`, `=` and `}` itself: the first end that compiles is the end.
+    An expression may contain `:`, `!`, `=` and `}`: the first end that compiles is the end.
     """
     problem = None
     for at in range(start, len(text)):

@@ -1,9 +1,9 @@
-"""The debugger's connection, which knows whether its descriptor is still its own.
+"""The debugger's connection, which checks that its descriptor is still its own.
 
-A program that becomes a daemon closes every descriptor there is, and opens files of its own, which
-get the same numbers. From then on the number is the program's: who reads, writes, shuts or closes
-by it would do that to its file. A read that waits keeps the connection open though its descriptor
-is closed, so that neither side would know; it looks again from time to time.
+A program that becomes a daemon closes all descriptors, and opens files of its own, which get the
+same numbers. From then on a read, write, shutdown or close by the number would hit the program's
+file. A read that waits keeps the connection open although its descriptor is closed, and neither
+side would notice; so the read ends from time to time and checks again.
 """
 
 import _socket
@@ -12,7 +12,7 @@ import struct
 
 # One receive on the connection: the program may replace its descriptor meanwhile.
 _LOOK_SECONDS = 0.5
-# Whatever the program, or gevent, has in their places.
+# The original functions: the program or gevent may replace them.
 _fstat = os.fstat
 _Socket = _socket.socket
 
@@ -21,9 +21,9 @@ class OwnSocket(_Socket):
     def __init__(self, sock):
         family, kind, number = sock.family, sock.type, sock.proto
         _Socket.__init__(self, family, kind, number, fileno=sock.detach())
-        self.settimeout(None)  # whatever the program has as its default
+        self.settimeout(None)  # the program may have set another default
         self._identity = self._look()
-        # For the kernel to do: what is sent has no bound, and needs none.
+        # The kernel's own timeout for receiving; sending has no bound and needs none.
         seconds, rest = divmod(_LOOK_SECONDS, 1)
         patience = struct.pack("ll", int(seconds), int(rest * 1000000))
         self.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, patience)
@@ -36,8 +36,9 @@ class OwnSocket(_Socket):
         return found.st_dev, found.st_ino
 
     def is_own(self):
-        """When it is not it has no descriptor from here on, and every use of it fails as one of a
-        closed socket does."""
+        """Whether the descriptor is still the connection's. If not, the socket gives it up, and
+        every use of it fails as with a closed socket.
+        """
         if self.fileno() >= 0 and self._look() != self._identity:
             self.detach()
         return self.fileno() >= 0
@@ -63,7 +64,9 @@ class OwnSocket(_Socket):
         return _Socket.close(self)
 
     def __del__(self):
-        """Instead of Python's own, which closes the number whosever it is."""
+        """Close safely: Python's own `__del__` would close the number even if it is the
+        program's.
+        """
         try:
             self.close()
         except Exception:  # noqa: S110  at the program's end nothing is sure to be there

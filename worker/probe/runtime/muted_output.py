@@ -1,7 +1,8 @@
-"""What a repr prints that nobody asked for is not what the program prints.
+"""Drops the output of a repr that the relay calls unasked: it is not the program's output.
 
-Several threads may be shown at once, and the program may replace the streams meanwhile, so none is
-simply put back: what is over lets everything through, wherever it is still held.
+Several threads may be rendered at once, and the program may replace the streams meanwhile. So we
+cannot simply put the old stream back: a muted stream whose time is over passes everything on,
+wherever it is still referred to.
 """
 
 import _thread
@@ -13,7 +14,7 @@ _muted = {}  # thread ident → its streams
 
 
 class Muted(object):
-    """A standard stream while a repr runs: silent for that thread, as ever for all others."""
+    """A standard stream while a repr runs: silent for that thread, unchanged for all others."""
 
     def __init__(self, stream):
         self._stream = stream
@@ -33,7 +34,9 @@ class Muted(object):
 
 
 def mute():
-    """Until `unmute`, which may come more than once: an interrupt may strike in here."""
+    """Mute this thread until `unmute`. An interrupt may arrive in here, so `unmute` may be called
+    more than once.
+    """
     if _ident() in _muted:
         return
     streams = _muted[_ident()] = []

@@ -1,7 +1,7 @@
-"""Files in the program's memory, without a descriptor for as long as they are there.
+"""Maps files into the program's memory without keeping a descriptor open.
 
-`mmap` keeps one of its own, and closes it in the end: by its number, which may be that of a file of
-the program's since the program has closed all descriptors there were.
+Python's `mmap` keeps a descriptor of its own and closes it in the end, by its number. If the
+program has closed all descriptors meanwhile, that number may be one of its own files.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ _READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 
 
 def mapped(fd, size=None):
-    """So many bytes of it, or all of them."""
+    """Map `size` bytes of the file, or all of them."""
     there = os.fstat(fd).st_size
     size = there if size is None else size
     if not 0 < size <= there:
@@ -31,5 +31,5 @@ def mapped(fd, size=None):
         if put(address, size, _READ_WRITE, _SHARED | _FIXED, fd, 0) != address:
             raise OSError("it cannot be mapped")
     finally:
-        del place  # else the memory could not be given back
+        del place  # with this reference the memory could not be released
     return memory

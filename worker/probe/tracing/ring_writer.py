@@ -1,8 +1,8 @@
-"""The writer's end of a ring file in the program; its layout is `protocol.wire.ring_format`.
+"""Writes a ring file in the program; `protocol.wire.ring_format` defines its layout.
 
-The file was made by the worker, with all its blocks: a store into a hole of a full disk would be
-SIGBUS. It is mapped, so that what was written is there whatever becomes of the program. One lock,
-held for a copy and a few stores; a forked child writes nothing and never takes it.
+The worker made the file with all its blocks: a store into a hole on a full disk would raise SIGBUS.
+The file is mapped, so that written rows survive the end of the program. One lock is held for a copy
+and a few stores; a forked child writes nothing and never takes it.
 """
 
 import _thread
@@ -21,13 +21,13 @@ _LENGTH = struct.Struct("<I")
 HEADER = 4096
 RECORD = 32
 PAD = 255
-# Words of the header.
+# Indexes of words in the header.
 CAPACITY, TAIL, TAIL_ENTRY, HEAD, NEXT_ENTRY = 1, 3, 4, 6, 7
 
 
 class Ring(object):
     def __init__(self, path, limit):
-        """`limit`: after so many entries nothing is written any more."""
+        """`limit`: the number of entries after which nothing more is written."""
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             self.memory = mapped(fd)
@@ -43,7 +43,7 @@ class Ring(object):
         self.lock = _thread.allocate_lock()
 
     def put(self, body):
-        """The entry's number, counted from 1; 0 if it was not written."""
+        """Append an entry; returns its number, counted from 1, or 0 if it was not written."""
         if _getpid() != self.pid:
             return 0
         with self.lock:
@@ -69,7 +69,7 @@ class Ring(object):
         self.memory[at : at + len(data)] = data
 
     def free(self, lowest):
-        """Let the oldest go, before anything of theirs is overwritten."""
+        """Drop the oldest entries from the index before their bytes are overwritten."""
         before = self.tail
         while self.tail < lowest and self.tail < self.head:
             room = self.capacity - self.tail % self.capacity

@@ -1,8 +1,8 @@
-"""Rows instead of stops: what a trace records when the program comes to its lines.
+"""Records rows of a trace when the program reaches the traced lines.
 
-Every traced line is a place that the debugger looks at, or is one of the user's breakpoints
-already: while a trace is on, every breakpoint that is hit is looked at here too. A row costs no
-stop and no message; it goes to the ring. The last one may stop its thread, exactly there.
+Every traced line gets a place in pydevd, unless a breakpoint of the user is there already. While a
+trace is on, every breakpoint that is hit comes here, too. A row needs no stop and no message: it
+goes into the ring. The last row may stop its thread exactly there.
 """
 
 import _thread
@@ -26,22 +26,22 @@ OURS = "'relay:trace_"
 FIRST = 1 << 30  # the debugger's numbers for traced lines; those of breakpoints are lower
 NAMES = 100  # Locals that one row of a trace looks at.
 FRAMES = 1000  # Frames whose last locals are remembered.
-HELD = 200  # Characters from which on texts are compared by what is shown of them.
+HELD = 200  # Characters from which on texts are compared by their rendering.
 
 
 class Spot(object):
-    """What is recorded at some lines, and when."""
+    """What is recorded at some lines, and under which condition."""
 
     def __init__(self, spec):
         condition = spec.get("condition")
         self.condition = Expression(condition) if condition else None
         self.capture = [(text, Expression(text)) for text in spec.get("capture", ())]
         self.changes = spec.get("changes", False)
-        self.code = None  # only in this function
+        self.code = None  # record only in this function, if set
 
 
 class Tracer(object):
-    """The commands; at most one trace at a time."""
+    """Handles the commands of traces; there is at most one trace at a time."""
 
     def __init__(self, probe):
         self.probe = probe
@@ -54,7 +54,7 @@ class Tracer(object):
         return None if thread_id is None else self.probe.engine.frame(thread_id, frame_id)
 
     def function(self, frame):
-        """Where the code of a stopped frame's function is."""
+        """The path and lines of a stopped frame's function."""
         found = self.frame(frame)
         if found is None:
             return None
@@ -63,7 +63,7 @@ class Tracer(object):
         return {
             "path": self.probe.engine.place_of(found)[1],
             "lines": sorted(lines),
-            # It goes away and comes back: nobody can say when it has returned.
+            # A generator leaves its frame and comes back: its end cannot be seen from its returns.
             "resumes": bool(code.co_flags & 0x2A0) or code.co_name == "<module>",
         }
 
@@ -79,7 +79,7 @@ class Tracer(object):
         if found is not None:
             for spot in made:
                 spot.code = found.f_code
-            trace.changed(found)  # what was so before counts as known
+            trace.changed(found)  # the present values count as known
         self.trace = trace
         self.first = trace if entry else None
         self.hook(trace)
@@ -87,7 +87,7 @@ class Tracer(object):
         return True
 
     def look(self, trace):
-        """Have the debugger look at the lines; where a breakpoint is, it does already."""
+        """Give pydevd places for the lines; lines with a breakpoint have one already."""
         rows = []
         for file, places in trace.lines.items():
             taken = self.probe.engine.lines_of(file)
@@ -113,7 +113,9 @@ class Tracer(object):
         trace.ring.close()
 
     def remove(self):
-        """The probe goes, or this is a forked child; takes no lock of another thread."""
+        """Remove the trace, because the probe is removed or this is a forked child. Takes no lock
+        that another thread may hold.
+        """
         trace, self.trace, self.first = self.trace, None, None
         if trace is not None:
             trace.over = "ended"
@@ -143,8 +145,8 @@ class Trace(object):
         self.places = []
         self.over = None
         self.endings = iter((True,))
-        # (file name, code) → (its file's lines, path, where its first line begins); the code of two
-        # files with the same text is equal
+        # (file name, code) → (its file's lines, path, the offset of its first line). The file name
+        # is part of the key because code objects of two files with the same text are equal.
         self.codes = {}
         self.counts = {}
         self.threads = {}
@@ -171,7 +173,7 @@ class Trace(object):
         return handle_breakpoint_condition
 
     def take(self, frame, stops_anyway):
-        """Record what is to be recorded here; whether the thread is to stop for that."""
+        """Record the rows of this place; whether the thread must stop for that."""
         code = frame.f_code
         place = code.co_filename, code
         known = self.codes.get(place)
@@ -210,7 +212,7 @@ class Trace(object):
         return self.lines.get(paths[1], {}), paths[0], first
 
     def record(self, spot, frame, path):
-        """Why that was the last row, if it was."""
+        """Record one row; returns the reason if it was the last one."""
         if spot.condition is not None and not self.holds(spot.condition, frame, "condition"):
             return None
         code, line = frame.f_code, frame.f_lineno
@@ -251,7 +253,7 @@ class Trace(object):
         return self.pause
 
     def holds(self, expression, frame, what):
-        """Whether it is true; one that raises is not, and that is told once."""
+        """Whether the expression is true. If it raises it is not, and that is reported once."""
         try:
             return bool(expression(frame))
         except (Interrupted, KeyboardInterrupt):
@@ -292,22 +294,22 @@ class Trace(object):
                     self.begin_again()
                 except KeyboardInterrupt:
                     raise
-                except BaseException as error:  # an exit() too is what the expression did
+                except BaseException as error:  # the expression may even call exit()
                     found[text] = "<%s>" % _words(error)
         finally:
             unmute()
         return found
 
     def begin_again(self):
-        """Each capture has its own moment."""
+        """Give the next capture its own time."""
         token = self.probe.answers.running.get(_ident())
         if token is not None:
             token[3] = _now()
 
-    # -- what is another than in the row before of the same frame
+    # -- what differs from the row before of the same frame
 
     def changed(self, frame):
-        """(name → value, whether more may have changed than was looked at); runs no user code."""
+        """(name → value, whether there may be more changes); runs no code of the program."""
         seen = self.seen_in(frame)
         names = frame.f_locals
         changed, bounded, view = {}, len(names) > NAMES, None
@@ -335,7 +337,8 @@ class Trace(object):
 
     def seen_in(self, frame):
         """The locals as the frame's last row had them. A frame is known by its address, which the
-        next call of the function may have too: it begins with the first line."""
+        next call of the function may have as well; such a call begins with the first line.
+        """
         code, key = frame.f_code, id(frame)
         known = self.seen.get(key)
         place = self.codes.get((code.co_filename, code))

@@ -1,7 +1,8 @@
-"""Arrays and tables of numpy and pandas, by shape, type and head; never imported by us.
+"""Renders arrays and tables of numpy and pandas by shape, type and head. We never import them.
 
-The library's code runs here, and none of the program's: what lies in an object array is shown as
-anything else is, and a type of element that the program has written itself is no array to us.
+The library's code runs here, and none of the program's. Elements of an object array are rendered as
+all other values are. An array whose element type the program has written itself is not treated as
+an array.
 """
 
 import itertools
@@ -29,12 +30,12 @@ def library_class(kind):
     if name is None:
         return None
     library = sys.modules.get(name[0])
-    # Not a class of the program's that says it is one.
+    # A class of the program may only claim to be the library's: compare the class itself.
     return name[1] if library is not None and vars(library).get(name[1]) is kind else None
 
 
 def is_scalar(value, kind):
-    """Whether its repr is the library's own and asks nothing else."""
+    """Whether the value's repr is the library's own and calls no code of the program."""
     name = full_name(kind)
     root = name.partition(".")[0]
     known = vars(sys.modules[root]).get if root in _ROOTS and root in sys.modules else {}.get
@@ -53,20 +54,22 @@ def is_scalar(value, kind):
 
 
 def is_known(dtype):
-    """Of a library: to read elements of a type that the program has written would run it."""
+    """Whether a library defines the element type; reading elements of a type that the program has
+    written would run the program's code.
+    """
     return full_name(type(dtype)).partition(".")[0] in _ROOTS
 
 
 def length(value):
-    """How many elements or lines it has; None for what has none."""
+    """The number of elements or rows; None for an array without dimensions."""
     return value.shape[0] if value.shape else None
 
 
-# -- in words
+# -- as text
 
 
 def text(view, value, known):
-    """None for one that must be shown in another way."""
+    """The array as text; None if it must be rendered in another way."""
     try:
         if known == "DataFrame":
             return _table(view, value)
@@ -83,7 +86,7 @@ def text(view, value, known):
             words.append("\u2026")
         return "%s shape=%r dtype=%s [%s]" % (known, value.shape, value.dtype, ", ".join(words))
     except (AttributeError, TypeError, ValueError, NotImplementedError):
-        return None  # a version that has it otherwise
+        return None  # another version of the library
 
 
 def _table(view, value):
@@ -102,7 +105,7 @@ def _table(view, value):
 
 
 def facts(value, known):
-    """[(name, value, None)] of what is worth knowing besides its elements."""
+    """[(name, value, None)] of an array's facts besides its elements."""
     names = {
         "ndarray": ("shape", "dtype", "nbytes"),
         "DataFrame": ("shape", "index", "columns"),
@@ -112,7 +115,7 @@ def facts(value, known):
 
 
 def columns(value):
-    """How many, and a function for any page of them: [(name, column, None)]."""
+    """The number of columns, and a function for a page of them: [(name, column, None)]."""
 
     def take(start, count):
         names = value.columns[start : start + count].tolist()
@@ -122,7 +125,7 @@ def columns(value):
 
 
 def elements(value, known):
-    """The same of an array's or a series' elements, by their numbers."""
+    """The number of elements, and a function for a page of them: [(index, element, None)]."""
 
     def take(start, count):
         part = value[start : start + count]

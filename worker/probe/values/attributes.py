@@ -1,6 +1,6 @@
-"""What an object holds by name: its own attributes, properties that are not run, its class's data.
+"""Lists an object's members: its own attributes, properties (which are not run), its class's data.
 
-As in `shapes`, classes are asked by `type`'s own descriptors, so nothing of the program's runs.
+As in `class_facts`, classes are read by `type`'s own descriptors, so no code of the program runs.
 """
 
 import threading
@@ -46,7 +46,7 @@ SORTED_MOST = 10000  # Attributes of one object that are sorted.
 
 
 class Lazy(object):
-    """A property: it is read when it is opened."""
+    """A property; its value is read when a caller opens it."""
 
     def __init__(self, owner, name):
         self.owner, self.name = owner, name
@@ -76,7 +76,7 @@ def is_special(name):
 
 
 def own(value, kind):
-    """The object's `__dict__`, where it really is one."""
+    """The object's `__dict__`, if it really is a dict; otherwise an empty one."""
     if issubclass(kind, _LOCAL) and (kind is _LOCAL or lookup(kind, "__init__") is _NO_INIT):
         return _LOCAL.__getattribute__(value, "__dict__")  # this thread's
     held = lookup(kind, "__dict__")
@@ -90,7 +90,7 @@ def own(value, kind):
 
 
 def members(value, kind):
-    """[(name, value, what it is)]: a property's value is `Lazy`."""
+    """[(name, value, its sort)] of all members; the value of a property is `Lazy`."""
     if issubclass(kind, type):
         return in_order(_of_a_class(value))
     is_module = issubclass(kind, types.ModuleType)
@@ -125,10 +125,10 @@ _ABSENT = object()
 
 
 def _descriptor(value, kind, base, name, held):
-    """A row for what a class says about its instances; None for what it holds itself."""
+    """The row for a descriptor of an instance's attribute; None for the class's own data."""
     how = type(held)
     if lookup(kind, name) is not held:
-        return None  # a subclass says otherwise
+        return None  # a subclass overrides it
     if how is _SLOT or (how is _GETSET and names_module(base) in _PLAIN):
         try:
             read = held.__get__(value)
@@ -142,7 +142,7 @@ def _descriptor(value, kind, base, name, held):
     if key_of(how) in _ROUTINES or lookup(how, "__get__") is None or issubclass(how, type):
         return None
     if not is_python(how) or lookup(how, "__call__") is not None:
-        return None  # a method, whatever it was compiled by
+        return None  # a method, for example a compiled one
     return (name, Lazy(value, name), PROPERTY)
 
 
@@ -161,7 +161,7 @@ def _is_data(held):
 
 
 def class_data(owner):
-    """[(name, value, None)] of what the owner's class and its bases hold, the nearest first."""
+    """[(name, value, None)] of the data of the owner's class and its bases, the nearest first."""
     found = {}
     kind = type(owner)
     for base in mro(owner)[1:] if issubclass(kind, type) else mro(kind):

@@ -1,6 +1,6 @@
-"""How single types are shown that hold no data of the program's own: functions, modules, ranges.
+"""Renders types that hold no data of the program: functions, modules, ranges and so on.
 
-Each is given the view, for what is inside, and a value of exactly its type.
+Each function gets the view, for values inside, and a value of exactly its type.
 """
 
 import gc
@@ -13,7 +13,7 @@ import types
 from debug_relay.worker.probe.values.class_facts import full_name, name_of
 
 COPIED_MOST = 1 << 24  # Bytes of a collection that is copied before it is shown.
-FRAME_NAMES = (lambda: type(sys._getframe().f_locals))()  # from 3.13 on no dict
+FRAME_NAMES = (lambda: type(sys._getframe().f_locals))()  # not a dict from 3.13 on
 VIEWS = frozenset((type({}.keys()), type({}.values()), type({}.items())))
 
 
@@ -40,7 +40,7 @@ def _traceback(view, value, depth):
 
 
 def _in_memory(view, value, depth):
-    """A file that is none: what is in it, in one call, since other threads may write to it."""
+    """A file in memory. Its content is read in one call, because other threads may write to it."""
     name = full_name(type(value))
     if value.closed:
         return "<%s, closed>" % name
@@ -77,7 +77,9 @@ def _module(view, value, depth):
 
 
 def _has_begun(frame):
-    """From 3.11 on it stands behind the instruction that has made it."""
+    """Whether the generator has begun. From 3.11 on a fresh one is already behind the instruction
+    that made it.
+    """
     at = frame.f_lasti
     return at >= 0 and frame.f_code.co_code[at] != opcode.opmap.get("RETURN_GENERATOR")
 
@@ -121,7 +123,9 @@ def _cell(view, value, depth):
 
 
 def mapped(proxy):
-    """The mapping behind a `mappingproxy`; the proxy itself would ask it, whatever it is."""
+    """The mapping behind a `mappingproxy`. The proxy's own methods would call the mapping's, which
+    may be the program's code.
+    """
     found = gc.get_referents(proxy)
     return found[0] if found else None
 

@@ -1,7 +1,7 @@
-"""What is inside a value, part by part, any page of each: elements, entries, attributes, columns.
+"""Lists a value's children in pages: elements, entries, attributes, columns.
 
-Containers are read by the slots of their base classes, and pages far back from their end, so that
-a million entries cost no more than ten and no line of the program's is run.
+Containers are read by the slots of their base classes, and late pages from the end, so that a
+million entries cost no more than ten and no code of the program runs.
 """
 
 import collections
@@ -44,9 +44,9 @@ HELD_MOST = 100  # Objects that an opaque object holds and that are shown.
 
 
 class Part(object):
-    """Children of one kind: how many, and a function for any of them.
+    """Children of one kind: their number, and a function for a page of them.
 
-    `take(start, count)` gives [(name or key, value, what it is)].
+    `take(start, count)` returns [(name or key, value, its sort)].
     """
 
     def __init__(self, kind, size, take, keyed=False):
@@ -77,7 +77,7 @@ def parts(value):
         return found + [rows(NAMED, c_members(value, kind, sort, named))]
     fields = namedtuple_fields(kind)
     if fields is not None:
-        # By their names; that they have numbers as well is known.
+        # Fields are listed by name and not again by index.
         found = [rows(NAMED, [(*pair, None) for pair in zip(fields, tuple.__iter__(value))])]
         named = [row for row in named if row[0] not in fields and row[0] != "class attributes"]
     if not found and not named and is_of_c(kind):
@@ -94,9 +94,11 @@ def c_members(value, kind, sort, named):
 
 
 def held_inside(value):
-    """What an object in C holds without telling of it: an iterator's list, a queue's entries."""
+    """The objects that an object in C refers to and does not reveal: an iterator's list, for
+    example, or a queue's entries. The garbage collector knows them.
+    """
     if key_of(type(value)) in BY_TYPE or lookup(type(value), "__get__") is not None:
-        return []  # a function, or another descriptor: what it holds is not data
+        return []  # a function or another descriptor holds no data
     found = [one for one in gc.get_referents(value) if one is not None and one is not type(value)]
     return [("(holds %d)" % at, one, None) for at, one in enumerate(found[:HELD_MOST])]
 
@@ -156,7 +158,7 @@ def sequence(value, base):
 
 
 def mapping(value, base):
-    """A page of entries; `name` is the key itself, which is not looked up anywhere."""
+    """The entries of a mapping. The key itself is the name, and it is looked up nowhere."""
     size = dict.__len__(value)
     if base is collections.OrderedDict and keeps_order(value):
 
@@ -181,7 +183,7 @@ def mapping(value, base):
 
 
 def window(size, start, count, forward, backward=None):
-    """Some of what is iterated over, from the nearer end."""
+    """A page of an iteration, taken from the nearer end."""
     end = min(start + count, size)
     if start >= end:
         return []
@@ -192,12 +194,12 @@ def window(size, start, count, forward, backward=None):
 
 # -- a frame's names
 
-_CELL = "__class__"  # of a method that says `super()`
+_CELL = "__class__"  # a name in each method that calls `super()`
 _OPTIMIZED = 1
 
 
 def names_of(frame, of_module=False):
-    """[(name, value)] of a frame's variables, or of its module's, as they came."""
+    """[(name, value)] of the variables of a frame, or of its module, in their own order."""
     values = frame.f_globals if of_module else frame.f_locals
     if issubclass(type(values), dict):
         items = list(dict.items(values))

@@ -1,7 +1,8 @@
-"""What a class looks like, without asking it: names, attributes, fields, who wrote its repr.
+"""Reads the facts of a class without running its code: names, attributes, fields, the repr's
+origin.
 
-`type`'s own descriptors are used throughout: a metaclass may answer every question by its own code,
-and an object may have a `__class__`, `__dict__` or `__module__` that is a property.
+All of it uses `type`'s own descriptors. A metaclass may run its own code for any attribute, and an
+object may have a `__class__`, `__dict__` or `__module__` that is a property.
 """
 
 import collections
@@ -21,35 +22,38 @@ _GETSET = types.GetSetDescriptorType
 _NAMEDTUPLE = collections.namedtuple("_NAMEDTUPLE", "a").__repr__.__code__
 ATTRIBUTES = 100  # Attributes of one object in a short rendering.
 _EASY = frozenset((str, int, bool, float, bytes, type(None)))
-_ORDER_MOST = 20000  # Entries of an OrderedDict whose order is asked of it.
+_ORDER_MOST = 20000  # Entries of an OrderedDict whose order is read.
 
 
 class Debugger(object):
-    """What the debugger leaves in the program's values, which is shown to nobody. The engine says
-    it once (`engine.engine.hide_debugger`)."""
+    """The names that the debugger leaves in the program's values; they are never shown. The engine
+    sets them once (`engine.engine.hide_debugger`).
+    """
 
-    variables = frozenset()  # of a frame
+    variables = frozenset()  # names in a frame
     thread_attributes = frozenset()
-    shared_attribute = None  # of a thread; the program may have one of that name
-    modules = ("debug_relay.worker.",)  # how the names of its modules begin
+    shared_attribute = None  # a thread's attribute that the program may have under the same name
+    modules = ("debug_relay.worker.",)  # the beginnings of its modules' names
 
 
 class Foreign(object):
-    """Any class that is in none of our tables, because its metaclass is not `type`."""
+    """Stands for a class with a metaclass other than `type`: none of our tables has it."""
 
 
 def mro(kind):
-    """The class and its bases; some classes in C are never made ready and have none."""
+    """The class and its bases; some classes in C are never initialised and have no bases."""
     return _mro(kind) or (object,)
 
 
 def key_of(kind):
-    """By what a class is looked up: a metaclass may have a `__hash__` and `__eq__` of its own."""
+    """The key of a class in our tables. A metaclass may have its own `__hash__` and `__eq__`, so
+    its classes are never looked up.
+    """
     return kind if type(kind) is type else Foreign
 
 
 def lookup(kind, name):
-    """What the class has under this name, by its bases in order."""
+    """The attribute that the class or the first of its bases has under this name."""
     for base in mro(kind):
         names = names_in(base)
         if name in names:
@@ -58,7 +62,7 @@ def lookup(kind, name):
 
 
 def printable(text):
-    """In one line and from left to right, without lone surrogates: fit to be a name."""
+    """The text in one line, without control characters and lone surrogates, fit to be a name."""
     if text.isprintable():
         return text
     return "".join(
@@ -71,7 +75,7 @@ def name_of(kind):
 
 
 def full_name(kind):
-    """`module.Qualified`, bare for builtins."""
+    """`module.Qualified`; without a module for builtins."""
     module = names_in(kind).get("__module__") if is_python(kind) else _module(kind)
     if type(module) is not str or module == "builtins":
         return printable(qualname(kind))
@@ -79,7 +83,7 @@ def full_name(kind):
 
 
 def own_repr(kind, default=object.__repr__):
-    """The `__repr__` that would be asked; None for what is shown here anyway."""
+    """The class's own `__repr__`; None if we render such values ourselves."""
     found = lookup(kind, "__repr__")
     if found is default or found is BaseException.__repr__:
         return None
@@ -88,15 +92,15 @@ def own_repr(kind, default=object.__repr__):
     if type(found) is types.WrapperDescriptorType and found.__objclass__ in (
         dict, list, tuple, set, frozenset, str, bytes, bytearray, collections.deque,
     ):  # fmt: skip
-        return None  # a subclass that says nothing about itself: shown by its base
+        return None  # a subclass without a repr of its own is rendered by its base
     return found
 
 
 def _generated(function):
-    """Whether `dataclass` has made it."""
+    """Whether `dataclass` has generated the function."""
     inner = function.__dict__.get("__wrapped__")
     path = function.__code__.co_filename
-    # `reprlib` guards what people write as well; what is generated is in no file.
+    # `reprlib` wraps functions of programs as well; a generated one is in no file.
     return (
         path.endswith(("dataclasses.py", "reprlib.py"))
         and type(inner) is types.FunctionType
@@ -122,13 +126,13 @@ def shown_fields(value, kind):
 
 
 def attributes(value, kind):
-    """Name and value of what the object itself holds; no property runs."""
+    """Name and value of the object's own attributes; no property runs."""
     pairs = []
     own = lookup(kind, "__dict__")
     if type(own) is _GETSET:
         held = own.__get__(value)
         if type(held) is dict:
-            # One call, so that no other thread changes it meanwhile.
+            # Read in one call, so that no other thread can change it meanwhile.
             held = without_debugger(kind, list(dict.items(held))[:ATTRIBUTES])
             pairs = [pair for pair in held if type(pair[0]) is str]
     for base in mro(kind):
@@ -143,7 +147,7 @@ def attributes(value, kind):
 
 
 def without_debugger(kind, pairs):
-    """What a thread holds, without what the debugger keeps in it."""
+    """A thread's attributes without those that the debugger keeps in it."""
     if not issubclass(kind, threading.Thread):
         return pairs
     return [pair for pair in pairs if not _is_debuggers(*pair)]
@@ -156,24 +160,24 @@ def _is_debuggers(name, value):
 
 
 def is_of_debugger(value):
-    """Whether it is an object of the debugger's own, or a method of one."""
+    """Whether the value is an object of the debugger, or a method of one."""
     if type(value) is types.MethodType:
         value = value.__self__
     return full_name(type(value)).startswith(Debugger.modules)
 
 
 def is_python(base):
-    """Whether the class was written in Python: those in C have members without end."""
+    """Whether the class was written in Python. Classes in C have too many members to list."""
     return bool(_flags(base) & _HEAP)
 
 
 def is_of_c(kind):
-    """Whether it has no part in Python, which would have one of the two."""
+    """Whether no base of the class was written in Python: such a base would have one of the two."""
     return lookup(kind, "__dict__") is None and lookup(kind, "__slots__") is None
 
 
 def is_plain_c(value, kind):
-    """Whether its repr is C that asks nothing else of the program."""
+    """Whether the value's repr is C code that calls no code of the program."""
     name = full_name(kind)
     if name not in _PLAIN and name not in ("datetime.datetime", "datetime.time", "re.Pattern"):
         return False
@@ -185,7 +189,7 @@ def is_plain_c(value, kind):
 
 
 def enum_member(value, kind):
-    """(name, value) of a member of an enumeration that says nothing else about itself."""
+    """(name, value) of a member of an enumeration without a repr of its own."""
     found = lookup(kind, "__repr__")
     if type(found) is not types.FunctionType or found.__module__ != "enum":
         return None
@@ -196,9 +200,10 @@ def enum_member(value, kind):
 
 
 def keeps_order(value):
-    """Whether an `OrderedDict` can be asked for its order, which only its own iterator knows.
+    """Whether we may read the order of an `OrderedDict`, which only its own iterator knows.
 
-    That one hashes every key. Without it, what `move_to_end` did is not seen.
+    That iterator hashes every key, so the keys must be builtins and not too many. Without it the
+    effect of `move_to_end` is not visible.
     """
     return dict.__len__(value) <= _ORDER_MOST and all(
         key_of(type(key)) in _EASY for key in dict.keys(value)

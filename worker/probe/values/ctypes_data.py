@@ -1,7 +1,7 @@
-"""Data of `ctypes`: structures by field, arrays by element, pointers by what they point to.
+"""Reads data of `ctypes`: structures by field, arrays by element, pointers with their target.
 
-Read by the descriptors of ctypes itself, so no line of the program's runs. An address is followed
-only where the kernel says that memory is there: a stray pointer would end the program.
+It uses the descriptors of ctypes itself, so no code of the program runs. It follows an address only
+if the kernel can read memory there: a stray pointer would end the program.
 """
 
 import os
@@ -14,7 +14,7 @@ _SORTS = (
     ("Structure", STRUCTURE), ("Union", STRUCTURE), ("Array", ARRAY), ("_Pointer", POINTER),
     ("_SimpleCData", SIMPLE),
 )  # fmt: skip
-_TEXTS = {"z": 1, "Z": 4}  # of characters that wide
+_TEXTS = {"z": 1, "Z": 4}  # C strings, by the width of their characters
 _BUFFERS = {"c": 1, "u": 4}
 _MOST = 4096  # Characters of a C text, which may have no end.
 _FIELDS = ("_ctypes.CField", "ctypes.CField")  # the second from 3.14 on
@@ -23,7 +23,7 @@ _open, _pread, _close = os.open, os.pread, os.close
 
 
 def sort_of(kind):
-    """What kind of C data the class is of; None for all other classes."""
+    """The sort of C data that the class describes; None for all other classes."""
     library = None if type(kind) is type else sys.modules.get("_ctypes")
     if library is None:
         return None
@@ -36,7 +36,7 @@ def sort_of(kind):
 
 
 def text(view, value, kind, sort, depth):
-    """In words; None where the repr of ctypes itself says all."""
+    """The value as text; None if the repr of ctypes itself is enough."""
     if sort == STRUCTURE:
         found = fields(value, kind)
         return view.named(name_of(kind), found, len(found), depth)
@@ -98,7 +98,7 @@ def elements(value, start, count):
 
 
 def fields(value, kind):
-    """[(name, value)] of a structure or union, those of its bases first."""
+    """[(name, value)] of the fields of a structure or union, those of its bases first."""
     found = []
     for base in reversed(mro(kind)):
         declared = names_in(base).get("_fields_") or ()
@@ -114,7 +114,7 @@ def fields(value, kind):
 
 
 def pointed(value):
-    """[what a pointer points to], or nothing where that cannot be read."""
+    """[the target of a pointer], or an empty list if it cannot be read."""
     kind, address = type(value), _address(value)
     if not address:
         return []
@@ -129,7 +129,7 @@ def pointed(value):
 
 
 def inside(value, kind, sort):
-    """[(name, value)] of what is in it besides elements."""
+    """[(name, value)] of the value's parts besides elements."""
     if sort == STRUCTURE:
         return fields(value, kind)
     if sort == ARRAY:
@@ -145,7 +145,7 @@ def inside(value, kind, sort):
 
 
 def is_own(name, held):
-    """Whether an attribute is how ctypes itself keeps or shows the data."""
+    """Whether an attribute is one by which ctypes itself keeps or shows the data."""
     return name in _OWN or full_name(type(held)) in _FIELDS
 
 
@@ -155,7 +155,9 @@ def _letter(kind):
 
 
 def _is_text(held):
-    """Whether reading it makes a string of what it points to, wherever that is."""
+    """Whether ctypes makes a string of the target when it reads such a value, wherever that
+    points.
+    """
     if not issubclass(type(held), type) or sort_of(held) != TEXT:
         return False
     return name_of(mro(held)[1]) == "_SimpleCData"
@@ -173,7 +175,7 @@ def _wide(raw):
 def _until_zero(address, width):
     found = b""
     while len(found) < _MOST * width:
-        # No further than to the end of a page: what follows may be no memory.
+        # Read only to the end of a page: the next one may not be mapped.
         part = _read(address + len(found), 4096 - (address + len(found)) % 4096)
         if not part:
             return None
@@ -185,7 +187,7 @@ def _until_zero(address, width):
 
 
 def _read(address, count):
-    """Bytes of this process, or fewer where no memory is."""
+    """Bytes of this process's memory; fewer if some of it is not mapped."""
     try:
         memory = _open("/proc/self/mem", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

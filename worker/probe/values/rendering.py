@@ -1,8 +1,8 @@
-"""Any value as a short text: bounded in size, nodes, depth and time, whatever the value is.
+"""Renders any value as a short text, bounded in size, nodes, depth and time.
 
-Builtin containers are walked here, exact types only, by the slots of their base classes; a class
-is looked at by `type`'s own descriptors. So `safe` runs no line of the program's. `full` calls
-`repr()` as well, at leaves, where a class has written its own.
+It walks builtin containers (exact types only) by the slots of their base classes, and reads a class
+by `type`'s own descriptors. So `safe` runs no code of the program. `full` also calls `repr()` on
+leaves whose class has one of its own.
 """
 
 import base64
@@ -37,7 +37,7 @@ _maxlen = collections.deque.__dict__["maxlen"].__get__
 _factory = collections.defaultdict.__dict__["default_factory"].__get__
 
 ATOMS = frozenset((int, float, complex, bool, type(None), type(Ellipsis), type(NotImplemented)))
-SMALL = frozenset((float, bool, type(None)))  # whose words are always short
+SMALL = frozenset((float, bool, type(None)))  # types whose text is always short
 TEXTS = frozenset((str, bytes, bytearray))
 UNIMPORTED = frozenset(filter(None, [getattr(types, "LazyImportType", None)]))  # from 3.15 on
 LEAVES = ATOMS | TEXTS | UNIMPORTED
@@ -54,7 +54,7 @@ MOST = sys.maxsize
 
 
 class View(object):
-    """How values are shown, and what is left of the time for it."""
+    """How values are rendered, and what is left of the time and room for them."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class View(object):
         self.depth, self.items = depth, items
         self.total = total  # nodes of all values together
         self.until = _now() + seconds
-        self.late = False  # no more of the program's code is run
-        self.unsaid = False  # the last text is not all that the value says of itself, for that
-        self.quiet = quiet  # what nobody asked for prints nothing
+        self.late = False  # the time is up: no more code of the program is run
+        self.unsaid = False  # the last text was rendered without the class's repr for that reason
+        self.quiet = quiet  # output of a repr that no caller asked for is dropped
         self.slow = set() if slow is None else slow
         self.spent = 0
         self.outline = outline  # types and sizes only
@@ -83,9 +83,10 @@ class View(object):
     # -- a variable
 
     def row(self, name, value, path=(), step=None):
-        """What is told of one variable; never raises anything but `Interrupted`, twice in a row.
+        """The row of one variable. It raises nothing but a second `Interrupted` in a row.
 
-        `path` is what it is in: [(id, step)], the outermost first; `step` leads to it from there.
+        `path` names the values around it: [(id, step)], the outermost first; `step` leads from the
+        last of them to this value.
         """
         step = name if step is None else step
         try:
@@ -116,7 +117,7 @@ class View(object):
         return sized(row, value, kind, exact)
 
     def text(self, value, name="it", path=()):
-        """The value in words; `cut` and `circular` say afterwards what they are."""
+        """The value as text; sets `cut` and `circular`."""
         self.left = given = min(self.nodes, max(self.total, 8))
         self.room = self.width * 2
         self.cut = self.circular = self.unsaid = False
@@ -170,7 +171,7 @@ class View(object):
         return repr(value[: self.width]) + "\u2026"
 
     def label(self, key):
-        """A key as the name of its entry, always the same one."""
+        """A key as the name of its entry; a key always gets the same name."""
         known = self.width, self.nodes, self.depth, self.items
         self.width, self.nodes, self.depth, self.items = LABEL, 100, 4, 20
         try:
@@ -184,7 +185,7 @@ class View(object):
     # -- containers
 
     def inside(self, value, step, depth):
-        """A member, unless it is one of those that it is in."""
+        """A member as text, unless it is one of the values around it."""
         this = id(value)
         for at, (known, _) in enumerate(self.path):
             if known == this and key_of(type(value)) not in LEAVES:
@@ -197,14 +198,14 @@ class View(object):
             self.path.pop()
 
     def members(self, parts, size, depth, render):
-        """Those of `parts` for which there is room, and how many more there are."""
+        """As many of `parts` as there is room for, and the number of the others."""
         shown = []
         try:
             for part in itertools.islice(parts, self.items):
                 if self.left <= 0 or self.room <= 0:
                     break
                 shown.append(render(part))
-        except RuntimeError:  # it grew while we looked: another thread runs
+        except RuntimeError:  # another thread changed it while we read it
             shown.append("<changed while it was read>")
         if size > len(shown):
             self.cut = True
@@ -238,7 +239,7 @@ class View(object):
             return "{\u2026 %d}" % size
 
         def pair(item):
-            # No look-up anywhere: it would run the keys' own __hash__ and __eq__.
+            # Keys are not looked up: that would run their own __hash__ and __eq__.
             key = self.show(item[0], depth - 1)
             return "%s: %s" % (key, self.inside(item[1], "[%s]" % key, depth))
 
@@ -281,7 +282,7 @@ class View(object):
         if member is not None:
             return "<%s.%s: %s>" % (name_of(kind), member[0], self.inside(member[1], "", depth))
         sort = cdata.sort_of(kind)
-        # Of what a char pointer points to its own repr tells the address alone.
+        # The repr of a char pointer shows only the address of its text.
         mine = sort == cdata.TEXT and full_name(kind).startswith("ctypes.")
         if self.mode == "full" and own_repr(kind) is not None and not mine:
             text = self.asked(value, kind)
@@ -323,8 +324,9 @@ class View(object):
         return "<class '%s'>" % full_name(value)
 
     def asked(self, value, kind):
-        """What the class itself says, with everything that may go wrong with it; None when the
-        time is up: it is shown as if it said nothing."""
+        """The value's own repr, or a note of what went wrong with it. None if the time is up: the
+        value is then rendered as if its class had no repr.
+        """
         if id(kind) in self.slow:
             self.cut = self.unsaid = True
             return "<%s: repr took too long>" % full_name(kind)
@@ -348,19 +350,19 @@ class View(object):
 
 
 def sized(row, value, kind, exact):
-    """The row, and how much is in the value where that can be told."""
+    """Add the value's length to the row, if it has one."""
     if exact in TEXTS:
         row["length"] = len(value)
         return row
     try:
         row.update(extent(value, kind))
     except Exception:
-        row["truncated"] = True  # nobody knows how much is in it: it has been closed, say
+        row["truncated"] = True  # its length is unknown: it has been closed, for example
     return row
 
 
 def extent(value, kind):
-    """Length and sort of what is inside a container; `more`: it may have attributes besides."""
+    """The length of a container and whether it is indexed; `more`: it may have attributes, too."""
     exact = key_of(kind)
     if exact in BRACKETS or exact in MAPPINGS:
         return {"length": len(value), "indexed": exact in BRACKETS, "more": False}
@@ -392,7 +394,7 @@ def extent(value, kind):
 
 
 def viewed_size(value):
-    """How many numbers a view of memory has in a row; None where they lie otherwise."""
+    """The number of items of a view of memory; None if it is not one row of single items."""
     try:
         return len(value) if value.ndim == 1 and len(value.format.lstrip("@")) == 1 else None
     except ValueError:
@@ -400,11 +402,11 @@ def viewed_size(value):
 
 
 def range_size(value):
-    """`len()` of it, which has no word for more than fits into a machine's."""
+    """The length of a range; `len()` fails for one that is longer than a machine word can count."""
     gap = value.stop - value.start
     return max(0, -(-gap // value.step))
 
 
 def clean(text):
-    """Without lone surrogates, which no JSON reader takes."""
+    """The text without lone surrogates, which no JSON reader accepts."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
