@@ -1,16 +1,16 @@
-"""The probe: the relay's own code inside the debugged program, beside pydevd.
+"""The probe: the relay's own code inside the debugged program, beside the debugger.
 
 The program never imports it: `bootstrap` executes the files of this folder in namespaces of its
-own, under file names that start with `<frozen `. pydevd treats such files as its own, so they
+own, under file names that start with `<frozen `. The debugger treats such files as its own, so they
 appear in no stack and are never stepped into. The probe has no thread, no socket, and no module in
 `sys.modules`.
 
-pydevd stops threads. The probe decides *whether* they stop (conditions and hit counts together,
-each exception once), evaluates without ever blocking a session, reports child processes, and
-detaches forked children. It uses pydevd only by the verbs of `engine.engine`; `engine.hooks` lists
-the functions that it replaces.
+The debugger stops threads. The probe decides *whether* they stop (conditions and hit counts
+together, each exception once), evaluates without ever blocking a session, reports child processes,
+and detaches forked children. It uses the debugger only by the verbs of `engine.engine`;
+`engine.hooks` lists the functions that it replaces.
 
-In:  requests `relay` with `{"do": …}` and their fields; see `engine.connection/relay_requests`.
+In:  requests `relay` with `{"do": …}` and their fields; see `engine.connection.relay_requests`.
 Out: DAP events `relayAnswer`, `relayError`, `relayFunction`, `relayGreenlets`, `relayLog`,
      `relayStop`, `relaySubprocess`, `relayTrace`; and in each `stopped` its place, `relayPlace`.
 """
@@ -19,12 +19,11 @@ import os
 import threading
 
 from debug_relay.worker.probe.breakpoints.exceptions import Exceptions
-from debug_relay.worker.probe.breakpoints.line_breakpoints import Points
-from debug_relay.worker.probe.breakpoints.run_to_line import Goal
-from debug_relay.worker.probe.children.child_processes import Children
-from debug_relay.worker.probe.engine import backward_jumps as jumps
-from debug_relay.worker.probe.engine import stack_overflow as overflow
-from debug_relay.worker.probe.engine.connection import message_encoding as encoding
+from debug_relay.worker.probe.breakpoints.line_breakpoints import LineBreakpoints
+from debug_relay.worker.probe.breakpoints.run_to_line import RunToLine
+from debug_relay.worker.probe.children.child_processes import ChildProcesses
+from debug_relay.worker.probe.engine import backward_jumps, stack_overflow
+from debug_relay.worker.probe.engine.connection import message_encoding
 from debug_relay.worker.probe.engine.connection.relay_requests import Requests
 from debug_relay.worker.probe.engine.deep_stacks import Deep
 from debug_relay.worker.probe.engine.gevent_support import Greenlets
@@ -33,20 +32,19 @@ from debug_relay.worker.probe.engine.settrace.retracing import Rearming
 from debug_relay.worker.probe.engine.step_unwinding import Unwinding
 from debug_relay.worker.probe.engine.stop_arbiter import Turns
 from debug_relay.worker.probe.engine.suspended_wait import withstand
-from debug_relay.worker.probe.engine.threads import listing
-from debug_relay.worker.probe.engine.threads import running_frames as all_frames
+from debug_relay.worker.probe.engine.threads import listing, running_frames
 from debug_relay.worker.probe.engine.threads.lifetimes import Lifetimes
 from debug_relay.worker.probe.engine.uncaught_exceptions import Uncaught
-from debug_relay.worker.probe.inspection.completions import Completing
-from debug_relay.worker.probe.inspection.evaluation import Answers
-from debug_relay.worker.probe.inspection.exception_details import Raised
-from debug_relay.worker.probe.inspection.modules_and_tasks import Reads
-from debug_relay.worker.probe.inspection.set_variable import Assigning
-from debug_relay.worker.probe.inspection.source_texts import Texts
-from debug_relay.worker.probe.inspection.step_into_c import Native
-from debug_relay.worker.probe.inspection.stop_report import Reports
+from debug_relay.worker.probe.inspection.completions import Completions
+from debug_relay.worker.probe.inspection.evaluation import Evaluations
+from debug_relay.worker.probe.inspection.exception_details import ExceptionDetails
+from debug_relay.worker.probe.inspection.modules_and_tasks import ModulesAndTasks
+from debug_relay.worker.probe.inspection.set_variable import VariableSetter
+from debug_relay.worker.probe.inspection.source_texts import SourceTexts
+from debug_relay.worker.probe.inspection.step_into_c import StepIntoC
+from debug_relay.worker.probe.inspection.stop_report import StopReports
 from debug_relay.worker.probe.inspection.threads import Threads
-from debug_relay.worker.probe.inspection.variable_pages import Pages, untie
+from debug_relay.worker.probe.inspection.variable_pages import VariablePages, untie
 from debug_relay.worker.probe.tracing.trace import Tracer
 
 
@@ -54,29 +52,29 @@ class Probe(object):
     def __init__(self, engine):
         self.engine = engine
         self.pid = os.getpid()
-        self.commands = {}  # name → the function that does it, in pydevd's command thread
+        self.commands = {}  # name → the function that does it, in the debugger's command thread
         self.questions = {}  # name → the function that puts the question to a stopped thread
         self.started = False  # no thread stops before the program's own first line
         self.told = threading.local()
         self.requests = Requests(self)
-        self.points = Points(self)
+        self.points = LineBreakpoints(self)
         self.exceptions = Exceptions(self)
-        self.answers = Answers(self)
-        self.pages = Pages(self)
-        self.raised = Raised(self)
-        self.reports = Reports(self)
-        self.assigning = Assigning(self)
-        self.reads = Reads(self)
-        self.completing = Completing(self)
-        self.texts = Texts(self)
+        self.answers = Evaluations(self)
+        self.pages = VariablePages(self)
+        self.raised = ExceptionDetails(self)
+        self.reports = StopReports(self)
+        self.variable_setter = VariableSetter(self)
+        self.modules_and_tasks = ModulesAndTasks(self)
+        self.completions = Completions(self)
+        self.texts = SourceTexts(self)
         self.threads = Threads(self)
-        self.goal = Goal(self)
-        self.native = Native(self)
+        self.run_to_line = RunToLine(self)
+        self.step_into_c = StepIntoC(self)
         self.unwinding = Unwinding(self)
         self.uncaught = Uncaught(self)
         self.deep = Deep(self, untie)
         self.tracer = Tracer(self)
-        self.children = Children(self)
+        self.children = ChildProcesses(self)
         self.turns = Turns(self)
         self.greenlets = Greenlets(self)
         self.rearming = Rearming(self)
@@ -89,17 +87,17 @@ class Probe(object):
         self.requests.hook()
         self.answers.hook()
         self.points.hook()
-        self.goal.hook()
+        self.run_to_line.hook()
         self.exceptions.hook()
         self.turns.hook()
-        self.native.hook()
+        self.step_into_c.hook()
         self.unwinding.hook()
         self.deep.hook()
-        all_frames.hook(self)
-        jumps.hook(self.engine.hooks)
-        encoding.hook(self.engine.hooks)
+        running_frames.hook(self)
+        backward_jumps.hook(self.engine.hooks)
+        message_encoding.hook(self.engine.hooks)
         listing.hook(self)
-        overflow.hook(self.engine.hooks)
+        stack_overflow.hook(self.engine.hooks)
         self.uncaught.hook()
         self.reports.hook()
         self.tracer.hook_entry()
@@ -118,8 +116,8 @@ class Probe(object):
 
 
 def start(engine, wanted):
-    """Put the probe in. If it is not wanted, or pydevd lacks names that it needs, it only reports
-    children and decides nothing.
+    """Put the probe in. If it is not wanted, or the debugger lacks names that it needs, it only
+    reports children and decides nothing.
     """
     probe = Probe(engine)
     if wanted and not engine.gone:

@@ -1,22 +1,22 @@
-"""Code objects: where their bodies begin, which lie inside them, and what their names are."""
+"""Reads code objects: where their bodies begin, which ones are inside them, and their names."""
 
 import dis
 import gc
 import sys
 import types
 
-from debug_relay.worker.probe.engine.threads import running_frames as all_frames
+from debug_relay.worker.probe.engine.threads import running_frames
 
-# What stands before the first line of a body, by versions of Python.
+# Instructions before the first line of a body, of all versions of Python.
 _PROLOGUE = {"COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR", "RESUME", "GEN_START"}
 _PROLOGUE.add("CACHE")  # behind RESUME from 3.15 on
-FUNCTION = 0x1  # CO_OPTIMIZED: a class body has it not
-_TRANSPARENT = "<generic parameters of "  # 3.12: stands between `def f[T]` and its function
+FUNCTION = 0x1  # CO_OPTIMIZED, which a class body does not have
+_TRANSPARENT = "<generic parameters of "  # from 3.12 on, code between `def f[T]` and its function
 _HAS_NAMES = sys.version_info >= (3, 11)  # co_qualname
 
 
 class Body(object):
-    """Where the body of a function begins."""
+    """The place where the body of a function begins."""
 
     def __init__(self, code):
         text = code.co_code
@@ -33,12 +33,12 @@ class Body(object):
                 break
             if line is not None:
                 self.line = line
-        # `while` as the first statement: the loop may come back to the very beginning.
+        # If `while` is the first statement, the loop may come back to the very beginning.
         self.loops = offset in dis.findlabels(text)
 
 
 def inside(code, prefix):
-    """(name, code) of all that is defined in `code`; names as `plain` has them."""
+    """(name, code) of all functions that are defined in `code`; names as `plain` writes them."""
     pending = [(prefix, code)]
     while pending:
         prefix, code = pending.pop()
@@ -54,14 +54,15 @@ def inside(code, prefix):
 
 
 def plain(name):
-    """`f.<locals>.g` is written `f.g` as well."""
+    """The name without `<locals>`: `f.<locals>.g` becomes `f.g`."""
     return name.replace(".<locals>", "")
 
 
 def alive():
-    """(name, code, globals) of every function that there is, however it is wrapped or hidden."""
+    """(name, code, globals) of every existing function, however it is wrapped or hidden."""
     seen = set()
-    # No walk over modules and classes finds what a decorator keeps in a closure.
+    # The garbage collector is asked, because a walk over modules and classes would miss functions
+    # that a decorator keeps in a closure.
     for value in gc.get_objects():
         if type(value) is not types.FunctionType:
             continue
@@ -74,15 +75,15 @@ def alive():
         else:
             name = value.__qualname__
             if name.rpartition(".")[2] != code.co_name:
-                continue  # functools.wraps has given it the name of another
+                continue  # functools.wraps has given it another function's name
         yield plain(name), code, value.__globals__
 
 
-@all_frames.steady
+@running_frames.steady
 def being_loaded():
-    """(code, globals) of modules that run just now: what they will define is not there yet."""
+    """(code, globals) of modules that are being imported: not all their functions exist yet."""
     found = {}
-    for frame in list(all_frames.of_all().values()):
+    for frame in list(running_frames.of_all().values()):
         while frame is not None:
             if frame.f_code.co_name == "<module>":
                 found[id(frame.f_code)] = (frame.f_code, frame.f_globals)

@@ -1,8 +1,8 @@
-"""Which exceptions stop the program: by filter or by type, once each, where the user's code is.
+"""Decides which exceptions stop the program: by filter or by type, each once, in the user's code.
 
-The debugger asks in every frame that an exception passes whether it stops there. The answer is
-given before it prepares a stop: for one that is not to be told, that takes it a hundred times as
-long. It asks once more when it is about to stop, also for what leaves a frame.
+The debugger asks in every frame that an exception passes whether to stop there. We answer before it
+prepares a stop, which takes a hundred times as long. It asks once more just before the stop, also
+for an exception that leaves a frame.
 """
 
 import _thread
@@ -20,8 +20,7 @@ from debug_relay.worker.probe.values.class_facts import full_name, key_of, looku
 from debug_relay.worker.probe.values.rendering import ATOMS, Interrupted
 
 _getpid = os.getpid
-# Journeys of exceptions that are remembered for each thread: while one lasts, others begin and
-# end.
+# Exceptions that are remembered for each thread: while one passes frames, others begin and end.
 _TOLD = 64
 _NEVER = (SystemExit, Interrupted)
 _LEAVES = object()
@@ -30,15 +29,17 @@ _subclasses = type.__dict__["__subclasses__"]
 _mro = type.__dict__["__mro__"].__get__
 _MOST_TYPES = 100000  # Exception classes that a search for a name looks at.
 _MOST_KINDS = 1000  # Exception classes whose match is remembered.
-_MOST_CALLERS = 100  # Callers that are looked at for where an exception came from.
+_MOST_CALLERS = 100  # Callers that are searched for the origin of an exception.
 
 
-class Passed(Exception):
-    """Not to be stopped at; the debugger lets go of a stop that cannot be told."""
+class NotReported(Exception):
+    """Raised so that the debugger gives up a stop that we do not want: it does so if the report
+    fails.
+    """
 
 
-class Held(object):
-    """The exception at which a thread stands."""
+class CurrentException(object):
+    """The exception at which a thread is stopped."""
 
     def __init__(self, arg, how, frame):
         self.kind, self.value, self.trace = arg
@@ -58,7 +59,7 @@ class Exceptions(object):
     def choose(
         self, raised=False, types=(), everywhere=False, types_everywhere=True, condition=None
     ):
-        """Which of the types there are by now."""
+        """Set the filters; returns those of the types that exist in the program."""
         self.raised, self.everywhere = raised, everywhere
         self.types_everywhere = types_everywhere
         self.condition = Expression(condition) if condition else None
@@ -78,7 +79,7 @@ class Exceptions(object):
         probe, told = self.probe, self.probe.told
 
         def get_exception_breakpoint(kind, table):
-            """Asked for each table first; `told.tables`: for which it is answered below."""
+            """The debugger asks this for each table first; `told.tables` names those that apply."""
             which = probe.engine.table_of(table)
             raised = which == "raised"
             if not raised:
@@ -88,7 +89,7 @@ class Exceptions(object):
                 return None
             if raised:
                 if told.__dict__.get("leaving"):
-                    return None  # it was asked about when it came to this frame
+                    return None  # decided when the exception came to this frame
                 told.named = self.named(kind)
                 if not (self.raised or told.named):
                     return None
@@ -105,7 +106,7 @@ class Exceptions(object):
         def exclude_exception_by_filter(breakpoint, trace):
             which = told.tables[0]
             if which == "uncaught":
-                # At the end of its journey: once is enough, where it was raised.
+                # The exception leaves the program. If it has stopped before, once is enough.
                 told_before = origin(trace) in self.journeys()
                 return (
                     told_before or engine.is_below_own(trace.tb_frame) or exclude(breakpoint, trace)
@@ -140,9 +141,9 @@ class Exceptions(object):
         def send_caught_exception_stack(thread, arg, frame_id):
             start = origin(arg[2])
             decided = told.__dict__.pop("decided", None) == start
-            # A stop that fails on its way leaves its thread standing, and nobody is told.
+            # A stop that fails half-way would leave its thread suspended without a report.
             if not (has_room() and (decided or self.stops(arg[1], arg[2], frame_id))):
-                raise Passed()
+                raise NotReported()
             self.remember(start)
             return tell(thread, arg, frame_id)
 
@@ -154,9 +155,9 @@ class Exceptions(object):
         def do_wait_suspend(thread, frame, event, arg, exception_type=None):
             if event != "exception" or not arg:
                 return wait(thread, frame, event, arg, exception_type)
-            told.exception = Held(arg, exception_type, frame)
+            told.exception = CurrentException(arg, exception_type, frame)
             try:
-                # the debugger calls its str() before it tells of the stop: that may take for ever
+                # The debugger calls its str() before it reports the stop, which may take for ever.
                 shown = (arg[0], plain_words(arg[1]), arg[2])
                 return wait(thread, frame, event, shown, exception_type)
             finally:
@@ -165,7 +166,9 @@ class Exceptions(object):
         return do_wait_suspend
 
     def uncaught(self, error):
-        """The program's own end; Python traces no more after a stack overflow (up to 3.11)."""
+        """Stop at an exception that ends the program, after a stack overflow (up to 3.11): Python
+        has stopped tracing then.
+        """
         if (
             sys.gettrace() is not None
             or hasattr(sys, "monitoring")
@@ -174,23 +177,26 @@ class Exceptions(object):
             return
         if self.probe.points.suspended:
             return
-        self.probe.rearming.leave()  # what is run at the stop is not the program's
+        self.probe.rearming.leave()  # code that runs at the stop is not the program's
         self.probe.engine.stop_uncaught(error)
 
     # -- deciding
 
     def stops(self, value, trace, frame_id):
-        """Once for each journey; a condition is asked where it would stop first. A stop itself is
-        remembered when it comes: the debugger may still pass over it (`# @IgnoreException`)."""
+        """Whether to stop: once for each exception, where it would stop first; there the condition
+        decides. The stop itself is remembered when it happens, because the debugger may still
+        ignore the exception (`# @IgnoreException`).
+        """
         if _getpid() != self.probe.pid:
-            return False  # a forked child that nobody debugs must not wait for a debugger
-        # Absent where a frame is being left, and the debugger remembers what came into it.
+            return False  # a forked child that is not debugged must not wait for a debugger
+        # `begins` is absent when a frame is being left: the debugger then reports what came into
+        # it.
         begins = self.probe.told.__dict__.pop("begins", _LEAVES)
         if goes_on(standing_at(trace, frame_id), begins is _LEAVES):
             return False
         start = origin(trace)
         if begins == start:
-            self.forget(start)  # another one, which had the same address
+            self.forget(start)  # another exception had the same address
         elif start in self.journeys():
             return False
         if self.condition is None:
@@ -199,7 +205,7 @@ class Exceptions(object):
             if self.condition(standing_at(trace, frame_id), exc=value):
                 return True
         except KeyboardInterrupt:
-            _thread.interrupt_main()  # a signal that arrived while our code ran: give it back
+            _thread.interrupt_main()  # a signal arrived while our code ran: give it back
         except BaseException as error:
             if is_foreign(error):
                 raise
@@ -208,7 +214,7 @@ class Exceptions(object):
         return False
 
     def tell(self, error):
-        """The first error in words, later ones not."""
+        """Report the condition's first error, and no later ones."""
         if self.failed:
             return
         self.failed = True
@@ -226,12 +232,12 @@ class Exceptions(object):
             is_it = any(qualname(k) in self.types or full_name(k) in self.types for k in _mro(kind))
             if len(self.kinds) >= _MOST_KINDS:
                 self.kinds.clear()
-            # Not by the class itself: it may be compared by code of the program's.
+            # The key is not the class itself: to compare it may run the program's code.
             known = self.kinds[id(kind)] = weakref.ref(kind), is_it
         return known[1]
 
     def journeys(self):
-        """Where those were raised that have been decided; keeps nothing alive."""
+        """The origins of the exceptions that were decided; this keeps nothing alive."""
         return getattr(self.probe.told, "journeys", ())
 
     def remember(self, start):
@@ -245,24 +251,28 @@ class Exceptions(object):
 
 
 def goes_on(frame, leaves):
-    """Whether its frame has handled it: up to 3.11 the debugger guesses at returns and pauses."""
+    """Whether the frame has handled the exception and goes on. Up to 3.11 the debugger guesses at
+    that, and is wrong at returns and at pauses of generators.
+    """
     if hasattr(sys, "monitoring") or frame.f_lasti < 0:
         return False
     if frame.f_code.co_code[frame.f_lasti] == _RETURN:
         return True
-    # Of one that has ended nobody is the caller.
+    # A frame that has ended has no caller.
     return leaves and frame.f_back is not None and is_pause(frame)
 
 
 def origin(trace):
-    """Where an exception was raised, such that no other is taken for it."""
+    """The place where an exception was raised, in a form that identifies the exception."""
     while trace.tb_next is not None:
         trace = trace.tb_next
     return id(trace), id(trace.tb_frame.f_code), trace.tb_lasti
 
 
 def thrown_in(trace):
-    """Whether it came into a generator from outside, as from a `with`: it goes back there."""
+    """Whether the exception was thrown into a generator, as by a `with`: it returns to its
+    caller.
+    """
     if trace.tb_next is None:
         return False
     callers, frame = set(), trace.tb_frame.f_back
@@ -277,14 +287,16 @@ def thrown_in(trace):
 
 
 def standing_at(trace, frame_id):
-    """The frame in which it would stop: one of those that the exception has passed."""
+    """The frame in which the thread would stop: one of those that the exception has passed."""
     while id(trace.tb_frame) != frame_id and trace.tb_next is not None:
         trace = trace.tb_next
     return trace.tb_frame
 
 
 def plain_words(value):
-    """An exception with the same words, if no code of the program's is needed to have them."""
+    """An exception with the same text, if its text needs no code of the program; otherwise an empty
+    one.
+    """
     kind = type(value)
     in_c = all(type(lookup(kind, name)) is _SLOT for name in ("__str__", "__repr__"))
     if in_c and all(key_of(type(part)) in ATOMS or type(part) is str for part in _args(value)):
@@ -297,12 +309,12 @@ _args = BaseException.__dict__["args"].__get__
 
 
 def bare(name):
-    """As `full_name` has it."""
+    """The name as `full_name` writes it."""
     return name[len("builtins.") :] if name.startswith("builtins.") else name
 
 
 def known_types(types):
-    """Those of the names that exception classes bear, loaded as they are now."""
+    """Those of the names that an exception class of the program has now."""
     wanted, found = dict((bare(name), name) for name in types), set()
     pending, seen = [BaseException], set()
     while pending and len(seen) < _MOST_TYPES:

@@ -1,9 +1,9 @@
-"""Function breakpoints: which code has the name, and where a call of it begins.
+"""Function breakpoints: finds the code with the name, and recognises where a call of it begins.
 
-A name becomes code objects: of functions that are there already, and of each module before its
-first line runs, so nothing is missed that is called while it is being loaded. A code object gets a
-trap at the first line of its body; a trap only counts when a call has just come there. So a name
-is exact, other functions cost nothing, and no code of the program's is run to find it.
+A name becomes code objects: of existing functions, and of each module before its first line runs,
+so that functions that are called during the import are not missed. A code object gets a trap at the
+first line of its body; a trap only counts if a call has just begun there. So a name is exact, other
+functions cost nothing, and no code of the program runs to find it.
 """
 
 import _thread
@@ -18,7 +18,7 @@ from debug_relay.worker.probe.breakpoints.code_objects import (
     inside,
     plain,
 )
-from debug_relay.worker.probe.breakpoints.inherited_methods import Heirs
+from debug_relay.worker.probe.breakpoints.inherited_methods import InheritedMethods
 from debug_relay.worker.probe.engine.identical_sources import keep_apart
 from debug_relay.worker.probe.engine.library_files import by_place, is_library
 from debug_relay.worker.probe.engine.line_table import TRAP
@@ -28,16 +28,18 @@ _SHOWN = 20  # Places of a function that are reported to the worker.
 _UNKNOWN = object()
 
 
-class Wanted(object):
-    """A name as it was asked for: `f`, `K.m`, `f.<locals>.g`, `module.f`, `pkg.module.K.m`."""
+class WantedName(object):
+    """A name as requested: `f`, `K.m`, `f.<locals>.g`, `module.f`, `pkg.module.K.m`."""
 
     def __init__(self, name, path):
         self.name = plain(name)
         self.last = self.name.rpartition(".")[2]
-        self.path = path  # the only file that is meant, if one was named
+        self.path = path  # the only file in which it counts, if one was named
 
     def fits(self, name, modules, library):
-        """Without its module a name means the program's own, in any of its modules."""
+        """Whether a function of this name fits. A name without a module means the program's own
+        functions in any module, and no library's.
+        """
         if self.name == name:
             return not library
         if not self.name.endswith("." + name):
@@ -48,24 +50,25 @@ class Wanted(object):
         )
 
 
-class Door(object):
-    """Where a call of one function begins."""
+class EntryPoint(object):
+    """The entry point of one function: the first line of its body."""
 
     def __init__(self, code, file):
         body = Body(code)
         self.code, self.file = code, file
         self.line, self.offset, self.loops = body.line, body.offset, body.loops
         self.ids = []
-        self.heirs = {}  # breakpoint id → this function's name: for calls with an heir alone
-        self.frames = []  # calls that have begun: where loops come back to the beginning only
+        # Breakpoint id → this function's name, for calls with an instance of a subclass only.
+        self.subclass_ids = {}
+        self.frames = []  # calls that have begun, if a loop can come back to the beginning
 
     def begins(self, frame):
-        """Whether the frame has just been entered; asked once each time it comes by."""
+        """Whether the frame has just been entered; called once for each hit of the line."""
         if frame.f_lasti > self.offset or frame.f_code != self.code:
             return False
         if not self.loops:
             return True
-        # Held as long as they run: a later call may have the same address.
+        # Frames are kept as long as they run, because a later call may have the same address.
         self.frames = [held for held in self.frames if sys.getrefcount(held) > _ONLY_OURS]
         if any(held is frame for held in self.frames):
             return False
@@ -74,7 +77,7 @@ class Door(object):
 
 
 def _only_ours():
-    """What getrefcount tells, there above, of something that nobody else holds."""
+    """The result of getrefcount in `begins` for an object that nothing else refers to."""
     counts = []
     [counts.append(sys.getrefcount(held)) for held in [object()]]
     return counts[0]
@@ -86,23 +89,25 @@ _ONLY_OURS = _only_ours()
 class Functions(object):
     def __init__(self, probe):
         self.probe = probe
-        self.wanted = {}  # breakpoint id → Wanted
-        self.doors = {}  # (file name, first line, name) of a code object → [Door]
-        self.told = {}  # breakpoint id → how many places were told
-        self.files = {}  # file name of a code object → what it is
-        self.heirs = Heirs(self)
-        self.heads = frozenset(["<module>"])  # names of code that is looked at when it begins
-        probe.commands.update(functions=self.find, inherited=self.find_heirs)
+        self.wanted = {}  # breakpoint id → WantedName
+        self.entry_points = {}  # (file name, first line, name) of a code object → [EntryPoint]
+        self.reported = {}  # breakpoint id → how many places were reported
+        self.files = {}  # file name of a code object → the result of `file_of`
+        self.inherited = InheritedMethods(self)
+        self.heads = frozenset(["<module>"])  # names of code that we examine when it begins
+        probe.commands.update(functions=self.find, inherited=self.find_inherited)
 
-    # -- asked by the relay, in the debugger's own thread
+    # -- commands of the worker, in the debugger's own thread
 
     def find(self, names):
-        """[[id, name, path]]; for each id where it is now, and full names that may be meant."""
+        """Find functions, given as [[id, name, path]]. Returns for each id the places where the
+        function is now, and full names that may have been meant.
+        """
         for id, name, path in names:
-            self.wanted[id] = Wanted(name, path)
-            self.told[id] = 0
-            self.heirs.want(id, self.wanted[id])
-        self.heads = frozenset(self.heirs.heads() | {"<module>"})
+            self.wanted[id] = WantedName(name, path)
+            self.reported[id] = 0
+            self.inherited.want(id, self.wanted[id])
+        self.heads = frozenset(self.inherited.heads() | {"<module>"})
         self.probe.engine.watch_new_code(True)
         fresh = dict((row[0], self.wanted[row[0]]) for row in names)
         found = dict((id, {"places": [], "elsewhere": []}) for id in fresh)
@@ -115,15 +120,15 @@ class Functions(object):
             for name, nested in inside(code, ""):
                 self.look_at(name, nested, modules, fresh, found)
         missed = [id for id, one in found.items() if not one["places"]]
-        for id, one in self.heirs.find(missed).items():
+        for id, one in self.inherited.find(missed).items():
             found[id]["places"] = one["places"]
         if any(one["places"] for one in found.values()):
             self.probe.engine.breakpoints_changed()
         return found
 
-    def find_heirs(self, ids):
-        """Classes that were made since they were asked for have methods from others, perhaps."""
-        found = self.heirs.find([id for id in ids if id in self.wanted])
+    def find_inherited(self, ids):
+        """Find methods again: classes that were made since may inherit them."""
+        found = self.inherited.find([id for id in ids if id in self.wanted])
         if any(one["places"] for one in found.values()):
             self.probe.engine.breakpoints_changed()
         return found
@@ -135,14 +140,14 @@ class Functions(object):
                 continue
             path, file, known = self.file_of(code)
             if not known:
-                continue  # of the debugger, or ours
+                continue  # code of the debugger, or ours
             library = is_library(path) and one.path is None
             if one.path in (None, file) and one.fits(name, modules, library):
                 place, fresh = self.put(id, code)
                 places = found[id]["places"]
                 place["name"] = _full(name, modules)
-                if (fresh or renew) and self.told[id] < _SHOWN and place not in places:
-                    self.told[id] += 1
+                if (fresh or renew) and self.reported[id] < _SHOWN and place not in places:
+                    self.reported[id] += 1
                     places.append(place)
             elif (name == one.name or name.endswith("." + one.name)) and (
                 len(found[id]["elsewhere"]) < _SHOWN
@@ -153,36 +158,46 @@ class Functions(object):
         gone = [id for id in ids if self.wanted.pop(id, None) is not None]
         if not gone:
             return
-        self.heirs.forget(gone)
-        for key, doors in list(self.doors.items()):
-            for door in doors:
-                door.ids = [id for id in door.ids if id not in gone]
-                door.heirs = dict(row for row in door.heirs.items() if row[0] not in gone)
-            kept = [door for door in doors if door.ids or door.heirs]
+        self.inherited.forget(gone)
+        for key, entry_points in list(self.entry_points.items()):
+            for entry_point in entry_points:
+                entry_point.ids = [id for id in entry_point.ids if id not in gone]
+                entry_point.subclass_ids = dict(
+                    row for row in entry_point.subclass_ids.items() if row[0] not in gone
+                )
+            kept = [
+                entry_point
+                for entry_point in entry_points
+                if entry_point.ids or entry_point.subclass_ids
+            ]
             if kept:
-                self.doors[key] = kept
+                self.entry_points[key] = kept
             else:
-                del self.doors[key]
+                del self.entry_points[key]
         kept = self.places()
-        if self.probe.goal.place is not None:
-            kept.add(self.probe.goal.place)
+        if self.probe.run_to_line.place is not None:
+            kept.add(self.probe.run_to_line.place)
         self.probe.points.places.keep_traps(kept)
         if not self.wanted:
             self.probe.engine.watch_new_code(False)
 
     def places(self):
-        """(file, line) of each that has a trap."""
-        return set((door.file, door.line) for doors in self.doors.values() for door in doors)
+        """(file, line) of each entry point that has a trap."""
+        return set(
+            (entry_point.file, entry_point.line)
+            for entry_points in self.entry_points.values()
+            for entry_point in entry_points
+        )
 
     def clear(self):
         self.wanted.clear()
-        self.doors.clear()
-        self.heirs.owners.clear()
+        self.entry_points.clear()
+        self.inherited.owners.clear()
 
     # -- code that appears, in the thread that loads it
 
     def hook(self):
-        """The debugger asks what kind of file a code object is of, before its first line runs."""
+        """The debugger asks for the kind of a code object's file before its first line runs."""
         probe = self.probe
         twins = probe.points.places.twins
         apart = twins.apart = keep_apart(probe.engine.hooks)
@@ -191,7 +206,8 @@ class Functions(object):
         probe.engine.hooks.around("_internal_get_file_type", "library_files", by_place)
         probe.engine.forget_kinds()
         if apart:
-            # Looked into before we are asked, by code again: the same file loaded once more.
+            # The debugger would look into its own cache first, which is keyed by code: it would not
+            # ask about a file that is loaded once more.
             probe.engine.hooks.around("get_cache_file_type", "functions", lambda _: dict)
 
     def judging(self, ask):
@@ -202,21 +218,21 @@ class Functions(object):
             code, kinds = frame.f_code, twins.kinds
             kind = kinds.get(code.co_filename, _UNKNOWN)
             if kind is not _UNKNOWN and code.co_name not in self.heads:
-                return kind  # asked at every call; its own table is by code, slow
+                return kind  # asked at every call; the debugger's own table, keyed by code, is slow
             strange = not (apart or code.co_filename.startswith("<")) and kind is _UNKNOWN
-            # ≤ 3.10: -1; later the instruction that starts a frame. Any later line is no news.
+            # A frame that begins is at -1 (up to 3.10) or at its first instruction.
             begins = self.wanted and code.co_name in self.heads and frame.f_lasti <= 4
             if strange or begins:
                 try:
                     if begins and code.co_name == "<module>":
                         self.loading(frame, apart)
                     elif begins and not code.co_flags & FUNCTION:
-                        self.heirs.class_begins(code.co_name)
+                        self.inherited.class_begins(code.co_name)
                     if strange:
                         twins.look(self.file_of(code)[1])
                 except KeyboardInterrupt:
-                    _thread.interrupt_main()  # the program's: give it back
-                except Exception:  # noqa: S110  it would be raised in the program
+                    _thread.interrupt_main()  # a signal for the program: give it back
+                except Exception:  # noqa: S110  otherwise it would be raised in the program
                     pass
             kind = ask(frame, place)
             if strange:
@@ -235,7 +251,7 @@ class Functions(object):
             self.look_at(name, code, modules, wanted, found, renew=False)
             meant = meant or code.co_name in named
         if meant and not apart:
-            # Or the debugger would not ask about another module with the same text.
+            # Without this trap the debugger would not ask about another module with the same text.
             line = Body(frame.f_code).line
             self.probe.points.places.trap(self.file_of(frame.f_code)[1], line, TRAP)
         for id, one in found.items():
@@ -244,32 +260,33 @@ class Functions(object):
 
     # -- traps
 
-    def put(self, id, code, heir=None):
-        """A trap at its first line; where that is, and whether it is new to this breakpoint.
+    def put(self, id, code, inherited=None):
+        """Set a trap at the function's first line; returns the place, and whether it is new to this
+        breakpoint.
 
-        `heir`: the name of a method, where it is called for an heir of its class.
+        `inherited`: the method's name, if only calls for a subclass count.
         """
         key = (code.co_filename, code.co_firstlineno, code.co_name)
         path, file, _ = self.file_of(code)
-        for door in self.doors.get(key, ()):
-            if door.code == code:
+        for entry_point in self.entry_points.get(key, ()):
+            if entry_point.code == code:
                 break
         else:
-            door = Door(code, file)
-            self.doors[key] = self.doors.get(key, []) + [door]
-            self.probe.points.places.trap(file, door.line, TRAP)
-        fresh = id not in door.ids
-        if heir is not None:
-            door.heirs = dict(door.heirs, **{id: heir})
+            entry_point = EntryPoint(code, file)
+            self.entry_points[key] = self.entry_points.get(key, []) + [entry_point]
+            self.probe.points.places.trap(file, entry_point.line, TRAP)
+        fresh = id not in entry_point.ids
+        if inherited is not None:
+            entry_point.subclass_ids = dict(entry_point.subclass_ids, **{id: inherited})
         elif fresh:
-            door.ids = door.ids + [id]
+            entry_point.ids = entry_point.ids + [id]
         out = self.probe.points.places.left_out([(id, path)]).get(id)
-        place = {"path": clean(path), "line": door.line, "left_out": out}
-        place["inherited"] = heir is not None
+        place = {"path": clean(path), "line": entry_point.line, "left_out": out}
+        place["inherited"] = inherited is not None
         return place, fresh
 
     def file_of(self, code):
-        """(its path, what the debugger calls it, whether it is the program's)."""
+        """(the path, the debugger's name for the file, whether it is the program's)."""
         known = self.files.get(code.co_filename)
         if known is None:
             path, file, own = self.probe.engine.file_of(code.co_filename)
@@ -277,32 +294,36 @@ class Functions(object):
         return known
 
     def begun(self, frame):
-        """The breakpoints of the function that the frame has just been called for."""
+        """The breakpoints of the function, if the frame has just been entered."""
         code = frame.f_code
-        doors = self.doors.get((code.co_filename, code.co_firstlineno, code.co_name))
-        if doors is None:
+        entry_points = self.entry_points.get((code.co_filename, code.co_firstlineno, code.co_name))
+        if entry_points is None:
             return ()
-        for door in doors:
-            if door.begins(frame):
-                return door.ids + self.for_heirs(door, frame) if door.heirs else door.ids
+        for entry_point in entry_points:
+            if entry_point.begins(frame):
+                return (
+                    entry_point.ids + self.for_subclass(entry_point, frame)
+                    if entry_point.subclass_ids
+                    else entry_point.ids
+                )
         return ()
 
-    def for_heirs(self, door, frame):
+    def for_subclass(self, entry_point, frame):
         called = []
-        for id, name in door.heirs.items():
-            if id in door.ids or not self.heirs.is_called(id, name, frame):
+        for id, name in entry_point.subclass_ids.items():
+            if id in entry_point.ids or not self.inherited.is_called(id, name, frame):
                 continue
             called.append(id)
-            if not self.told.get(id):
-                self.told[id] = 1
-                place, _ = self.put(id, door.code, heir=name)
-                place["name"] = _full(name, _modules(frame.f_globals, door.code))
+            if not self.reported.get(id):
+                self.reported[id] = 1
+                place, _ = self.put(id, entry_point.code, inherited=name)
+                place["name"] = _full(name, _modules(frame.f_globals, entry_point.code))
                 self.probe.emit("relayFunction", {"id": id, "places": [place], "elsewhere": []})
         return called
 
 
 def _modules(names, code):
-    """What the module is called; the main one by its file as well."""
+    """The names of a module; the main module is also known by its file."""
     name = dict.get(names, "__name__") if isinstance(names, dict) else None
     if type(name) is not str:
         return []

@@ -1,9 +1,10 @@
-"""Methods that a class has from another one: where they are, and which calls are for that class.
+"""Finds methods that a class inherits, and recognises the calls for that class.
 
-`Sub.m`, which is `Base.m`, stops where that is called for a `Sub`: what it is called with tells. A
-static method is called with nothing of the sort, and one in C has no code; it is said whose it is.
-Which method it is can be told when there is the class. Until then, from its body's first line on,
-all methods of that name are looked at, so that its first call is not missed.
+A breakpoint on `Sub.m` that `Sub` inherits from `Base` stops in `Base.m` if the receiver is a
+`Sub`; the first argument shows that. A static method has no receiver, and a method in C has no
+code: for these we only report the class that defines them. Which method is inherited is known when
+the class exists. Before that, from the first line of the class's body on, all methods of that name
+get a trap, so that the first call is not missed.
 """
 
 import os
@@ -18,10 +19,10 @@ _qualname = type.__dict__["__qualname__"].__get__
 _MOST_CLASSES = 100000  # Subclasses that a search for inherited methods looks at.
 
 
-class Heirs(object):
+class InheritedMethods(object):
     def __init__(self, functions):
         self.functions = functions
-        self.owners = {}  # breakpoint id → (the name of its class as it was asked for, method)
+        self.owners = {}  # breakpoint id → (the name of its class as requested, method)
 
     def want(self, id, wanted):
         owner, _, method = wanted.name.rpartition(".")
@@ -33,11 +34,13 @@ class Heirs(object):
             self.owners.pop(id, None)
 
     def heads(self):
-        """What code of class bodies is called that may make one of the classes."""
+        """The names of class bodies that may make one of the classes."""
         return set(owner.last for owner, _ in self.owners.values())
 
     def find(self, ids):
-        """For each id where calls for its class are looked at now, or else whose it is."""
+        """For each breakpoint: the places that have a trap for its class, or the classes that
+        define the method.
+        """
         wanted, targets = {}, {}
         found = dict((id, {"places": [], "elsewhere": []}) for id in ids)
         for id in ids:
@@ -55,14 +58,14 @@ class Heirs(object):
                     targets.setdefault((_module(base), name), []).append(id)
         for name, code, names in alive() if targets else ():
             for id in targets.get((dict.get(names, "__name__"), name), ()):
-                place, _ = self.functions.put(id, code, heir=name)
+                place, _ = self.functions.put(id, code, inherited=name)
                 if place not in found[id]["places"]:
                     place["name"] = "%s.%s" % (dict.get(names, "__name__"), name)
                     found[id]["places"].append(place)
         return found
 
     def class_begins(self, name):
-        """The body of a class of that name is about to run, so its bases are there."""
+        """The body of a class of that name is about to run, so its bases exist."""
         methods = {}
         for id, (owner, method) in list(self.owners.items()):
             if owner.last == name:
@@ -71,10 +74,10 @@ class Heirs(object):
             head, _, last = candidate.rpartition(".")
             for id in methods.get(last, ()) if head else ():
                 if self.functions.file_of(code)[2]:
-                    self.functions.put(id, code, heir=candidate)
+                    self.functions.put(id, code, inherited=candidate)
 
     def is_called(self, id, name, frame):
-        """Whether the call that begins, of the method that has this name, is for the class."""
+        """Whether the call that begins, of the method with this name, is for the class."""
         code = frame.f_code
         if id not in self.owners or not code.co_argcount:
             return False
@@ -88,7 +91,9 @@ class Heirs(object):
         return False
 
     def source(self, kind, owner, method):
-        """Of which class a class of the wanted name has the method; None for other classes."""
+        """The class from which a class of the wanted name has the method; None for other
+        classes.
+        """
         own = plain(_qualname(kind))
         if own.rpartition(".")[2] != owner.last:
             return None
@@ -106,7 +111,7 @@ class Heirs(object):
 
 
 def _classes():
-    """Every class that there is."""
+    """Every class in the program."""
     pending, seen = [object], set()
     while pending and len(seen) < _MOST_CLASSES:
         kind = pending.pop()

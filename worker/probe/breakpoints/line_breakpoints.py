@@ -1,4 +1,6 @@
-"""What a breakpoint does when it is hit: is it on, is it true, is it this time's turn."""
+"""Decides at a hit whether a breakpoint stops: is it enabled, is its condition true, does its hit
+count match. Writes log lines and counts hits.
+"""
 
 import _thread
 import itertools
@@ -35,16 +37,17 @@ COMPARE = {
 
 
 def counter(place, begin):
-    """Counts in `place`. One C call, so that threads that hit at once are all counted and the last
-    one is shown."""
+    """A function that counts in `place`. It is one C call, so that hits of several threads at once
+    are all counted.
+    """
     numbers, slot = place
     numbers[slot] = begin
     steps = (itertools.repeat(numbers), itertools.repeat(slot), itertools.count(begin + 1))
     return map(operator.setitem, *steps).__next__
 
 
-class Point(object):
-    """What one breakpoint does at a hit: is it on, is it true, is it this time's turn."""
+class LineBreakpoint(object):
+    """One breakpoint of the user."""
 
     def __init__(self, probe, spec, shown, skipped):
         self.probe = probe
@@ -63,7 +66,7 @@ class Point(object):
         condition, log = spec.get("condition"), spec.get("log")
         self.problem = None
         self.condition = self.compiled(Expression, condition, "condition")
-        # In its frame's own scope, what most of them need, without a call on the way.
+        # Most conditions can be evaluated directly in the frame's own scope, without a call.
         own = self.condition is not None and not self.condition.nested
         self.plain = self.condition.code if own else None
         hit = spec.get("hit")
@@ -80,7 +83,9 @@ class Point(object):
             self.tell(self.problem, 0)
 
     def compiled(self, kind, text, what):
-        """It was judged by another Python, perhaps: this one may know less."""
+        """Compile it; another version of Python may have verified it, and this one may refuse
+        it.
+        """
         try:
             return kind(text) if text else None
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -116,18 +121,18 @@ class Point(object):
             _thread.interrupt_main()
             return False
         except BaseException as error:
-            # `exit()` in a condition is no more than a wrong condition, and ends no program.
+            # `exit()` in a condition is only a wrong condition, and must not end the program.
             if is_foreign(error):
                 raise
             self.tell("%s raised %s" % (what, in_words(error)), frame.f_lineno)
             return False
-        # A forked child that nobody debugs must not wait for a debugger.
+        # A forked child that is not debugged must not wait for a debugger.
         return _getpid() == self.probe.pid
 
     def write(self, frame):
-        """A log line, unless there were too many of late: those are counted."""
+        """Write a log line; if there are too many in a short time, count it instead."""
         if _getpid() != self.probe.pid:
-            return  # a forked child that nobody debugs
+            return  # a forked child that is not debugged
         now = time.monotonic()
         self.tokens = min(LOG_BURST, self.tokens + (now - self.last) * LOG_RATE)
         self.last = now
@@ -141,19 +146,19 @@ class Point(object):
         numbers, slot = self.skipped
         row = {"id": self.id, "text": text, "skipped": numbers[slot]}
         row["path"], row["line"] = frame.f_code.co_filename, frame.f_lineno
-        # What ends the program next, a SIGKILL too, does not take the line with it.
+        # Wait until it is sent: the program may end next, even by SIGKILL.
         self.probe.emit("relayLog", row, until_sent=True)
 
     def look_at_time(self):
-        """Whoever waits for the loop's end should know what makes it slow."""
+        """Warn if a hot loop spends most of its time on the condition."""
         now = time.process_time()
         if now - self.watched_from < HOT_SECONDS:
-            self.probe.emit("relayHot", {"id": self.id})  # and no more of it: `misses` only grows
+            self.probe.emit("relayHot", {"id": self.id})  # once only, because `misses` only grows
         else:
             self.misses, self.watched_from = 0, now
 
     def tell(self, words, line):
-        """The first error, later ones not: a hot loop would flood."""
+        """Report the first error and no later ones: a hot loop would send a flood."""
         if self.told:
             return
         self.told = True
@@ -167,15 +172,17 @@ def in_words(error):
         return type(error).__name__
 
 
-class Points(object):
-    """The table of them; the debugger knows each by its condition, a string constant."""
+class LineBreakpoints(object):
+    """The table of line breakpoints; the debugger knows each by its condition, a string
+    constant.
+    """
 
     def __init__(self, probe):
         self.probe = probe
         self.table = {}
         self.places = Places(probe)
         self.functions = Functions(probe)
-        self.numbers = None  # what the relay reads without asking
+        self.numbers = None  # counts in memory that the worker reads
         self.suspended = False
         probe.commands.update(
             suspend=self.suspend,
@@ -186,12 +193,12 @@ class Points(object):
         )
 
     def suspend(self, on):
-        """Whether none of them does anything at all, and no exception stops."""
+        """Suspend all breakpoints, those for exceptions included, or end that."""
         self.suspended = on
         return on
 
     def share(self, path, capacity):
-        """Count in the relay's memory; whether that can be."""
+        """Count in memory that the worker shares with us; whether that is possible."""
         try:
             memory = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -203,7 +210,7 @@ class Points(object):
         return True
 
     def change(self, set=(), remove=()):
-        """Tells which of them the debugger will pass over."""
+        """Set and remove breakpoints; returns those in files that the debugger leaves out."""
         put, take = [], list(remove)
         for id in remove:
             self.table.pop("'relay:%s'" % id, None)
@@ -222,12 +229,12 @@ class Points(object):
         key = "'relay:%s'" % spec["id"]
         old = self.table.get(key)
         if old is None or spec.get("fresh"):
-            self.table[key] = Point(self.probe, spec, *self.slots(spec["id"]))
+            self.table[key] = LineBreakpoint(self.probe, spec, *self.slots(spec["id"]))
         else:
             old.configure(spec)
 
     def slots(self, id):
-        """Where its hits and its skipped lines are counted: the seventh of each half for `bp_7`."""
+        """The slots for its hits and its skipped lines: the seventh of each half for `bp_7`."""
         number = int(id.rpartition("_")[2])
         half = 0 if self.numbers is None else len(self.numbers) // 2
         if number >= half:
@@ -244,7 +251,9 @@ class Points(object):
         self.numbers = None
 
     def hook(self):
-        """`told.frame`: where the thread stands that is about to stop; `told.hits`: at what."""
+        """`told.frame` is the frame of the thread that is about to stop, `told.hits` the
+        breakpoints.
+        """
         self.functions.hook()
         self.probe.engine.hooks.around("handle_breakpoint_condition", "breakpoints", self.deciding)
 
@@ -255,8 +264,8 @@ class Points(object):
             if self.suspended:
                 return False
             point = table.get(breakpoint.condition)
-            if point is not None and not functions.doors:
-                # Most hits by far, and most of those do not stop.
+            if point is not None and not functions.entry_points:
+                # The fast way: most hits come here, and most of them do not stop.
                 if point.check(frame):
                     told.frame, told.hits = frame, [point.id]
                     return True
@@ -264,11 +273,11 @@ class Points(object):
                     told.asked = True
                 return False
             asked = () if point is None else (point,)
-            if functions.doors:
+            if functions.entry_points:
                 begun = [table.get("'relay:%s'" % id) for id in functions.begun(frame)]
                 asked += tuple(point for point in begun if point is not None)
             if not asked and breakpoint.condition != TRAP:
-                # One of ours may have been removed while a thread was on its way here.
+                # A breakpoint may have been removed while a thread was on its way here.
                 gone = (breakpoint.condition or "").startswith("'relay:")
                 return not gone and decide(info, breakpoint, frame)
             stops = self.stops(frame, asked)
@@ -280,7 +289,7 @@ class Points(object):
         return handle_breakpoint_condition
 
     def stops(self, frame, asked):
-        """All of them are asked, for each counts its hits."""
+        """Whether one of these breakpoints stops; all are checked, because each counts its hits."""
         hits = [point.id for point in asked if point.check(frame)]
         if not hits:
             return False
@@ -288,7 +297,7 @@ class Points(object):
         return True
 
     def still(self, hits):
-        """Which of them would stop now: meanwhile they may have been removed or suspended."""
+        """Those of them that would stop now: they may have been removed or suspended meanwhile."""
         left = []
         for id in hits:
             point = self.table.get("'relay:%s'" % id)
@@ -297,7 +306,9 @@ class Points(object):
         return left
 
     def hits_now(self, info, frame):
-        """Whether a thread that was halted on this very line has a breakpoint of its own there."""
+        """Whether a thread that was halted on this line has a breakpoint there that would
+        stop it.
+        """
         breakpoint = self.probe.engine.breakpoint_at(frame)
         if breakpoint is None:
             return False

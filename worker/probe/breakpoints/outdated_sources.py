@@ -1,14 +1,14 @@
-"""In which files the program runs something else than what is on disk now.
+"""Finds files of which the program runs an older version than the one on disk.
 
-Compiles the file as it is and compares; nothing of the program's is run. Times of files are no
-help: a file may be touched, or written and loaded by the program itself.
+It compiles the file and compares the code; no code of the program runs. Times of files do not help:
+a file may be touched, or written and loaded by the program itself.
 """
 
 import sys
 import types
 
 from debug_relay.worker.probe.engine.engine import real_path
-from debug_relay.worker.probe.engine.threads import running_frames as all_frames
+from debug_relay.worker.probe.engine.threads import running_frames
 
 _SOURCE_LOADER = "SourceFileLoader"
 _names_of_class = type.__dict__["__dict__"].__get__
@@ -30,7 +30,7 @@ def outdated(paths):
 def _differs(path, running, module):
     if not running:
         return False
-    # What another loader makes of a source (pytest rewrites it) has only its lines in common.
+    # Code from another loader (pytest rewrites assertions) only has the same lines.
     loader = None if module is None else module.__dict__.get("__loader__")
     exact = loader is None or type(loader).__name__ == _SOURCE_LOADER
     try:
@@ -45,7 +45,7 @@ def _differs(path, running, module):
 
 
 def _marks(codes, exact):
-    """What tells each code object from what it is not, those inside them included."""
+    """Marks that differ for different code; those of nested code objects are included."""
     marks, pending = set(), list(codes)
     while pending:
         code = pending.pop()
@@ -67,10 +67,10 @@ def _plain(const):
     return repr(const)
 
 
-@all_frames.steady
+@running_frames.steady
 def _codes_in_frames():
     found = {}
-    for frame in list(all_frames.of_all().values()):
+    for frame in list(running_frames.of_all().values()):
         while frame is not None:
             found[id(frame.f_code)] = frame.f_code
             frame = frame.f_back
@@ -78,8 +78,8 @@ def _codes_in_frames():
 
 
 def _modules(wanted):
-    # To find out where thousands of files really lie takes seconds beside threads that never wait;
-    # a link to one of them has its name, but for the rare one that is itself called otherwise.
+    # To resolve the real paths of thousands of files takes seconds beside busy threads. So we
+    # compare the file names first: a link usually has the name of its target.
     names, found = set(_name(path) for path in wanted), {}
     for module in list(sys.modules.values()):
         if issubclass(type(module), types.ModuleType):
@@ -104,7 +104,7 @@ def _codes_of(module, path):
 
 
 def _codes_in(value):
-    """Of a function, whatever it is wrapped in."""
+    """The code objects of a function and of the functions that it wraps."""
     if type(value) is staticmethod or type(value) is classmethod:
         value = value.__func__
     parts = (value.fget, value.fset, value.fdel) if type(value) is property else (value,)

@@ -1,7 +1,6 @@
-"""A line to which the program runs once: no breakpoint of the user's, and gone when it is reached.
+"""The goal of a run to a line: not a breakpoint of the user, and removed when it is reached.
 
-A breakpoint on the same line goes first: its condition is asked and its hits are counted as without
-this.
+A breakpoint on the same line comes first: its condition and its count work as without the goal.
 """
 
 import _thread
@@ -10,21 +9,21 @@ import os
 from debug_relay.worker.probe.engine.line_table import TRAP
 
 _getpid = os.getpid
-NUMBER = 1 << 29  # the debugger's for it; those of breakpoints are lower
+NUMBER = 1 << 29  # The debugger's number for the goal; those of breakpoints are lower
 ID = "goal_%d" % NUMBER
 CONDITION = "'relay:%s'" % ID
 
 
-class Goal(object):
+class RunToLine(object):
     def __init__(self, probe):
         self.probe = probe
         self.wanted = None  # (the debugger's name of the file, line, ident of the only thread)
-        self.place = None  # (file, line) that the debugger looks at for it
+        self.place = None  # (file, line) of the trap
         self.lock = _thread.allocate_lock()
         probe.commands.update(goal=self.begin, no_goal=self.end)
 
     def begin(self, path, line, thread=None):
-        """Why the program can not stop there: the debugger may pass over that file."""
+        """Set the goal; returns a reason if the debugger leaves that file out."""
         places = self.probe.points.places
         self.end()
         out = places.left_out([(ID, path)]).get(ID)
@@ -42,9 +41,9 @@ class Goal(object):
         if place is None:
             return False
         self.place = None
-        places, doors = self.probe.points.places, self.probe.points.functions.places()
-        places.keep_traps(doors)
-        if place in doors:
+        places, traps = self.probe.points.places, self.probe.points.functions.places()
+        places.keep_traps(traps)
+        if place in traps:
             places.trap(place[0], place[1], TRAP)
         return True
 
@@ -65,7 +64,7 @@ class Goal(object):
         return handle_breakpoint_condition
 
     def reached(self, wanted, frame):
-        """Once, by the first thread that comes; a forked child reaches nothing."""
+        """Whether this thread reaches the goal: once, and never in a forked child."""
         file, line, ident = wanted
         if frame.f_lineno != line or ident not in (None, _thread.get_ident()):
             return False

@@ -12,7 +12,7 @@ import os
 import posix
 import sys
 
-from debug_relay.worker.probe.children import shell_commands as indirect
+from debug_relay.worker.probe.children import shell_commands
 from debug_relay.worker.probe.engine import forked
 from debug_relay.worker.probe.engine.connection.message_encoding import words_of
 from debug_relay.worker.probe.startup.python_command_line import is_python, is_python_2, parted
@@ -25,7 +25,7 @@ _UID = None if sys.version_info < (3, 9) else _PREEXEC_FN - 2
 _NO_FROZEN = ["-X", "frozen_modules=off"]  # frozen modules have no lines to stop at
 
 
-class Family(object):
+class ChildDebugging(object):
     def __init__(self, launched):
         self.launched = launched
         self.probe = None  # of this process; its forks have their own
@@ -66,10 +66,10 @@ class Family(object):
         try:
             (path, folder), texts = words_of([path, folder or ""]), words_of(words)
             paths = _paths(environ)
-            command = indirect.by_shell(path, texts)
+            command = shell_commands.by_shell(path, texts)
             if command is not None:
                 return self.for_shell(path, texts, command, paths, folder)
-            file = indirect.seen_from(folder, path)
+            file = shell_commands.seen_from(folder, path)
             return self.under_debugger(file, path, texts, paths, folder)
         except Exception:
             return None  # the start itself will report what is wrong
@@ -78,7 +78,7 @@ class Family(object):
         """The changed command of a shell. The shell finds the file by its name, and the program
         sees the path that was found.
         """
-        file = indirect.located(command[0], paths, folder)
+        file = shell_commands.located(command[0], paths, folder)
         if file is None:
             return None
         called = command[0] if "/" in command[0] else file
@@ -88,12 +88,12 @@ class Family(object):
         path, inner = found
         if path != called:  # a script: its interpreter's own name comes first
             inner = [path] + inner[1:]
-        return shell, words[:2] + [indirect.spelt(inner)]
+        return shell, words[:2] + [shell_commands.spelt(inner)]
 
     def under_debugger(self, file, path, words, paths, folder):
         """The file and the command line for `file`, which was called as `path`."""
         if not (is_python(file) or file == sys.executable):
-            script = indirect.by_first_line(file, path, words, paths, folder)
+            script = shell_commands.by_first_line(file, path, words, paths, folder)
             if script is None or not is_python(script[0]):
                 return None
             path, words = script
@@ -216,7 +216,7 @@ def _first_there(paths, folder):
     """The first of these paths that can be executed, as the kernel would choose it."""
     try:
         here = os.fsdecode(folder or "")
-        seen = [indirect.seen_from(here, os.fsdecode(path)) for path in paths]
+        seen = [shell_commands.seen_from(here, os.fsdecode(path)) for path in paths]
         return next((path for path, file in zip(paths, seen) if os.access(file, os.X_OK)), paths[0])
     except (TypeError, ValueError):
         return paths[0]  # the start itself will report what is wrong

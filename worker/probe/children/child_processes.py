@@ -6,21 +6,20 @@ A forked child forgets its debugger. It runs without one, or connects anew with 
 import os
 import sys
 
-from debug_relay.worker.probe.children import child_streams as streams
-from debug_relay.worker.probe.children import fork_warnings as forks
+from debug_relay.worker.probe.children import child_streams, fork_warnings
 from debug_relay.worker.probe.engine import forked
 from debug_relay.worker.probe.engine.connection.message_encoding import words_of
 from debug_relay.worker.probe.engine.detaching.tracing_off import stop_in_child
-from debug_relay.worker.probe.engine.threads import running_frames as all_frames
-from debug_relay.worker.probe.startup import switch_interval as pace
+from debug_relay.worker.probe.engine.threads import running_frames
+from debug_relay.worker.probe.startup import switch_interval
 
 _getpid = os.getpid
 
 
-class Children(object):
+class ChildProcesses(object):
     def __init__(self, probe):
         self.probe = probe
-        probe.commands["streams"] = streams.move
+        probe.commands["streams"] = child_streams.move
 
     def watch(self):
         """Report the starts of children, which run without a debugger."""
@@ -48,19 +47,19 @@ class Children(object):
         self.probe.engine.hooks.swap(module, name, ours)
 
     def telling(self, original, name, family):
-        warns = forks.warns(name, original)
+        warns = fork_warnings.warns(name, original)
         if warns:
-            original = forks.quiet(original)
+            original = fork_warnings.quiet(original)
 
         def start(*args, **kwargs):
             pid = _getpid()
-            warned = warns and forks.has_others()
+            warned = warns and fork_warnings.has_others()
             if family is None:
                 result, debugged = original(*args, **kwargs), False
             else:
                 result, debugged = family.start(name, original, args, kwargs)
             if warned and _getpid() == pid:
-                forks.warn_of_threads(name)
+                fork_warnings.warn_of_threads(name)
             if _getpid() == self.probe.pid:
                 try:
                     self.tell_child(name, result, args, debugged)
@@ -86,8 +85,8 @@ class Children(object):
         """
         self.probe.points.table.clear()
         parts = (
-            all_frames.in_child,
-            pace.in_child,
+            running_frames.in_child,
+            switch_interval.in_child,
             stop_in_child,
             self.probe.remove,
             forked.forget_exit,

@@ -1,7 +1,7 @@
-"""What could stand at a cursor: the names in scope, or the attributes of what is before a dot.
+"""Finds completions: the names in scope, or the attributes of the value before a dot.
 
-Done by the stopped thread itself, for `__dir__` and properties are the program's code. Where that
-raises or takes too long there is what can be seen from outside; with `safe` there is only that.
+The stopped thread does it itself, because `__dir__` and properties are the program's code. If that
+code raises or takes too long, and with `safe`, we list the attributes without running any code.
 """
 
 import ast
@@ -9,7 +9,7 @@ import keyword
 import re
 import types
 
-from debug_relay.worker.probe.inspection import lazy_imports as unimported
+from debug_relay.worker.probe.inspection import lazy_imports
 from debug_relay.worker.probe.inspection.first_c_call import valued
 from debug_relay.worker.probe.runtime.deferred_signals import hold
 from debug_relay.worker.probe.runtime.expressions import Expression
@@ -18,7 +18,7 @@ from debug_relay.worker.probe.values.class_facts import key_of, mro, names_in
 from debug_relay.worker.probe.values.rendering import Interrupted
 
 MOST = 1000  # Completions in one answer.
-# Names, texts, attributes and elements. No calls: nobody wants to make one by typing a dot.
+# Names, texts, attributes and elements. No calls: typing a dot must not call anything.
 _OWNER = re.compile(
     r"""((?:[^\W\d]\w*|'[^'\\]*'|"[^"\\]*")(?:\.[^\W\d]\w*|\[[^\[\]]*\])*)\.([^\W\d]\w*)?$"""
 )
@@ -33,7 +33,7 @@ _ROUTINES = frozenset((
 ))  # fmt: skip
 
 
-class Completing(object):
+class Completions(object):
     def __init__(self, probe):
         self.probe = probe
         probe.questions.update(complete=self.ask)
@@ -53,7 +53,7 @@ class Completing(object):
             name = _NAME.search(text)
             prefix = name.group() if name is not None else ""
             before = text[: len(text) - len(prefix)].rstrip()
-            # Behind a dot there is something that would have to be called to know it.
+            # The value before this dot is unknown without calling something.
             names = {} if before[-1:] == "." else in_scope(frame)
         rows = [
             pair
@@ -67,8 +67,8 @@ class Completing(object):
         value, names = None, {}
         try:
             tree = ast.parse(expression, mode="eval").body
-            if unimported.first_of(expression, frame) is not None:
-                return {}  # what an import would bring is not known without it
+            if lazy_imports.first_of(expression, frame) is not None:
+                return {}  # the names of a lazy import are unknown until it is done
             if self.probe.pages.mode == "safe":
                 value = valued(tree, frame)
             elif all(isinstance(node, _PLAIN) for node in ast.walk(tree)):
@@ -93,7 +93,7 @@ def in_scope(frame):
 
 
 def visible(value):
-    """Name → sort, of what it holds itself and what its classes hold, without a line of theirs."""
+    """Name → sort, of the attributes of a value and its classes; runs no code of theirs."""
     kind = type(value)
     found = {}
     for names in [names_in(base) for base in reversed(mro(kind))] + (

@@ -1,4 +1,4 @@
-"""What the stopped thread itself is asked: evaluations, returned values; and how it is asked."""
+"""Puts questions to a stopped thread: evaluations and returned values; interrupts the slow ones."""
 
 import _thread
 import signal
@@ -8,7 +8,7 @@ import traceback
 
 from debug_relay.worker.probe.engine.engine import is_debuggers_file
 from debug_relay.worker.probe.engine.frames import MONITORED
-from debug_relay.worker.probe.inspection import lazy_imports as unimported
+from debug_relay.worker.probe.inspection import lazy_imports
 from debug_relay.worker.probe.runtime.deferred_signals import hold
 from debug_relay.worker.probe.runtime.muted_output import unmute
 from debug_relay.worker.probe.values.class_facts import name_of
@@ -23,12 +23,12 @@ RESULT_LIMIT = 65536  # Characters of a message or traceback in the answer to an
 AS_LONG_AS_IT_TAKES = 3600.0
 
 
-class Answers(object):
+class Evaluations(object):
     def __init__(self, probe):
         self.probe = probe
-        self.running = {}  # thread ident → what `begun` made
-        self.dropped = set()  # questions that nobody waits for any more
-        self.returns = {}  # thread ident → what was stepped out of has returned, until it is asked
+        self.running = {}  # thread ident → its token (see `begun`)
+        self.dropped = set()  # questions whose callers no longer wait
+        self.returns = {}  # thread ident → the value of the function that was stepped out of
         probe.questions.update(evaluate=self.ask_evaluate, returned=self.ask_returned)
         probe.commands.update(
             returns=self.keep_returns,
@@ -45,7 +45,7 @@ class Answers(object):
         engine.hold_breakpoint_calls(unless=lambda: _ident() in self.running)
 
     def keep_returns(self, on):
-        """Keep what functions return: only while one is stepped out of."""
+        """Set whether to keep the values that functions return: only during a step-out."""
         self.returns.clear()
         self.probe.engine.keep_returns(on)
         return on
@@ -54,7 +54,7 @@ class Answers(object):
         return self.ask_thread_of(frame, id, self.returned)
 
     def ask_thread_of(self, dap_reference, id, job, *arguments):
-        """Have `job` done by the stopped thread that the frame or variable belongs to."""
+        """Let the stopped thread of the frame or variable run `job`."""
         thread_id, reference = self.probe.engine.owner_of(dap_reference)
         if thread_id is None:
             return {"gone": True}
@@ -62,7 +62,7 @@ class Answers(object):
         return {"gone": False}
 
     def ask_thread(self, dap_thread, id, job, *arguments):
-        """Have `job` done by a stopped thread."""
+        """Let a stopped thread run `job`."""
         try:
             thread_id = self.probe.engine.inner_id(dap_thread)
         except KeyError:
@@ -73,10 +73,12 @@ class Answers(object):
         return {"gone": False}
 
     def interrupt(self, reports=False, after=0.0, drop=None, only=None):
-        """End what the program's threads evaluate for us, or their stop reports; how many.
+        """Interrupt what the program's threads evaluate for us, or their stop reports; returns how
+        many were interrupted.
 
-        Only what has run for `after` seconds: it may have waited for its turn until now. What is
-        to be dropped and still waits will not begin any more. `only`: of what `begun` knows by it.
+        Only work that has run for `after` seconds is interrupted, as it may have waited for its
+        turn until now. The question `drop` does not begin any more if it still waits. `only` names
+        the one kind of work that is interrupted.
         """
         hit = 0
         if drop is not None:
@@ -94,7 +96,7 @@ class Answers(object):
             finally:
                 token[1] += 1
             if ident == _main_ident and callable(signal.getsignal(signal.SIGURG)):
-                # wakes sleep, select, read: C code that has let the GIL go
+                # The signal wakes sleep, select and read: C code that has released the GIL.
                 signal.pthread_kill(ident, signal.SIGURG)
         return hit
 
@@ -105,7 +107,7 @@ class Answers(object):
     # -- evaluating, in the stopped thread itself
 
     def work(self, id, job, *arguments):
-        """Do it and tell the answer: `relayAnswer` to a question, `relayStop` if there is none."""
+        """Run `job` and send its answer: `relayAnswer` to a question, `relayStop` without one."""
         if id in self.dropped:
             self.dropped.discard(id)
             return
@@ -126,21 +128,24 @@ class Answers(object):
             self.probe.emit("relayStop" if id is None else "relayAnswer", answer)
 
     def settle(self, ident, token):
-        """No interrupt may reach the program. No lock here: one could strike while it is held."""
+        """End the work so that no interrupt reaches the program. This uses no lock, because an
+        interrupt could arrive while it is held.
+        """
         over = False
         while True:
             try:
                 self.running.pop(ident, None)
                 while token[0] != token[1]:
-                    # an interrupt is being sent just now
+                    # An interrupt is being sent at this moment.
                     threading.Event().wait(0.001)
                 if token[0] and not over:
-                    # Take it, or one of our own: up to 3.12 an asynchronous exception that is
-                    # cleared instead of raised leaves the eval breaker on: slow for ever.
+                    # Wait for the interrupt, or for one of our own. Up to 3.12 an asynchronous
+                    # exception that is cleared instead of raised leaves the eval breaker on, and
+                    # the thread is slow for ever.
                     _raise_in(ident)
                     while True:
                         pass
-                unmute()  # where an interrupt has come between
+                unmute()  # an interrupt may have prevented it
                 return
             except Interrupted:
                 over = ident not in self.running and token[0] == token[1]
@@ -164,7 +169,7 @@ class Answers(object):
         except ValueError as error:
             return {"id": id, "refused": {"message": str(error)}}
         if context == "hover":
-            value = unimported.first_of(text, frame)
+            value = lazy_imports.first_of(text, frame)
             if value is not None:
                 return self.shown(id, thread_id, frame, text, value)
         value = engine.evaluate(frame, text, not is_expression)
@@ -183,7 +188,7 @@ class Answers(object):
         return {"id": id, "value": pages.told(tracker, frame, text, value, view)}
 
     def returned(self, id, thread_id, frame_id):
-        """What was returned into this frame; up to 3.11 taken out of it again."""
+        """The value that was returned into this frame; up to 3.11 it is removed from the frame."""
         frame = self.probe.engine.frame(thread_id, frame_id)
         if MONITORED:
             values = [self.returns.pop(_ident())] if _ident() in self.returns else []
@@ -195,7 +200,9 @@ class Answers(object):
 
 
 def begun(id):
-    """Of work that may be interrupted: interrupts begun, interrupts sent, for whom, since when."""
+    """A token of work that may be interrupted: interrupts begun, interrupts sent, id, start
+    time.
+    """
     return [0, 0, id, _now()]
 
 
@@ -208,7 +215,7 @@ def _raise_in(ident):
 
 
 def is_expression(engine, text):
-    """None, or why not."""
+    """None if the text is an expression; otherwise the reason why not."""
     try:
         engine.check_expression(text)
     except SyntaxError as error:

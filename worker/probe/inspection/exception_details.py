@@ -1,7 +1,7 @@
-"""The exception at which a thread stands, in parts: type, words, frames, causes, members.
+"""Reports the exception at which a thread is stopped: type, message, frames, causes, members.
 
-Done by the thread itself. Only `str()` of an exception is the program's code; it may raise, lie,
-and take for ever. What it takes too long is interrupted, and no more of it is run.
+The thread does it itself. Only `str()` of an exception is the program's code; it may raise, lie, or
+never end. If it takes too long it is interrupted, and no more of the program's code is run.
 """
 
 import linecache
@@ -33,7 +33,7 @@ _Group = getattr(sys.modules["builtins"], "BaseExceptionGroup", None)
 _members = _Group.__dict__["exceptions"].__get__ if _Group is not None else None
 
 
-class Raised(object):
+class ExceptionDetails(object):
     def __init__(self, probe):
         self.probe = probe
         probe.questions.update(exception=self.ask)
@@ -46,7 +46,7 @@ class Raised(object):
         if held is None:
             return {"id": id}
         mode = "safe" if safe else self.probe.pages.mode
-        telling = Telling(self.probe.engine, self.probe.texts, mode)
+        telling = ExceptionReport(self.probe.engine, self.probe.texts, mode)
         told = telling.one(held.value, held.kind, telling.journey(held.trace, held.frame))
         chain, is_cut = telling.chain_of(held.value)
         return {
@@ -58,8 +58,8 @@ class Raised(object):
         }
 
 
-class Telling(object):
-    """One report: what is known already, and whether more of the program's code may run."""
+class ExceptionReport(object):
+    """Makes one report; `late` is set when no more of the program's code may run."""
 
     def __init__(self, engine, texts, mode):
         self.engine, self.texts, self.mode = engine, texts, mode
@@ -81,7 +81,7 @@ class Telling(object):
         return told
 
     def chain_of(self, value):
-        """What it came of, the nearest first; and whether there is more."""
+        """The chain of causes, the nearest first, and whether it is cut."""
         chain, seen = [], {id(value)}
         while len(chain) < CHAIN:
             relation, value = origin_of(value)
@@ -119,7 +119,7 @@ class Telling(object):
     # -- frames, the outermost first
 
     def journey(self, trace, frame):
-        """From where the thread began to where it was raised."""
+        """The frames from the thread's beginning to the place of the raise."""
         callers = []
         caller = trace.tb_frame.f_back
         while caller is not None and len(callers) < _MOST_WALKED:
@@ -146,7 +146,7 @@ class Telling(object):
 
 
 def speaks_plainly(value):
-    """Whether `str()` of it runs C alone."""
+    """Whether `str()` of the exception runs only C code."""
     args = _args(value)
     said = lookup(type(value), "__str__")
     return type(said) is types.WrapperDescriptorType and all(
@@ -163,7 +163,7 @@ def walk(trace):
 
 
 def origin_of(value):
-    """As a traceback shows it: a cause hides the context."""
+    """The exception before this one, as a traceback shows it: a cause hides the context."""
     cause = _cause(value)
     if cause is not None:
         return "cause", cause
@@ -178,6 +178,6 @@ def spelled(kind):
 
 
 def cut(text, most):
-    """A str that is exactly one: what str() returns may be of a class of the program's."""
+    """The beginning of a text as a plain str: str() may return an instance of a subclass."""
     text = str.__getitem__(text, slice(most))
     return clean(text if type(text) is str else str.__str__(text))

@@ -1,8 +1,8 @@
-"""The class in C that a line calls before it calls anything else.
+"""Finds the class in C that a line calls before it calls anything else.
 
-A profile function is told of functions in C, but not of classes: `dict()` and `deque()` run unseen.
-So the line is read: what is evaluated first is looked up as Python would do it, where that runs
-nothing of the program's; what cannot be known so is not told.
+Python calls a profile function for functions in C, but not for classes: `dict()` and `deque()` are
+invisible to it. So we parse the line, and look up what is evaluated first as Python would, if that
+runs no code of the program. If it cannot be known in this way, we report none.
 """
 
 import ast
@@ -25,7 +25,7 @@ _HEADS = {
     ast.With: ("items",),
     ast.AsyncWith: ("items",),
 }
-# What runs later, or maybe never.
+# The calls inside these nodes run later, or perhaps never.
 _APART = (
     ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.FunctionDef,
     ast.AsyncFunctionDef, ast.ClassDef, ast.Try,
@@ -34,11 +34,11 @@ _FORKED = {ast.IfExp: "test", ast.BoolOp: "values"}
 
 
 class Unclear(Exception):
-    """Which call comes first depends on values."""
+    """The first call depends on values."""
 
 
 def class_in_c(frame):
-    """Its name; None where the first call is another, or nobody knows."""
+    """The name of the class in C; None if the first call is another one, or is unknown."""
     try:
         call = _first(_statement(frame.f_code.co_filename, frame.f_lineno))
     except (SyntaxError, ValueError, RecursionError, MemoryError, Unclear):
@@ -48,7 +48,7 @@ def class_in_c(frame):
 
 
 def _statement(path, line):
-    """What begins at the line, without the lines that belong to its block."""
+    """The statement that begins at the line, without the lines of its block."""
     text = ""
     for at in range(line, line + LINES):
         text += linecache.getline(path, at)
@@ -63,7 +63,7 @@ def _statement(path, line):
 
 
 def _first(node):
-    """The call that is done first, in the order in which Python evaluates."""
+    """The first call in the order in which Python evaluates."""
     if isinstance(node, _APART):
         return None
     if type(node) in _FORKED:
@@ -91,7 +91,7 @@ def _parts(node):
 
 
 def valued(node, frame):
-    """A name's value, or an attribute's of a module, a class or an object's own."""
+    """The value of a name, or of an attribute of a module, a class or an object itself."""
     if isinstance(node, ast.Name):
         for names in (frame.f_locals, frame.f_globals, frame.f_builtins):
             if node.id in names:

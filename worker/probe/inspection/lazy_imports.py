@@ -1,4 +1,4 @@
-"""Names of imports that are not done yet (3.15): looking at one does not do it."""
+"""Finds names of lazy imports that are not done yet (3.15), without doing them."""
 
 import ast
 
@@ -9,8 +9,9 @@ _CHAIN = (ast.Name, ast.Attribute, ast.Load)
 
 
 def first_of(expression, frame):
-    """What `a.b.c` comes to first that is not imported yet; None where all of it is, or where it
-    is no such chain."""
+    """The first part of `a.b.c` that is a lazy import not done yet; None if there is none, or if
+    the expression is not such a chain.
+    """
     if not UNIMPORTED:
         return None
     chain = [ast.parse(expression.strip(), mode="eval").body]

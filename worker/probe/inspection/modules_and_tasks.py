@@ -1,6 +1,6 @@
-"""What can be read from the program at any time, running or not, without a line of its code.
+"""Reads modules and asyncio tasks at any time, whether the program runs or not.
 
-The debugger's own thread asks, so nothing here may call what the program has written.
+The debugger's own thread runs this, so it may not call any code of the program.
 """
 
 import gc
@@ -17,7 +17,7 @@ STACK = 50  # Frames of one task.
 GATHERED = 10  # Awaited tasks that a description names.
 
 
-class Reads(object):
+class ModulesAndTasks(object):
     def __init__(self, probe):
         self.probe = probe
         probe.commands.update(modules=self.modules, loaded=self.loaded, tasks=self.tasks)
@@ -32,7 +32,7 @@ class Reads(object):
         return {"total": len(found), "rows": rows}
 
     def loaded(self, path):
-        """Whether it is the file of one of the program's modules."""
+        """Whether the path is the file of one of the program's modules."""
         return any(file_of(module) == path for module in list(sys.modules.values()))
 
     def tasks(self):
@@ -41,7 +41,7 @@ class Reads(object):
 
 
 def file_of(module):
-    """As the module itself holds it: a lazy one would import at any other question."""
+    """The module's file, from its own dict: any other access would load a lazy module."""
     if not issubclass(type(module), types.ModuleType):
         return None
     try:
@@ -52,7 +52,7 @@ def file_of(module):
 
 
 def all_tasks():
-    """Those that asyncio knows, by their names: it keeps them in no order."""
+    """All tasks that asyncio knows, sorted by name, because asyncio keeps them in no order."""
     asyncio = sys.modules.get("asyncio.tasks")
     if asyncio is None:
         return []
@@ -64,7 +64,7 @@ def all_tasks():
             found += list(names.get("_eager_tasks", ()))
             found += kept_in_c(asyncio)
             break
-        except RuntimeError:  # it changed while it was read
+        except RuntimeError:  # another thread changed it while we read it
             continue
     else:
         return []
@@ -72,8 +72,9 @@ def all_tasks():
 
 
 def kept_in_c(asyncio):
-    """From 3.14 on asyncio keeps them in lists of the threads' own, and tells the pending ones of
-    one loop only."""
+    """Tasks that asyncio keeps in C. From 3.14 on it keeps them in lists of each thread, and gives
+    only the pending ones of one loop.
+    """
     if sys.version_info < (3, 14):
         return []
     kinds, left = set(), [asyncio.Task]
@@ -85,7 +86,7 @@ def kept_in_c(asyncio):
 
 
 def in_order(task):
-    """Task-2 comes before Task-10."""
+    """A key for sorting: Task-2 comes before Task-10."""
     name = task_name(task)
     words = name.rstrip("0123456789")
     return words, int(name[len(words) :] or 0)
@@ -117,14 +118,14 @@ def task_row(task):
         frames.append([code.co_name, clean(code.co_filename), frame.f_lineno or 0])
         awaited = getattr(awaited, prefix[1])
     row["frames"] = frames
-    # What is awaited is an iterator of the future that this is about.
+    # The innermost coroutine awaits an iterator; the future behind it is in `_fut_waiter`.
     awaited = held(task, "_fut_waiter") or awaited
     row["waiting_for"] = None if awaited is None or not frames else waited_for(awaited)
     return row
 
 
 def is_current(task):
-    """Whether it is the one that its loop runs just now."""
+    """Whether its loop runs this task at this moment."""
     current = vars(_tasks()).get("_current_tasks")
     if type(current) is dict and any(one is task for one in list(current.values())):
         return True
@@ -133,7 +134,9 @@ def is_current(task):
 
 
 def waited_for(awaited):
-    """A task by its name, those that are gathered by theirs, all else by its type."""
+    """Describes what a task awaits: a task by its name, gathered tasks by theirs, others by
+    type.
+    """
     tasks = _tasks()
     if issubclass(type(awaited), tasks.Task):
         return "%s %s" % (task_name(awaited), named(tasks.Task.get_coro(awaited)))
@@ -152,7 +155,7 @@ def named(coroutine):
 
 
 def held(task, name):
-    """What asyncio itself has written there, in C; no class of the program's is asked."""
+    """The value of an attribute that asyncio itself keeps in C; runs no code of the program."""
     slot = getattr(_tasks().Task, name, None)
     return slot.__get__(task) if type(slot) is types.GetSetDescriptorType else None
 

@@ -1,4 +1,4 @@
-"""Setting a variable, by the stopped thread itself: in a frame, a container or an object."""
+"""Sets a variable in a frame, a container or an object; the stopped thread does it itself."""
 
 import ast
 import types
@@ -15,7 +15,7 @@ from debug_relay.worker.probe.values.class_facts import key_of, mro, name_of, na
 from debug_relay.worker.probe.values.rendering import BRACKETS, MAPPINGS, View, extent
 
 
-class Assigning(object):
+class VariableSetter(object):
     def __init__(self, probe):
         self.probe = probe
         probe.questions.update(assign=self.ask)
@@ -41,7 +41,7 @@ class Assigning(object):
             if scope is not None
             else place_in(node.value, name, pages.mode)
         )
-        # Before the value is evaluated, which may do anything, for nothing.
+        # Checked before the value is evaluated: the evaluation may have side effects.
         if place is None or not place.has(name):
             return {"id": id, "unknown": True}
         value = self.probe.engine.evaluate(frame, text, False)
@@ -51,7 +51,7 @@ class Assigning(object):
             place.set(name, value)
         except Exception as error:
             return {"id": id, "kept": described(error)}
-        # By a second look: not everything can be set, and not everything says so.
+        # Read the variable again: some objects ignore an assignment without an error.
         try:
             now = place.get(name)
         except Exception as error:
@@ -70,7 +70,9 @@ def place_in(owner, name, mode):
 
 
 def places(owner, kind, name, mode):
-    """Where the name may lie: among the elements, or the attributes of what has such besides."""
+    """The places where the name may be: the elements, and the attributes of a value that has
+    both.
+    """
     if kind is Lazy:
         return [Attributes(owner.owner)]
     if kind is OfClass:
@@ -89,7 +91,7 @@ def places(owner, kind, name, mode):
 
 
 def class_with(owner, name):
-    """The class that holds it: the owner's own, or one of its bases."""
+    """The class that has the attribute: the owner's own class, or one of its bases."""
     for base in mro(owner)[1:] if issubclass(type(owner), type) else mro(type(owner)):
         if name in names_in(base):
             return base
@@ -132,14 +134,14 @@ class Items(object):
 
     def get(self, name):
         kind = list if issubclass(type(self.owner), list) else type(self.owner)
-        return kind.__getitem__(self.owner, int(name))  # as it is shown, whatever it says
+        return kind.__getitem__(self.owner, int(name))  # a list is read as it was rendered
 
     def set(self, name, value):
         self.owner[int(name)] = value
 
 
 class Keys(object):
-    """A key by its words, as the page of the dict has told them."""
+    """Entries of a dict, by the text that a page showed for the key."""
 
     step = "[%s]"
 
@@ -157,7 +159,7 @@ class Keys(object):
         return self.found
 
     def simple(self, name):
-        """Without a look at all of them: most keys are numbers and words."""
+        """Find a number or a str directly, without rendering all keys."""
         try:
             key = ast.literal_eval(name)
             known = key_of(type(key)) in (str, int) and dict.__contains__(self.owner, key)
@@ -197,7 +199,7 @@ class Attributes(object):
 
 
 def spelled(name, names):
-    """As the program spells it: what cannot be printed is told in escapes."""
+    """The name as the program writes it; we have shown unprintable characters as escapes."""
     if "\\" not in name or name in names:
         return name
     return next((one for one in names if type(one) is str and printable(one) == name), name)

@@ -1,7 +1,8 @@
-"""Source text of code that is in no file of its own.
+"""Finds the source text of code that is not in a file of its own.
 
-What was launched as text, what the program has given `linecache`, what lies in an archive. Code is
-known by its code object: any text that a program compiles may be called `<string>`.
+Such code was launched as text, or the program has put its text into `linecache`, or it is in an
+archive. Code that was launched as text is known by its code objects: any text that a program
+compiles may be called `<string>`.
 """
 
 import linecache
@@ -15,14 +16,14 @@ LINES, WIDTH = 20000, 2000
 AROUND = 100  # Lines of source that a report shows on either side.
 
 
-class Texts(object):
+class SourceTexts(object):
     def __init__(self, probe):
         self.probe = probe
         self.launched, self.codes = [], {}
         probe.commands.update(text=self.ask, decompiled=self.is_decompiled)
 
     def keep(self, code, text):
-        """Of the program itself, which was launched as text."""
+        """Keep the text of a program that was launched as text."""
         self.launched = split(text)
         pending = [code]
         while pending:
@@ -32,18 +33,18 @@ class Texts(object):
             pending.extend(one for one in code.co_consts if type(one) is types.CodeType)
 
     def ask(self, frame):
-        """Of a frame of a stopped thread, by its number."""
+        """The lines for a frame of a stopped thread, by its number."""
         thread_id, number = self.probe.engine.owner_of(frame)
         found = None if thread_id is None else self.probe.engine.frame(thread_id, number)
         lines = None if found is None else self.lines_of(found)
         return None if lines is None else cut(lines)
 
     def is_decompiled(self, number):
-        """Whether what the debugger has under that number is rebuilt from a frame's byte code."""
+        """Whether the debugger has rebuilt the text of this number from byte code."""
         return self.probe.engine.is_decompiled(number)
 
     def around(self, frame):
-        """[number of the first line, how many there are in all, some of them], or None."""
+        """[number of the first line, number of all lines, lines around the place], or None."""
         lines = self.lines_of(frame)
         if lines is None:
             return None
@@ -61,7 +62,7 @@ class Texts(object):
         entry = linecache.cache.get(code.co_filename)
         in_no_file = code.co_filename.startswith("<")
         if entry is not None and len(entry) == 4 and (in_no_file or entry[1] is None):
-            return entry[2]  # put there by the program, or by the loader of its module
+            return entry[2]  # the program, or the loader of its module, has put it there
         if code.co_filename.startswith("<doctest "):
             return linecache.getlines(code.co_filename) or None  # doctest knows its examples
         if in_no_file:
@@ -81,7 +82,7 @@ def archived(loader, name):
 
 
 def split(text):
-    """As Python counts them: a form feed ends no line."""
+    """The lines as Python counts them: a form feed does not end a line."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return lines if lines[-1] else lines[:-1]
 

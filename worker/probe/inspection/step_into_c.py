@@ -1,6 +1,6 @@
-"""Which function in C a step went into: it has no lines, so the step ends behind it.
+"""Finds the function in C that a step went into. It has no lines, so the step ends behind it.
 
-A profile function sees the calls of the one frame that is stepped in. It takes itself out at the
+A profile function sees the calls of the frame in which the step begins. It removes itself at the
 first call, before the function runs, so the program never finds it.
 """
 
@@ -14,11 +14,11 @@ from debug_relay.worker.probe.values.rendering import clean
 _MOST_FRAMES = 100  # Frames that are walked to find the statement that a step is in.
 
 
-class Native(object):
+class StepIntoC(object):
     def __init__(self, probe):
         self.probe = probe
         self.watched = {}  # thread ident → Watch, from the step on to the thread's next stop
-        self.told = {}  # the debugger's thread id → what its last step went into
+        self.told = {}  # The debugger's thread id → the function that its last step went into
         probe.commands.update(watch_calls=self.ask, native=self.callee)
 
     def ask(self, thread):
@@ -30,11 +30,11 @@ class Native(object):
         return True
 
     def begin(self, thread_id):
-        """In the stopped thread, which steps next."""
+        """Begin to watch; the stopped thread runs this, and steps next."""
         listed = self.probe.engine.frames(thread_id)
         frame = None if listed is None else next(iter(listed), None)
         if frame is None or sys.getprofile() is not None:
-            return  # the program profiles itself
+            return  # the program has a profile function of its own
         watch = self.watched[_thread.get_ident()] = Watch(frame, thread_id)
         watch.callee = class_in_c(frame)
         sys.setprofile(watch)
@@ -61,7 +61,7 @@ class Native(object):
 
 
 class Watch(object):
-    """The first call that a frame makes."""
+    """A profile function that notes the first call of a frame."""
 
     def __init__(self, frame, thread_id):
         self.frame, self.thread_id = frame, thread_id

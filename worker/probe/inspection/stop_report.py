@@ -1,9 +1,9 @@
-"""The stop report: what a stopped thread tells of itself, unasked, right behind `stopped`.
+"""The stop report, which a stopped thread sends unasked right after its `stopped` event.
 
-The thread does it itself, after its stop has been told, so that no slow `__repr__` holds the news
-back. The frames are those that the debugger lists for it. Nothing of the program is kept alive
-here: of the frames at earlier stops there are the texts alone, and values that never change. A
-frame is compared with its own last stop: who comes back to it sees what was changed meanwhile.
+The thread makes it itself, after the event, so that no slow `__repr__` delays the event. The frames
+are those that the debugger lists for the thread. The report keeps nothing of the program alive: of
+frames at earlier stops it keeps only texts and immutable values. A frame is compared with its own
+last stop, so that a later stop in it shows what has changed meanwhile.
 """
 
 import threading
@@ -27,25 +27,25 @@ _now = time.perf_counter
 FRAMES, LOCALS = 20, 50
 REMEMBERED = 1000  # Names whose values are compared with those of the previous stop.
 THREADS = 64  # Threads whose earlier stops are remembered.
-KNOWN = 16  # Frames of a thread in which it has stopped last.
+KNOWN = 16  # Frames in which a thread has stopped last.
 HASHED = 1 << 20  # A longer text is compared by its length and identity, not by its content.
 SLOW = 1000  # Objects that are remembered because their own code was too slow.
-NAMED_LAST = ("function", "module", "type")  # at module level: after what holds data
+NAMED_LAST = ("function", "module", "type")  # at module level these come after data
 SHORT = 200  # Characters of one value in a stop report.
 AGAIN = "not evaluated: it took too long at another stop; GET \u2026/snapshot tries again"
 
 
-class Reports(object):
+class StopReports(object):
     def __init__(self, probe):
         self.probe = probe
         self.watches = []
         self.number = 0
         self.due = {}  # thread id → the number of its stop
         self.known = {}  # thread id → [(run of a function, its locals)], the latest last
-        self.before = {}  # thread id → those of its frame at its last stop, if that is known
-        self.rows = {}  # (name, width) → (a value that never changes, how it reads)
-        # What took too long: nobody asked for it, never again.
-        self.slow = set()  # classes whose repr did
+        self.before = {}  # thread id → the locals of its frame at the stop before, if known
+        self.rows = {}  # (name, width) → (an immutable value, its row)
+        # Code that took too long is not run unasked again.
+        self.slow = set()  # classes with a slow repr
         self.slow_watches = set()  # ids
         probe.questions.update(report=self.ask)
         probe.commands.update(watches=self.watch)
@@ -54,7 +54,9 @@ class Reports(object):
         self.probe.engine.on_stop_event(self.due_now, self.place)
 
     def place(self, thread_id):
-        """Not that of an exception, which has columns that the debugger knows."""
+        """The place for the `stopped` event; None at an exception, whose column the debugger
+        knows.
+        """
         listed = self.probe.engine.frames(thread_id)
         if listed is None or listed.frame_id_to_lineno:
             return None
@@ -70,7 +72,7 @@ class Reports(object):
 
     def tell(self, id, thread_id, number):
         if self.due.get(thread_id) != number:
-            return None  # resumed before it was told: this is another stop's
+            return None  # the thread was resumed before: this is another stop's
         self.due.pop(thread_id)
         self.probe.pages.slow.clear()
         if len(self.known) > THREADS or len(self.slow) > SLOW:
@@ -81,7 +83,7 @@ class Reports(object):
         return None if made is None else {"id": id, "report": made}
 
     def ask(self, id, thread, frames, locals, width, safe=False):
-        """The same for whoever asks, with bounds of his own."""
+        """Make the report for a caller, with the caller's bounds."""
         return self.probe.answers.ask_thread(thread, id, self.again, frames, locals, width, safe)
 
     def again(self, id, thread_id, frames, locals, width, safe):
@@ -94,7 +96,7 @@ class Reports(object):
             table.pop(thread_id, None)
 
     def watch(self, watches):
-        """[[id, expression]]; the worker has compiled each before."""
+        """Set the watches, given as [[id, expression]]; the worker has verified each."""
         self.watches = [(id, Expression(text)) for id, text in watches]
         return len(self.watches)
 
@@ -128,9 +130,9 @@ class Reports(object):
     def of_frame(self, thread_id, frame, tracker, view, most, remember):
         values = dict(names_of(frame))
         names = self.ordered(frame, values)
-        # As many as are told unasked in any case: what they were is compared by their words.
+        # At least as many as an unasked report has: their texts are compared at the next stop.
         chosen = names[: max(most, LOCALS)]
-        # First, for they may change the locals, and somebody wants to know them.
+        # Watches are evaluated first, because they may change the locals.
         watches = self.watched_all(frame, tracker, view, asked=not remember)
         rows, texts = [], {}
         for name in chosen:
@@ -151,8 +153,9 @@ class Reports(object):
         }
 
     def looked_at(self, frame, tracker, view, most):
-        """The locals alone: a watch would run the program's code, and what is shown so reads
-        otherwise than at the stop before."""
+        """Only the locals: a watch would run the program's code, and texts of `safe` cannot be
+        compared with those of the stop before.
+        """
         values = dict(names_of(frame))
         names = self.ordered(frame, values)
         rows = [self.row(name, values[name], tracker, frame, view) for name in names[:most]]
@@ -165,7 +168,7 @@ class Reports(object):
         return sorted(names, key=lambda name: name_of(type(values[name])) in NAMED_LAST)
 
     def row(self, name, value, tracker, frame, view):
-        """What never changes reads as it did at the stop before."""
+        """The row of a variable; the row of an immutable value is kept for the next stop."""
         if key_of(type(value)) not in ATOMS:
             return self.variable(name, value, tracker, frame, view)
         known = self.rows.get((name, view.width))
@@ -180,7 +183,7 @@ class Reports(object):
         return self.probe.pages.told(tracker, frame, name, value, view)
 
     def watched_all(self, frame, tracker, view, asked):
-        """Those that took too long last, and only if somebody has asked."""
+        """All watches. Slow ones come last, and are evaluated only if a caller asked."""
         found = {}
         for watch in sorted(self.watches, key=lambda watch: watch[0] in self.slow_watches):
             known = watch[0] in self.slow_watches
@@ -211,10 +214,12 @@ class Reports(object):
     # -- what has changed
 
     def remembered(self, thread_id, run, marks):
-        """What the locals of this run were when it was remembered last; None if it never was."""
+        """Remember the locals of this run of a function; returns those of its last stop, or
+        None.
+        """
         known, before = self.known.setdefault(thread_id, []), None
         for at in range(len(known) - 1, -1, -1):
-            # Where nothing marks a run, another one may have its frame by now.
+            # A run without a mark may have ended, and another may have its frame.
             if run.is_of(known[at][0]) and (run.is_marked or at == len(known) - 1):
                 before = known.pop(at)[1]
                 break
@@ -223,8 +228,9 @@ class Reports(object):
         return before
 
     def marks(self, names, values, texts):
-        """name → (a value that never changes, its text); of all others (their size, how they read
-        or None, which object it is, whether that is how they read)."""
+        """name → mark. The mark of an immutable value is (the value, its text or None); of another
+        one (its size, its text or None, its id, whether the text is complete).
+        """
         marks = {}
         for name in names:
             value = values[name]
@@ -250,7 +256,7 @@ class Reports(object):
             if known is mark or (known is not None and same(known, mark)):
                 continue
             if len(mark) == 4 and mark[1] is None:
-                # Not among the locals shown, but what has changed is.
+                # The local is not in the list, but its change is shown.
                 mark = (mark[0], view.text(values[name], name)) + mark[2:]
             if known is None:
                 changes.append([name, None, shown(mark, view)])
@@ -269,7 +275,7 @@ def same(one, other):
     if len(one) != len(other):
         return False
     if len(one) == 4 and not (one[3] and other[3]):
-        # Beyond what is shown, or shown otherwise than it says: another object, or another size.
+        # Without complete texts only the object and its size are compared.
         return one[0] == other[0] and one[2] == other[2]
     if one[0] is other[0] and one[1] == other[1]:
         return True
@@ -288,7 +294,7 @@ def shown(mark, view):
 
 
 def told_apart(old, new, view):
-    """Their words; where those are the same, what differs lies beyond."""
+    """The two texts; if they are equal, a note says that the difference is not in them."""
     before, after = shown(old, view), shown(new, view)
     if before != after:
         return [before, after]

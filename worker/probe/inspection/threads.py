@@ -1,12 +1,11 @@
-"""The program's threads one by one: which stand, where the others are, and moving one alone.
+"""Handles single threads: which are stopped, where the others are, and resuming one alone.
 
-Over DAP alone, the debugger moves all threads where one stop halts all. What is asked here is done
-to one thread and leaves the others as they are.
+By DAP the debugger always resumes all threads if one stop halts all. The commands here affect one
+thread and leave the others as they are.
 """
 
 from debug_relay.worker.probe.engine.frames import module_of
-from debug_relay.worker.probe.engine.threads import control
-from debug_relay.worker.probe.engine.threads import running_frames as all_frames
+from debug_relay.worker.probe.engine.threads import control, running_frames
 from debug_relay.worker.probe.values.rendering import clean
 
 
@@ -23,10 +22,12 @@ class Threads(object):
 
     # -- where they are
 
-    @all_frames.steady
+    @running_frames.steady
     def rows(self):
-        """[DAP's number, whether it stands, whether it will before its next line, top frame]."""
-        current, known, found = all_frames.of_all(), {}, []
+        """[DAP's number, whether it is stopped, whether it will stop before its next line, top
+        frame] for each thread.
+        """
+        current, known, found = running_frames.of_all(), {}, []
         for id, thread in control.of_program():
             held = control.is_suspended(thread)
             listed = self.probe.engine.frames(id) if held else None
@@ -38,16 +39,16 @@ class Threads(object):
             found.append([dap_id, listed is not None, held, frames[0] if frames else None])
         return found
 
-    @all_frames.steady
+    @running_frames.steady
     def live(self, thread, start, levels):
-        """The stack of a thread that does not stand, as it is at this moment."""
+        """The present stack of a thread that is not stopped."""
         found = self.found(thread)
         if found is None:
             return {"gone": True}
         id, thread = found
         if control.is_suspended(thread) and self.probe.engine.frames(id) is not None:
             return {"stands": True}
-        frame = all_frames.of_all().get(thread.ident)
+        frame = running_frames.of_all().get(thread.ident)
         rows, total = self.walked(frame, start, levels, {})
         return {"rows": rows, "total": total}
 
@@ -69,7 +70,7 @@ class Threads(object):
     # -- one alone
 
     def stop_all(self, on):
-        """Whether the stop of one thread halts the others too."""
+        """Set whether the stop of one thread halts the others, too."""
         control.stop_all(self.probe.engine, on)
         return on
 
@@ -83,12 +84,12 @@ class Threads(object):
                 self.probe.engine.post(found[0], self.step, *found, how)
 
     def step(self, id, thread, how):
-        """In the stopped thread itself."""
+        """Begin the step; the stopped thread runs this itself."""
         self.probe.turns.free()
         control.step(self.probe.engine, id, thread, how)
 
     def halt(self, thread):
-        """Stop this thread at its next line; its stop is the one that is told."""
+        """Stop this thread at its next line; its stop is the one that is reported."""
         found = self.found(thread)
         if found is None or control.is_suspended(found[1]):
             return False

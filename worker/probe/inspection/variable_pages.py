@@ -1,7 +1,7 @@
-"""What can be opened, and pages of what is inside: scopes, containers, objects, results.
+"""Lists the contents of scopes, containers, objects and results in pages.
 
-The stopped thread itself does it; only when it cannot, because it hangs in code of the program's,
-another one does, which then runs none of that.
+The stopped thread does it itself. If it hangs in the program's code, another thread does it, and
+runs none of that code.
 """
 
 from debug_relay.worker.probe.runtime.deferred_signals import hold
@@ -20,10 +20,10 @@ BOUNDS = {
 
 
 class Node(object):
-    """What can be opened, and the way to it. The debugger keeps it among its variables until the
-    resume.
+    """A value that can be opened, and the path to it. The debugger keeps it among its variables
+    until the resume.
 
-    The same object has a node on each way, so that what it is inside of is known.
+    An object has one node for each path to it, so that the values around it are known.
     """
 
     def __init__(self, value, step, parent, frame):
@@ -41,7 +41,7 @@ class Node(object):
         return path[::-1]
 
     def holder(self, value):
-        """The node above, or this one, that is of this very object."""
+        """This node or the node above it that has this very object."""
         node = self
         while type(node) is Node:
             if node.value is value:
@@ -64,7 +64,7 @@ class Scope(object):
         return None
 
 
-class Pages(object):
+class VariablePages(object):
     def __init__(self, probe):
         self.probe = probe
         self.mode = "full"
@@ -73,7 +73,9 @@ class Pages(object):
         probe.commands.update(page_aside=self.ask_aside, show=self.use)
 
     def use(self, mode):
-        """`safe` runs none of the program's code to show a value, `full` what it says itself."""
+        """Set the mode: `safe` runs none of the program's code to render a value, `full` calls its
+        repr.
+        """
         self.mode = mode
         return mode
 
@@ -88,7 +90,7 @@ class Pages(object):
         return self.probe.answers.ask_thread_of(reference, id, self.page, wanted)
 
     def ask_aside(self, id, reference, **wanted):
-        """Told by another thread, for the stopped one hangs."""
+        """Answer from another thread, because the stopped one hangs."""
         answers = self.probe.answers
         thread_id, reference = self.probe.engine.owner_of(reference)
         if thread_id is None:
@@ -102,7 +104,7 @@ class Pages(object):
         return self.probe.answers.ask_thread_of(frame, id, self.sizes)
 
     def sizes(self, id, thread_id, frame_id):
-        """How many names the frame's scopes have, without a look at any value."""
+        """The number of names in the frame's scopes; reads no value."""
         frame = self.probe.engine.frame(thread_id, frame_id)
         if frame is None:
             return {"id": id, "gone": True}
@@ -132,14 +134,14 @@ class Pages(object):
             return variable
         return Node(variable.value, clean(str(variable.name)), None, variable.frame)
 
-    # -- rows, for whoever tells of a value
+    # -- rows, for all parts that show a value
 
     def told(self, tracker, frame, name, value, view):
-        """The row of a frame's variable, or of what was evaluated there."""
+        """The row of a frame's variable, or of a value that was evaluated there."""
         try:
             scope = scope_of(tracker.get_variable(id(frame)), False)
         except KeyError:
-            scope = None  # none of this stop's: what was returned
+            scope = None  # a returned value belongs to no frame of this stop
         return self.row(tracker, scope, (NAMED, name), name, value, view, clean(name)[:100])
 
     def row(self, tracker, parent, key, name, value, view, step):
@@ -152,7 +154,7 @@ class Pages(object):
         return row
 
     def reference(self, tracker, parent, key, value, step, node=None):
-        """The number by which DAP asks for what is inside; the value lives until the resume."""
+        """The number by which DAP asks for the contents; the value is kept until the resume."""
         if node is None:
             node = parent.children.get(key) if parent is not None else None
             if node is None or not is_same(node.value, value):
@@ -193,7 +195,7 @@ class Listing(object):
         return parts(node.value)
 
     def read(self, lazy):
-        """A property is opened: now it runs."""
+        """Read a property that a caller opens: its code runs now."""
         try:
             return rows(NAMED, [(lazy.name, getattr(lazy.owner, lazy.name), None)])
         except Interrupted:
@@ -247,8 +249,9 @@ class Listing(object):
 
 
 def untie(variable):
-    """At the resume: a circle of nodes would keep the program's values until the garbage collector
-    comes by, which may be never."""
+    """Break the cycles of nodes at the resume. They would keep the program's values alive until the
+    garbage collector runs, which may be never.
+    """
     if type(variable) is Node:
         variable.parent = None
         variable.children.clear()
@@ -258,7 +261,7 @@ def untie(variable):
 
 
 def scope_of(variable, of_module):
-    """The scope of the debugger's frame variable, always the same one at a stop."""
+    """The scope of the debugger's frame variable; at one stop it is always the same."""
     known = variable.__dict__.setdefault("_relay_scopes", {})
     if of_module not in known:
         known[of_module] = Scope(variable.frame, of_module)

@@ -12,7 +12,7 @@ import os
 from importlib.machinery import PathFinder
 
 from debug_relay.worker.probe import probe as core
-from debug_relay.worker.probe.children.child_debugging import Family
+from debug_relay.worker.probe.children.child_debugging import ChildDebugging
 from debug_relay.worker.probe.engine.connection import program_end
 from debug_relay.worker.probe.engine.connection.connect import connect
 from debug_relay.worker.probe.engine.connection.handshake import Handshake, NoAnswer
@@ -31,7 +31,7 @@ class Launched(object):
         # Where it is off, as where the debugger lacks a name, the worker does with plain DAP.
         self.wanted = os.environ.pop("DEBUG_RELAY_PROBE", "on") != "off"
         self.probe = None
-        self.family = Family(self) if setup["debug_subprocesses"] else None
+        self.family = ChildDebugging(self) if setup["debug_subprocesses"] else None
 
     def connect(self, waits=False):
         """The probe of this process. With `waits` it fails in the end instead of waiting on, and

@@ -14,7 +14,7 @@ import threading
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 _main = threading.main_thread().ident
 _held = []
-stops = []  # the main thread's present stops: pydevd may begin a stop within a stop
+stops = []  # the main thread's present stops: the debugger may begin a stop within a stop
 
 
 class Interrupted(BaseException):

@@ -17,7 +17,7 @@ _fstat = os.fstat
 _Socket = _socket.socket
 
 
-class OwnSocket(_Socket):
+class GuardedSocket(_Socket):
     def __init__(self, sock):
         family, kind, number = sock.family, sock.type, sock.proto
         _Socket.__init__(self, family, kind, number, fileno=sock.detach())

@@ -1,8 +1,8 @@
 """Records rows of a trace when the program reaches the traced lines.
 
-Every traced line gets a place in pydevd, unless a breakpoint of the user is there already. While a
-trace is on, every breakpoint that is hit comes here, too. A row needs no stop and no message: it
-goes into the ring. The last row may stop its thread exactly there.
+Every traced line gets a place in the debugger, unless a breakpoint of the user is there already.
+While a trace is on, every breakpoint that is hit comes here, too. A row needs no stop and no
+message: it goes into the ring. The last row may stop its thread exactly there.
 """
 
 import _thread
@@ -87,7 +87,7 @@ class Tracer(object):
         return True
 
     def look(self, trace):
-        """Give pydevd places for the lines; lines with a breakpoint have one already."""
+        """Give the debugger places for the lines; lines with a breakpoint have one already."""
         rows = []
         for file, places in trace.lines.items():
             taken = self.probe.engine.lines_of(file)

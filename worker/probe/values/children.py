@@ -9,8 +9,7 @@ import gc
 import itertools
 import types
 
-from debug_relay.worker.probe.values import arrays
-from debug_relay.worker.probe.values import ctypes_data as cdata
+from debug_relay.worker.probe.values import arrays, ctypes_data
 from debug_relay.worker.probe.values.attributes import (
     CLASS,
     OfClass,
@@ -72,7 +71,7 @@ def parts(value):
     if known is not None:
         return found + [rows(NAMED, arrays.facts(value, known))]
     named = members(value, kind)
-    sort = cdata.sort_of(kind)
+    sort = ctypes_data.sort_of(kind)
     if sort is not None:
         return found + [rows(NAMED, c_members(value, kind, sort, named))]
     fields = namedtuple_fields(kind)
@@ -86,9 +85,11 @@ def parts(value):
 
 
 def c_members(value, kind, sort, named):
-    data = cdata.inside(value, kind, sort)
+    data = ctypes_data.inside(value, kind, sort)
     besides = [
-        row for row in named if row[2] != CLASS and not cdata.is_own(row[0], lookup(kind, row[0]))
+        row
+        for row in named
+        if row[2] != CLASS and not ctypes_data.is_own(row[0], lookup(kind, row[0]))
     ]
     return [(name, held, None) for name, held in data] + besides
 
@@ -115,9 +116,9 @@ def elements(value, kind):
         return [sliced(len(value), value)]
     if kind is memoryview and viewed_size(value) is not None:
         return [sliced(len(value), value)]
-    if cdata.sort_of(kind) == cdata.ARRAY:
-        size = cdata.length(value)
-        return [Part(INDEXED, size, lambda start, count: cdata.elements(value, start, count))]
+    if ctypes_data.sort_of(kind) == ctypes_data.ARRAY:
+        size = ctypes_data.length(value)
+        return [Part(INDEXED, size, lambda start, count: ctypes_data.elements(value, start, count))]
     if full_name(kind) in ("Context", "_contextvars.Context") and is_of_c(kind):
         return [mapping(dict(value.items()), dict)]
     known = arrays.library_class(kind)

@@ -1,5 +1,4 @@
-"""Reads the facts of a class without running its code: names, attributes, fields, the repr's
-origin.
+"""Reads the facts of a class without running its code: names, attributes, fields, its repr.
 
 All of it uses `type`'s own descriptors. A metaclass may run its own code for any attribute, and an
 object may have a `__class__`, `__dict__` or `__module__` that is a property.

@@ -14,8 +14,7 @@ import types
 
 from debug_relay.worker.probe.runtime.deferred_signals import Interrupted, hold
 from debug_relay.worker.probe.runtime.muted_output import mute
-from debug_relay.worker.probe.values import arrays
-from debug_relay.worker.probe.values import ctypes_data as cdata
+from debug_relay.worker.probe.values import arrays, ctypes_data
 from debug_relay.worker.probe.values.builtin_kinds import BY_TYPE, VIEWS, mapped
 from debug_relay.worker.probe.values.class_facts import (
     attributes,
@@ -281,14 +280,14 @@ class View(object):
         member = enum_member(value, kind)
         if member is not None:
             return "<%s.%s: %s>" % (name_of(kind), member[0], self.inside(member[1], "", depth))
-        sort = cdata.sort_of(kind)
+        sort = ctypes_data.sort_of(kind)
         # The repr of a char pointer shows only the address of its text.
-        mine = sort == cdata.TEXT and full_name(kind).startswith("ctypes.")
+        mine = sort == ctypes_data.TEXT and full_name(kind).startswith("ctypes.")
         if self.mode == "full" and own_repr(kind) is not None and not mine:
             text = self.asked(value, kind)
             if text is not None:
                 return text
-        text = sort and cdata.text(self, value, kind, sort, depth)
+        text = sort and ctypes_data.text(self, value, kind, sort, depth)
         if text:
             return text
         if issubclass(kind, BaseException):
@@ -384,8 +383,8 @@ def extent(value, kind):
     if kind is memoryview:
         size = viewed_size(value)
         return {} if size is None else {"length": size, "indexed": True, "more": True}
-    if cdata.sort_of(kind) == cdata.ARRAY:
-        return {"length": cdata.length(value), "indexed": True, "more": False}
+    if ctypes_data.sort_of(kind) == ctypes_data.ARRAY:
+        return {"length": ctypes_data.length(value), "indexed": True, "more": False}
     if full_name(kind) == ELEMENT and is_of_c(kind):
         return {"length": len(value), "indexed": True, "more": True}
     known = arrays.library_class(kind)

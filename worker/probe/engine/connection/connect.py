@@ -12,7 +12,7 @@ import types
 
 from debug_relay.worker.probe.engine import names
 from debug_relay.worker.probe.engine.engine import Engine
-from debug_relay.worker.probe.runtime.guarded_socket import OwnSocket
+from debug_relay.worker.probe.runtime.guarded_socket import GuardedSocket
 
 # gevent may replace what these names stand for later, also for pydevd's threads.
 _allocate_lock, _ident = _thread.allocate_lock, _thread.get_ident
@@ -27,7 +27,7 @@ def connect(prepare, setup, hidden=(), **settings):
     connect_slowly = pydevd.PyDB.connect
 
     def connect_quickly(self, host, port):
-        sock = OwnSocket(pydevd.start_client(host, port))
+        sock = GuardedSocket(pydevd.start_client(host, port))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Before anything else: the worker reads nothing of a connection that begins otherwise.
         # Should it have died, whoever has got its port learns what is good for nothing now.
