@@ -428,11 +428,11 @@ class Breakpoints:
 
     @property
     def suspended(self) -> bool:
-        return self._sync.suspended
+        return self._table.suspended
 
     async def suspend(self, on: bool) -> None:
         """Suspend all breakpoints, so that none stops the program, or end that."""
-        if self._sync.suspended is not on:
+        if self._table.suspended is not on:
             await self._sync.suspend(on)
             self._publication.changed()
 

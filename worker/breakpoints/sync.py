@@ -1,29 +1,24 @@
-"""Sends breakpoints to the debugged programs and reads their counts.
+"""Keeps the programs' breakpoints in step with the session's, and reads their counts.
 
-With the probe, a breakpoint is a row in the probe's table: place, condition, count, log message. A
-program without the probe gets them by plain DAP, which supports less. This module decides nothing
+How a program is told depends on its engine: `ProbeSync` or `PlainSync`. This module decides nothing
 about breakpoints.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Set
-from typing import Any, Final
 
 from msgspec.structs import replace
 
-from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.breakpoints import functions
-from debug_relay.worker.breakpoints.functions import LEFT_OUT
-from debug_relay.worker.breakpoints.hit_counts import CAPACITY, HitCounts
+from debug_relay.worker.breakpoints.plain_sync import PlainSync
+from debug_relay.worker.breakpoints.probe_sync import ProbeSync
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.state.settings import Settings
-
-_ONLY_THERE: Final = "the program has this file, but it does not exist here"
 
 
 class BreakpointSync:
@@ -36,15 +31,17 @@ class BreakpointSync:
         send_exceptions: Callable[[DebugServer], Awaitable[None]],
     ) -> None:
         """`send_exceptions` sends the exception breakpoints to a debug server."""
-        self._settings = settings
         self._hub = hub
         self._probes = probes
-        self._send_exceptions = send_exceptions
         self._table = table
-        self._counts: dict[DebugServer, HitCounts] = {}
-        self.suspended = False
+        self._by_probe = ProbeSync(probes, table)
+        self._by_dap = PlainSync(table, send_exceptions, settings.request_timeout)
+        self._counts = self._by_probe.counts
 
     # -- sending
+
+    def _way_to(self, server: DebugServer) -> ProbeSync | PlainSync:
+        return self._by_probe if server.engine.decides_stops else self._by_dap
 
     def new_run(self) -> None:
         """Clear the counts of former programs."""
@@ -55,19 +52,7 @@ class BreakpointSync:
 
     async def begin(self, server: DebugServer) -> None:
         """Send all breakpoints to a debug server that has none yet."""
-        if server.engine.decides_stops:
-            counts = self._counts[server] = HitCounts()
-            counts.shared = await self._probes.ask(
-                server, probe.ShareHits(path=counts.path, capacity=CAPACITY)
-            )
-            if self.suspended:
-                await self._probes.ask(server, probe.Suspend(on=True))
-            await self._send_rows(server, list(self._table), frozenset())
-            return
-        for path in self._table.files():
-            await self._send_file(server, path)
-        for entry in self._table.functions():
-            entry.message, entry.suggestion = functions.NO_PROBE, None
+        await self._way_to(server).begin(server)
 
     async def set(self, entries: Iterable[Entry], fresh: Set[str] = frozenset()) -> None:
         """Sends the present state of these breakpoints; the `fresh` ones count from zero."""
@@ -76,14 +61,7 @@ class BreakpointSync:
         async def send(server: DebugServer) -> None:
             # Entries are looked up for each server: sending to the one before may have taken time.
             known = [self._table.one(id) for id in ids if id in self._table]
-            if server.engine.decides_stops:
-                await self._send_rows(server, known, fresh)
-            else:
-                for path in {entry.real_path for entry in known if entry.function is None}:
-                    await self._send_file(server, path)
-                for entry in known:
-                    if entry.function is not None:
-                        entry.message, entry.suggestion = functions.NO_PROBE, None
+            await self._way_to(server).set(server, known, fresh)
 
         await self._hub.each(self._hub.taking_changes(), send)
 
@@ -92,50 +70,23 @@ class BreakpointSync:
         can read that it is verified.
         """
         await self._hub.each(
-            self._probes.probed(), lambda server: self._send_rows(server, entries, frozenset())
+            self._probes.probed(), lambda server: self._by_probe.set(server, entries)
         )
 
     async def forget(self, entries: list[Entry]) -> None:
         """Remove entries from the programs; the table has them no more."""
+        await self._hub.each(
+            self._hub.taking_changes(), lambda server: self._way_to(server).forget(server, entries)
+        )
 
-        async def send(server: DebugServer) -> None:
-            if server.engine.decides_stops:
-                ids = [entry.id for entry in entries]
-                await self._probes.ask(server, probe.Points(remove=ids))
-            else:
-                for path in {entry.real_path for entry in entries if entry.function is None}:
-                    await self._send_file(server, path)
+    async def suspend(self, on: bool) -> None:
+        """Suspend all breakpoints in all programs, or end that."""
+        self._table.suspended = on
+        await self._hub.each(
+            self._hub.taking_changes(), lambda server: self._way_to(server).suspend(server)
+        )
 
-        await self._hub.each(self._hub.taking_changes(), send)
-
-    async def _send_rows(self, server: DebugServer, entries: list[Entry], fresh: Set[str]) -> None:
-        if not entries:
-            return
-        rows = [_row(entry, entry.id in fresh) for entry in entries]
-        left_out = await self._probes.ask(server, probe.Points(set=rows))
-        for entry in entries:
-            if entry.id in left_out:
-                entry.verified = False
-                entry.message, entry.suggestion = LEFT_OUT[left_out[entry.id]]
-        await self._find_functions(server, self._functions_of(entries))
-
-    def _functions_of(self, entries: list[Entry]) -> list[Entry]:
-        # Some may have been removed while they were sent.
-        present = [entry for entry in entries if entry.id in self._table]
-        return [entry for entry in present if entry.function is not None]
-
-    async def _find_functions(self, server: DebugServer, entries: list[Entry]) -> None:
-        """Ask where the functions are now; an event reports those of modules loaded later."""
-        if not entries:
-            return
-        names = [(entry.id, functions.plain(entry), entry.only_in) for entry in entries]
-        answer = await self._probes.ask(server, probe.Functions(names=names))
-        for id, found in answer.items():
-            if id in self._table:
-                entry = self._table.one(id)
-                entry = functions.unplaced(entry) if found.places else replace(entry)
-                functions.place(entry, found)
-                self._table.put(entry)
+    # -- asking the programs that have the probe
 
     async def find_inherited(self, entries: Iterable[Entry]) -> None:
         """Find methods that were not found because their class inherits them."""
@@ -166,46 +117,6 @@ class BreakpointSync:
         reported = await self._hub.each(self._probes.probed(), ask)
         return {path: frozenset(pid for pid, old in reported if path in old) for path in paths}
 
-    async def suspend(self, on: bool) -> None:
-        """Suspend all breakpoints in all programs, or end that."""
-        self.suspended = on
-
-        async def send(server: DebugServer) -> None:
-            if server.engine.decides_stops:
-                await self._probes.ask(server, probe.Suspend(on=on))
-            else:
-                for path in self._table.files():
-                    await self._send_file(server, path)
-                await self._send_exceptions(server)
-
-        await self._hub.each(self._hub.taking_changes(), send)
-
-    # -- by plain DAP
-
-    async def _send_file(self, server: DebugServer, path: str) -> None:
-        entries = [e for e in self._table.in_file(path) if e.is_active and not self.suspended]
-        answer = await server.request(
-            "setBreakpoints",
-            {"source": {"path": path}, "breakpoints": [_plain(entry) for entry in entries]},
-            dap.SetBreakpoints,
-            self._settings.request_timeout,
-        )
-        moved = []
-        for entry, reported in zip(entries, answer.breakpoints, strict=False):
-            if reported.line != entry.line or not (reported.verified or entry.pending):
-                moved.append(entry)
-            elif reported.verified and entry.pending:
-                # The program may be in a container: only the program can verify its lines.
-                entry.verified, entry.pending = True, False
-                entry.message, entry.suggestion = _ONLY_THERE, None
-        if moved:
-            # pydevd would move these breakpoints. Remove them: a stop on another line than the
-            # requested one would be wrong.
-            for entry in moved:
-                entry.verified = entry.pending = False
-                entry.message = f"the program's debugger finds no code on line {entry.line}"
-            await self._send_file(server, path)
-
     # -- counts
 
     def count_of(self, entry: Entry) -> int:
@@ -229,29 +140,8 @@ class BreakpointSync:
                 entry.hit_count += counts.of(entry.id)
             counts.close()
         if not self._hub.servers:
-            self.suspended = False
+            self._table.suspended = False
 
     def close(self) -> None:
         for server in list(self._counts):
             self.server_gone(server)
-
-
-def _row(entry: Entry, fresh: bool) -> probe.Point:
-    return probe.Point(
-        id=entry.id,
-        place=(entry.real_path, entry.line) if entry.is_active else None,
-        condition=entry.condition,
-        hit=entry.hit,
-        log=entry.log_message,
-        enabled=entry.enabled,
-        fresh=fresh,
-    )
-
-
-def _plain(entry: Entry) -> dict[str, Any]:
-    # Plain DAP takes condition *or* count where both mean "and": the condition alone stops too
-    # often rather than never.
-    sent: dict[str, Any] = {"line": entry.line, "logMessage": entry.log_message}
-    if entry.condition is not None:
-        return {**sent, "condition": entry.condition}
-    return {**sent, "hitCondition": entry.hit_condition}

@@ -77,6 +77,7 @@ class BreakpointTable:
         self._in_file: dict[str, dict[str, Entry]] = {}
         self._of_function: dict[tuple[str, str | None], str] = {}
         self._next = 1
+        self.suspended = False  # no breakpoint stops a program
 
     def __len__(self) -> int:
         return len(self._entries)
