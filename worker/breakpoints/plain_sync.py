@@ -1,5 +1,5 @@
-"""Sends breakpoints to a program without the probe, by plain DAP: all of a file at once, each with a
-condition or a count, and no functions.
+"""Sends breakpoints to a program without the probe, by plain DAP: all of a file at once, each with
+a condition or a count, and no functions.
 """
 
 from __future__ import annotations
