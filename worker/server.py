@@ -189,11 +189,21 @@ class Worker:
             return False
         return True
 
-    async def end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted:
+    async def end(
+        self, terminate: bool | None, reason: EndReason, caller: str | None = None
+    ) -> SessionDeleted:
         """End the session, once; whoever asks again gets the same answer."""
         if self._ending is None:
-            self._ending = asyncio.create_task(self._end(terminate, reason), name="ending")
+            ending = self._end_by(caller, terminate, reason)
+            self._ending = asyncio.create_task(ending, name="ending")
         return await asyncio.shield(self._ending)
+
+    async def _end_by(
+        self, caller: str | None, terminate: bool | None, reason: EndReason
+    ) -> SessionDeleted:
+        """Events of the end carry the caller that asked for it."""
+        with self.session.callers.ending(caller):
+            return await self._end(terminate, reason)
 
     async def _end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted:
         session = self.session

@@ -32,7 +32,7 @@ async def create_and_start(
             await worker_calls.ask(session, params.mode, first, caller, Result)
     except Exception as error:
         if not session.deleting:
-            await registry.delete(session, None, force=True)
+            await registry.delete(session, None, force=True, caller=caller)
         if isinstance(error, RelayError) and error.code is Code.SESSION_CRASHED:
             # The usual suggestion for a crash names the session, which is deleted by now.
             left = "No session is left of this call: send it again."

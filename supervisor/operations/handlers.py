@@ -296,7 +296,7 @@ class Handlers:
 
     async def _delete(self, params: sessions.DeleteSession, caller: Caller) -> Struct:
         session = self._registry.get(params.session_id)
-        return await self._registry.delete(session, params.terminate_debuggee, params.force)
+        return await self._registry.delete(session, params.terminate_debuggee, params.force, caller)
 
     # -- blueprints of sessions, and breakpoints under a name
 

@@ -10,6 +10,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.sessions import EndReason, EndSession, SessionDeleted
 from debug_relay.protocol.operations import END_SESSION
 from debug_relay.protocol.version import API_PREFIX
+from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks
 from debug_relay.supervisor.sessions.proxy import Session
@@ -29,14 +30,21 @@ class Deletions:
         self._under_way: dict[str, asyncio.Task[SessionDeleted]] = {}
 
     async def end(
-        self, session: Session, terminate: bool | None, reason: EndReason, force: bool = False
+        self,
+        session: Session,
+        terminate: bool | None,
+        reason: EndReason,
+        force: bool = False,
+        caller: Caller | None = None,
     ) -> SessionDeleted:
         """Ends a session once. Further calls wait for the same end; with `force` they kill the
         worker.
         """
         ending = self._under_way.get(session.id)
         if ending is None:
-            ending = self._background.begin(self._end_once(session, terminate, reason, force))
+            ending = self._background.begin(
+                self._end_once(session, terminate, reason, force, caller)
+            )
             self._under_way[session.id] = ending
             ending.add_done_callback(lambda _: self._under_way.pop(session.id, None))
         elif force:
@@ -46,7 +54,12 @@ class Deletions:
         return await asyncio.shield(ending)
 
     async def _end_once(
-        self, session: Session, terminate: bool | None, reason: EndReason, force: bool
+        self,
+        session: Session,
+        terminate: bool | None,
+        reason: EndReason,
+        force: bool,
+        caller: Caller | None,
     ) -> SessionDeleted:
         """Asks the worker to end its session and itself; with `force` kills one that is silent."""
         session.begin_deletion()
@@ -57,7 +70,7 @@ class Deletions:
         child = session.child
         if child is not None:
             timeout = _FORCED_SECONDS if force else None
-            answer = await _ask_to_end(session, terminate, reason, timeout)
+            answer = await _ask_to_end(session, terminate, reason, timeout, caller)
             # A dying worker closes its stream a moment before its pidfd is readable.
             if not await child.wait(2.0 if answer else 0.2):
                 if answer is None and not force:
@@ -86,11 +99,15 @@ class Deletions:
 
 
 async def _ask_to_end(
-    session: Session, terminate: bool | None, reason: EndReason, timeout: float | None
+    session: Session,
+    terminate: bool | None,
+    reason: EndReason,
+    timeout: float | None,
+    caller: Caller | None,
 ) -> SessionDeleted | None:
     wanted = EndSession(session_id=session.id, terminate_debuggee=terminate, reason=reason)
     try:
-        return await session.ask(END_SESSION, wanted, SessionDeleted, _END_SECONDS, timeout)
+        return await session.ask(END_SESSION, wanted, SessionDeleted, _END_SECONDS, timeout, caller)
     except RelayError as error:
         _log.warning("session.end_unanswered", session_id=session.id, error=error.message)
         return None

@@ -410,10 +410,12 @@ class Session:
         kind: type[_R],
         seconds: float,
         patience: float | None = None,
+        caller: Caller | None = None,
     ) -> _R:
-        """The worker's answer to a request of the relay itself, which is not in the table."""
-        relay = Caller("relay", os.getuid(), ())
-        head = RequestHead(operation, secrets.token_hex(8), relay, seconds)
+        """The worker's answer to a request of the relay itself, which is not in the table. `caller`
+        is the caller that has led to it."""
+        caller = caller or Caller("relay", os.getuid(), ())
+        head = RequestHead(operation, secrets.token_hex(8), caller, seconds)
         reply, payload = await self.forward(head, encode_json(params), patience)
         if not reply.ok:
             raise decode_error(payload)

@@ -340,9 +340,15 @@ class Registry:
 
     # -- ending
 
-    async def delete(self, session: Session, terminate: bool | None, force: bool) -> SessionDeleted:
+    async def delete(
+        self,
+        session: Session,
+        terminate: bool | None,
+        force: bool,
+        caller: Caller | None = None,
+    ) -> SessionDeleted:
         """Ends the session and forgets it."""
-        ended = await self._deletions.end(session, terminate, "terminated", force)
+        ended = await self._deletions.end(session, terminate, "terminated", force, caller)
         if self.sessions.get(session.id) is session:
             del self.sessions[session.id]
         await session.close()

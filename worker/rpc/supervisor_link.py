@@ -70,7 +70,9 @@ class Worker(Protocol):
 
     async def retire(self, pipes_taken: bool) -> Retired: ...
 
-    async def end(self, terminate: bool | None, reason: EndReason) -> SessionDeleted: ...
+    async def end(
+        self, terminate: bool | None, reason: EndReason, caller: str | None
+    ) -> SessionDeleted: ...
 
 
 class SupervisorLink(asyncio.Protocol):
@@ -213,7 +215,9 @@ class SupervisorLink(asyncio.Protocol):
     ) -> msgspec.Struct:
         if head.operation == END_SESSION:
             wanted = msgspec.json.decode(payload, type=EndSession)
-            return await self._worker.end(wanted.terminate_debuggee, wanted.reason)
+            # An end for another reason, such as a shutdown, is nobody's.
+            caller = head.caller.name if wanted.reason == "terminated" else None
+            return await self._worker.end(wanted.terminate_debuggee, wanted.reason, caller)
         if head.operation == SAVE_STOP_REPORTS:
             await self._worker.session.reports.written()
             return Empty()

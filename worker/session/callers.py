@@ -37,6 +37,16 @@ class Callers:
         finally:
             del self._calling[task]
 
+    @contextmanager
+    def ending(self, name: str | None) -> Iterator[None]:
+        """Let the present task end the session for this caller, or for nobody."""
+        if name is None:
+            yield
+            return
+        self._resumed_by = name
+        with self.acting(name, None):
+            yield
+
     def allowed(self, operation: str) -> None:
         """Note that the present call was admitted."""
         if operation in _RESUMING:

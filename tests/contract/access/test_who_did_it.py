@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.kit.client import Client, Session
 from tests.kit.source import Source
+from tests.kit.streams import all_of, connect
 
 PROGRAM = """
     import time
@@ -43,6 +44,19 @@ def test_events_carry_who_acted(relay: Client, source: Callable[..., Source]) ->
         assert set(callers(session, "output")) == {None}
         session.post("/terminate", headers=by("gus")).ok()
         assert callers(session, "terminated") == ["gus"]
+
+
+def test_a_deletion_carries_who_asked_for_it(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    session = relay.called(X_Agent="ann").session()
+    session.break_at(program, program["inside"])
+    session.launch(program)
+    with connect(session, "/debug") as socket:
+        session.called(X_Agent="zoe").delete().ok()
+        events = [one for one in all_of(socket)[0] if one["kind"] == "event"]
+    ends = [one for one in events if one["event"] in ("continued", "terminated")]
+    assert ends[-1]["event"] == "terminated"
+    assert {one["payload"].get("caller") for one in ends} == {"zoe"}
 
 
 def test_an_end_of_its_own_is_nobodys(relay: Client, source: Callable[..., Source]) -> None:
