@@ -57,15 +57,13 @@ def test_it_tells_where_it_listens(own_relay: Callable[..., Relay]) -> None:
     assert (told["url"], told["pid"], told["version"]) == (relay.url, relay.pid, VERSION)
     assert told["started_at"].endswith("Z")
     assert relay.client.get("/health").ok()["status"] == "healthy"
+    # Port 0 is another one each time.
+    second = own_relay(name="second")
+    assert relay.client.port not in (0, second.client.port)
+    assert second.client.get("/health").status == 200
     assert stat.S_IMODE(relay.data_dir.stat().st_mode) == 0o700
     assert relay.stop() == 0
     assert not path.exists()
-
-
-def test_port_zero_is_another_one_each_time(own_relay: Callable[..., Relay]) -> None:
-    first, second = own_relay(name="one"), own_relay(name="two")
-    assert first.client.port not in (0, second.client.port)
-    assert second.client.get("/health").status == 200
 
 
 def test_stdout_has_one_line_and_stderr_json(
@@ -94,25 +92,19 @@ def test_a_signal_ends_sessions_in_order(
     standing = paused(relay, source(STANDING))
     running = relay.client.session()
     running.launch(source(SLEEPING, "sleeping.py"), wait=0)
-    relay.signal(number)
-    assert relay.wait() == 0
+    with ThreadPoolExecutor(1) as pool:
+        # A long poll does not hold the stop back.
+        poll = pool.submit(standing.get, "/events", timeout=120, types="terminated")
+        eventually(lambda: relay.calls() == 1)
+        began = time.monotonic()
+        relay.signal(number)
+        assert relay.wait() == 0
+        assert time.monotonic() - began < 8
+        poll.exception(20)  # answered or cut off: but not waiting
     assert marked(standing.id) == marked(running.id) == []
     assert relay.workers() == []
     assert not (relay.data_dir / "relay.json").exists()
     assert '"relay.stopped"' in relay.stderr()
-
-
-def test_a_long_poll_does_not_hold_a_stop_back(own_relay: Callable[..., Relay]) -> None:
-    relay = own_relay()
-    session = relay.client.session()
-    with ThreadPoolExecutor(1) as pool:
-        poll = pool.submit(session.get, "/events", timeout=120, types="stopped")
-        eventually(lambda: relay.calls() == 1)
-        began = time.monotonic()
-        relay.signal(signal.SIGTERM)
-        assert relay.wait() == 0
-        assert time.monotonic() - began < 8
-        poll.exception(20)  # answered or cut off: but not waiting
 
 
 def test_a_second_signal_ends_it_at_once(
@@ -137,15 +129,6 @@ def test_a_second_signal_ends_it_at_once(
     assert not (relay.data_dir / "relay.json").exists()
     # What was begun is brought to its end by the workers.
     eventually(lambda: marked(session.id) == [] and relay.workers() == [])
-
-
-def test_a_hangup_is_survived(own_relay: Callable[..., Relay]) -> None:
-    relay = own_relay()
-    session = relay.client.session()
-    relay.signal(signal.SIGHUP)
-    os.kill(relay.worker(session.id).pid, signal.SIGHUP)
-    assert session.status()["status"] == "created"
-    assert relay.client.get("/health").status == 200
 
 
 def test_shutdown_by_call(own_relay: Callable[..., Relay], source: Callable[..., Source]) -> None:
@@ -177,7 +160,9 @@ def test_sessions_are_kept_for_the_next(
     eventually(lambda: relay.workers() == [])
 
 
-def test_a_second_relay_on_the_same_data(own_relay: Callable[..., Relay]) -> None:
+def test_a_second_relay_on_the_same_data_or_port(
+    own_relay: Callable[..., Relay], tmp_path: Path
+) -> None:
     relay = own_relay()
     session = relay.client.session()
     second = serve("--port", "0", "--data-dir", str(relay.data_dir))
@@ -185,22 +170,6 @@ def test_a_second_relay_on_the_same_data(own_relay: Callable[..., Relay]) -> Non
     assert str(relay.pid) in second.stderr
     assert relay.url in second.stderr
     assert "Traceback" not in second.stderr
-    # The first has not noticed.
-    assert json.loads((relay.data_dir / "relay.json").read_text())["pid"] == relay.pid
-    assert session.status()["status"] == "created"
-
-
-def test_the_lock_of_a_dead_relay_is_none(own_relay: Callable[..., Relay]) -> None:
-    relay = own_relay()
-    relay.client.session()
-    relay.kill()
-    assert (relay.data_dir / "relay.json").exists()
-    relay.start()
-    assert json.loads((relay.data_dir / "relay.json").read_text())["pid"] == relay.pid
-
-
-def test_a_second_relay_on_the_same_port(own_relay: Callable[..., Relay], tmp_path: Path) -> None:
-    relay = own_relay()
     port = str(relay.client.port)
     second = serve("--port", port, "--data-dir", str(tmp_path / "other"))
     assert (second.returncode, second.stdout) == (1, "")
@@ -209,6 +178,12 @@ def test_a_second_relay_on_the_same_port(own_relay: Callable[..., Relay], tmp_pa
     assert "--port" in second.stderr
     assert "Traceback" not in second.stderr
     assert not (tmp_path / "other" / "relay.json").exists()
+    # The first has not noticed, and survives a hangup as well.
+    assert json.loads((relay.data_dir / "relay.json").read_text())["pid"] == relay.pid
+    relay.signal(signal.SIGHUP)
+    os.kill(relay.worker(session.id).pid, signal.SIGHUP)
+    assert session.status()["status"] == "created"
+    assert relay.client.get("/health").status == 200
 
 
 def test_a_failed_start_keeps_the_sessions_of_before(
@@ -217,11 +192,13 @@ def test_a_failed_start_keeps_the_sessions_of_before(
     relay = own_relay()
     session = paused(relay, source(STANDING))
     relay.kill()
+    assert (relay.data_dir / "relay.json").exists()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         failed = serve("--port", str(port), "--data-dir", str(relay.data_dir))
     assert failed.returncode == 1
-    relay.start()
+    relay.start()  # the lock of a dead relay is none
+    assert json.loads((relay.data_dir / "relay.json").read_text())["pid"] == relay.pid
     assert Session(relay.client, session.id).value("x") == "1"
 
 

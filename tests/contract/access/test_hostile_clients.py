@@ -31,7 +31,7 @@ NOBODY = 65534
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 MEGABYTE = 1024 * 1024
 THREADS = 8
-REQUESTS = 10_000
+REQUESTS = 4_000
 
 
 @pytest.fixture
@@ -313,7 +313,7 @@ def drive(client: Client, session_id: str, count: int) -> tuple[list[int], list[
 
 
 @pytest.mark.slow
-def test_ten_thousand_mixed_requests(own_relay: Callable[..., Relay]) -> None:
+def test_thousands_of_mixed_requests(own_relay: Callable[..., Relay]) -> None:
     relay = own_relay()
     client = relay.client
     session = client.session(name="target")
@@ -337,4 +337,4 @@ def test_ten_thousand_mixed_requests(own_relay: Callable[..., Relay]) -> None:
     for process, most, before in zip(processes, fds, memory, strict=True):
         eventually(lambda p=process, n=most: p.num_fds() <= n, what="descriptors given back")
         grown: Any = process.memory_info().rss - before
-        assert grown < 16 * MEGABYTE, f"{process} has grown by {grown} bytes"
+        assert grown < 8 * MEGABYTE, f"{process} has grown by {grown} bytes"

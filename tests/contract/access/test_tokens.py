@@ -7,7 +7,7 @@ import os
 import socket
 import stat
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +18,7 @@ from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.scopes import SCOPES
 from tests.kit.relay import Relay
 from tests.kit.source import Source
-from tests.kit.tokens import new_token, token_command, with_token
+from tests.kit.tokens import new_token, token_command, token_process, with_token
 from tests.kit.wire import Wire, parsed, received
 
 NOBODY = 65534
@@ -32,19 +32,37 @@ def names(relay: Relay) -> list[str]:
     return [one["name"] for one in json.loads(token_command("list", "--json", *at(relay)))]
 
 
-def test_from_none_needed_to_needed_and_back(own_relay: Callable[..., Relay]) -> None:
-    relay = own_relay()
-    relay.client.get("/sessions").ok()
-    text = new_token(relay, "--scope", "sessions:read", "--name", "reader")
-    # At once, on a relay that runs; what asks about its health needs none.
-    relay.client.get("/health").ok()
-    relay.client.get("/sessions").refused("UNAUTHENTICATED", 401)
-    reader = relay.client.called(Authorization=f"Bearer {text}")
+@pytest.fixture(scope="module")
+def shared_guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relay]:
+    relay = Relay(tmp_path_factory.mktemp("guarded") / "data").start()
+    yield relay
+    assert relay.stop() == 0
+    assert relay.workers() == []
+
+
+@pytest.fixture
+def guarded(shared_guarded: Relay) -> Iterator[Relay]:
+    """A relay without tokens, shared by the tests that leave it so."""
+    yield shared_guarded
+    for name in names(shared_guarded):
+        token_command("revoke", name, *at(shared_guarded))
+    client = shared_guarded.client
+    for item in client.get("/sessions", limit=1000).ok()["items"]:
+        client.delete(f"/sessions/{item['session_id']}", force="true")
+
+
+def test_from_none_needed_to_needed_and_back(guarded: Relay) -> None:
+    guarded.client.get("/sessions").ok()
+    text = new_token(guarded, "--scope", "sessions:read", "--name", "reader")
+    # At once, on a guarded that runs; what asks about its health needs none.
+    guarded.client.get("/health").ok()
+    guarded.client.get("/sessions").refused("UNAUTHENTICATED", 401)
+    reader = guarded.client.called(Authorization=f"Bearer {text}")
     reader.get("/sessions").ok()
-    assert names(relay) == ["reader"]
-    assert token_command("revoke", "reader", *at(relay)) == ""
-    assert token_command("list", *at(relay)) == ""
-    relay.client.get("/sessions").ok()
+    assert names(guarded) == ["reader"]
+    assert token_command("revoke", "reader", *at(guarded)) == ""
+    assert token_command("list", *at(guarded)) == ""
+    guarded.client.get("/sessions").ok()
 
 
 def test_just_the_hash_is_kept_and_nothing_is_logged(own_relay: Callable[..., Relay]) -> None:
@@ -61,10 +79,9 @@ def test_just_the_hash_is_kept_and_nothing_is_logged(own_relay: Callable[..., Re
         assert not file.is_file() or text.encode() not in file.read_bytes(), file
 
 
-def test_every_operation_asks_for_its_scope(own_relay: Callable[..., Relay]) -> None:
-    relay = own_relay()
-    clients = {scope: with_token(relay, "--scope", scope) for scope in SCOPES}
-    wire = Wire(relay.client)
+def test_every_operation_asks_for_its_scope(guarded: Relay) -> None:
+    clients = {scope: with_token(guarded, "--scope", scope) for scope in SCOPES}
+    wire = Wire(guarded.client)
     for row in OPERATIONS.values():
         path = row.path.format_map(_Filled())
         line = f"{row.verb} {wire.prefix}{path}"
@@ -89,20 +106,19 @@ class _Filled(dict[str, str]):
 
 
 def test_neither_a_wrong_path_nor_a_token_in_the_query_is_told(
-    own_relay: Callable[..., Relay],
+    guarded: Relay,
 ) -> None:
-    relay = own_relay()
-    text = new_token(relay, "--scope", "admin")
-    client = with_token(relay, "--scope", "sessions:read")
+    text = new_token(guarded, "--scope", "admin")
+    client = with_token(guarded, "--scope", "sessions:read")
     for path in ("/nothing", "/sessions/x/nothing", "/%zz"):
-        relay.client.get(path).refused("UNAUTHENTICATED", 401)
+        guarded.client.get(path).refused("UNAUTHENTICATED", 401)
         assert client.get(path).status in (400, 404), path
-    relay.client.delete("/health").refused("UNAUTHENTICATED", 401)
+    guarded.client.delete("/health").refused("UNAUTHENTICATED", 401)
     # A token in the query is refused, and not repeated.
-    client = relay.client.called(Authorization=f"Bearer {text}")
+    client = guarded.client.called(Authorization=f"Bearer {text}")
     for query in ({"token": text}, {"access_token": text}, {"tokn": text}):
         for path in ("/sessions", "/nothing", "/health"):
-            for caller in (client, relay.client):
+            for caller in (client, guarded.client):
                 answer = caller.get(path, **query)
                 assert answer.status in (400, 401, 404)
                 assert text not in answer.raw.decode()
@@ -111,10 +127,9 @@ def test_neither_a_wrong_path_nor_a_token_in_the_query_is_told(
 
 
 def test_a_token_with_admin_may_do_all_and_its_name_is_who_called(
-    own_relay: Callable[..., Relay], source: Callable[..., Source]
+    guarded: Relay, source: Callable[..., Source]
 ) -> None:
-    relay = own_relay()
-    client = with_token(relay, "--scope", "admin", "--name", "ann@ci")
+    client = with_token(guarded, "--scope", "admin", "--name", "ann@ci")
     with client.called(X_Agent="somebody").session() as session:
         assert session.get().ok()["created_by"] == "ann@ci"
     with client.session() as session:
@@ -125,11 +140,10 @@ def test_a_token_with_admin_may_do_all_and_its_name_is_who_called(
 
 
 def test_reading_driving_and_attaching_are_apart(
-    own_relay: Callable[..., Relay], source: Callable[..., Source]
+    guarded: Relay, source: Callable[..., Source]
 ) -> None:
-    relay = own_relay()
-    writer = with_token(relay, "--scope", "sessions:write")
-    reader = with_token(relay, "--scope", "sessions:read,artifacts:read")
+    writer = with_token(guarded, "--scope", "sessions:write")
+    reader = with_token(guarded, "--scope", "sessions:read,artifacts:read")
     id = writer.post("/sessions", {}).ok(201)["session_id"]
     path = f"/sessions/{id}"
     writer.get(path).refused("INSUFFICIENT_SCOPE", 403)
@@ -183,11 +197,11 @@ SHOWING = {"frame-variables", "variables", "snapshot", "history", "exception", "
 
 
 def test_who_only_reads_runs_no_code_and_reads_no_output(
-    own_relay: Callable[..., Relay], source: Callable[..., Source]
+    guarded: Relay, source: Callable[..., Source]
 ) -> None:
-    relay, program = own_relay(), source(LOUD)
-    admin = with_token(relay, "--scope", "admin")
-    reader = with_token(relay, "--scope", "sessions:read")
+    program = source(LOUD)
+    admin = with_token(guarded, "--scope", "admin")
+    reader = with_token(guarded, "--scope", "sessions:read")
     session = admin.session()
     session.post("/exception-breakpoints", {"filters": ["raised"]}).ok()
     stopped = session.launch(program, snapshot=True)
@@ -227,7 +241,7 @@ def test_who_only_reads_runs_no_code_and_reads_no_output(
     shown = session.get("/frames/0/variables").ok()
     assert "repr" not in shown
     assert session.value("Loud.calls") != before
-    writer = with_token(relay, "--scope", "sessions:write")
+    writer = with_token(guarded, "--scope", "sessions:write")
     id = writer.post("/sessions", {}).ok(201)["session_id"]
     body = {"script": str(program), "wait": 20, "snapshot": True, "stop_on_exception": True}
     launched = writer.post(f"/sessions/{id}/launch", body).ok()
@@ -250,26 +264,24 @@ def test_who_only_reads_runs_no_code_and_reads_no_output(
     session.delete().ok()
 
 
-def test_what_has_expired_is_refused_and_still_closes(own_relay: Callable[..., Relay]) -> None:
-    relay = own_relay()
-    client = with_token(relay, "--scope", "admin", "--expires", "1h", "--name", "hour")
+def test_what_has_expired_is_refused_and_still_closes(guarded: Relay) -> None:
+    client = with_token(guarded, "--scope", "admin", "--expires", "1h", "--name", "hour")
     client.get("/sessions").ok()
-    [listed] = json.loads(token_command("list", "--json", *at(relay)))
+    [listed] = json.loads(token_command("list", "--json", *at(guarded)))
     ends = datetime.fromisoformat(listed["expires_at"]) - datetime.now(UTC)
     assert timedelta(minutes=58) < ends <= timedelta(hours=1)
-    path = relay.data_dir / "tokens.json"
+    path = guarded.data_dir / "tokens.json"
     kept = json.loads(path.read_text())
     kept["tokens"][0]["expires"] = 1.5e9
     path.write_text(json.dumps(kept))
     assert "hour expired at 2017-" in client.get("/sessions").refused("UNAUTHENTICATED")["message"]
-    relay.client.get("/sessions").refused("UNAUTHENTICATED", 401)
-    assert "expired 2017-07-14T02:40:00.000Z" in token_command("list", *at(relay))
+    guarded.client.get("/sessions").refused("UNAUTHENTICATED", 401)
+    assert "expired 2017-07-14T02:40:00.000Z" in token_command("list", *at(guarded))
 
 
-def test_a_file_in_disorder_closes_the_relay(own_relay: Callable[..., Relay]) -> None:
-    relay = own_relay()
-    client = with_token(relay, "--scope", "admin")
-    path = relay.data_dir / "tokens.json"
+def test_a_file_in_disorder_closes_the_relay(guarded: Relay) -> None:
+    client = with_token(guarded, "--scope", "admin")
+    path = guarded.data_dir / "tokens.json"
     good = path.read_bytes()
     for trouble in ("text", "scope", "mode", "folder"):
         client.get("/sessions").ok()
@@ -282,9 +294,9 @@ def test_a_file_in_disorder_closes_the_relay(own_relay: Callable[..., Relay]) ->
             path.write_bytes(b"{" if trouble == "text" else good.replace(b'"admin"', b'"root"'))
         error = client.get("/sessions").refused("UNAUTHENTICATED", 401)
         assert str(path) in error["message"], trouble
-        relay.client.get("/sessions").refused("UNAUTHENTICATED", 401)
-        relay.client.get("/health").ok()
-        assert str(path) in token_command("create", "--scope", "admin", *at(relay), code=1)
+        guarded.client.get("/sessions").refused("UNAUTHENTICATED", 401)
+        guarded.client.get("/health").ok()
+        assert str(path) in token_command("create", "--scope", "admin", *at(guarded), code=1)
         if trouble == "folder":
             path.rmdir()
         path.write_bytes(good)
@@ -344,7 +356,8 @@ def test_another_user_needs_one_always(own_relay: Callable[..., Relay], let_in: 
 def test_many_at_once_lose_none(own_relay: Callable[..., Relay]) -> None:
     relay = own_relay()
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda _: new_token(relay, "--scope", "admin"), range(6)))
+        words = ("create", "--scope", "admin", *at(relay))
+        made = [text.strip() for text in pool.map(lambda _: token_process(*words), range(6))]
     assert len(set(made)) == len(set(names(relay))) == 6
     for text in made:
         relay.client.called(Authorization=f"Bearer {text}").get("/sessions").ok()

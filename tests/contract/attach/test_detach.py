@@ -279,7 +279,7 @@ def test_threads_that_never_wait_pass_the_interpreter_on_as_before(
     """We hurry them while we come and go, by several threads that look at others at times."""
     one = start(BUSY, python=python)
     with relay.session() as session:
-        for _ in range(6):
+        for _ in range(3):
             session.post("/attach", {"pid": one.pid, "connect_timeout": 30}).ok()
             session.break_at(one.program, one.program["line"])
             eventually(lambda: session.status()["status"] == "paused")
