@@ -1,6 +1,6 @@
-"""What `ps` and `top` show of this process: a copy of the zygote has its command line.
+"""Sets the name that `ps` and `top` show: a forked worker has the zygote's command line.
 
-The last argument is ours to overwrite, where the kernel has it: in the process's own memory.
+The kernel reads the command line from the process's own memory, so we overwrite its last argument.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class InterpreterCache:
     async def describe(
         self, path: str, project_root: str | None = None, found: bool = False
     ) -> Interpreter:
-        """What the interpreter at `path` is; refused if debugpy cannot debug it."""
+        """The facts about the interpreter at `path`; refused if debugpy cannot debug it."""
         try:
             stamp, is_script = await asyncio.to_thread(_look_at, path)
         except (OSError, ValueError) as error:

@@ -183,7 +183,7 @@ class _Parts:
             try:
                 facts = self._see(place)
             except (FileNotFoundError, NotADirectoryError):
-                # Whoever may write to this folder decides what the missing name will be.
+                # Anyone who may write to this folder decides what the missing name will be.
                 self._examine(current, self._see(current), may_be_sticky=False)
                 return os.path.join(place, *waiting[::-1])
             if not stat.S_ISLNK(facts.st_mode):
@@ -262,8 +262,8 @@ def _head(path: str) -> bytes:
 
 
 def _configs(path: str) -> list[str]:
-    """Where Python looks for pyvenv.cfg: beside the interpreter or one folder up; older Pythons
-    resolve links first.
+    """The places in which Python looks for pyvenv.cfg: beside the interpreter or one folder up;
+    older Pythons resolve links first.
     """
     folders = [os.path.dirname(place) for place in (path, os.path.realpath(path))]
     both = [place for folder in folders for place in (folder, os.path.dirname(folder))]

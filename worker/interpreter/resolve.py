@@ -43,8 +43,8 @@ _QUESTION: Final = (
 class Interpreter(Struct, frozen=True, kw_only=True):
     """An interpreter that debugpy can debug."""
 
-    path: str  # as it was found; in a venv, the link, which makes the venv active
-    executable: str  # as it reports itself: behind a pyenv shim, the real one
+    path: str  # the path by which it was found; in a venv the link, which makes the venv active
+    executable: str  # the path that it reports itself: behind a pyenv shim, the real one
     version: tuple[int, int, int]
     version_text: str
     found: bool = False  # in the project, and not by its name

@@ -71,7 +71,9 @@ class Meter:
         return round((self._output[-1][1] - before) / max(now - began, WINDOW_SECONDS))
 
     def cpu_seconds(self, rows: list[Stat]) -> float:
-        """Never less than before: between two looks a process may have gone to nobody's account."""
+        """The processor time, never less than before: a process that ends between two looks may
+        be in no parent's sum.
+        """
         now = {row.key: row for row in rows}
         for key, row in self._last.items():
             # This worker reaps the processes that it adopted, so no parent's sum contains them.
@@ -95,7 +97,9 @@ class Meter:
 
 
 def _exact_bytes(rows: list[Stat]) -> tuple[int, float]:
-    """And for how long a processor was busy with it: to wait for one on a busy machine is free."""
+    """The exact memory, and the processor time that reading it took; waiting for a processor on a
+    busy machine does not count.
+    """
     began = time.thread_time()
     found = sum(procfs.proportional_bytes(row.pid) or row.resident_bytes for row in rows)
     return found, time.thread_time() - began

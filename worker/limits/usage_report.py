@@ -29,7 +29,7 @@ _STATES: Final = {
 
 
 class UsageReport:
-    """What the processes of the session use."""
+    """The resources that the session's processes use."""
 
     def __init__(
         self,
@@ -72,7 +72,9 @@ class UsageReport:
         )
 
     async def _rows(self) -> list[Stat]:
-        """None can be told apart while a process of the worker's own starts: milliseconds."""
+        """The session's processes. While the worker starts a process of its own, they cannot be
+        told apart for some milliseconds; then we look again.
+        """
         for _ in range(_MOST_LOOKS):
             rows = self._debuggee.target.processes() if self._debuggee.target is not None else []
             if rows is not None:
@@ -81,7 +83,7 @@ class UsageReport:
         return []
 
     def _as_launched(self) -> dict[int, str]:
-        """The program by what was launched: its command line names our bootstrap."""
+        """The program's command line as it was launched; the real one names our bootstrap."""
         program = self._debuggee.program
         if program is None or program.pid is None or program.attached:
             return {}

@@ -133,7 +133,7 @@ class LimitWatch:
                 try:
                     pause = await self._look(meter)
                 except Exception:
-                    # Whatever failed: the limits stay in force, and the next check tries again.
+                    # The limits stay in force whatever has failed; the next check tries again.
                     log.exception("limits.failed")
                     pause = _LONGEST_PAUSE_SECONDS
             with contextlib.suppress(TimeoutError):

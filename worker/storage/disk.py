@@ -36,7 +36,7 @@ class Disk:
         self._thread.start()
 
     async def run(self, job: Job) -> None:
-        """Run the job in the thread, after the earlier ones; its exception is raised here."""
+        """Runs the job in the thread, after the earlier ones; its exception is raised here."""
         done: asyncio.Future[None] = self._loop.create_future()
         self._jobs.put((job, done))
         await done

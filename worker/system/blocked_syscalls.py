@@ -1,8 +1,9 @@
-"""Whether a program waits in a read of its standard input or waits for a signal, by the kernel.
+"""Asks the kernel whether a program is blocked in a read of its standard input, or waits for a
+signal.
 
-There is no event for it; one look costs some microseconds and touches the program not at all. It
-sees every way of reading (`input`, `sys.stdin`, `os.read`, C code, a child like `cat`) on any
-version. Where the machine is unknown or the kernel tells nothing, the answer is no.
+The kernel gives no event for this. A look costs some microseconds and does not touch the program.
+It sees every way of reading (`input`, `sys.stdin`, `os.read`, C code, a child like `cat`) on any
+version. On an unknown machine, or if the kernel shows nothing, the answer is no.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ _DEV_TTY: Final = os.makedev(5, 0)
 # read and readv; select and pselect, by which readline waits.
 _READS: Final = {"x86_64": (0, 19), "aarch64": (63, 65)}.get(platform.machine(), ())
 _SELECTS: Final = {"x86_64": (23, 270), "aarch64": (72,)}.get(platform.machine(), ())
-# pause, which is a ppoll of nothing and for ever where there is no such call.
+# pause; on machines without that call it is a ppoll of nothing, without a timeout.
 _PAUSES: Final = {"x86_64": (34,), "aarch64": (73, 0, 0, 0)}.get(platform.machine(), ())
 
 
 def waits_for_input(pid: int, stdin: tuple[int, ...]) -> bool:
-    """`stdin`: device and inode of the pipe, or the terminal's number alone."""
+    """Whether the program waits for input. `stdin` is the pipe's device and inode, or the number of
+    the terminal.
+    """
     return any(
         _reads_stdin(process, thread, stdin)
         for process in _family(pid)
@@ -34,15 +37,15 @@ def waits_for_input(pid: int, stdin: tuple[int, ...]) -> bool:
 
 
 def waits_for_signal(pid: int) -> bool:
-    """Whether the main thread waits in `signal.pause()`, which any signal ends, ours too."""
+    """Whether the main thread waits in `signal.pause()`, which any signal ends, also ours."""
     call = procfs.syscall(pid, pid)
     if call is None or not _PAUSES:
-        return False  # gone since, not ours to look at, or it runs
+        return False  # it has ended, is another user's, or runs
     return (call.number, *call.arguments)[: len(_PAUSES)] == _PAUSES
 
 
 def _family(pid: int) -> Iterator[int]:
-    """The process and those below it, which may have inherited its standard input."""
+    """The process and its descendants, which may have inherited its standard input."""
     waiting = [pid]
     for _ in range(_MOST_PROCESSES):
         if not waiting:
@@ -55,10 +58,10 @@ def _family(pid: int) -> Iterator[int]:
 def _reads_stdin(pid: int, thread: int, stdin: tuple[int, ...]) -> bool:
     call = procfs.syscall(pid, thread)
     if call is None:
-        return False  # it runs, is gone since, or is not ours to look at
+        return False  # it runs, has ended, or is another user's
     first, second = call.arguments[:2]
     if call.number in _SELECTS:
-        # One descriptor is watched and it is the first: standard input.
+        # The call watches one descriptor, the first one: standard input.
         return first == 1 and second != 0 and _is_stdin(pid, 0, stdin)
     return call.number in _READS and _is_stdin(pid, first, stdin)
 
@@ -67,7 +70,7 @@ def _is_stdin(pid: int, fd: int, stdin: tuple[int, ...]) -> bool:
     try:
         facts = os.stat(f"/proc/{pid}/fd/{fd}")
     except OSError:
-        return False  # closed since, or gone
+        return False  # it is closed, or the process has ended
     if len(stdin) == 2:
         return (facts.st_dev, facts.st_ino) == stdin
     return facts.st_rdev in (stdin[0], _DEV_TTY)

@@ -1,12 +1,13 @@
-"""Leaving nobody behind: everything that descends from this worker ends with it.
+"""Ends the worker's descendants: every process that its programs have left.
 
-The worker is a subreaper, so a daemonised grandchild becomes its child instead of init's. All are
-frozen before any is killed: what is frozen starts nobody, so not even a fork bomb runs away. Passes
-go on until two in a row find nobody: the last that was frozen may have forked a moment before.
+The worker is a subreaper, so a daemonised grandchild becomes its child instead of init's. All
+processes are stopped (SIGSTOP) before any is killed: a stopped process cannot fork, so not even a
+fork bomb escapes. Passes continue until two in a row find nothing, because the last process may
+have forked just before it was stopped.
 
-The trackers of multiprocessing come last. They unlink the shared memory and semaphores that their
-program has left, and end by themselves, as soon as nobody has the other end of their pipe any more:
-killed together with the program they would leave all that in /dev/shm for good.
+multiprocessing's resource trackers are ended last. A tracker unlinks the shared memory and the
+semaphores that its program has left, and ends when the other end of its pipe is closed. If it were
+killed together with the program, all that would stay in /dev/shm for ever.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ def become_subreaper() -> None:
 
 
 def of_programs() -> list[Stat] | None:
-    """All below this worker that is a program, or was started by one.
+    """The worker's descendants that are a program or were started by one.
 
-    Not what the worker itself has just asked something, nor gdb. None while that cannot be told
-    apart: something of the worker's own is just being started.
+    The worker's own processes (an interpreter that answers a question, gdb) are not among them.
+    None while these cannot be told apart, because the worker is starting one.
     """
     found = procfs.descendants(os.getpid())
     if own_processes.is_starting():
@@ -66,7 +67,7 @@ def uids() -> set[int]:
 
 
 def _without(rows: Iterable[Stat], own: Set[int]) -> list[Stat]:
-    """Parents come first: what descends from what is left out is left out as well."""
+    """The rows without own processes and their descendants. Parents come first in `rows`."""
     left, out = [], set(own)
     for row in rows:
         if row.pid in out or row.parent in out:
@@ -77,20 +78,20 @@ def _without(rows: Iterable[Stat], own: Set[int]) -> list[Stat]:
 
 
 def end_programs(deadline: float, awaited: int | None) -> list[Ended]:
-    """SIGKILL to all that programs of this session have left running; who that was.
+    """Kills all processes that the session's programs have left; returns them.
 
-    `awaited` is the program itself, whose exit code somebody waits for. Blocks for milliseconds,
-    at the longest until `deadline`, which is monotonic.
+    `awaited` is the program itself, whose exit code another part waits for. Blocks for some
+    milliseconds, at most until `deadline`, which is monotonic.
     """
     return _Ending().run(of_programs, lambda: collect_adopted(awaited), deadline)
 
 
 def end_descendants(deadline: float, spared: Set[int] = frozenset()) -> list[Ended]:
-    """SIGKILL to all below us but the spared. The loop has ended: nobody waits for any of them."""
+    """Kills all descendants but the spared ones. Called after the event loop has ended."""
 
     def left() -> list[Stat]:
         if not _has_children():
-            return []  # orphans become ours: who has no child has no descendant
+            return []  # orphans become our children, so without a child there is no descendant
         return _without(procfs.descendants(os.getpid()), spared)
 
     return _Ending().run(left, _collect_all, deadline)
@@ -109,7 +110,7 @@ def named(rows: list[Stat]) -> list[Ended]:
 
 
 def shown_command_of(pid: int) -> str:
-    """Its command line without secrets; empty when it has none, or is gone."""
+    """The command line without secrets; empty if the process has none, or has ended."""
     return " ".join(masked_command(procfs.command(pid))).strip()
 
 
@@ -142,13 +143,14 @@ def _collect(pid: int) -> bool:
 
 
 class _Ending:
-    """One sweep."""
+    """One run of passes over the descendants, until none is left."""
 
     def __init__(self) -> None:
         self._ended: dict[tuple[int, int], Ended] = {}
-        self._beyond: set[tuple[int, int]] = set()  # setuid programs: not ours to signal
+        self._beyond: set[tuple[int, int]] = set()  # setuid programs, which we may not signal
         self._trackers: set[tuple[int, int]] = set()
-        self._patience: float | None = None  # with the trackers, once the others are gone
+        # Until then we wait for trackers, once the others have ended.
+        self._patience: float | None = None
         self._nameless: set[tuple[int, int]] = set()
         self._loaded: float | None = None  # a process without a command line then has none
 
@@ -156,7 +158,8 @@ class _Ending:
         self, find: Callable[[], list[Stat] | None], collect: Callable[[], None], deadline: float
     ) -> list[Ended]:
         empty = 0
-        # Also while there are others all the time: what calls itself a tracker may start them.
+        # We also wait no longer for trackers if other processes keep appearing: something that only
+        # looks like a tracker may start them.
         at_last = (time.monotonic() + deadline) / 2
         while empty < 2 and time.monotonic() < deadline:
             found = find()
@@ -164,7 +167,7 @@ class _Ending:
             empty = empty + 1 if found is not None and not living else 0
             due = self._due(living, at_last)
             if self._freeze(due):
-                continue  # look again at once, for what they may have started before
+                continue  # they may have started others before: look again at once
             self._signal(due, signal.SIGKILL)
             collect()
             if not empty:
@@ -172,29 +175,31 @@ class _Ending:
         return list(self._ended.values())
 
     def _due(self, living: list[Stat], at_last: float) -> list[Stat]:
-        """All but the trackers, until those had the time to tidy up and end by themselves."""
+        """The processes to kill now: trackers only after they had time to clean up and end."""
         now = time.monotonic()
         if now >= min(at_last, self._patience or at_last):
             return living
         others = [row for row in living if not self._is_tracker(row)]
         if living and not others:
             if self._patience is None:
-                self._signal(living, signal.SIGCONT)  # stopped with its group, it could do nothing
-            # On a busy machine it waits for a processor: only the time that it sleeps counts.
+                # A tracker that was stopped with its process group could not clean up.
+                self._signal(living, signal.SIGCONT)
+            # On a busy machine a tracker waits for a processor. That time does not count.
             if self._patience is None or any(row.state in _BUSY for row in living):
                 self._patience = now + _TRACKER_SECONDS
         return others
 
     def _is_tracker(self, row: Stat) -> bool:
-        """The command line of one that is frozen already is read again only if it had none."""
+        """Whether it is a tracker. We read a stopped process again only if it had no name."""
         named = row.key in self._ended and row.key not in self._nameless
         if not named and row.key not in self._trackers and is_tracker(row.pid):
             self._trackers.add(row.key)
-            self._ended.pop(row.key, None)  # frozen in the midst of exec: it may end by itself
+            # If it was stopped in the midst of an exec: it may end by itself.
+            self._ended.pop(row.key, None)
         return row.key in self._trackers
 
     def _freeze(self, living: list[Stat]) -> bool:
-        """Whether any of them has to be looked at again: it is new, or has no name yet."""
+        """Stops the processes; whether one must be looked at again: it is new or nameless."""
         new = [row for row in living if row.key not in self._ended]
         nameless = []
         for row in living:
@@ -207,7 +212,9 @@ class _Ending:
         return bool(new) or self._may_be_loading(nameless)
 
     def _may_be_loading(self, nameless: list[Stat]) -> bool:
-        """One in the midst of exec has no command line for a moment, and stops only after that."""
+        """Whether one of them may be in the midst of an exec: then it has no command line for a
+        moment, and stops only afterwards.
+        """
         if all(row.state in _STOPPED for row in nameless):
             return False
         now = time.monotonic()
@@ -230,7 +237,7 @@ def send(row: Stat, number: signal.Signals) -> None:
     try:
         handle = os.pidfd_open(row.pid)
     except OSError:
-        return  # gone since the look
+        return  # it has ended
     try:
         now = procfs.stat(row.pid)
         if now is not None and now.key == row.key:

@@ -153,8 +153,8 @@ class RunningTrace:
             self._publication.changed()
 
     async def _in_time(self) -> bool:
-        """Wait for the end; whether it came in time. Each captured expression has `PATIENCE`, as
-        other values have.
+        """Waits for the end; whether it came in time. Each captured expression has
+        `OWN_CODE_SECONDS`, as other values have.
         """
         server = self._plan.server
         deadline = time.monotonic() + self._params.timeout
