@@ -21,7 +21,7 @@ from tests.kit.source import Source
 PARENT = Path(debugpy.__file__).parents[1]
 NAMES = Path(listed.__file__)
 
-# As `engine.load` brings it in. Then every name is taken away by itself, and must be missed.
+# pydevd is imported as `engine.loading.load` does. Then each name is taken away, and must be missed.
 LOOK = """
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
@@ -106,33 +106,33 @@ def take_away():
         sys.modules[WHERE] = View(sys.modules[WHERE], PATH)
 
 def audit(event, arguments, done=[]):
-    if event == "socket.connect" and not done:  # to the relay: everything is imported
+    # The module that connects to the relay is executed: pydevd is imported.
+    if event == "exec" and "engine/connection/connect" in str(arguments) and not done:
         done.append(event)
         take_away()
 
 if NAME:
     sys.addaudithook(audit)
 """
-# One of each sort: of the debugger object, of a module, of a class, what only some Pythons need.
-LACKED = [
-    "PyDB:do_wait_suspend",
-    "PyDB:_cmd_queue.default_factory",
-    "_pydevd_bundle.pydevd_net_command:NetCommand",
-    "_pydevd_bundle.pydevd_api:PyDevdAPI._DummyFrame",
-]
 
 
-@pytest.mark.parametrize("name", LACKED)
+def lacking(folder: Path, name: str) -> dict[str, str]:
+    """The environment of a program whose debugpy lacks a name. `test_lacking_names.py` takes away
+    all of them."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(LACKING)
+    return {"PYTHONPATH": str(folder), "LACKS": name}
+
+
+# One of the debugger object, one of a module.
+@pytest.mark.parametrize("name", ["PyDB:writer", "_pydevd_bundle.pydevd_net_command:NetCommand"])
 def test_a_program_whose_debugpy_lacks_a_name_has_plain_dap(
     relay: Client, source: Callable[..., Source], python: str, tmp_path: Path, name: str
 ) -> None:
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(LACKING)
     program = source("for i in range(3):\n    j = i * 2\nprint('over', j)\n")
     with relay.session(python_path=python) as session:
         session.break_at(program, 2, condition="i == 1")
-        environment = {"PYTHONPATH": str(tmp_path / "site"), "LACKS": name}
-        stopped = session.launch(program, env=environment)
+        stopped = session.launch(program, env=lacking(tmp_path / "site", name))
         assert stopped["current_location"]["line"] == 2
         assert session.value("i") == "1"
         said = session.printed("console")
@@ -140,6 +140,20 @@ def test_a_program_whose_debugpy_lacks_a_name_has_plain_dap(
         session.delete("/breakpoints").ok()
         assert session.resume()["exit_code"] == 0
         assert session.printed("stdout") == "over 4\n"
+
+
+def test_a_launch_whose_debugpy_cannot_be_connected_names_what_it_lacks(
+    relay: Client, source: Callable[..., Source], tmp_path: Path
+) -> None:
+    with relay.session() as session:
+        fields = {
+            "script": str(source("x = 1\n")),
+            "env": lacking(tmp_path / "site", "pydevd:settrace"),
+        }
+        failed = session.post("/launch", fields).refused("LAUNCH_FAILED")
+        said = failed["details"]["output_tail"]
+        assert "lacks pydevd.settrace, without which nothing can be debugged" in said
+        assert "Traceback" not in said
 
 
 def test_programs_are_debugged_alike_whatever_python_the_relay_runs_on(

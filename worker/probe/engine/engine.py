@@ -14,7 +14,6 @@ debugger only for stops.
 import _thread
 import sys
 
-from debug_relay.worker.probe.engine import names
 from debug_relay.worker.probe.engine.frames import MONITORED, stack, top_of, visible
 from debug_relay.worker.probe.engine.hooks import Hooks
 from debug_relay.worker.probe.engine.library_files import is_library
@@ -111,14 +110,6 @@ class Engine(object):
             pause(0.001)  # what was taken from the queue is written
         except Exception:  # noqa: S110  an end must come whatever is left of the debugger
             pass
-
-    def tell_missing(self):
-        """Why there is plain DAP alone, in the session's console output."""
-        try:
-            message = self.db.cmd_factory.make_console_message(names.words(self.gone))
-            self.db.writer.add_command(message)
-        except AttributeError:
-            pass  # what would tell is missing too
 
     # -- numbers: DAP has its own for threads, frames and variables
 

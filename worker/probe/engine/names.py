@@ -4,7 +4,8 @@ Runs in the program: Python 3.8 to 3.15, standard library only.
 
 `missing` says which of them this debugpy lacks. A launched program is then debugged by plain DAP,
 and its session's console output says why; an attach is refused. Either is decided before anything
-of pydevd is replaced, so no lacking name is ever met in a thread of the program.
+of pydevd is replaced, so no lacking name is ever met in a thread of the program. Without one of
+`ESSENTIAL` there is no plain DAP either: the launch fails and names it.
 
 A debugpy upgrade begins here: `tests/contract/pydevd/test_debugpy_facts.py` looks each name up
 under every Python.
@@ -86,11 +87,9 @@ _TABLE = (
         "authentication.is_authenticated": "no request of ours before that",
         "dap_messages_listeners": "are told of our requests as well",
         "_dap_messages_listeners": "when the relay was heard last",
-        "initialize_network": "starts reader and writer",
         "writer": "sends our events",
         "reader": "whose socket it is",
         "cmd_factory.make_exit_command": "the last message",
-        "cmd_factory.make_console_message": "says which names are missing",
         "created_pydb_daemon_threads": "the debugger's threads, to end them",
         "ready_to_run": "whether the handshake is over",
         "pydb_disposed": "whether the debugger has ended",
@@ -103,7 +102,7 @@ _TABLE = (
     ("pydevd", EVERY, {
         "settrace": "connects",
         "PyDB.connect": "replaced while we connect: token, TCP_NODELAY, whole messages",
-        "start_client": "opens the connection",
+        "PyDB.initialize_network": "starts reader and writer",
         "_locked_settrace": "replaced: no breakpoint() in what is evaluated",
         "get_global_debugger": "whether one is there",
         "install_breakpointhook": "breakpoint() stops",
@@ -344,8 +343,8 @@ class Name(object):
         for part in self.path.split("."):
             try:
                 root = getattr(root, part[:-2])() if part.endswith("()") else getattr(root, part)
-            except AttributeError:
-                return False
+            except Exception:
+                return False  # another debugpy may raise anything where it is made otherwise
         return True
 
 
@@ -354,35 +353,51 @@ NAMES = tuple(
 )
 
 
-def missing(db=None):
-    """Which names this debugpy lacks, of those that are needed here; without `db`, of its modules
-    alone."""
-    kinds, roots = {EVERY, _here()}, dict(sys.modules)
-    if TRACING not in kinds and MONITORING not in kinds:
+# The debugger cannot be connected without these.
+ESSENTIAL = frozenset(("pydevd.settrace", "pydevd.PyDB.connect", "pydevd.PyDB.initialize_network"))
+
+
+def needed():
+    """The names that are needed by this Python, with this debugpy."""
+    kinds = {EVERY, _here()}
+    if MONITORING not in kinds:
         kinds.add(TRACING)
+    return [name for name in NAMES if name.needed in kinds]
+
+
+def missing(db=None):
+    """The names that this debugpy lacks, of those that are needed; without `db`, of its modules
+    alone."""
+    roots = dict(sys.modules)
     roots[DB], roots[TRACKER] = db, _tracker(db)
     unmade = (DB, TRACKER) if db is None else ()
     return [
         str(name)
-        for name in NAMES
-        if name.needed in kinds
-        and name.where not in unmade
-        and not name.is_in(roots.get(name.where))
+        for name in needed()
+        if name.where not in unmade and not name.is_in(roots.get(name.where))
     ]
 
 
-def words(gone):
-    """For who reads the session's console output."""
+def missing_essential():
+    roots = sys.modules
+    return [
+        str(name) for name in NAMES if str(name) in ESSENTIAL and not name.is_in(roots[name.where])
+    ]
+
+
+def explain(gone, consequence):
+    """A sentence for the readers of the session's output."""
     version = getattr(sys.modules.get("debugpy"), "__version__", "?")
     more = ", … (%d in all)" % len(gone) if len(gone) > _SHOWN else ""
-    return _LACKS % (version, ", ".join(gone[:_SHOWN]) + more)
+    return consequence % (version, ", ".join(gone[:_SHOWN]) + more)
 
 
 _SHOWN = 5  # Missing names of a debugpy that a message lists.
-_LACKS = (
+PLAIN_DAP = (
     "debugpy %s lacks what the relay's probe needs: %s. This program is debugged by plain DAP: "
     "conditions, hit counts and values are debugpy's, and what needs the probe is refused.\n"
 )
+NO_DEBUGGER = "debugpy %s lacks %s, without which nothing can be debugged\n"
 
 
 def _here():
@@ -395,4 +410,7 @@ def _here():
 def _tracker(db):
     made = getattr(sys.modules.get(_BUNDLE + "suspended_frames"), "_FramesTracker", None)
     manager = getattr(db, "suspended_frames_manager", None)
-    return made(manager, db) if made is not None and manager is not None else None
+    try:
+        return made(manager, db)
+    except Exception:
+        return None  # it is made otherwise, or not there: all its names are lacking

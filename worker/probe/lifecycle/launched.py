@@ -9,12 +9,13 @@ A child waits for the relay, but not for ever: whoever gets no answer runs on wi
 """
 
 import os
+import sys
 from importlib.machinery import PathFinder
 
 from debug_relay.worker.probe import probe as core
 from debug_relay.worker.probe.children.child_debugging import ChildDebugging
 from debug_relay.worker.probe.engine.connection import program_end
-from debug_relay.worker.probe.engine.connection.connect import connect
+from debug_relay.worker.probe.engine.connection.connect import NoDebugger, connect
 from debug_relay.worker.probe.engine.connection.handshake import Handshake, NoAnswer
 from debug_relay.worker.probe.engine.loading import load as debugger
 from debug_relay.worker.probe.lifecycle import process_title
@@ -52,6 +53,10 @@ class Launched(object):
         try:
             with Eager():
                 connect(prepare, self.setup, hidden=self.hidden, patch_multiprocessing=False)
+        except NoDebugger as error:
+            if waits:
+                raise
+            sys.exit(str(error).strip())  # before the program's first line: the launch fails
         except Exception:
             self.give_up()
             raise
@@ -59,8 +64,6 @@ class Launched(object):
             self.bytecode.leave()
         for begun in handshake:
             begun.over()
-        if self.probe.engine.gone:
-            self.probe.engine.tell_missing()
         if self.family is None:
             self.probe.children.watch()
         else:

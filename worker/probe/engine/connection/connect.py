@@ -5,6 +5,7 @@ Used where a program is launched and where one is attached to.
 
 import _queue
 import _thread
+import json
 import os
 import socket
 import sys
@@ -18,16 +19,26 @@ from debug_relay.worker.probe.runtime.guarded_socket import GuardedSocket
 _allocate_lock, _ident = _thread.allocate_lock, _thread.get_ident
 
 
+_CONNECT_SECONDS = 10.0  # The worker's listener takes a connection within this time.
+
+
+class NoDebugger(Exception):
+    """This debugpy lacks names without which it cannot be connected."""
+
+
 def connect(prepare, setup, hidden=(), **settings):
     """Connect; `prepare(engine, sock)` is called when there is a socket and nobody reads it yet.
 
     Where this debugpy lacks a name (`engine.gone`) nothing of it is replaced.
     """
+    gone = names.missing_essential()
+    if gone:
+        raise NoDebugger(names.explain(gone, names.NO_DEBUGGER))
     pydevd = sys.modules["pydevd"]
     connect_slowly = pydevd.PyDB.connect
 
     def connect_quickly(self, host, port):
-        sock = GuardedSocket(pydevd.start_client(host, port))
+        sock = GuardedSocket(socket.create_connection((host, port), _CONNECT_SECONDS))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Before anything else: the worker reads nothing of a connection that begins otherwise.
         # Should it have died, whoever has got its port learns what is good for nothing now.
@@ -36,6 +47,7 @@ def connect(prepare, setup, hidden=(), **settings):
         engine = Engine(self, names.missing(self))
         if engine.gone:
             _prepared(prepare, engine, sock)
+            sock.sendall(_console_message(names.explain(engine.gone, names.PLAIN_DAP)))
             self.initialize_network(sock)
             return
         # Its thread that looks every 0.2 s whether the program has ended is joined like one of the
@@ -66,6 +78,14 @@ def connect(prepare, setup, hidden=(), **settings):
         )
     finally:
         pydevd.PyDB.connect = connect_slowly
+
+
+def _console_message(text):
+    """An event as it is sent, made without pydevd: what makes events there may be lacking too."""
+    body = {"category": "console", "output": text}
+    event = {"type": "event", "event": "output", "seq": 0, "body": body}
+    content = json.dumps(event).encode()
+    return b"Content-Length: %d\r\n\r\n%s" % (len(content), content)
 
 
 def _prepared(prepare, engine, sock):
