@@ -21,7 +21,7 @@ from tests.kit.source import Source
 PARENT = Path(debugpy.__file__).parents[1]
 NAMES = Path(listed.__file__)
 
-# pydevd is imported as `engine.loading.load` does. Then each name is taken away, and must be missed.
+# pydevd is imported as `engine.loading.load` does. Each name is taken away, and must be missed.
 LOOK = """
 import json, os, sys
 sys.path.insert(0, sys.argv[1])

@@ -30,7 +30,7 @@ def hook(hooks):
         if spans is None:
             spans = this._inlined = inlined(this.code_obj)
         if any(first <= offset < end for first, end in spans):
-            return -1 - offset  # of no line, and not that of any other
+            return -1 - offset  # no line, and unlike that of any other jump
         lines = this.code_obj.co_lines()
         return next((line for start, end, line in lines if line and start <= offset < end), -1)
 
@@ -56,9 +56,12 @@ def ask_for_jumps(module, hooks):
 
 
 def inlined(code):
-    """Where loops are that are no statements. A comprehension's fills what was made just before.
-    One over a generator, which `any`, `all` and `tuple` become from 3.14 on, and `list` and `set`
-    from 3.15 on, uses each item at once, where a `for` would store it."""
+    """The places of loops that are no statements.
+
+    A comprehension's loop fills what was made just before. A loop over a generator, which `any`,
+    `all` and `tuple` become from 3.14 on, and `list` and `set` from 3.15 on, uses each item at
+    once, where a `for` would store it.
+    """
     known = [one for one in dis.get_instructions(code) if one.opname not in _ASIDE]
     comprehensions = [
         (swap.offset, loop.argval)

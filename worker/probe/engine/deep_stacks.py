@@ -20,7 +20,7 @@ THREADS = 256  # Threads whose tracers are remembered.
 class Deep(object):
     def __init__(self, probe, untie):
         self.probe = probe
-        self.untie = untie  # of what was opened, at the resume
+        self.untie = untie  # called at the resume with each opened variable
         self.tracers = {}  # thread ident → what pydevd's own tracer has, and ours
 
     def hook(self):
@@ -83,7 +83,7 @@ class Deep(object):
         made = self.tracers.get(ident)
         if made is None or made[0] is not known._args:
             kind = type(known)
-            # Where pydevd is compiled, all that Python calls is wrapped.
+            # A compiled pydevd wraps all that Python calls.
             wrapped = getattr(sys.modules[kind.__module__], "SafeCallWrapper", lambda one: one)
             if len(self.tracers) >= THREADS:
                 self.tracers.clear()
@@ -91,13 +91,13 @@ class Deep(object):
         return made[1]
 
     def forget_ended(self):
-        """What a tracer has keeps its thread alive."""
+        """Drop the tracers of ended threads: a tracer holds its thread."""
         for ident, made in list(self.tracers.items()):
             if getattr(tracer_of(ident), "_args", None) is not made[0]:
                 self.tracers.pop(ident, None)
 
     def set_trace(self, ident, frame, disable=False):
-        """Of each code once: only the first frame may be the one that steps."""
+        """Trace one frame for each code: only the first may be the one that steps."""
         if disable:
             self.trace(ident, frame, disable=True)
             return
@@ -113,7 +113,7 @@ class Deep(object):
 
 
 def tracer_of(ident):
-    """What pydevd traces a thread with, as far as it goes beyond the thread's first event."""
+    """The function that pydevd traces a thread with, after the thread's first event."""
     thread = sys.modules["threading"]._active.get(ident)
     return getattr(getattr(thread, "additional_info", None), "thread_tracer", None)
 

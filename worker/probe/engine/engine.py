@@ -1,9 +1,9 @@
-"""What the probe's features ask of the debugger, in verbs: the one way to it from outside.
+"""The verbs by which the probe's features ask the debugger: no other module outside knows it.
 
 Runs in the program: Python 3.8 to 3.15, standard library only.
 
-Whoever is outside `engine/` knows threads by the debugger's numbers for them, frames, and no object
-of the debugger's. `db`, its one object, is for the modules beside this one.
+Modules outside `engine/` know frames, and threads by the debugger's numbers, and no object of the
+debugger's. `db`, its one object, is for the modules of this folder.
 
 Two additions are planned and belong here. Up to 3.11: tracing only while a breakpoint, an
 exception, a step or a pause needs it. From 3.12 on: line events of our own, in a module beside
@@ -107,7 +107,7 @@ class Engine(object):
                 if self.db.writer is None or self.db.writer.empty():
                     break
                 pause(0.005)
-            pause(0.001)  # what was taken from the queue is written
+            pause(0.001)  # the writer may have a message in its hands
         except Exception:  # noqa: S110  an end must come whatever is left of the debugger
             pass
 
@@ -145,7 +145,7 @@ class Engine(object):
         return self.db.find_frame(thread_id, number)
 
     def tracker(self, thread_id):
-        """What numbers the variables of a stopped thread's frames."""
+        """The object that numbers the variables of a stopped thread's frames."""
         return self.db.suspended_frames_manager.get_frame_tracker(thread_id)
 
     def on_stop_event(self, told, place):
@@ -161,7 +161,7 @@ class Engine(object):
             try:
                 found = place(thread_id)
             except Exception:
-                found = None  # whatever frames they are: no stop may be lost
+                found = None  # no stop may be lost, whatever frames a thread has
             if found is None:
                 return message
             event = message.as_dict
@@ -193,8 +193,7 @@ class Engine(object):
     # -- evaluating, in the stopped thread
 
     def evaluate(self, frame, text, is_exec):
-        """By the debugger, without its watch over how long it takes: that is ours, and costs a
-        thread."""
+        """Have the debugger evaluate, without its own deadline, which costs a thread."""
         evaluate = sys.modules[_BUNDLE + "vars"].evaluate_expression
         return getattr(evaluate, "__wrapped__", evaluate)(self.db, frame, text, is_exec)
 
@@ -209,7 +208,7 @@ class Engine(object):
         self.db.show_return_values = on
 
     def take_returned(self, frame):
-        """What was returned into this frame (up to 3.11), taken out of it again."""
+        """Take the values that were returned into this frame (up to 3.11) out of it."""
         return list((frame.f_locals.pop(_RETURNED, None) or {}).values())
 
     def on_return(self, keep):
@@ -252,7 +251,7 @@ class Engine(object):
         thread = sys.modules["threading"].current_thread()
         raised = type(error), error, error.__traceback__
         stop(self.db, thread, thread.additional_info, raised)
-        self.db.enable_tracing()  # what the program does at its exit
+        self.db.enable_tracing()  # exit functions are traced
 
     def is_below_own(self, frame):
         """Whether it is the debugger's, or a library's called by it: where a stack overflow may
@@ -275,12 +274,12 @@ class Engine(object):
         return self.db.get_file_type(frame) == self.db.PYDEV_FILE
 
     def place_of(self, frame):
-        """(the path of its file, what the debugger calls the file)."""
+        """(the path of its file, the debugger's name for the file)."""
         files = sys.modules["pydevd_file_utils"]
         return files.get_abs_path_real_path_and_base_from_frame(frame)[:2]
 
     def canonical(self, path):
-        """What the debugger calls a file."""
+        """The debugger's name for a file."""
         return sys.modules["pydevd_file_utils"].canonical_normalized_path(path)
 
     def is_decompiled(self, number):
@@ -329,11 +328,11 @@ class Engine(object):
             api.set_function_breakpoints(self.db, [nowhere])
 
     def forget_kinds(self):
-        """What kind of file each code is of: it is asked again."""
+        """Have the debugger ask again for each code what kind of file it is of."""
         self.db.get_cache_file_type().clear()
 
     def file_of(self, path):
-        """(its path, what the debugger calls it, whether it is the debugger's own)."""
+        """(its path, the debugger's name for it, whether it is the debugger's own)."""
         files = sys.modules["pydevd_file_utils"]
         place = files.get_abs_path_real_path_and_base_from_file(path)
         own = path.startswith(("<relay", "<frozen"))
@@ -343,12 +342,12 @@ class Engine(object):
         return place[0], place[1], own
 
     def breakpoint_at(self, frame):
-        """What is looked at at a frame's line, if anything."""
+        """The debugger's breakpoint at a frame's line, or None."""
         lines = self.db.breakpoints.get(self.place_of(frame)[1]) or {}
         return lines.get(frame.f_lineno)
 
     def decide(self, info, breakpoint, frame):
-        """By all phases of it."""
+        """Whether a hit stops: all phases of `handle_breakpoint_condition`."""
         return self.db.handle_breakpoint_condition(info, breakpoint, frame)
 
     def breakpoints_changed(self, removed=False):
@@ -381,7 +380,7 @@ def is_debuggers_module(name):
 
 
 def is_debuggers_file(path):
-    """Of the debugger itself or of the probe, by its path."""
+    """Whether a path is of the debugger itself or of the probe."""
     return path.startswith("<frozen relay") or "/debugpy/_vendored/" in path
 
 

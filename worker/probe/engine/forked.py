@@ -9,7 +9,7 @@ import threading
 
 
 def forget_exit():
-    """What the debugger does when the program ends, and when it starts a thread."""
+    """Take back the debugger's exit function and its patches of thread starts."""
     atexit.unregister(sys.modules["pydevd"].stoptrace)
     sys.modules["_pydev_bundle.pydev_monkey"].undo_patch_thread_modules()
 
@@ -26,7 +26,7 @@ def forget(engine):
 
 
 def forget_thread():
-    """What pydevd knows of the thread that forked is of the parent's."""
+    """Drop what pydevd knows of the thread that forked: it is of the parent."""
     thread = threading.current_thread()
     thread.__dict__.pop("additional_info", None)
     thread.__dict__.pop("__pydevd_id__", None)

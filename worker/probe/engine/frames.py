@@ -8,19 +8,19 @@ import weakref
 from debug_relay.worker.probe.values.rendering import clean
 
 MONITORED = sys.version_info >= (3, 12)
-GENERATOR = 0x20 | 0x80 | 0x200  # those with yield, async def, and both
+GENERATOR = 0x20 | 0x80 | 0x200  # flags of code with yield, with async def, with both
 WAKE = "<relay wake>"
 RUNNING, SUSPENDED = 1, 2  # pydevd's words for the state of a thread
 state_of = operator.attrgetter("pydev_state")  # of what pydevd knows of a thread
 
 
 def number_of(id):
-    """What pydevd calls a breakpoint of ours."""
+    """pydevd's number for a breakpoint of ours."""
     return int(id.rpartition("_")[2])
 
 
 def visible(db, frame, known):
-    """Where a frame's code is, as it is shown; None for what is not of the program."""
+    """The path of a frame's code as it is shown; None if the frame is not of the program."""
     code = frame.f_code
     try:
         return known[id(code)]
@@ -57,7 +57,7 @@ def stack(db, listed, most, count=True):
 
 
 def module_of(frame):
-    """What its module is called. Names may be in a dict of a class of the program's."""
+    """The name of its module. The dict of its names may be of a class of the program's."""
     name = dict.get(frame.f_globals, "__name__")
     return name if type(name) is str else None
 
@@ -104,8 +104,11 @@ class Run(object):
 
 
 def facts_of(tracer):
-    """What pydevd has made a call's tracer with, one for each. The tracer itself is not held: it
-    keeps what was raised, and so all frames that passed. Compiled, it does not tell."""
+    """The arguments with which pydevd has made a call's tracer, one tuple for each tracer.
+
+    The tracer itself is not held: it keeps what was raised, and so all frames that were passed. A
+    compiled tracer does not show its arguments.
+    """
     for held in gc.get_referents(getattr(tracer, "__dict__", tracer)):
         if type(held) is tuple and held and type(held[0]).__name__ == "PyDB":
             return held

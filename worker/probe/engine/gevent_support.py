@@ -11,7 +11,7 @@ import sys
 
 SETTING = "GEVENT_SUPPORT"  # pydevd's own name for it; the user's word about it is the last
 _IMPORTS = re.compile(rb"\b(?:import|from)[ \t][^#\n]*\bgevent\b")
-_OPTION = re.compile(r"(?:^|=|^-[kP])gevent[\w.]*$")  # of gunicorn, celery; or `-m gevent.monkey`
+_OPTION = re.compile(r"(?:^|=|^-[kP])gevent[\w.]*$")  # gunicorn's, celery's; or `-m gevent.monkey`
 _COPIED = {"_thread": "thread", "queue": "_queue"}  # under other names than the modules'
 _TELLERS = ("_pydevd_bundle.pydevd_comm", "_pydevd_bundle.pydevd_daemon_thread")
 

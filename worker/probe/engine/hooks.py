@@ -1,4 +1,4 @@
-"""What is replaced inside the debugger: by whom, in which order, and how it is put back.
+"""Replaces functions of the debugger: by whom, in which order, and how they are put back.
 
 Functions of the debugger object have one wrapper each, made of phases. `ORDER` lists the phases of
 each function, the outermost first: a phase is called by the one above it, and calls the one below
@@ -20,7 +20,7 @@ ORDER = {
     "set_suspend": ("turns",),
     # A thread is suspended, until it resumes.
     "do_wait_suspend": (
-        # What a signal's handler raises would end all phases below: they begin again instead.
+        # An exception of a signal's handler would end all phases below: they begin again instead.
         "signals",
         # The line of an entry stop is recorded when the stop is over, which may make another one.
         "trace",
@@ -77,7 +77,7 @@ class Hooks(object):
             self.compose(function)
 
     def swap(self, owner, name, value):
-        """Of a module, a class or an object: what is there is called by our own code only."""
+        """Replace an attribute of a module, a class or an object."""
         if any(held is owner and known == name for held, known, _ in self.swapped):
             raise ValueError("%s is replaced already" % name)
         self.swapped.append((owner, name, getattr(owner, name)))

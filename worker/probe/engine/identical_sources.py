@@ -14,7 +14,7 @@ _get, _put = dict.get, dict.__setitem__
 
 
 class CodesByFile(dict):
-    """What pydevd asks for by code, kept by code and file."""
+    """A table that pydevd reads by code, kept by code and file."""
 
     def get(self, code, default=None):
         info = _get(self, (code.co_filename, code), default)
@@ -81,7 +81,7 @@ class Twins(object):
 
 
 def _lines_of(file):
-    """As they compile, nearly: a comment makes no difference to the code."""
+    """A file's lines nearly as they compile: a comment makes no difference to the code."""
     try:
         with open(file, "rb") as source:
             text = source.read(_MOST_BYTES)

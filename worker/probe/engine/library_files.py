@@ -7,7 +7,7 @@ _ROOTS = tuple({sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os
 
 
 def is_library(path):
-    """Of the standard library, of what is installed, or of the interpreter itself."""
+    """Whether a file is of the standard library, of an installed package, or of the interpreter."""
     if "/site-packages/" in path or "/dist-packages/" in path or path.startswith("<frozen"):
         return True
     return path.startswith(_ROOTS) and "/lib/python" in path
@@ -32,6 +32,6 @@ def by_place(ask):
 
 
 def _folder(module):
-    """What the paths of the files beside it begin with."""
+    """The folder of a module, as the paths of the files beside it begin."""
     folder = os.path.dirname(os.path.abspath(module.__file__))
     return (folder + "/", os.path.realpath(folder) + "/")

@@ -89,7 +89,7 @@ class Places(object):
         self.probe.engine.db.mtime += 1
 
     def nothing(self, line, condition=TRAP):
-        """What pydevd looks at, and where only we know whether it stops."""
+        """A breakpoint that pydevd looks at, where we alone decide whether it stops."""
         breakpoint = sys.modules["_pydevd_bundle.pydevd_breakpoints"].LineBreakpoint
         policy = "ALL" if self.probe.engine.db.multi_threads_single_notification else "NONE"
         return breakpoint(0, line, condition, "None", None, policy, None, False)
@@ -115,7 +115,7 @@ class Places(object):
         self.probe.engine.db._clear_caches()
 
     def keep_traps(self, kept):
-        """Those of (file, line), and no others."""
+        """Keep the traps at these (file, line), and no others."""
         with self.tables:
             for file, lines in list(self.traps.items()):
                 left = dict((line, trap) for line, trap in lines.items() if (file, line) in kept)

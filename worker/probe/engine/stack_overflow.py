@@ -31,7 +31,7 @@ def hook(hooks):
 
 
 def replace(event, told, quiet):
-    """Where pydevd has begun to listen already."""
+    """Replace a callback that pydevd has registered already."""
     listen, tool = sys.monitoring.register_callback, own_tool.number()
     if tool is None:
         return

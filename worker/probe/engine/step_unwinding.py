@@ -13,7 +13,7 @@ import sys
 from debug_relay.worker.probe.engine.frames import MONITORED, visible
 
 _ident = _thread.get_ident
-TOOLS = (4, 3)  # of those that Python reserves for nobody
+TOOLS = (4, 3)  # numbers that Python reserves for nobody
 NAME = "relay"
 _OVER = {"CMD_STEP_RETURN": "CMD_STEP_OVER", "CMD_STEP_RETURN_MY_CODE": "CMD_STEP_OVER_MY_CODE"}
 
@@ -33,7 +33,7 @@ class Unwinding(object):
             return
         constants = sys.modules["_pydevd_bundle.pydevd_comm_constants"]
         over = {getattr(constants, a): getattr(constants, b) for a, b in _OVER.items()}
-        # What a step becomes in the caller.
+        # The step that a step becomes in the caller.
         self.commands = over
         self.commands.update([(command, command) for command in over.values()])
         self.probe.engine.hooks.around("do_wait_suspend", "step_unwinding", self.waiting)
@@ -125,7 +125,7 @@ def _name(frame, behind):
 
 
 def returns_of(code):
-    """What pydevd asks of a generator's code: the lines at which it returns and does not pause."""
+    """The lines at which a generator's code returns and does not pause, as pydevd asks for them."""
     return [_Return(code, line) for line in {line for _, line in dis.findlinestarts(code)}]
 
 

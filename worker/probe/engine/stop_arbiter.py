@@ -10,7 +10,7 @@ import sys
 
 from debug_relay.worker.probe.engine.frames import SUSPENDED, number_of
 
-# Where pydevd decides on exceptions: monitored, traced and compiled.
+# pydevd's modules that decide on exceptions: monitored, traced and compiled.
 _ASKS = (
     "_pydevd_sys_monitoring._pydevd_sys_monitoring",
     "_pydevd_bundle.pydevd_frame",
@@ -64,7 +64,7 @@ class Turns(object):
         told, is_pause = self.probe.told, kwargs.get("is_pause")
         frame = told.__dict__.pop("frame", None) if reason == self.at_breakpoint else None
         if not (self.probe.engine.db.multi_threads_single_notification or is_pause):
-            kwargs["suspend_other_threads"] = False  # whatever it was when breakpoints were set
+            kwargs["suspend_other_threads"] = False  # breakpoints may say otherwise
         while True:
             with self.lock:
                 if not ((frame or reason in self.raising) and self.another_holds(thread)):

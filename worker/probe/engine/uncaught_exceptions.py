@@ -14,7 +14,7 @@ from debug_relay.worker.probe.engine.frames import MONITORED
 _MODULE = "_pydevd_sys_monitoring._pydevd_sys_monitoring"
 _trace = BaseException.__dict__["__traceback__"].__get__
 _getframe = sys._getframe
-# Who calls the first function of a program or a thread, as pydevd has it: file → functions.
+# The callers of the first function of a program or a thread, as in pydevd: file → functions.
 _RUNPY = ("_run_code", "_run_module_code", "_run_module_as_main", "run_module", "run_path", "run")
 _STARTERS = {
     "threading": ("__bootstrap", "_bootstrap", "__bootstrap_inner", "_bootstrap_inner", "run"),
@@ -61,7 +61,7 @@ class Uncaught(object):
         return unwound
 
     def leaves(self, frame, error, is_last):
-        """As pydevd's `_unwind_event`. `is_last`: nothing of the program's is below this frame."""
+        """Do what pydevd's `_unwind_event` does. `is_last`: no frame of the program is below."""
         pydevd, db, trace = self.pydevd, self.probe.engine.db, _trace(error)
         thread = pydevd._get_thread_info(True, 1)
         if thread is None or trace is None or db.pydb_disposed:
@@ -85,7 +85,7 @@ class Uncaught(object):
                 how = pydevd.EXCEPTION_TYPE_USER_UNHANDLED
                 pydevd.handle_exception(db, thread.thread, at, left[0], how)
                 return
-        # Where `Thread.run` itself is left, the frame above it was the last one before.
+        # If `Thread.run` itself is left, the frame above it was the last one before.
         passed_one = trace.tb_next is not None and starts_program(frame.f_code)
         if is_last and not passed_one and db.break_on_uncaught_exceptions:
             pydevd.stop_on_unhandled_exception(db, thread.thread, thread.additional_info, raised)

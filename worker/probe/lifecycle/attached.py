@@ -79,20 +79,23 @@ def arrive(setup, bytecode, imported):
 
 
 def _refuse_free_threads():
-    """Where its files have not told so before."""
+    """Refuse an interpreter without the lock, if its files have not told the worker before."""
     if "t" in sys.abiflags:
         raise Refused("free-threaded", "%d.%d" % sys.version_info[:2])
 
 
 def _refuse_forbidden_tracing():
-    """By an audit hook of the program's: up to 3.9 Python just prints so, at every try."""
+    """Raise if an audit hook of the program forbids tracing: up to 3.9 Python only prints that, at
+    every try."""
     if not hasattr(sys, "monitoring"):
         sys.audit("sys.settrace")
 
 
 def _end(former):
-    """Who is there is left in peace, who is gone is waited for: what he does last, as to bring the
-    program's own copy of it back, would be done to us."""
+    """Refuse if the former attachment is in use; else wait until it has left.
+
+    Its last acts, as to bring the program's own copy of the debugger back, would undo ours.
+    """
     if former.talks():
         raise Refused("busy", former.setup["session"])
     former.leave("replaced")

@@ -29,7 +29,7 @@ class Launched(object):
         self.setup = setup
         self.bytecode = bytecode
         self.hidden = hidden
-        # Where it is off, as where the debugger lacks a name, the worker does with plain DAP.
+        # If it is off, or the debugger lacks a name, the worker uses plain DAP.
         self.wanted = os.environ.pop("DEBUG_RELAY_PROBE", "on") != "off"
         self.probe = None
         self.family = ChildDebugging(self) if setup["debug_subprocesses"] else None
@@ -41,7 +41,7 @@ class Launched(object):
 
         def prepare(engine, sock):
             if engine.gone and waits:
-                raise NoAnswer  # what bounds the wait may be among them
+                raise NoAnswer  # the names that bound the wait may be lacking
             self.probe = core.start(engine, self.wanted)
             if engine.gone:
                 return
@@ -71,8 +71,11 @@ class Launched(object):
         return self.probe
 
     def show(self, wanted_of):
-        """The program's own command line. Not before `connect`: until then the relay reads from
-        ours which program this is. Who sets titles himself finds the place by the words in it."""
+        """Show the program's own command line.
+
+        Not before `connect`: until then the relay reads from ours which program this is. A program
+        with `setproctitle` finds the place of its title by the words that stand there.
+        """
         if PathFinder.find_spec("setproctitle") is None:
             process_title.show(wanted_of)
 

@@ -9,11 +9,11 @@ between them: that is its rule for a title, and a last byte that is not NUL asks
 
 import os
 
-_START, _END = 45, 46  # of the arguments, in /proc/self/stat behind the name
+_START, _END = 45, 46  # fields of /proc/self/stat behind the name: the arguments' addresses
 
 
 def given():
-    """Where the words are that the process was started by, and they themselves."""
+    """The address of the words that the process was started by, and the words."""
     with open("/proc/self/stat", "rb") as stat:
         fields = stat.read().rpartition(b")")[2].split()
     start, end = int(fields[_START]), int(fields[_END])
@@ -28,7 +28,7 @@ def given():
 
 
 def show(wanted_of):
-    """What `wanted_of` makes of those words, if it can be shown; else they stay."""
+    """Show what `wanted_of` makes of those words, if it fits; else they stay."""
     try:
         start, words = given()
         text = fitted(wanted_of(words), sum(map(len, words)) + len(words))

@@ -18,11 +18,11 @@ the child runs as it would have run without us.
 import os
 import sys
 
-# What was there before us; and what the interpreter itself asks about threads at the end.
+# Modules that were there before us; and the one that the interpreter asks about threads at its end.
 _NOT_OURS = frozenset(sys.modules) | {"threading"}
-_OWN = {}  # what the debugger does not share with the program
+_OWN = {}  # modules that the debugger does not share with the program
 _NAMESAKES = {}
-_FIRST_PYTHON, _LAST_PYTHON = (3, 8), (3, 15)  # as in `protocol/version.py`
+_FIRST_PYTHON, _LAST_PYTHON = (3, 8), (3, 15)  # the bounds of `protocol/version.py`
 _HAS_CACHED = sys.version_info < (3, 15)  # `__main__` has `__cached__`
 _TEXTS = {}  # name → source of what lies beside this file; the worker puts them in
 _FILE = __file__  # 3.14 takes the name away before it reports what was raised
@@ -57,7 +57,7 @@ def _setup():
     import json
 
     _OWN["json"] = json
-    fd = int(sys.argv[1].lstrip("0"))  # of any length: see `process_title`
+    fd = int(sys.argv[1].lstrip("0"))  # it may have leading zeros: see `process_title`
     with os.fdopen(fd, "rb") as pipe:
         setup = json.loads(pipe.read().decode("utf-8", "surrogateescape"))
     os.set_inheritable(setup["word"], False)
@@ -77,7 +77,7 @@ def _hide_own_directory():
 
 
 def _as_child(path, words):
-    """What the words say, under the debugger of the session that our parent belongs to."""
+    """Run what the words say, under the debugger of the session that our parent belongs to."""
     if not _can_be_debugged():
         _run_plainly(words)
     code = probe = None
@@ -119,7 +119,7 @@ def _as_child(path, words):
 
 
 def _can_be_debugged():
-    """As `worker.interpreter.resolve` has it of the program itself."""
+    """Whether this Python can be debugged, by the same rule as `worker.interpreter.resolve`."""
     if sys.implementation.name != "cpython" or "t" in sys.abiflags:
         return False  # the second is built without the interpreter's lock
     return _FIRST_PYTHON <= sys.version_info[:2] <= _LAST_PYTHON
@@ -137,7 +137,7 @@ def _say(setup, word):
 
 
 def _source(setup):
-    """What runs first, where that is known without importing anything."""
+    """The source that runs first, if it is known without importing anything."""
     if setup["kind"] == "code":
         return setup["target"].encode("utf-8", "surrogatepass")
     if setup["kind"] == "stdin":
@@ -270,7 +270,7 @@ def _main_module(setup, code):
 
 
 def _restore_original_arguments(setup):
-    """What started the interpreter, without us: reloaders start the program by that again."""
+    """Take us out of the interpreter's own words: reloaders start the program by them."""
     if not hasattr(sys, "orig_argv"):
         return  # before Python 3.10
     sys.orig_argv[:] = _without_us(sys.orig_argv[:-2], str) + _own_words(setup)
@@ -326,7 +326,7 @@ def _not_prepared(setup, error):
 
 
 def _say_syntax(setup, error):
-    """Of source that only the import system finds: in a package, in an archive."""
+    """Report a syntax error in source that only the import system finds: a package, an archive."""
     told = {
         "file": error.filename or setup["target"],
         "line": error.lineno or 1,

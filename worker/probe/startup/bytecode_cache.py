@@ -15,7 +15,7 @@ import os
 import struct
 import sys
 
-# What `importlib` would only bring in files to show.
+# The module itself: `importlib`, whose names it has, would be read from files.
 _importing = sys.modules["_frozen_importlib_external"]
 _HEADER = struct.Struct("<II")  # length and checksum of what follows
 

@@ -1,4 +1,4 @@
-"""What the debugger imports is imported at once, also where a program imports lazily (3.15).
+"""The debugger's imports happen at once, also in a program that imports lazily (3.15).
 
 Executed by `bootstrap`, and by what the injection has started; imports nothing of ours.
 

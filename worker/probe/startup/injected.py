@@ -1,4 +1,4 @@
-"""What the injection runs in the program's main thread: a thread of ours is started, and no more.
+"""The injected code, run in the program's main thread: it starts a thread of ours, and no more.
 
 Given as a text, with `setup`, `texts` (of five modules of ours) and `word` among its names; imports
 nothing of ours.
@@ -110,7 +110,7 @@ class Gate(object):
 
 
 class Arrival(object):
-    """Of one relay, by a thread that the program's main thread starts."""
+    """One worker's attach, by a thread that the program's main thread starts."""
 
     def __init__(self, setup, texts, word):
         self.setup = setup
@@ -201,7 +201,7 @@ class Arrival(object):
 
     def executed(self, name):
         code = compile(self.texts[name], "<frozen relay probe>/startup/%s.py" % name, "exec")
-        # What it imports is imported at once, whatever the program has chosen: see `eager`.
+        # Its imports happen at once, whatever the program has chosen: see `eager_imports`.
         given = dict(vars(sys.modules["builtins"]), __lazy_import__=__import__)
         names = {"__name__": name, "__builtins__": given}
         exec(code, names)

@@ -1,4 +1,4 @@
-"""What a command line tells Python to run: its options, and where they end.
+"""Reads what a command line tells Python to run: its options, and where they end.
 
 Executed by `bootstrap` too, before anything else of ours; imports nothing of ours.
 """

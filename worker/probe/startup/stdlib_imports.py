@@ -11,14 +11,14 @@ import _thread
 import os
 import sys
 
-# What `importlib` would only bring in files to show.
+# The module itself: `importlib`, whose names it has, would be read from files.
 _importing = sys.modules["_frozen_importlib_external"]
 _AT_ONCE = 1 << 20  # Bytes of one read of a directory's list or file.
 _SUFFIXES = tuple(_imp.extension_suffixes())
 
-# What the interpreter itself asks about threads at its end, and what the debugger has no use for.
+# The interpreter asks the first about threads at its end; the debugger has no use for the second.
 _LEFT_ALONE = ("threading", "test")
-# What the library and the debugger try to import where they run on other systems.
+# Modules that the library and the debugger import on other systems.
 _ELSEWHERE = ("nt", "_winapi", "msvcrt", "java", "org", "thread")
 _LIBRARY = os.path.dirname(os.__file__)
 # The standard library's places, as they stand in sys.path.
@@ -141,7 +141,7 @@ class Apart(StandardFirst):
 
 
 def give_back(known, own):
-    """What was loaded since then, and has a namesake in front: that one is the program's."""
+    """Give the program its own module of a name that the debugger has loaded from the library."""
     before = []
     for place in sys.path:
         if place in STANDARD:
@@ -163,7 +163,7 @@ def find(name, places):
 
 
 def _standing_in(places, names):
-    """Those which have a file or directory there, at a look at each place and not for each name."""
+    """The names that have a file or directory there; each place is listed once."""
     there = set()
     for place in places:
         try:

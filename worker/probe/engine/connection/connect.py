@@ -101,8 +101,8 @@ def _start_threads(pydevd, db, sock):
     time, queue = pydevd.time, comm._queue
     # initialize_network sleeps 0.1 s "to give threads time to start"; they need none.
     pydevd.time = _NoSleep(time)
-    # What gevent makes of locks and clocks would bring these threads to a stand when it comes
-    # unexpectedly: what they wait with is the interpreter's own, by whatever name it goes later.
+    # gevent, when it comes unexpectedly, replaces locks and clocks, and these threads would block.
+    # So they wait with the interpreter's own, whatever its name stands for later.
     comm._queue = types.SimpleNamespace(Queue=_queue.SimpleQueue, Empty=queue.Empty)
     # And it gives the interpreter away after each message: threads that never wait keep it then.
     comm.time = _NoSleep(types.SimpleNamespace(**vars(time)))
@@ -132,10 +132,10 @@ def _each(make):
 
 
 class _Wakening(object):
-    """What pydevd uses of a thread's Event while it stands: `wait`, `clear`, then one command.
+    """An Event for a suspended thread, which calls `wait`, `clear`, and then does one command.
 
     Two commands that were posted before the `clear` had both set it. The second one would then be
-    found 0.2 s later, as was a step right behind what is to be done before it.
+    found 0.2 s later, as was a step right behind a command that must come before it.
     """
 
     def __init__(self, event, queue):
@@ -150,11 +150,11 @@ class _Wakening(object):
 
 
 class _Signal(object):
-    """What pydevd uses of an Event, for who works off what is posted: `clear` and then `wait`.
+    """An Event for a thread that works off commands, which calls `clear` and then `wait`.
 
-    What is posted before the `clear`, while it answers what it has found, would be forgotten by an
-    Event and found 0.2 s later. So each who waits has a lock of its own, held while nothing was set
-    since its last wait, and `clear` forgets nothing.
+    An Event would forget a command that is posted before the `clear`, while the thread answers
+    those that it has found; the thread would find it 0.2 s later. So each waiting thread has a lock
+    of its own, held while nothing was set since its last wait, and `clear` forgets nothing.
     """
 
     def __init__(self):
@@ -183,8 +183,7 @@ class WholeMessages(object):
         self.is_kept_open = False
 
     def shutdown(self, how):
-        """By the writer, which tells the end of the connection when it is told to end itself just
-        after it has looked in vain for something to write."""
+        """The writer calls this when it is told to end just after it has found nothing to write."""
         if not self.is_kept_open:
             self._sock.shutdown(how)
 

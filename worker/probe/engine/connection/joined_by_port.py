@@ -1,11 +1,11 @@
-"""What a program that was joined by its port lacks beside others, put right while we are there.
+"""Repairs of a program that was joined by its port, for as long as we are there.
 
 Given as a text with `word` among its names, to be evaluated by the debugpy that is there already;
 imports nothing of ours.
 
-Sent apart, header and body of each message wait 40 ms for each other. What pydevd wakes when a
-thread is to move is any other thread, and the one that is meant looks for itself 0.2 s later. And
-its children wait for a client of their own, for ever where that does not come.
+Header and body of each message, sent apart, wait 40 ms for each other. To resume or step a thread,
+pydevd wakes any other thread, and the right one looks for itself only 0.2 s later. And its children
+wait for a client of their own, for ever if none comes.
 """
 
 import socket
@@ -19,7 +19,7 @@ def settle():
     db = pydevd.get_global_debugger()
     db.writer.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(pydevd, NAME):
-        return  # by one that has not left
+        return  # another session has repaired it, and is still there
     undo = []
     setattr(pydevd, NAME, undo)
     lifecycle = sys.modules["_pydevd_bundle.pydevd_thread_lifecycle"]

@@ -1,7 +1,7 @@
-"""What is told is encoded without code of the library that the program has in use as well.
+"""Messages are encoded without the Python code of the standard library, which the program uses too.
 
-The program's own threads tell of threads and processes that they start. Done by `json.dumps`, that
-would be a call of it: a breakpoint in there would stop the program in the middle of the debugger.
+The program's own threads report threads and processes that they start. If they called `json.dumps`
+for that, a breakpoint in there would stop the program in the middle of the debugger.
 """
 
 import json.encoder
@@ -10,7 +10,7 @@ import sys
 
 
 class Encoder(object):
-    """As much of the module `json` as pydevd uses for what it sends: all of it is in C."""
+    """The part of the module `json` that pydevd sends with: all of it is in C."""
 
     def __init__(self, make):
         self._make = make

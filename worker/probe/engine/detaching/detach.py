@@ -26,7 +26,7 @@ _JOIN_SECONDS = 1.0  # Each of pydevd's threads has this long to end.
 
 
 class Report(object):
-    """What was done, and what could not be."""
+    """Collects what could not be done in a detach."""
 
     def __init__(self):
         self.errors = []
@@ -93,7 +93,7 @@ def threads_inside():
     """Idents of the program's threads that are inside the debugger just now."""
     ours = {t.ident for t in list(threading._active.values()) if is_debuggers(t)}
     ours.add(threading.get_ident())
-    # By its folder: what a launched program's forked child has in its stack only looks like it.
+    # The folder decides: a launched program's forked child has frames of similar names.
     pydevd = os.path.join(os.path.dirname(sys.modules["pydevd"].__file__), "")
     found = []
     for ident, frame in all_frames.of_all().items():
@@ -152,7 +152,7 @@ def _until_sent(db):
     pause = threading.Event().wait
     while time.monotonic() < deadline and db.writer is not None and not db.writer.empty():
         pause(0.01)
-    pause(0.05)  # what was taken from the queue is written
+    pause(0.05)  # the writer may have a message in its hands
 
 
 def _shut(sock, how):

@@ -1,4 +1,4 @@
-"""What pydevd changes in a program's modules, put back."""
+"""Puts back what pydevd has changed in a program's modules."""
 
 import _thread
 import atexit
@@ -10,7 +10,7 @@ from debug_relay.worker.probe.engine.detaching.tracing_off import is_pydevds
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 
 _HIDING = ("enumerate", "active_count", "_pickSomeNonDaemonThread")
-# What pydevd's own undoing invents, and what it keeps its originals in.
+# pydevd's own undoing invents these names, and it keeps its originals in `_KEPT`.
 _INVENTED = {
     _thread: ("_start_new_thread", "_start_joinable_thread"),
     threading: ("start_new_thread", "start_new", "start_joinable_thread"),
@@ -31,9 +31,9 @@ class Before(object):
     def __init__(self):
         self.breakpointhook = sys.__breakpointhook__
         self.trace_hook = None
-        self.limit = None  # of recursion, while it is a higher one
+        self.limit = None  # the program's recursion limit, while a higher one is set
         self.strange_threads = _strange_threads()
-        self.tracers = {}  # those of the program's own, by thread
+        self.tracers = {}  # thread → the program's own tracer
         self.look_again()
 
     def make_room(self):
@@ -44,7 +44,7 @@ class Before(object):
             sys.setrecursionlimit(limit + _ROOM)
 
     def look_again(self):
-        """What a debugger has left is nobody's."""
+        """Read the program's own hooks; those that a debugger has left count as none."""
         if not is_pydevds(sys.breakpointhook):
             self.breakpointhook = sys.breakpointhook
         hook = getattr(threading, "_trace_hook", None)
@@ -124,7 +124,7 @@ def _restore_trace_hook(before):
 
 
 def _restore_tracer(before):
-    """Of a forked child: the one thread it has runs this itself."""
+    """The only thread of a forked child calls this itself."""
     own = before.tracers.get(_thread.get_ident())
     if own is not None:
         sys.settrace(own.tracer)
@@ -188,7 +188,7 @@ def restore_processes():
                 continue
             setattr(module, name, getattr(module, kept))
             if sys.getrefcount(current) > 2:
-                held = True  # by somebody's `from os import …`: it looks its original up by name
+                held = True  # somebody has it by `from os import …`, and it needs its original
             else:
                 delattr(module, kept)
     if held:

@@ -111,12 +111,13 @@ def untrace(frame, ends):
 
 
 def _trace_all(function, programs):
-    """As pydevd does, but the threads that it starts find the traced-thread count raised."""
+    """Set a tracer in all threads as pydevd does, without the threads that pydevd starts to raise
+    CPython's count of traced threads (`settrace.traced_thread_count`)."""
     library = sys.modules["pydevd_tracing"]._load_python_helper_lib()
     if library is None:
         raise OSError("debugpy's library for this Python cannot be loaded")
     nothing = ctypes.py_object(None)
-    # By their class: a Jupyter kernel marks threads of its own as pydevd's, and pydevd traces them.
+    # The class decides: a Jupyter kernel marks its own threads as pydevd's, and pydevd traces them.
     pydevds = sys.modules["_pydevd_bundle.pydevd_daemon_thread"].PyDBDaemonThread
     others = {t.ident for t in list(threading._active.values()) if isinstance(t, pydevds)}
     others.add(threading.get_ident())

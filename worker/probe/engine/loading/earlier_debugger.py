@@ -1,6 +1,6 @@
-"""What another debugger has left in the program, or is doing there now, before ours comes in.
+"""Another debugger that is in the program, or has left something there, before ours is loaded.
 
-Every session's attachment is under `_HELD` in pydevd's module: a list with one place.
+A session's attachment is under `_HELD` in pydevd's module: a list with one place.
 """
 
 import os

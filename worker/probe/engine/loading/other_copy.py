@@ -8,7 +8,7 @@ import os
 import sys
 
 _PREFIXES = ("debugpy", "pydevd", "_pydev", "pydev")
-_OURS = "_relay_own"  # where ours waits in theirs until the next time
+_OURS = "_relay_own"  # the attribute of their module that keeps ours until the next time
 
 
 def set_aside(parent):

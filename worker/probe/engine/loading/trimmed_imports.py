@@ -1,4 +1,4 @@
-"""What pydevd imports for a console of its own, which no program of the relay's has: left out.
+"""Leaves out modules that pydevd imports for a console of its own: no session of ours has it.
 
 XML over HTTP, and with it ssl, email and pydoc: a quarter of the time in which a debugger comes in,
 and gevent warns a program in which ssl was there first. Where the program has one of them already,

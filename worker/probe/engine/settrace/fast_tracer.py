@@ -61,7 +61,7 @@ def thread_of(whole_thread):
 
 
 def bottom_of(whole_bottom, plain):
-    """Of a frame below which there is none, in a stack that was there before us."""
+    """A faster tracer for the lowest frame of a stack that was there before us."""
     whole = whole_bottom.trace_dispatch_and_unhandled_exceptions
 
     class TopLevelThreadTracerNoBackFrame(whole_bottom):
@@ -91,7 +91,7 @@ def of_now(args, find, *event):
     found = find(*event)
     if db.mtime == breakpoints or db.pydb_disposed:
         return found
-    for skips in args[-2:]:  # where it was noted as well
+    for skips in args[-2:]:  # these have noted the same
         if isinstance(skips, dict):
             skips.clear()
     return db.trace_dispatch

@@ -1,6 +1,6 @@
-"""What the interpreter keeps of its threads: up to 3.11, who traces each of them.
+"""Reads from the interpreter's memory who traces each thread (up to 3.11).
 
-Python tells a thread's tracer to that thread alone, so it is read where it lies.
+Python tells a thread's tracer to that thread alone.
 """
 
 import _thread
@@ -10,7 +10,7 @@ import sys
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 from debug_relay.worker.probe.startup.switch_interval import Undisturbed
 
-# Where the tracer and the thread's ident are in a PyThreadState.
+# The offsets of the tracer and of the thread's ident in a PyThreadState.
 _PLACES = {(3, 8): (80, 176), (3, 9): (80, 176), (3, 10): (80, 176), (3, 11): (88, 152)}
 
 

@@ -24,7 +24,7 @@ from debug_relay.worker.probe.engine.settrace import interpreter_threads as thre
 from debug_relay.worker.probe.engine.settrace.program_tracers import name_of, thread_name
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 
-# Who holds such a function besides the thread: `armed` and the copy of it, pydevd's two thread
+# Holders of such a function besides the thread: `armed` and the copy of it, pydevd's two thread
 # locals, and the name and the argument by which it is counted.
 _OTHERS = 6
 _BORROWS = sys.version_info[:2] == (3, 11)
@@ -85,7 +85,7 @@ class Rearming(object):
         return process_internal_commands
 
     def mind_the_program(self):
-        """What the program sets by itself traces until it sets None, or ours again."""
+        """Let a tracer that the program sets trace until the program sets None, or ours again."""
         tracing = sys.modules["pydevd_tracing"]
         holder = tracing.TracingFunctionHolder
         settrace = holder._original_tracing
@@ -129,7 +129,7 @@ class Rearming(object):
                 self.look_at_those_aside()
 
     def record(self, ident):
-        """What pydevd keeps of a thread; the plain tracer is held there as well."""
+        """pydevd's record of a thread, which holds the plain tracer as well."""
         threads = sys.modules["threading"]._active
         return getattr(threads.get(ident), "additional_info", None)
 

@@ -18,7 +18,7 @@ from debug_relay.worker.probe.engine.settrace.interpreter_threads import asked, 
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 from debug_relay.worker.probe.startup.switch_interval import Undisturbed
 
-# Where `use_tracing`, an int, and three pointers are in a PyThreadState, in both.
+# The offsets of `use_tracing`, an int, and of three pointers in a PyThreadState, in both.
 _IN_USE, _PROFILE_FUNCTION, _TRACE_FUNCTION, _TRACER = 48, 56, 64, 80
 _PYTHONS = {(3, 8): 300, (3, 9): 64}  # how many ints of what holds the count are looked at
 _MOST = 100000  # The highest count of traced threads that is taken for one.

@@ -73,7 +73,7 @@ class Lifetimes(object):
             if not is_listed:
                 unlisted.take_over(info.thread)
             if local.is_bootstrap_frame_internal:
-                first = local.f_bootstrap.f_locals  # of pydevd's own function, or the thread's
+                first = local.f_bootstrap.f_locals  # pydevd's own function's, or the thread's
                 if all(first.get(name) is not info.thread for name in ("t", "self")):
                     return None  # asked again at its next event
             return info

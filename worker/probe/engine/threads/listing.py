@@ -29,7 +29,7 @@ def hook(probe):
 
 
 def _replace_code(hooks):
-    """Where pydevd replaces that of the function, to hide its own threads."""
+    """Replace the code with which pydevd hides its own threads."""
     daemon = sys.modules["_pydevd_bundle.pydevd_daemon_thread"]
     daemon.mark_as_pydevd_daemon_thread(types.SimpleNamespace())  # the first one: it does that now
     enumerate, saved = threading.enumerate, sys.modules["_pydev_bundle._pydev_saved_modules"]

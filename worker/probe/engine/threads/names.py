@@ -10,7 +10,7 @@ _FROM = "_pydev_bundle._pydev_saved_modules"
 
 
 class _Instead(object):
-    """Of a module, with some of its names replaced."""
+    """A module with some of its names replaced."""
 
     def __init__(self, module, **names):
         self.__dict__.update(names)
@@ -21,7 +21,7 @@ class _Instead(object):
 
 
 def _saved(module):
-    """What pydevd takes its modules from; where greenlets are expected these are copies."""
+    """The module that pydevd takes its modules from: copies, where greenlets are expected."""
     threading = module.threading
 
     class Thread(threading.Thread):

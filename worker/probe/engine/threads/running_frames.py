@@ -1,14 +1,14 @@
-"""Where all threads stand, looked at while they run, without harm to them.
+"""The frames of all threads, read while the threads run, without harm to them.
 
-Who holds a dict of all threads' frames is in it with its own, and that holds the dict: a circle.
-What the program's functions held when they were met, files and locks too, then lives on until the
-garbage collector comes by, which may be never; and that of 3.12.1 ends the program where a
-`BytesIO.getbuffer()` is part of it, as in whatever `multiprocessing` just sends.
+A function that holds a dict of all threads' frames is in the dict with its own frame: a cycle. The
+objects that the program's functions held just then, files and locks too, live on until the garbage
+collector runs, which may be never. And the collector of 3.12.1 crashes the program when a
+`BytesIO.getbuffer()` is part of the cycle, as in a message that `multiprocessing` just sends.
 
-Up to 3.11 the collector may come by wherever something is made, also in the midst of that look. It
-then runs Python code, and another thread goes on: one that ends waits with the interpreter in its
-hands for a lock that the look holds, and nothing goes on any more; one that returns leaves the look
-with the frame of a function that is over, and the program dies of that later.
+Up to 3.11 the collector may run at any allocation, also in the midst of the reading. It then runs
+Python code, and another thread runs on. If that thread ends, it waits, with the interpreter in its
+hands, for a lock that the reader holds: a deadlock. If it returns, the reader is left with the
+frame of a function that is over, and the program crashes later.
 """
 
 import _thread
@@ -61,14 +61,14 @@ def _now():
 
 
 def of_all():
-    """As `sys._current_frames`, but this thread's begins where the caller was called."""
+    """The frames of `sys._current_frames`; this thread's begins where the caller was called."""
     found, caller = _now(), sys._getframe(1)
     found[_thread.get_ident()] = caller.f_back or caller
     return found
 
 
 def hook(probe):
-    """Where pydevd looks: at each stop, and when breakpoints have changed."""
+    """Replace the two readings of pydevd: at each stop, and when breakpoints have changed."""
     for name in ("pydevd_additional_thread_info_regular", "pydevd_cython"):
         facts = sys.modules.get("_pydevd_bundle." + name)
         if facts is not None:
