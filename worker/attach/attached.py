@@ -174,10 +174,11 @@ class AttachedProgram:
             interpreter = await self._interpreters.find(facts.executable)
             version = interpreter.version_text
             self._breakpoints.use(self._breakpoints.code_lines_of(interpreter))
+        shown = await asyncio.to_thread(masked_command, facts.command)
         self._debuggee.program = Program(
             attached=True,
             pid=self._pid,
-            args=masked_command(facts.command)[1:],
+            args=shown[1:],
             cwd=facts.cwd,
             python_path=facts.executable,
             python_version=version,

@@ -16,14 +16,13 @@ from debug_relay.protocol.models.sessions import Program
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.version import MARK
 from debug_relay.worker.breakpoints.manager import Breakpoints
-from debug_relay.worker.debuggee import python_options
+from debug_relay.worker.debuggee import python_options, start_refusals
 from debug_relay.worker.debuggee.environment import UNBUFFERED, environment, terminal
 from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.interpreter.ownership import require_ours
 from debug_relay.worker.interpreter.resolve import Interpreter
 from debug_relay.worker.source.code_lines import (
     CodeLines,
-    SyntaxProblem,
     closest_folder,
     closest_path,
 )
@@ -142,13 +141,7 @@ class LaunchPlanner:
         near = closest_folder(chosen)
         why = "is not a directory" if os.path.exists(chosen) else "does not exist"
         what = "working directory" if wanted or root is None else "session's project_root"
-        raise RelayError(
-            Code.LAUNCH_CWD_NOT_FOUND,
-            f"The {what} {chosen} {why}",
-            f"Did you mean {near}?" if near else "Create it, or give another cwd.",
-            cwd=chosen,
-            closest=near,
-        )
+        raise start_refusals.no_directory(what, chosen, why, near)
 
 
 def _options(args: list[str], env: dict[str, str]) -> list[str]:
@@ -182,14 +175,7 @@ def _script(script: str, cwd: str | None, root: str | None) -> str:
     script = os.path.normpath(script)
     if os.path.exists(script):
         return script
-    near = closest_path(script, root)
-    raise RelayError(
-        Code.LAUNCH_SCRIPT_NOT_FOUND,
-        f"The script {script} does not exist",
-        f"Did you mean {near}?" if near else "Check the path of script.",
-        script=script,
-        closest=near,
-    )
+    raise start_refusals.no_script(script, closest_path(script, root))
 
 
 async def _check_syntax(code_lines: CodeLines, script: str) -> None:
@@ -199,36 +185,18 @@ async def _check_syntax(code_lines: CodeLines, script: str) -> None:
     try:
         facts = await code_lines.facts(main)
     except RelayError as error:
-        raise RelayError(
-            Code.LAUNCH_SCRIPT_NOT_FOUND,
-            error.message,
-            error.details["suggestion"],
-            script=script,
-        ) from None
+        raise start_refusals.unreadable_script(script, error) from None
     problem = facts.syntax_error
     # The file is no source. The interpreter may be able to run it, and otherwise reports why not.
     if problem is None or main.endswith(".pyc") or await asyncio.to_thread(_is_archive, main):
         return
-    raise syntax_error(main, problem)
+    raise start_refusals.syntax_error(main, problem)
 
 
 async def _check_code(code_lines: CodeLines, text: str) -> None:
     problem = await code_lines.check_expression(text, "program")
     if problem is not None:
-        raise syntax_error("<string>", problem)
-
-
-def syntax_error(place: str, problem: SyntaxProblem) -> RelayError:
-    return RelayError(
-        Code.LAUNCH_SYNTAX_ERROR,
-        f"Python syntax error in {place}, line {problem.line}: {problem.message}",
-        f"Correct line {problem.line} and send the same call again.",
-        file=place,
-        line=problem.line,
-        offset=problem.offset,
-        error_message=problem.message,
-        text=problem.text,
-    )
+        raise start_refusals.syntax_error("<string>", problem)
 
 
 def _is_archive(path: str) -> bool:

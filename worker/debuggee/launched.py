@@ -19,6 +19,7 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
 from debug_relay.worker import bundle
+from debug_relay.worker.debuggee import start_refusals
 from debug_relay.worker.debuggee.child_debugging import Children
 from debug_relay.worker.debuggee.child_output import ChildOutput
 from debug_relay.worker.debuggee.graceful_stop import GracefulStop
@@ -132,9 +133,9 @@ class LaunchedProgram:
                 self._spawn()
                 await self._until_started()
         except TimeoutError:
-            raise await self._failed(f"it did not start within {timeout:g} s") from None
+            raise await self._failed(start_refusals.too_slow(timeout)) from None
         except OSError as error:
-            raise await self._failed(f"it could not be started: {error}") from None
+            raise await self._failed(start_refusals.not_startable(error)) from None
         except RelayError as error:
             if error.code in _REFUSALS:
                 await self._give_up()
@@ -280,9 +281,8 @@ class LaunchedProgram:
                     self._status.runs()
                 exit = self._process.exit
                 if exit is not None and not started.done():
-                    raise RelayError(
-                        Code.LAUNCH_FAILED, f"it ended with {_spell(exit)} before it was ready"
-                    )
+                    reason = start_refusals.ended_early(exit.code, exit.signal_name)
+                    raise RelayError(Code.LAUNCH_FAILED, reason)
                 if connecting in done and not started.done():
                     connecting.result()
             started.result()
@@ -295,15 +295,12 @@ class LaunchedProgram:
     async def _failed(self, reason: str) -> RelayError:
         exit = self._process.exit if self._process else None
         await self._give_up()
-        said = self._log.tail(_TAIL_BYTES)
-        what = "the code" if self._plan.kind == "code" else self._plan.target
-        return RelayError(
-            Code.LAUNCH_FAILED,
-            f"{self._plan.interpreter.path} could not run {what}: {reason}",
-            "Read output_tail, correct the launch, and send the same call again.",
-            exit_code=exit.code if exit else None,
-            output_tail=said,
-            python_path=self._plan.interpreter.path,
+        return start_refusals.could_not_run(
+            self._plan.interpreter.path,
+            "the code" if self._plan.kind == "code" else self._plan.target,
+            reason,
+            exit.code if exit else None,
+            self._log.tail(_TAIL_BYTES),
         )
 
     async def _give_up(self) -> None:
@@ -479,7 +476,3 @@ def _length(words: list[str]) -> int:
 
 def _encoded(setup: dict[str, Any]) -> bytes:
     return json.dumps(setup).encode("utf-8", "surrogateescape")
-
-
-def _spell(exit: Exit) -> str:
-    return exit.signal_name or f"exit code {exit.code}"

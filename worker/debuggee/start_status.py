@@ -10,8 +10,9 @@ import os
 
 import msgspec
 
-from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.worker.debuggee.launch_plan import Plan, syntax_error
+from debug_relay.protocol.errors import RelayError
+from debug_relay.worker.debuggee import start_refusals
+from debug_relay.worker.debuggee.launch_plan import Plan
 from debug_relay.worker.source.code_lines import SyntaxProblem
 
 
@@ -56,10 +57,19 @@ class StartStatus:
         if word == b"started":
             self.started.set_result(None)
         elif word == b"no module":
-            self._refuse(_no_module(self._plan, reason.decode()))
+            plan = self._plan
+            self._refuse(
+                start_refusals.no_module(
+                    plan.interpreter.path,
+                    plan.target,
+                    plan.cwd,
+                    reason.decode(),
+                    by_name=plan.kind == "module",
+                )
+            )
         elif word == b"syntax error":
             found = msgspec.json.decode(reason, type=_FoundSyntaxError)
-            self._refuse(syntax_error(found.file, found))
+            self._refuse(start_refusals.syntax_error(found.file, found))
 
     def _refuse(self, error: RelayError) -> None:
         self.started.set_exception(error)
@@ -70,22 +80,3 @@ class StartStatus:
             asyncio.get_running_loop().remove_reader(self._pipe)
             os.close(self._pipe)
             self._pipe = -1
-
-
-def _no_module(plan: Plan, reason: str) -> RelayError:
-    name = plan.target
-    called = f"module {name}" if plan.kind == "module" else name
-    advice = (
-        "Check module, cwd and pythonpath, or install it for that interpreter."
-        if plan.kind == "module"
-        else "Add a __main__.py to it, or launch one of its modules: send its name in module, and "
-        "the folder in pythonpath."
-    )
-    return RelayError(
-        Code.LAUNCH_MODULE_NOT_FOUND,
-        f"{plan.interpreter.path} cannot run {called}: {reason}",
-        advice,
-        module=name,
-        python_path=plan.interpreter.path,
-        cwd=plan.cwd,
-    )
