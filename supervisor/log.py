@@ -25,7 +25,7 @@ import orjson
 from debug_relay.protocol.secrets import HIDDEN, hide_secrets, looks_secret
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.wire.envelope import timestamp_of
-from debug_relay.supervisor.own_files import open_own
+from debug_relay.supervisor.safe_open import open_own
 
 FILE_BYTES: Final = 10 * 1024 * 1024  # One file of the log, before it is rotated.
 MOST_FILES: Final = 3  # Files of the log.

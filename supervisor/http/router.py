@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
-from debug_relay.supervisor.http.meant_routes import meant, segments_of
+from debug_relay.supervisor.http.path_guess import meant, segments_of
 
 # These are served without the prefix too, where browsers and other programs look for them.
 ROOT_OPERATIONS: Final = (

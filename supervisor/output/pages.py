@@ -41,7 +41,7 @@ from debug_relay.protocol.wire.ring_format import (
     pack_cursor,
     unpack_cursor,
 )
-from debug_relay.supervisor.output import last_event
+from debug_relay.supervisor.output import dead_worker_event
 from debug_relay.supervisor.output.ring_reader import Walk, opened, read_header
 
 _PAGE_BYTES: Final = 1 << 20  # One page of output or events.
@@ -245,7 +245,7 @@ class EventPages:
 
     def append_last(self, seq: int, type: EventType, body: Mapping[str, Any]) -> bool:
         """Appends an event for a dead worker; whether it can be read."""
-        return last_event.append(self.state_path, seq, type, body)
+        return dead_worker_event.append(self.state_path, seq, type, body)
 
     def page(
         self,

@@ -48,8 +48,8 @@ from debug_relay.supervisor.sessions.worker_link import LinkLost
 from debug_relay.supervisor.storage.directories import Directories
 from debug_relay.supervisor.workers import intent
 from debug_relay.supervisor.workers.child_process import Child
-from debug_relay.supervisor.workers.room import Room
 from debug_relay.supervisor.workers.spawn import living_worker, spawn_worker
+from debug_relay.supervisor.workers.start_capacity import StartCapacity
 from debug_relay.supervisor.workers.start_params import StartParams
 from debug_relay.supervisor.workers.zygote import Zygote
 
@@ -75,7 +75,7 @@ class Registry:
         self.sessions: dict[str, Session] = {}
         self.draining = False
         self.zygote = Zygote(directories.logs / "zygote.err")
-        self.room = Room(directories)
+        self.room = StartCapacity(directories)
         self._start_params = StartParams(directories, debugpy_dir)
         self._wakings: dict[str, asyncio.Task[None]] = {}
         # Sessions by the request that they were made for, if an earlier relay made them.

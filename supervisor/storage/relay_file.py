@@ -11,7 +11,7 @@ from debug_relay.protocol.system import json_file
 from debug_relay.protocol.system.procfs import start_ticks
 from debug_relay.protocol.version import VERSION
 from debug_relay.protocol.wire.envelope import timestamp
-from debug_relay.supervisor.own_files import is_no_file
+from debug_relay.supervisor.safe_open import is_no_file
 from debug_relay.supervisor.storage.json_files import set_aside
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from debug_relay.protocol.system import files, json_file
-from debug_relay.supervisor.own_files import is_no_file
+from debug_relay.supervisor.safe_open import is_no_file
 from debug_relay.supervisor.setup_error import SetupError
 from debug_relay.supervisor.storage.json_files import set_aside
 from debug_relay.supervisor.storage.private_directory import is_private, private_directory

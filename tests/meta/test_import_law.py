@@ -27,7 +27,7 @@ LAW = {
         docs
     """,
     "supervisor": """
-        setup_error own_files
+        setup_error safe_open
         log
         storage
         config

@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from debug_relay.supervisor.http.connection import Deadlines
-from tests.kit.house import BOUND, House, closed, code_of, house, parsed, post
+from tests.kit.raw_http import BOUND, RawServer, closed, code_of, parsed, post, serve
 
 
 @pytest.fixture
-async def relay() -> AsyncIterator[House]:
-    async with house() as here:
+async def relay() -> AsyncIterator[RawServer]:
+    async with serve() as here:
         yield here
 
 
-async def test_bodies(relay: House) -> None:
+async def test_bodies(relay: RawServer) -> None:
     whole = post(b"hello", "Content-Length: 5", "Connection: close")
     assert json.loads(parsed(await relay.exchange(whole))[2])["body"] == "hello"
     chunked = post(
@@ -27,7 +27,7 @@ async def test_bodies(relay: House) -> None:
     assert json.loads(parsed(await relay.exchange(chunked))[2])["body"] == "hello"
 
 
-async def test_a_body_that_is_held_back_is_called_for(relay: House) -> None:
+async def test_a_body_that_is_held_back_is_called_for(relay: RawServer) -> None:
     reader, writer = await relay.connect()
     writer.write(post(b"", "Content-Length: 5", "Expect: 100-continue", "Connection: close"))
     assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -53,14 +53,14 @@ async def test_a_body_that_is_held_back_is_called_for(relay: House) -> None:
     ids=["announced", "early", "chunked", "slow", "bad-chunk", "long-chunk", "gzip"],
 )
 async def test_bodies_that_are_refused(sent: bytes, code: str) -> None:
-    async with house(deadlines=Deadlines(linger=0.05)) as relay:
+    async with serve(deadlines=Deadlines(linger=0.05)) as relay:
         relay.body_seconds = 0.2
         received = await relay.exchange(sent)
         assert code_of(received) == code
         assert parsed(received)[1]["Connection"] == "close"
 
 
-async def test_a_large_upload_still_sees_its_refusal(relay: House) -> None:
+async def test_a_large_upload_still_sees_its_refusal(relay: RawServer) -> None:
     body = b"x" * 20_000_000
     reader, writer = await relay.connect()
     writer.write(post(body, f"Content-Length: {len(body)}"))

@@ -11,7 +11,7 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.ring_format import Place, events_owner, output_owner, pack_cursor
 from debug_relay.supervisor.output.pages import EventPages
 from debug_relay.worker.storage.journal import EventLog
-from tests.kit.races import racing, read_while_written
+from tests.kit.ring_race import racing, read_while_written
 
 
 def event_pages(folder: Path) -> EventPages:

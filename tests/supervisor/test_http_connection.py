@@ -14,26 +14,36 @@ import pytest
 
 from debug_relay.protocol.system import peers as peer
 from debug_relay.supervisor.http.connection import Deadlines, Limits
-from tests.kit.house import BOUND, House, closed, code_of, get, house, parsed, until, within
+from tests.kit.raw_http import (
+    BOUND,
+    RawServer,
+    closed,
+    code_of,
+    get,
+    parsed,
+    serve,
+    until,
+    within,
+)
 
 NOBODY = 65534
 needs_peers = pytest.mark.skipif(not peer.available(), reason="peer uids are known on Linux only")
 
 
 @pytest.fixture
-async def relay() -> AsyncIterator[House]:
-    async with house() as here:
+async def relay() -> AsyncIterator[RawServer]:
+    async with serve() as here:
         yield here
 
 
-async def test_pipelined_requests_are_answered_in_order(relay: House) -> None:
+async def test_pipelined_requests_are_answered_in_order(relay: RawServer) -> None:
     sent = b"".join(get(f"/{n}") for n in range(99)) + get("/99", "Connection: close")
     received = await relay.exchange(sent)
     assert received.count(b"HTTP/1.1 200 OK") == 100
     assert relay.requests == [f"/{n}" for n in range(100)]
 
 
-async def test_a_half_closed_client_gets_all_its_replies(relay: House) -> None:
+async def test_a_half_closed_client_gets_all_its_replies(relay: RawServer) -> None:
     received = await relay.exchange(get("/1") + get("/2") + get("/bytes/3000000"), shut=True)
     assert received.count(b"HTTP/1.1 200 OK") == 3
     assert received.endswith(b"x" * 3_000_000)
@@ -41,7 +51,7 @@ async def test_a_half_closed_client_gets_all_its_replies(relay: House) -> None:
 
 
 @needs_peers
-async def test_a_half_closed_client_may_wait_for_its_reply(relay: House) -> None:
+async def test_a_half_closed_client_may_wait_for_its_reply(relay: RawServer) -> None:
     reader, writer = await relay.connect()
     writer.write(get("/wait"))
     await within(relay.waiting.wait())
@@ -53,7 +63,7 @@ async def test_a_half_closed_client_may_wait_for_its_reply(relay: House) -> None
     await closed(writer)
 
 
-async def test_a_client_that_leaves_ends_its_wait(relay: House) -> None:
+async def test_a_client_that_leaves_ends_its_wait(relay: RawServer) -> None:
     _, writer = await relay.connect()
     writer.write(get("/wait"))
     await within(relay.waiting.wait())
@@ -64,7 +74,7 @@ async def test_a_client_that_leaves_ends_its_wait(relay: House) -> None:
 
 @needs_peers
 async def test_a_half_closed_client_that_leaves_ends_its_wait() -> None:
-    async with house(deadlines=Deadlines(look=0.02)) as relay:
+    async with serve(deadlines=Deadlines(look=0.02)) as relay:
         _, writer = await relay.connect()
         writer.write(get("/wait"))
         await within(relay.waiting.wait())
@@ -95,7 +105,7 @@ async def test_a_half_closed_client_that_leaves_ends_its_wait() -> None:
     ids=lambda sent: ascii(sent[:24]),
 )
 async def test_what_is_no_http_is_answered_in_the_envelope(sent: bytes) -> None:
-    async with house(deadlines=Deadlines(linger=0.05)) as relay:
+    async with serve(deadlines=Deadlines(linger=0.05)) as relay:
         received = await relay.exchange(sent)
         assert code_of(received) == "INVALID_REQUEST"
         assert parsed(received)[1]["Connection"] == "close"
@@ -104,7 +114,7 @@ async def test_what_is_no_http_is_answered_in_the_envelope(sent: bytes) -> None:
 
 
 async def test_garbage_behind_a_request_is_answered_after_it() -> None:
-    async with house(deadlines=Deadlines(linger=0.05)) as relay:
+    async with serve(deadlines=Deadlines(linger=0.05)) as relay:
         reader, writer = await relay.connect()
         writer.write(get("/first"))
         assert b"/first" in await reader.readuntil(b"}")
@@ -115,7 +125,7 @@ async def test_garbage_behind_a_request_is_answered_after_it() -> None:
 
 @pytest.mark.parametrize("path", ["/fail", "/late", "/none"])
 async def test_what_the_handler_lets_through(
-    relay: House, path: str, caplog: pytest.LogCaptureFixture
+    relay: RawServer, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     received = await relay.exchange(get(path, "Connection: close"))
     assert parsed(received)[0] == 500
@@ -127,20 +137,20 @@ async def test_what_the_handler_lets_through(
     assert record.fields["error_id"] == error_id  # type: ignore[attr-defined]
 
 
-async def test_the_librarys_own_refusals_come_in_the_envelope(relay: House) -> None:
+async def test_the_librarys_own_refusals_come_in_the_envelope(relay: RawServer) -> None:
     received = await relay.exchange(get("/http", "Connection: close"))
     assert (parsed(received)[0], code_of(received)) == (400, "INVALID_REQUEST")
 
 
 async def test_slow_headers() -> None:
-    async with house(deadlines=Deadlines(head=0.1)) as relay:
+    async with serve(deadlines=Deadlines(head=0.1)) as relay:
         assert await relay.exchange(b"") == b""
         assert code_of(await relay.exchange(b"GET / HTTP/1.1\r\nHost")) == "REQUEST_TIMEOUT"
         assert relay.listener.counts.slow_head == 2
 
 
 async def test_headers_that_trickle() -> None:
-    async with house(deadlines=Deadlines(head=0.2)) as relay:
+    async with serve(deadlines=Deadlines(head=0.2)) as relay:
         reader, writer = await relay.connect()
         received = asyncio.create_task(reader.read())
         for at, _ in enumerate(iter(received.done, True)):
@@ -153,7 +163,10 @@ async def test_headers_that_trickle() -> None:
 
 async def test_who_sends_on_does_not_lose_the_refusal() -> None:
     """On what comes for a closed connection the kernel resets it, with all that is unread."""
-    async with house(deadlines=Deadlines(head=0.1, linger=0.5)) as relay, asyncio.timeout(BOUND):
+    async with (
+        serve(deadlines=Deadlines(head=0.1, linger=0.5)) as relay,
+        asyncio.timeout(BOUND),
+    ):
         reader, writer = await relay.connect()
         writer.write(b"GET / HTTP/1.1\r\n")
         refusal = await reader.readuntil(b"}")
@@ -167,7 +180,7 @@ async def test_who_sends_on_does_not_lose_the_refusal() -> None:
 
 
 async def test_slow_headers_on_a_used_connection() -> None:
-    async with house(deadlines=Deadlines(head=0.1)) as relay:
+    async with serve(deadlines=Deadlines(head=0.1)) as relay:
         reader, writer = await relay.connect()
         writer.write(get())
         await reader.readuntil(b"}")
@@ -177,7 +190,7 @@ async def test_slow_headers_on_a_used_connection() -> None:
 
 
 async def test_an_idle_connection_outlives_the_header_deadline_only() -> None:
-    async with house(deadlines=Deadlines(head=0.1, idle=0.4)) as relay:
+    async with serve(deadlines=Deadlines(head=0.1, idle=0.4)) as relay:
         reader, writer = await relay.connect()
         writer.write(get())
         await reader.readuntil(b"}")
@@ -188,7 +201,7 @@ async def test_an_idle_connection_outlives_the_header_deadline_only() -> None:
 
 
 @needs_peers
-async def test_send_and_close_at_once_is_refused(relay: House) -> None:
+async def test_send_and_close_at_once_is_refused(relay: RawServer) -> None:
     # No await: the client is gone before the relay's loop gets to accept it.
     with socket.create_connection(("127.0.0.1", relay.port)) as client:
         client.sendall(get())
@@ -198,7 +211,7 @@ async def test_send_and_close_at_once_is_refused(relay: House) -> None:
 
 @needs_peers
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a second user")
-async def test_another_user_is_refused(relay: House, caplog: pytest.LogCaptureFixture) -> None:
+async def test_another_user_is_refused(relay: RawServer, caplog: pytest.LogCaptureFixture) -> None:
     program = (
         "import os, socket\n"
         f"os.setgid({NOBODY}); os.setuid({NOBODY})\n"
@@ -223,7 +236,7 @@ async def test_another_user_is_refused(relay: House, caplog: pytest.LogCaptureFi
 
 @pytest.mark.parametrize("limits", [Limits(connections=3), Limits(connections_per_uid=3)])
 async def test_the_connection_cap(limits: Limits) -> None:
-    async with house(limits=limits) as relay:
+    async with serve(limits=limits) as relay:
         kept = [await relay.connect() for _ in range(3)]
         await until(lambda: relay.listener.open_connections == 3)
         assert await relay.exchange(get()) == b""

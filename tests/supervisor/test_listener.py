@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.house import BOUND, House, closed, get, house, parsed, until, within
+from tests.kit.raw_http import BOUND, RawServer, closed, get, parsed, serve, until, within
 
 
 @pytest.fixture
-async def relay() -> AsyncIterator[House]:
-    async with house() as here:
+async def relay() -> AsyncIterator[RawServer]:
+    async with serve() as here:
         yield here
 
 
@@ -29,7 +29,7 @@ async def over_unix(path: Path, sent: bytes) -> bytes:
     return received
 
 
-async def test_unix(relay: House, tmp_path: Path) -> None:
+async def test_unix(relay: RawServer, tmp_path: Path) -> None:
     path = tmp_path / "relay.sock"
     await relay.listener.start_unix(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -41,7 +41,9 @@ async def test_unix(relay: House, tmp_path: Path) -> None:
     assert not path.exists()
 
 
-async def test_a_stale_socket_is_replaced_and_a_file_is_not(relay: House, tmp_path: Path) -> None:
+async def test_a_stale_socket_is_replaced_and_a_file_is_not(
+    relay: RawServer, tmp_path: Path
+) -> None:
     path = tmp_path / "relay.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
         dead.bind(str(path))
@@ -55,7 +57,7 @@ async def test_a_stale_socket_is_replaced_and_a_file_is_not(relay: House, tmp_pa
 
 
 async def test_stop_lets_a_reply_finish_and_ends_the_idle() -> None:
-    async with house() as relay:
+    async with serve() as relay:
         idle_reader, idle_writer = await relay.connect()
         reader, writer = await relay.connect()
         writer.write(get("/wait"))
@@ -73,11 +75,11 @@ async def test_stop_lets_a_reply_finish_and_ends_the_idle() -> None:
 
 
 async def test_nothing_is_left_after_stop(tmp_path: Path) -> None:
-    async with house() as relay:  # what is opened once and kept: netlink, the resolver's thread
+    async with serve() as relay:  # what is opened once and kept: netlink, the resolver's thread
         await relay.exchange(get("/", "Connection: close"))
     before = len(os.listdir("/proc/self/fd"))
     for at in range(3):
-        async with house() as relay:
+        async with serve() as relay:
             await relay.listener.start_unix(tmp_path / f"{at}.sock")
             clients = [await relay.connect() for _ in range(20)]
             for number, (_, writer) in enumerate(clients):

@@ -21,7 +21,7 @@ from debug_relay.protocol.wire.ring_format import HEADER, Place, output_owner, p
 from debug_relay.supervisor.output.pages import OutputPages
 from debug_relay.worker.storage.journal import OutputLog
 from debug_relay.worker.storage.ring_writer import Ring
-from tests.kit.races import racing, read_while_written
+from tests.kit.ring_race import racing, read_while_written
 
 
 @pytest.fixture

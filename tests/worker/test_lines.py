@@ -17,7 +17,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.worker.interpreter.resolve import Interpreter
 from debug_relay.worker.source import code_lines as lines_module
 from debug_relay.worker.source.code_lines import CodeLines, LineFacts
-from debug_relay.worker.source.meant_line import verify_line
+from debug_relay.worker.source.line_suggestion import verify_line
 from tests.kit.statements import every_statement
 
 PYDEVD = Path(debugpy.__file__).parent / "_vendored" / "pydevd"

@@ -22,7 +22,7 @@ from debug_relay.worker.source.code_lines import (
     closest_path,
     parse_hit_condition,
 )
-from debug_relay.worker.source.meant_line import verify_line
+from debug_relay.worker.source.line_suggestion import verify_line
 from tests.kit.statements import every_statement, python_path
 
 

@@ -28,7 +28,7 @@ from debug_relay.worker.breakpoints.table import Entry
 from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.interpreter.resolve import Interpreter
 from debug_relay.worker.source.code_lines import CodeLines, LineFacts, parse_hit_condition
-from debug_relay.worker.source.meant_line import verify_line
+from debug_relay.worker.source.line_suggestion import verify_line
 from debug_relay.worker.state.settings import Settings
 
 _PENDING: Final = "pending: the file does not exist yet"

@@ -34,7 +34,6 @@ from debug_relay.worker.session.access import Access
 from debug_relay.worker.session.blueprint import Blueprints
 from debug_relay.worker.session.callers import Callers
 from debug_relay.worker.session.debug_events import DebugEvents
-from debug_relay.worker.session.effects import Effects
 from debug_relay.worker.session.idle_clock import IdleClock
 from debug_relay.worker.session.lease import Lease
 from debug_relay.worker.session.pause_budget import HeldTime, PauseBudget
@@ -43,6 +42,7 @@ from debug_relay.worker.session.record import Record
 from debug_relay.worker.session.retirement import Retirement
 from debug_relay.worker.session.settings_changes import SettingsChanges
 from debug_relay.worker.session.starting import Starting
+from debug_relay.worker.session.transition_effects import Effects
 from debug_relay.worker.source.excerpts import Sources
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog

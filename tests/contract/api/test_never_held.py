@@ -12,10 +12,10 @@ import pytest
 from debug_relay.protocol.docs.examples import PATH_VALUES
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.validation.json_body import MOST_VALUES
+from tests.kit.largest_bodies import bodies
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 from tests.kit.watch import health_watched
-from tests.kit.worst import bodies
 
 MOST_SECONDS = 0.25
 LENGTH = 10 * 1024 * 1024

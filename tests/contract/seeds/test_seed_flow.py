@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.client import Client
-from tests.kit.flows import bash, documented, needs_document, needs_tools
+from tests.kit.documented_flows import bash, documented, needs_document, needs_tools
 from tests.kit.source import Source
 
 PROGRAM = """

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.client import Client, Session
-from tests.kit.flows import at_lines, bash, documented, needs_document, needs_tools, run
+from tests.kit.documented_flows import at_lines, bash, documented, needs_document, needs_tools, run
 
 PROCESSOR = at_lines(
     {

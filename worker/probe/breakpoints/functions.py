@@ -21,7 +21,7 @@ from debug_relay.worker.probe.breakpoints.code_objects import (
 from debug_relay.worker.probe.breakpoints.inherited_methods import InheritedMethods
 from debug_relay.worker.probe.engine.identical_sources import keep_apart
 from debug_relay.worker.probe.engine.library_files import by_place, is_library
-from debug_relay.worker.probe.engine.line_table import TRAP
+from debug_relay.worker.probe.engine.watched_lines import TRAP
 from debug_relay.worker.probe.values.rendering import clean
 
 _SHOWN = 20  # Places of a function that are reported to the worker.

@@ -13,7 +13,7 @@ from debug_relay.worker.probe.breakpoints.functions import Functions
 from debug_relay.worker.probe.breakpoints.outdated_sources import outdated
 from debug_relay.worker.probe.breakpoints.run_to_line import ID as GOAL
 from debug_relay.worker.probe.engine.frames import SUSPENDED, state_of
-from debug_relay.worker.probe.engine.line_table import TRAP, Places
+from debug_relay.worker.probe.engine.watched_lines import TRAP, Places
 from debug_relay.worker.probe.runtime.deferred_signals import is_foreign
 from debug_relay.worker.probe.runtime.expressions import Expression, Template
 from debug_relay.worker.probe.runtime.shared_memory import mapped

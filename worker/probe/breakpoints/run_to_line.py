@@ -6,7 +6,7 @@ A breakpoint on the same line comes first: its condition and its count work as w
 import _thread
 import os
 
-from debug_relay.worker.probe.engine.line_table import TRAP
+from debug_relay.worker.probe.engine.watched_lines import TRAP
 
 _getpid = os.getpid
 NUMBER = 1 << 29  # The debugger's number for the goal; those of breakpoints are lower

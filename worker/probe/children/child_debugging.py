@@ -13,7 +13,7 @@ import posix
 import sys
 
 from debug_relay.worker.probe.children import shell_commands
-from debug_relay.worker.probe.engine import forked
+from debug_relay.worker.probe.engine import fork_cleanup
 from debug_relay.worker.probe.engine.connection.message_encoding import words_of
 from debug_relay.worker.probe.startup.python_command_line import is_python, is_python_2, parted
 
@@ -52,7 +52,7 @@ class ChildDebugging(object):
             self.starting.clear()
             return
         try:
-            forked.forget_thread()
+            fork_cleanup.forget_thread()
             self.launched.connect(waits=True).started = True
         except Exception:  # noqa: S110  the child runs without a debugger
             pass

@@ -7,7 +7,7 @@ import os
 import sys
 
 from debug_relay.worker.probe.children import child_streams, fork_warnings
-from debug_relay.worker.probe.engine import forked
+from debug_relay.worker.probe.engine import fork_cleanup
 from debug_relay.worker.probe.engine.connection.message_encoding import words_of
 from debug_relay.worker.probe.engine.detaching.tracing_off import stop_in_child
 from debug_relay.worker.probe.engine.threads import running_frames
@@ -89,8 +89,8 @@ class ChildProcesses(object):
             switch_interval.in_child,
             stop_in_child,
             self.probe.remove,
-            forked.forget_exit,
-            lambda: forked.forget(self.probe.engine),
+            fork_cleanup.forget_exit,
+            lambda: fork_cleanup.forget(self.probe.engine),
         )
         for part in parts:
             try:

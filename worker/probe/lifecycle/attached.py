@@ -21,12 +21,12 @@ import threading
 from debug_relay.worker.probe import probe as core
 from debug_relay.worker.probe.children import fork_warnings as forks
 from debug_relay.worker.probe.engine.connection.connect import connect
-from debug_relay.worker.probe.engine.detaching import detach, restore
+from debug_relay.worker.probe.engine.detaching import detach, patched_modules
 from debug_relay.worker.probe.engine.detaching import tracing_off as tracing
 from debug_relay.worker.probe.engine.engine import mark_debuggers_thread
 from debug_relay.worker.probe.engine.loading import earlier_debugger as earlier
 from debug_relay.worker.probe.engine.loading import load as debugger
-from debug_relay.worker.probe.engine.loading import other_copy
+from debug_relay.worker.probe.engine.loading import programs_own_copy
 from debug_relay.worker.probe.engine.loading.earlier_debugger import Refused, has_other_end
 from debug_relay.worker.probe.engine.settrace import program_tracers
 from debug_relay.worker.probe.engine.threads import running_frames
@@ -56,8 +56,8 @@ def arrive(setup, bytecode, imported):
         if former.setup["token"] == setup["token"]:
             return  # brought twice
         _end(former)
-    before = restore.Before()
-    bring_back = other_copy.set_aside(setup["debugger_parent"])
+    before = patched_modules.Before()
+    bring_back = programs_own_copy.set_aside(setup["debugger_parent"])
     try:
         earlier.refuse_strange_debugger()
         debugger.bring_in(setup["debugger_parent"], bytecode)
@@ -135,7 +135,7 @@ class Attachment(object):
                 # Nobody listens any more.
                 self.held[0] = None
                 debugger.forget()
-                restore.restore(self.before, detach.Report().attempt)
+                patched_modules.restore(self.before, detach.Report().attempt)
                 self.bring_back()
             elif self.thread.ident is None:
                 self.go()  # there is no watch thread that would
@@ -257,7 +257,7 @@ class Attachment(object):
             report.attempt("debugger", debugger.forget)
         else:
             self.probe.children.let_go()
-        restore.restore(self.before, report.attempt)
+        patched_modules.restore(self.before, report.attempt)
         self.bring_back()
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 
 from debug_relay.worker.probe.engine.connection.connect import WholeMessages
-from debug_relay.worker.probe.engine.detaching import restore as patches
+from debug_relay.worker.probe.engine.detaching import patched_modules as patches
 from debug_relay.worker.probe.engine.detaching import tracing_off as tracing
 from debug_relay.worker.probe.engine.detaching.tracing_off import is_debuggers
 from debug_relay.worker.probe.engine.settrace import traced_thread_count as traced_count

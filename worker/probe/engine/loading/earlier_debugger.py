@@ -10,7 +10,7 @@ import sys
 import threading
 
 from debug_relay.worker.probe.engine import monitoring_tool, names
-from debug_relay.worker.probe.engine.detaching import detach, restore, tracing_off
+from debug_relay.worker.probe.engine.detaching import detach, patched_modules, tracing_off
 from debug_relay.worker.probe.engine.engine import Engine
 from debug_relay.worker.probe.engine.settrace import interpreter_threads, traced_thread_count
 from debug_relay.worker.probe.engine.threads import lifetimes
@@ -100,7 +100,7 @@ def clear_remains(before):
     else:
         _clear(pydevd, db, before)
     lifetimes.begin_anew()
-    restore.restore_processes()
+    patched_modules.restore_processes()
     pydevd.SetupHolder.setup = None
 
 

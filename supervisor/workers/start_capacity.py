@@ -22,7 +22,7 @@ _TRY_SECONDS: Final = 1.0  # Whether a process can be forked is tried at most th
 _NOTHING: Final = "/bin/true"
 
 
-class Room:
+class StartCapacity:
     def __init__(self, directories: Directories) -> None:
         self._directories = directories
         self._has_failed = False

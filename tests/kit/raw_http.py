@@ -21,7 +21,7 @@ from debug_relay.supervisor.http.reply import Reply, error_reply
 BOUND = 10.0
 
 
-class House:
+class RawServer:
     """A listener with a handler that does what the path says."""
 
     def __init__(self, **settings) -> None:
@@ -93,8 +93,8 @@ class House:
 
 
 @asynccontextmanager
-async def house(**settings) -> AsyncIterator[House]:
-    here = House(**settings)
+async def serve(**settings) -> AsyncIterator[RawServer]:
+    here = RawServer(**settings)
     here.port = await here.listener.start_tcp("127.0.0.1", 0)
     try:
         yield here
