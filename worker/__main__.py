@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from debug_relay.protocol.models.sessions import WorkerParams
+from debug_relay.protocol.models.worker_messages import WorkerParams
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.wire.envelope import timestamp_of
 from debug_relay.worker import process_title, server, zygote

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from debug_relay.protocol.errors import RelayError
-from debug_relay.protocol.models.sessions import EndReason, Retired, SessionDeleted, WorkerParams
+from debug_relay.protocol.models.sessions import EndReason, SessionDeleted
+from debug_relay.protocol.models.worker_messages import Retired, WorkerParams
 from debug_relay.protocol.state import COUNTED, LIVE, State
 from debug_relay.protocol.system.files import write_whole
 from debug_relay.protocol.system.procfs import boot_id, start_ticks

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.sessions import EndReason, EndSession, SessionDeleted
+from debug_relay.protocol.models.sessions import EndReason, SessionDeleted
+from debug_relay.protocol.models.worker_messages import EndSession
 from debug_relay.protocol.operations import END_SESSION
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.protocol.wire.frames import Caller

@@ -20,7 +20,8 @@ import msgspec
 from debug_relay.protocol import state
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.retired_session import HeldLease
-from debug_relay.protocol.models.sessions import Blueprint, Retired, SessionState, idle_limit
+from debug_relay.protocol.models.sessions import Blueprint, SessionState, idle_limit
+from debug_relay.protocol.models.worker_messages import Retired
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.refusals import decode_error, deleted_meanwhile
 from debug_relay.protocol.state import Event, State

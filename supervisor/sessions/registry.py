@@ -18,12 +18,8 @@ from debug_relay.protocol import state
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.blueprint import SessionRecord
 from debug_relay.protocol.models.fields import SessionParams
-from debug_relay.protocol.models.sessions import (
-    Blueprint,
-    CreateSession,
-    SessionDeleted,
-    WorkerParams,
-)
+from debug_relay.protocol.models.sessions import Blueprint, CreateSession, SessionDeleted
+from debug_relay.protocol.models.worker_messages import WorkerParams
 from debug_relay.protocol.operations import GET_BLUEPRINT
 from debug_relay.protocol.refusals import no_such_session, require_project
 from debug_relay.protocol.state import State

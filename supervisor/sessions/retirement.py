@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.sessions import Retire, Retired
+from debug_relay.protocol.models.worker_messages import Retire, Retired
 from debug_relay.protocol.operations import RETIRE
 from debug_relay.protocol.state import State
 from debug_relay.supervisor.log import Log

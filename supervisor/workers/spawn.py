@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.sessions import WorkerParams
+from debug_relay.protocol.models.worker_messages import WorkerParams
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.protocol.system.procfs import boot_id, is_alive
 from debug_relay.protocol.wire.envelope import encode_json

@@ -7,12 +7,8 @@ import os
 import msgspec
 
 from debug_relay.protocol.models.limits import with_changes
-from debug_relay.protocol.models.sessions import (
-    Blueprint,
-    CreateSession,
-    SessionConfig,
-    WorkerParams,
-)
+from debug_relay.protocol.models.sessions import Blueprint, CreateSession, SessionConfig
+from debug_relay.protocol.models.worker_messages import WorkerParams
 from debug_relay.protocol.wire.envelope import timestamp
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.storage.directories import Directories

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.sessions import WorkerParams
+from debug_relay.protocol.models.worker_messages import WorkerParams
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_messages as probe

@@ -18,13 +18,8 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import inspection
 from debug_relay.protocol.models.breakpoints import SetBreakpoints
 from debug_relay.protocol.models.fields import Empty
-from debug_relay.protocol.models.sessions import (
-    EndReason,
-    EndSession,
-    Retire,
-    Retired,
-    SessionDeleted,
-)
+from debug_relay.protocol.models.sessions import EndReason, SessionDeleted
+from debug_relay.protocol.models.worker_messages import EndSession, Retire, Retired
 from debug_relay.protocol.operations import (
     END_SESSION,
     GET_BLUEPRINT,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from debug_relay.protocol.models.sessions import WorkerParams, idle_limit
+from debug_relay.protocol.models.sessions import idle_limit
+from debug_relay.protocol.models.worker_messages import WorkerParams
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.envelope import timestamp_of
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from debug_relay.protocol.models.blueprint import SessionRecord
-from debug_relay.protocol.models.sessions import WorkerParams
+from debug_relay.protocol.models.worker_messages import WorkerParams
 from debug_relay.protocol.version import VERSION, WIRE
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.log_points import LogPoints

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from debug_relay.protocol import state
-from debug_relay.protocol.models.sessions import EndReason, WorkerParams
+from debug_relay.protocol.models.sessions import EndReason
+from debug_relay.protocol.models.worker_messages import WorkerParams
 from debug_relay.protocol.state import Event, State
 from debug_relay.worker.system.descendants import Ended
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from debug_relay.protocol.models.sessions import SessionConfig, WorkerParams
+from debug_relay.protocol.models.sessions import SessionConfig
+from debug_relay.protocol.models.worker_messages import WorkerParams
 
 
 class Settings:
