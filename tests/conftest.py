@@ -192,7 +192,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Two Pythons a test, chosen by its name: one that traces and one that monitors. Where a test
-    has several cases these are dealt out among all of them, one Python each; a slow one has one.
+    has several cases these are dealt out among all of them, one Python each; a slow one has
+    one, and so has one that asserts nothing that is the debugger's doing (`one_python`).
 
     All four of them run in every suite. `--every-python` is for the change that touches the probe.
     """
@@ -218,7 +219,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if case not in known:
                 known.append(case)
             chosen = (DEALT[(choice + known.index(case)) % len(DEALT)],)
-        elif item.get_closest_marker("slow") is not None:
+        elif any(item.get_closest_marker(name) for name in ("slow", "one_python")):
             chosen = (DEALT[choice % len(DEALT)],)
         (kept if version is None or version in chosen else left).append(item)
     items[:] = kept

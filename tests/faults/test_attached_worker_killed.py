@@ -14,6 +14,8 @@ from tests.kit.client import Client, Session
 from tests.kit.relay import Relay, eventually
 from tests.kit.running import Witness
 
+pytestmark = pytest.mark.one_python
+
 ENDLESS = "exec('while True: pass')"
 
 

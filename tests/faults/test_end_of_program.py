@@ -12,6 +12,8 @@ from tests.kit.client import Client, Session
 from tests.kit.relay import Relay, eventually, marked
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 PLAIN = """
     import pathlib, sys
 

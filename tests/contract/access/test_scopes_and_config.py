@@ -7,8 +7,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.kit.client import Client
 from tests.kit.source import Source
+
+pytestmark = pytest.mark.one_python
 
 PROGRAM = """
     import collections

@@ -16,6 +16,8 @@ from tests.kit.relay import Relay, eventually, marked
 from tests.kit.running import Witness
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 Write = Callable[..., Source]
 
 # Each grows slowly enough to be warned of, and not for ever.

@@ -15,6 +15,8 @@ from tests.kit.client import Client, Session
 from tests.kit.relay import Relay
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
 
 

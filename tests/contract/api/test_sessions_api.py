@@ -16,6 +16,8 @@ from tests.kit.client import Client, Session
 from tests.kit.relay import Relay, eventually
 from tests.kit.source import Source
 
+pytestmark = pytest.mark.one_python
+
 PROGRAM = "x = 1\ny = x + 1  # @here\nprint(y)\n"
 
 

@@ -17,6 +17,8 @@ from tests.kit.client import Client, Session
 from tests.kit.relay import Relay
 from tests.kit.source import Source, version_of
 
+pytestmark = pytest.mark.one_python
+
 Write = Callable[..., Source]
 
 SURROUNDINGS = """
