@@ -67,24 +67,23 @@ def test_an_attach_that_waits_for_its_process(relay: Client, shared_relay: Relay
         assert time.monotonic() - began < 10
 
 
-def test_a_client_that_leaves_while_its_session_is_made(own_relay: Callable[..., Relay]) -> None:
+def test_a_client_that_leaves_while_its_session_is_made(relay: Client, shared_relay: Relay) -> None:
     """The launch follows all the same; and where that fails, the session goes."""
-    relay = own_relay()
 
     def ask_and_leave(code: str) -> None:
-        wire = Wire(relay.client)
-        before = set(relay.run_dir.glob("sess_*"))
+        wire = Wire(relay)
+        before = set(shared_relay.run_dir.glob("sess_*"))
         body = json.dumps({"mode": "launch", "code": code}).encode()
         with wire.connect() as sock:
             sock.sendall(wire.request("POST /api/v1/sessions", body=body))
-            eventually(lambda: set(relay.run_dir.glob("sess_*")) - before)
+            eventually(lambda: set(shared_relay.run_dir.glob("sess_*")) - before)
 
     ask_and_leave(ENDLESS)
-    only_session(relay.client, "running")
-    kept = set(relay.run_dir.glob("sess_*"))
+    only_session(relay, "running")
+    kept = set(shared_relay.run_dir.glob("sess_*"))
     ask_and_leave("x = (")
-    eventually(lambda: set(relay.run_dir.glob("sess_*")) == kept)
-    only_session(relay.client, "running")
+    eventually(lambda: set(shared_relay.run_dir.glob("sess_*")) == kept)
+    only_session(relay, "running")
 
 
 def test_a_worker_that_dies_at_its_first_launch(own_relay: Callable[..., Relay]) -> None:

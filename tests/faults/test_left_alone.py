@@ -50,25 +50,23 @@ def test_a_worker_with_a_supervisor_is_no_orphan(own_relay: Callable[..., Relay]
 
 
 def test_an_idle_session_expires_and_leaves_nothing(
-    own_relay: Callable[..., Relay], source: Callable[..., Source]
+    relay: Client, shared_relay: Relay, source: Callable[..., Source]
 ) -> None:
-    relay = own_relay()
-    client = relay.client
     program = source(STANDING)
-    session = client.session(idle_timeout=1.5)
+    session = relay.session(idle_timeout=1.5)
     session.break_at(program, program["here"])
     session.launch(program)
-    worker = relay.worker(session.id)
+    worker = shared_relay.worker(session.id)
     # Lists do not touch.
-    eventually(lambda: client.get("/sessions").ok()["total"] == 0)
+    eventually(lambda: relay.get("/sessions").ok()["total"] == 0)
     error = session.get("/status").refused("SESSION_EXPIRED", 410)
     assert error["details"]["session_id"] == session.id
     session.post("/continue", {}).refused("SESSION_EXPIRED", 410)
     session.delete().refused("SESSION_EXPIRED", 410)
     eventually(lambda: marked(session.id) == [] and not worker.is_running())
-    assert not (relay.run_dir / session.id).exists()
-    assert not (relay.data_dir / "sessions" / session.id).exists()
-    assert client.get("/health").ok()["active_sessions"] == 0
+    assert not (shared_relay.run_dir / session.id).exists()
+    assert not (shared_relay.data_dir / "sessions" / session.id).exists()
+    assert relay.get("/health").ok()["active_sessions"] == 0
 
 
 def test_one_that_expired_while_no_supervisor_was_there(own_relay: Callable[..., Relay]) -> None:
@@ -82,19 +80,15 @@ def test_one_that_expired_while_no_supervisor_was_there(own_relay: Callable[...,
     assert not (relay.run_dir / session.id).exists()
 
 
-def test_a_running_program_puts_expiry_off(
-    own_relay: Callable[..., Relay], source: Callable[..., Source]
-) -> None:
-    relay = own_relay()
-    client = relay.client
+def test_a_running_program_puts_expiry_off(relay: Client, source: Callable[..., Source]) -> None:
     program = source("import time\nprint('on', flush=True)\ntime.sleep(600)\n")
     # Of two that nobody touches, the one that stands goes and the one that runs stays.
-    running = client.session(idle_timeout=0.9)
+    running = relay.session(idle_timeout=0.9)
     running.launch(program, wait=0)
-    standing = client.session(idle_timeout=0.9)
-    eventually(lambda: client.get("/sessions").ok()["total"] == 1)
+    standing = relay.session(idle_timeout=0.9)
+    eventually(lambda: relay.get("/sessions").ok()["total"] == 1)
     standing.get().refused("SESSION_EXPIRED", 410)
-    assert client.get("/sessions").ok()["items"][0]["status"] == "running"
+    assert relay.get("/sessions").ok()["items"][0]["status"] == "running"
     assert running.status()["status"] == "running"
     running.delete().ok()
 

@@ -160,7 +160,7 @@ def test_again_and_again(own_relay: Callable[..., Relay], source: Callable[..., 
     relay, program = own_relay(), source(PROGRAM)
     session = at_stop(relay, program)
     made = relay.client.session(name="never launched")
-    for _ in range(3):
+    for _ in range(2):
         relay.stop()
         relay.start()
         shown = again(relay, session).get().ok()

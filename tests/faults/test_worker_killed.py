@@ -54,14 +54,13 @@ def kill(process: psutil.Process) -> None:
 
 
 def test_the_session_fails_at_once(
-    own_relay: Callable[..., Relay], source: Callable[..., Source]
+    relay: Client, shared_relay: Relay, source: Callable[..., Source]
 ) -> None:
-    relay = own_relay()
-    session = family(relay.client, source)
-    bystander = family(relay.client, source, "bystander.py")
+    session = family(relay, source)
+    bystander = family(relay, source, "bystander.py")
     seen = session.get("/events", limit=1000).ok()
 
-    worker = relay.worker(session.id)
+    worker = shared_relay.worker(session.id)
     began = time.monotonic()
     kill(worker)
     eventually(lambda: session.status()["status"] == "failed")
@@ -97,21 +96,20 @@ def test_the_session_fails_at_once(
     assert bystander.step("over")["status"] == "paused"
     assert len(marked(bystander.id)) == 3
     # It does not count, and goes without a trace.
-    assert relay.client.get("/health").ok()["active_sessions"] == 1
+    assert relay.get("/health").ok()["active_sessions"] == 1
     assert session.delete().ok()["final_status"] == "failed"
     session.get().refused("SESSION_NOT_FOUND", 404)
-    assert not (relay.run_dir / session.id).exists()
-    assert not (relay.data_dir / "sessions" / session.id).exists()
+    assert not (shared_relay.run_dir / session.id).exists()
+    assert not (shared_relay.data_dir / "sessions" / session.id).exists()
     bystander.delete().ok()
-    eventually(lambda: relay.below() == [])
+    eventually(lambda: shared_relay.below() == [])
 
 
 def test_who_waits_is_told_at_once(
-    own_relay: Callable[..., Relay], source: Callable[..., Source]
+    relay: Client, shared_relay: Relay, source: Callable[..., Source]
 ) -> None:
-    relay = own_relay()
     program = source("import time\ntime.sleep(600)  # @here\n")
-    session = relay.client.session()
+    session = relay.session()
     session.break_at(program, program["here"])
     session.launch(program)
     seen = session.get("/events", limit=1000).ok()["next_cursor"]
@@ -122,9 +120,9 @@ def test_who_waits_is_told_at_once(
         seen = session.get("/events", limit=1000).ok()["next_cursor"]
         news = pool.submit(session.events, cursor=seen, timeout=20)
         # All are at the relay before the worker goes.
-        eventually(lambda: relay.calls() == 3)
+        eventually(lambda: shared_relay.calls() == 3)
         began = time.monotonic()
-        kill(relay.worker(session.id))
+        kill(shared_relay.worker(session.id))
         page = poll.result(30).ok()
         step.result(30).refused("SESSION_CRASHED", 500)
     assert time.monotonic() - began < 5
@@ -162,15 +160,14 @@ def test_a_worker_killed_while_no_supervisor_was_there(
 
 
 def test_a_worker_killed_during_launch(
-    own_relay: Callable[..., Relay], source: Callable[..., Source]
+    relay: Client, shared_relay: Relay, source: Callable[..., Source]
 ) -> None:
-    relay = own_relay()
     program = source("import time\ntime.sleep(600)\n")
-    session = relay.client.session()
+    session = relay.session()
     with ThreadPoolExecutor(1) as pool:
         launch = pool.submit(session.try_launch, program, wait=60)
         eventually(lambda: marked(session.id))
-        kill(relay.worker(session.id))
+        kill(shared_relay.worker(session.id))
         launch.result(20).refused("SESSION_CRASHED", 500)
     assert session.status()["status"] == "failed"
     eventually(lambda: marked(session.id) == [])
@@ -178,15 +175,14 @@ def test_a_worker_killed_during_launch(
 
 
 def test_no_dead_children_are_left_unreaped(
-    own_relay: Callable[..., Relay], source: Callable[..., Source]
+    relay: Client, shared_relay: Relay, source: Callable[..., Source]
 ) -> None:
-    relay = own_relay()
     for _ in range(3):
-        session = family(relay.client, source)
-        kill(relay.worker(session.id))
+        session = family(relay, source)
+        kill(shared_relay.worker(session.id))
         eventually(lambda one=session: one.status()["status"] == "failed")
         session.delete().ok()
-    eventually(lambda: relay.below() == [])
+    eventually(lambda: shared_relay.below() == [])
 
 
 def test_by_its_mark_alone_nothing_ends_that_has_a_terminal(

@@ -202,12 +202,10 @@ def targets(prefix: str, session_id: str) -> list[tuple[str, bytes]]:
     return list(found.items())
 
 
-def test_no_page_and_no_foreign_name_reaches_any_route(own_relay: Callable[..., Relay]) -> None:
-    relay = own_relay()
-    client = relay.client
-    session = client.session(name="untouched")
-    before = (session.get().ok(), client.get("/config").ok(), session.events())
-    port = client.port
+def test_no_page_and_no_foreign_name_reaches_any_route(relay: Client) -> None:
+    session = relay.session(name="untouched")
+    before = (session.get().ok(), relay.get("/config").ok(), session.events())
+    port = relay.port
     assert port is not None
     guises = [
         ({"Host": "evil.example"}, "FORBIDDEN_HOST"),
@@ -217,9 +215,9 @@ def test_no_page_and_no_foreign_name_reaches_any_route(own_relay: Callable[..., 
         ({"Origin": f"http://127.0.0.1:{port - 1}"}, "FORBIDDEN_ORIGIN"),
         ({"Sec-Fetch-Site": "cross-site"}, "FORBIDDEN_ORIGIN"),
     ]
-    connection = http.client.HTTPConnection(client.host, port, timeout=20)
+    connection = http.client.HTTPConnection(relay.host, port, timeout=20)
     count = 0
-    cases = itertools.product(targets(client.prefix, session.id), METHODS, guises)
+    cases = itertools.product(targets(relay.prefix, session.id), METHODS, guises)
     for (path, body), method, (headers, code) in cases:
         sent = body if method in ("POST", "PUT", "PATCH") else None
         connection.request(method, path, sent, {"Content-Type": "application/json", **headers})
@@ -234,8 +232,8 @@ def test_no_page_and_no_foreign_name_reaches_any_route(own_relay: Callable[..., 
     shown = session.get().ok()
     for state in (shown, before[0]):
         state.pop("expires_at")
-    assert (shown, client.get("/config").ok(), session.events()) == before
-    assert client.get("/sessions").ok()["total"] == 1
+    assert (shown, relay.get("/config").ok(), session.events()) == before
+    assert relay.get("/sessions").ok()["total"] == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
