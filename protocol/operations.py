@@ -587,6 +587,11 @@ _OUTPUT_ROWS: Final = (
         scope="sessions:read",
         errors=frozenset({Code.TOO_MANY_WAITERS}),
     ),
+    _server(
+        "all-events", "GET", "/events",
+        output_events.AllEventsPage, params=output_events.GetAllEvents, group="output", safe=True,
+        errors=frozenset({Code.TOO_MANY_WAITERS, Code.SESSION_NOT_FOUND, Code.SESSION_EXPIRED}),
+    ),
     _output(
         "stream-events", "GET", "/events/stream",
         output_events.StreamEvents, output_events.StreamBytes,

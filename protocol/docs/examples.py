@@ -346,6 +346,13 @@ _OUTPUT: Final = {
         }],
         "next_cursor": "ZXYtMTc", "has_more": False, "session_status": "paused",
     }),
+    "all-events": Example({"label": "team=search", "types": "stopped,terminated", "timeout": 30}, {
+        "events": [{
+            "session_id": _ID, "seq": 17, "type": "stopped", "timestamp": MOMENT,
+            "body": {"reason": "breakpoint", "thread_id": 1, "stop_id": 3},
+        }],
+        "next_cursor": "eyJzZXNz", "has_more": False, "statuses": {_ID: "paused"},
+    }),
     "stream-events": Example({"types": "stopped,terminated"}),
     "logs": Example({"cursor": "b3V0LTE"}),
     "debug": Example(),

@@ -7,7 +7,16 @@ from typing import Annotated, Final, Literal, get_args
 
 from msgspec import Meta
 
-from debug_relay.protocol.models.fields import Cursor, Json, Limit, Result, SessionParams, Time
+from debug_relay.protocol.models.fields import (
+    LABEL_FILTER,
+    Cursor,
+    Json,
+    Limit,
+    Params,
+    Result,
+    SessionParams,
+    Time,
+)
 from debug_relay.protocol.state import State
 
 Category = Literal["stdout", "stderr", "console"]
@@ -110,6 +119,63 @@ class StreamEvents(SessionParams, kw_only=True):
         ]
         | None
     ) = None
+
+
+class GetAllEvents(Params, kw_only=True):
+    """Events of several sessions in one call; waits for the next one of any if there is none."""
+
+    sessions: (
+        Annotated[
+            str,
+            Meta(
+                max_length=1000,
+                description="Only these sessions, comma-separated; at most 32.",
+                examples=["sess_1a2b3c4d,sess_5e6f7a8b"],
+            ),
+        ]
+        | None
+    ) = None
+    label: (
+        Annotated[
+            str,
+            Meta(
+                pattern=LABEL_FILTER,
+                description="Only sessions with this label, `key=value`; also later ones.",
+                examples=["team=search"],
+            ),
+        ]
+        | None
+    ) = None
+    cursor: (
+        Annotated[
+            str,
+            Meta(
+                max_length=7000, description="Where to continue: `next_cursor` of the last reply."
+            ),
+        ]
+        | None
+    ) = None
+    limit: Limit = 100
+    types: (
+        Annotated[
+            str,
+            Meta(description="Only these types, comma-separated.", examples=["stopped,terminated"]),
+        ]
+        | None
+    ) = None
+    timeout: Annotated[float, Meta(ge=0, le=300, description="Seconds to wait for an event.")] = 0
+
+
+class SessionEvent(Event, kw_only=True):
+    session_id: str
+
+
+class AllEventsPage(Result, kw_only=True):
+    events: list[SessionEvent]
+    next_cursor: str
+    has_more: bool
+    statuses: dict[str, State]  # of the sessions that are there
+    dropped: int = 0
 
 
 class StreamBytes(Result, kw_only=True):

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from debug_relay.protocol.errors import RelayError
-from debug_relay.protocol.models.output_events import PRINTED, EventPage
+from debug_relay.protocol.models.output_events import PRINTED, AllEventsPage, EventPage
 from debug_relay.protocol.models.stop_report import Stop
 from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 
@@ -21,7 +21,7 @@ _PRINTED_DETAIL: Final = "output_tail"  # a detail of errors about failed starts
 
 def in_result(result: Struct) -> Struct:
     """The result without output. Stop reports are cut to a size, so their makers do it before."""
-    if isinstance(result, EventPage):
+    if isinstance(result, EventPage | AllEventsPage):
         for event in result.events:
             event.body = in_event(event.type, event.body)
         return result

@@ -323,6 +323,15 @@ def _events(page: output_events.EventPage) -> Iterator[Line]:
     yield f"session {page.session_status}; next: ?cursor={page.next_cursor}"
 
 
+def _all_events(page: output_events.AllEventsPage) -> Iterator[Line]:
+    if page.dropped:
+        yield f"({page.dropped} events before these are gone)"
+    for event in page.events:
+        yield f"{event.session_id} {event.seq} {event.type}: {_summary(event)}"
+    statuses = ", ".join(f"{id} {status}" for id, status in page.statuses.items())
+    yield f"sessions: {statuses or 'none'}; next: ?cursor={page.next_cursor}"
+
+
 def _summary(event: output_events.Event) -> str:
     body = event.body
     try:
@@ -393,4 +402,5 @@ _RENDERERS: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
     sessions.Resources: _resources,
     output_events.OutputPage: _output,
     output_events.EventPage: _events,
+    output_events.AllEventsPage: _all_events,
 }

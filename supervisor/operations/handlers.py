@@ -33,6 +33,7 @@ from debug_relay.supervisor.config.runtime import RuntimeConfig
 from debug_relay.supervisor.operations import export_import
 from debug_relay.supervisor.operations.create_and_start import create_and_start
 from debug_relay.supervisor.operations.run import Runs
+from debug_relay.supervisor.operations.several_sessions import SeveralSessions
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.output import history
 from debug_relay.supervisor.processes.listing import Processes
@@ -47,6 +48,8 @@ _MAX_WAITERS: Final = 2000  # Requests that wait for events, in all sessions tog
 # A worker writes the stop reports that it holds in memory within this time.
 _WRITE_SECONDS: Final = 5.0
 _MAX_WAITERS_A_SESSION: Final = 200  # Requests that wait for events of one session.
+
+_SEVERAL: Final = "several sessions"  # the name under which their waiters are counted
 
 Handler = Callable[[Any, Caller], Awaitable[Struct]]
 
@@ -97,6 +100,7 @@ class Handlers:
         self._config = config
         self._profiles = Profiles(registry.directories.profiles)
         self._openapi: bytes | None = None
+        self._several = SeveralSessions(registry)
         self._waiting: Counter[str] = Counter()
         self._table: dict[str, Handler] = {
             "index": self._index,
@@ -118,6 +122,7 @@ class Handlers:
             "get-ping": self._ping,
             "output": self._output,
             "events": self._events,
+            "all-events": self._all_events,
             "history": self._history,
             "run": self._run,
             "export-session": self._export,
@@ -366,6 +371,16 @@ class Handlers:
             self._registry.get(session.id)  # it may have expired
         page.session_status = session.state.status
         return page
+
+    async def _all_events(self, params: output_events.GetAllEvents, caller: Caller) -> Struct:
+        page = self._several.page(params)
+        if page.events or not params.timeout:
+            return page
+        self._count_waiter(_SEVERAL)
+        try:
+            return await self._several.awaited(params, page)
+        finally:
+            self._waiting[_SEVERAL] -= 1
 
     async def _history(self, params: stop_report.History, caller: Caller) -> Struct:
         session = self._session(params)

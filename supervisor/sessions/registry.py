@@ -11,6 +11,7 @@ import contextlib
 import secrets
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -70,6 +71,7 @@ class Registry:
         self.directories = directories
         self.sessions: dict[str, Session] = {}
         self.draining = False
+        self.listeners: set[Callable[[], None]] = set()  # called when a session was added
         self.zygote = Zygote(directories.logs / "zygote.err")
         self.room = StartCapacity(directories)
         self._start_params = StartParams(directories, debugpy_dir)
@@ -186,6 +188,8 @@ class Registry:
         finally:
             self._quota.release(caller)
         self.sessions[session.id] = session
+        for listener in self.listeners:
+            listener()
         return session
 
     async def _spawned(self, params: WorkerParams) -> Child:

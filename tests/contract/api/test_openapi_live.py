@@ -192,7 +192,7 @@ def test_a_tour_of_all_operations(checked: Checked, source: Callable[..., Source
 
 def of_the_relay(client: Checked) -> None:
     client.root("GET", "/")
-    for path in ("/health", "/info", "/config", "/openapi.json", "/sessions"):
+    for path in ("/health", "/info", "/config", "/openapi.json", "/sessions", "/events"):
         client.get(path)
     client.patch("/config", {"sessions": {"max_sessions": 12}}).ok()
     client.get("/processes").ok()
