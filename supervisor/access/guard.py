@@ -60,7 +60,7 @@ class Guard:
         """The address that suggestions name."""
         return f"http://{_LOOPBACK[0]}:{self._port}" if self._port else f"http://{_LOOPBACK[1]}"
 
-    def connection(self, sock: AnySocket) -> Admission:
+    def admit(self, sock: AnySocket) -> Admission:
         uid = peer_uid(sock)
         if self._anyone:
             return Admission(UNKNOWN_UID if uid is None else uid)
@@ -70,7 +70,7 @@ class Guard:
             return Admission(uid, f"not uid {self._own_uid}, root or in [server] allow_uids")
         return Admission(uid)
 
-    def request(
+    def check_request(
         self,
         host_headers: list[str],
         origin_headers: list[str],
@@ -89,7 +89,7 @@ class Guard:
             self._check_host([authority], over_unix)
         self._check_origin(host_headers[0], origin_headers, sec_fetch_site)
 
-    def caller(
+    def identify(
         self, uid: int, x_agent: str | None, authorization: Sequence[str] = (), scope: str = ""
     ) -> Caller:
         """The caller of an operation that needs this scope; without a scope no token is needed.

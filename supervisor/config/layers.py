@@ -43,7 +43,7 @@ _VARIABLES: Final[Mapping[str, str]] = {
     **{name.upper().replace(".", "__"): name for name in KEYS},
     **_FLAT,
 }
-_PLACES: Final = frozenset(
+_PATHS: Final = frozenset(
     {
         "server.socket", "server.data_dir", "server.run_dir",
         "python.default_path", "auth.tokens_file", "log.audit_file",
@@ -242,7 +242,7 @@ class _Reading:
             # msgspec's message names its own types; we describe the bounds instead.
             self._refuse(name, raw, origin, f"accepted: {accepted(KEYS[name].info)}")
             return
-        if name in _PLACES and value is not None:
+        if name in _PATHS and value is not None:
             value = self.expanded(name, value, base, origin)
         other = layer.get(name)
         if other is not None and other.value != value:

@@ -22,15 +22,15 @@ _LARGEST_BODY_BYTES: Final = MAX_FRAME_BYTES - 1024 * 1024
 Deadline = Annotated[float, Meta(gt=0, le=3600)]
 Uid = Annotated[int, Meta(ge=0, le=2**32 - 2)]
 HostName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:\[\]-]+$", max_length=255)]
-Place = Annotated[str, Meta(min_length=1, max_length=4096)]
+PathText = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class Server(Struct, frozen=True, kw_only=True):
     host: HostName = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 5679
-    socket: Place | None = None
-    data_dir: Place = "~/.opencode-debugger"
-    run_dir: Place | None = None
+    socket: PathText | None = None
+    data_dir: PathText = "~/.opencode-debugger"
+    run_dir: PathText | None = None
     allow_hosts: list[HostName] = []
     allow_uids: list[Uid] = []
     allow_other_users: bool = False
@@ -59,17 +59,17 @@ class Dap(Struct, frozen=True, kw_only=True):
 
 
 class Python(Struct, frozen=True, kw_only=True):
-    default_path: Place = "python3"
+    default_path: PathText = "python3"
 
 
 class Auth(Struct, frozen=True, kw_only=True):
-    tokens_file: Place | None = None
+    tokens_file: PathText | None = None
 
 
 class Log(Struct, frozen=True, kw_only=True):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["json", "text"] = "json"
-    audit_file: Place | None = None
+    audit_file: PathText | None = None
 
 
 class Settings(Struct, frozen=True, kw_only=True):

@@ -91,7 +91,7 @@ class Acceptor(web.Server):
         if len(self.present) >= self.limits.connections:
             self.counts.refused_limit += 1
             return False
-        uid, refusal = self.guard.connection(sock)
+        uid, refusal = self.guard.admit(sock)
         if refusal is not None:
             self.counts.refused_peer += 1
             self.refused.note("connection.refused", uid, refusal)

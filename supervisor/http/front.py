@@ -89,7 +89,7 @@ class Front:
 
     def _admit(self, http: web.BaseRequest, authority: str | None) -> None:
         headers = http.headers
-        self._guard.request(
+        self._guard.check_request(
             headers.getall("Host", []),
             headers.getall("Origin", []),
             headers.get("Sec-Fetch-Site"),

@@ -179,7 +179,7 @@ class Dispatch:
         # Callers without any right learn nothing else, not even which operations there are.
         operation = request.operation
         scope = operation.scope if operation is not None else SCOPES[0]
-        caller = self._guard.caller(request.uid, request.agent, request.authorization, scope)
+        caller = self._guard.identify(request.uid, request.agent, request.authorization, scope)
         if operation is None:
             return caller
         for needed in operation.scopes:

@@ -24,19 +24,19 @@ def guard(**more: object) -> Guard:
 
 
 def ask(
-    door: Guard,
+    one: Guard,
     host: list[str] | str = f"127.0.0.1:{PORT}",
     origin: list[str] | None = None,
     site: str | None = None,
     over_unix: bool = False,
 ) -> None:
     hosts = [host] if isinstance(host, str) else host
-    door.request(hosts, origin or [], site, over_unix=over_unix)
+    one.check_request(hosts, origin or [], site, over_unix=over_unix)
 
 
-def refusal(door: Guard, **more: object) -> RelayError:
+def refusal(one: Guard, **more: object) -> RelayError:
     with pytest.raises(RelayError) as caught:
-        ask(door, **more)  # type: ignore[arg-type]
+        ask(one, **more)  # type: ignore[arg-type]
     return caught.value
 
 
@@ -98,11 +98,11 @@ def test_exactly_one_host(hosts: list[str], over_unix: bool) -> None:
     ],
 )
 def test_configured_hosts(configured: str, host: str, allowed: bool) -> None:
-    door = guard(allowed_hosts=[configured])
+    one = guard(allowed_hosts=[configured])
     if allowed:
-        ask(door, host)
+        ask(one, host)
     else:
-        assert refusal(door, host=host).code is Code.FORBIDDEN_HOST
+        assert refusal(one, host=host).code is Code.FORBIDDEN_HOST
 
 
 @pytest.mark.parametrize(
@@ -132,12 +132,12 @@ def test_foreign_origins(origins: list[str], over_unix: bool) -> None:
 
 
 def test_the_origin_of_a_configured_name() -> None:
-    door = guard(allowed_hosts=["relay.example", "proxy.example:8443"])
-    ask(door, "relay.example", ["http://relay.example"])
-    ask(door, "relay.example:5679", ["http://relay.example:5679"])
-    ask(door, "proxy.example:8443", ["http://proxy.example:8443"])
+    one = guard(allowed_hosts=["relay.example", "proxy.example:8443"])
+    ask(one, "relay.example", ["http://relay.example"])
+    ask(one, "relay.example:5679", ["http://relay.example:5679"])
+    ask(one, "proxy.example:8443", ["http://proxy.example:8443"])
     for origin in ("http://relay.example:3000", "http://relay.example", "http://proxy.example"):
-        error = refusal(door, host="relay.example:5679", origin=[origin])
+        error = refusal(one, host="relay.example:5679", origin=[origin])
         assert error.code is Code.FORBIDDEN_ORIGIN
 
 
@@ -159,34 +159,34 @@ def test_any_name_will_do_over_a_unix_socket() -> None:
 
 
 def test_the_port_may_come_later() -> None:
-    door = guard(port=0)
-    door.serve_on(4000)
-    ask(door, "127.0.0.1:4000")
-    assert door.address == "http://127.0.0.1:4000"
+    one = guard(port=0)
+    one.serve_on(4000)
+    ask(one, "127.0.0.1:4000")
+    assert one.address == "http://127.0.0.1:4000"
 
 
 def test_a_token_names_its_caller_and_bounds_what_it_may(tmp_path: Path) -> None:
     file = TokensFile(tmp_path / "tokens.json")
-    door = guard(tokens=Tokens(file), own_uid=1000)
-    assert door.caller(1000, "ann", [], "admin") == Caller("ann", 1000, SCOPES)
+    one = guard(tokens=Tokens(file), own_uid=1000)
+    assert one.identify(1000, "ann", [], "admin") == Caller("ann", 1000, SCOPES)
     for uid in (1001, UNKNOWN_UID):
         with pytest.raises(RelayError) as caught:
-            door.caller(uid, "ann", [], "sessions:read")
+            one.identify(uid, "ann", [], "sessions:read")
         assert caught.value.code is Code.UNAUTHENTICATED
     reader = [f"Bearer {file.create(['sessions:read'], 'reader', None)}"]
     ruler = [f"bearer  {file.create(['admin'], 'ruler', None)}"]
-    assert door.caller(1000, "ann", reader, "admin") == Caller("reader", 1000, ("sessions:read",))
-    assert door.caller(1000, None, ruler, "admin") == Caller("ruler", 1000, SCOPES)
+    assert one.identify(1000, "ann", reader, "admin") == Caller("reader", 1000, ("sessions:read",))
+    assert one.identify(1000, None, ruler, "admin") == Caller("ruler", 1000, SCOPES)
     with pytest.raises(RelayError) as caught:
-        door.require(door.caller(1000, None, reader, "admin"), "shutdown", "admin")
+        one.require(one.identify(1000, None, reader, "admin"), "shutdown", "admin")
     assert caught.value.code is Code.INSUFFICIENT_SCOPE
     for given in ([], reader * 2, ["Bearer x"], [reader[0][7:]], [f"Basic {reader[0][7:]}"]):
         with pytest.raises(RelayError) as caught:
-            door.caller(1000, None, given, "sessions:read")
+            one.identify(1000, None, given, "sessions:read")
         assert caught.value.code is Code.UNAUTHENTICATED
         assert reader[0][7:] not in error_body(caught.value).decode()
     # What needs no scope needs no token.
-    assert door.caller(1000, None, [], "").name == "uid:1000"
+    assert one.identify(1000, None, [], "").name == "uid:1000"
 
 
 @pytest.fixture
@@ -197,35 +197,35 @@ def accepted() -> Iterator[socket.socket]:
 
 
 def test_own_uid_comes_in(accepted: socket.socket) -> None:
-    assert guard().connection(accepted) == (os.geteuid(), None)
+    assert guard().admit(accepted) == (os.geteuid(), None)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the peer here is root only when the tests are")
 def test_root_comes_in_whoever_runs_the_relay(accepted: socket.socket) -> None:
-    assert guard(own_uid=12345).connection(accepted) == (0, None)
+    assert guard(own_uid=12345).admit(accepted) == (0, None)
 
 
 def test_nobody_at_the_other_end_is_refused() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as lonely:
-        uid, reason = guard().connection(lonely)
+        uid, reason = guard().admit(lonely)
         assert uid == UNKNOWN_UID
         assert reason is not None
-        for open_door in (guard(check_peers=False), guard(allow_other_users=True)):
-            assert open_door.connection(lonely) == (UNKNOWN_UID, None)
+        for open_guard in (guard(check_peers=False), guard(allow_other_users=True)):
+            assert open_guard.admit(lonely) == (UNKNOWN_UID, None)
 
 
 def test_callers() -> None:
-    door = guard()
-    assert door.caller(1000, None) == door.caller(1000, "")
-    assert (door.caller(1000, None).name, door.caller(1000, None).scopes) == ("uid:1000", SCOPES)
-    assert door.caller(UNKNOWN_UID, None).name == "unknown"
-    assert door.caller(1000, "Agent Ä").name == "Agent Ä"
-    assert door.caller(1000, "x" * 100).uid == 1000
+    one = guard()
+    assert one.identify(1000, None) == one.identify(1000, "")
+    assert (one.identify(1000, None).name, one.identify(1000, None).scopes) == ("uid:1000", SCOPES)
+    assert one.identify(UNKNOWN_UID, None).name == "unknown"
+    assert one.identify(1000, "Agent Ä").name == "Agent Ä"
+    assert one.identify(1000, "x" * 100).uid == 1000
 
 
 @pytest.mark.parametrize("name", ["x" * 101, "a\tb", "a\x7f", "a\udc80", "\u202eevil"])
 def test_odd_agents(name: str) -> None:
     with pytest.raises(RelayError) as caught:
-        guard().caller(1000, name)
+        guard().identify(1000, name)
     assert caught.value.code is Code.INVALID_PARAMETER
     assert caught.value.details["errors"][0]["field"] == "X-Agent"

@@ -17,7 +17,7 @@ from debug_relay.supervisor.output.pages import EventPages, OutputPages
 from debug_relay.worker.storage.journal import (
     OUTPUT_EVENT_BYTES,
     EventLog,
-    OutputEvents,
+    OutputEventWriter,
     OutputLog,
     whole_characters,
 )
@@ -247,11 +247,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def live(log: EventLog, clock: Clock) -> OutputEvents:
-    return OutputEvents(log, clock.call_later, clock.time)
+def live(log: EventLog, clock: Clock) -> OutputEventWriter:
+    return OutputEventWriter(log, clock.call_later, clock.time)
 
 
-def test_the_first_output_is_told_at_once(tmp_path: Path, live: OutputEvents, clock: Clock):
+def test_the_first_output_is_told_at_once(tmp_path: Path, live: OutputEventWriter, clock: Clock):
     live.add("stdout", b"hello\n")
     (event,) = events(tmp_path)
     assert event.body == {
@@ -264,7 +264,9 @@ def test_the_first_output_is_told_at_once(tmp_path: Path, live: OutputEvents, cl
     assert clock.waiting == 0
 
 
-def test_ten_events_a_second_and_nothing_missing(tmp_path: Path, live: OutputEvents, clock: Clock):
+def test_ten_events_a_second_and_nothing_missing(
+    tmp_path: Path, live: OutputEventWriter, clock: Clock
+):
     for n in range(1000):
         live.add("stdout", b"%d\n" % n)
         clock.advance(0.001)
@@ -275,7 +277,7 @@ def test_ten_events_a_second_and_nothing_missing(tmp_path: Path, live: OutputEve
     assert clock.waiting == 0
 
 
-def test_each_category_has_its_own_turn(tmp_path: Path, live: OutputEvents, clock: Clock):
+def test_each_category_has_its_own_turn(tmp_path: Path, live: OutputEventWriter, clock: Clock):
     live.add("stdout", b"a")
     live.add("stdout", b"b")
     live.add("stderr", b"c")
@@ -284,7 +286,7 @@ def test_each_category_has_its_own_turn(tmp_path: Path, live: OutputEvents, cloc
     assert outputs(tmp_path)[2:] == [("stdout", "b")]
 
 
-def test_large_output_is_cut_and_says_so(tmp_path: Path, live: OutputEvents, clock: Clock):
+def test_large_output_is_cut_and_says_so(tmp_path: Path, live: OutputEventWriter, clock: Clock):
     live.add("stdout", b"first")
     live.add("stdout", b"x" + "€".encode() * OUTPUT_EVENT_BYTES)
     live.add("stdout", b"never seen")
@@ -300,7 +302,9 @@ def test_large_output_is_cut_and_says_so(tmp_path: Path, live: OutputEvents, clo
     assert "truncated" not in last
 
 
-def test_flush_keeps_the_order(tmp_path: Path, log: EventLog, live: OutputEvents, clock: Clock):
+def test_flush_keeps_the_order(
+    tmp_path: Path, log: EventLog, live: OutputEventWriter, clock: Clock
+):
     live.add("stdout", b"one")
     live.add("stdout", b"two\xe2\x82")
     live.flush()
@@ -318,7 +322,7 @@ def test_flush_keeps_the_order(tmp_path: Path, log: EventLog, live: OutputEvents
     assert clock.waiting == 0
 
 
-def test_bytes_that_are_no_text_are_shown_escaped(tmp_path: Path, live: OutputEvents):
+def test_bytes_that_are_no_text_are_shown_escaped(tmp_path: Path, live: OutputEventWriter):
     live.add("stdout", b"a\xff\xfe")
     live.flush()
     live.add("stdout", b"\xe2\x82")
@@ -326,7 +330,7 @@ def test_bytes_that_are_no_text_are_shown_escaped(tmp_path: Path, live: OutputEv
     assert [text for _, text in outputs(tmp_path)] == ["a\\xff\\xfe", "\\xe2\\x82"]
 
 
-def test_close_cancels_the_timer(tmp_path: Path, live: OutputEvents, clock: Clock):
+def test_close_cancels_the_timer(tmp_path: Path, live: OutputEventWriter, clock: Clock):
     live.add("stdout", b"a")
     live.add("stdout", b"b")
     assert clock.waiting == 1

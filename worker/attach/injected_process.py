@@ -130,7 +130,7 @@ class InjectedProcess:
             return refusals.has_ended(self._pid)
         if refusal is not None:
             return refusals.of_the_program(self._pid, refusal.reason, refusal.words)
-        if injection.found_another_program:
+        if injection.has_executed_another:
             return refusals.another_program(self._pid)
         return refusals.failed(self._pid, error.message, injection.output())
 
@@ -173,7 +173,7 @@ class InjectedProcess:
             tries = _MOST_TRIES
             while self._server is None:
                 injection = self._injection
-                if injection is not None and injection.found_another:
+                if injection is not None and injection.is_traced_by_another:
                     # Another session is attaching at this moment; soon the program reports which.
                     await asyncio.sleep(_PENDING_SECONDS)
                     tries -= 1
@@ -219,7 +219,7 @@ class InjectedProcess:
                     return accepting.result()
                 if self._gone.is_set():
                     raise refusals.has_ended(self._pid)
-                if injection.found_another and tries:
+                if injection.is_traced_by_another and tries:
                     return None
                 await self._raise_refusal(injection)
                 if not injection.ended.is_set():
@@ -236,7 +236,7 @@ class InjectedProcess:
             if refusal.reason == "ending" and await self.until_gone(_END_SECONDS):
                 raise refusals.has_ended(self._pid)
             raise refusals.of_the_program(self._pid, refusal.reason, refusal.words)
-        if injection.found_another_program:
+        if injection.has_executed_another:
             raise refusals.another_program(self._pid)
         if injection.failed:
             raise refusals.not_injected(self._pid, injection)

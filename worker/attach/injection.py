@@ -69,12 +69,12 @@ class Injection:
         return self._gdb.printed_number("injected")
 
     @property
-    def found_another(self) -> bool:
+    def is_traced_by_another(self) -> bool:
         """Another process traces the program; the kernel allows only one tracer."""
         return self.failed and "already traced by" in self.output()
 
     @property
-    def found_another_program(self) -> bool:
+    def has_executed_another(self) -> bool:
         """Whether the process has executed another program since the injection."""
         return self._memory.is_anothers
 

@@ -77,7 +77,7 @@ def of_the_program(pid: int, reason: str, words: str) -> RelayError:
 
 def not_injected(pid: int, injection: Injection) -> RelayError:
     output = injection.output()
-    if "already traced by" in output:
+    if injection.is_traced_by_another:
         return RelayError(
             Code.ATTACH_ALREADY_ATTACHED,
             f"Process {pid} is traced by another debugger already",

@@ -12,7 +12,7 @@ from typing import Any, Final
 from debug_relay.protocol.models.output_events import Category, EventType
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
-from debug_relay.worker.storage.journal import EventLog, OutputEvents, OutputLog
+from debug_relay.worker.storage.journal import EventLog, OutputEventWriter, OutputLog
 
 _TAIL_BYTES: Final = 4096  # The end of the output that is kept in memory.
 
@@ -39,7 +39,7 @@ class SessionLog:
             announce=publication.announce,
         )
         self.output = OutputLog(folder / "output.ring", params.output_max_bytes)
-        self._output_events = OutputEvents(self.events, loop.call_later, loop.time)
+        self._output_events = OutputEventWriter(self.events, loop.call_later, loop.time)
         self._tail = b""
         self._known_lost = 0
         self.printed_bytes = 0  # by the session's programs, in total

@@ -226,7 +226,7 @@ class _Pending:
         return taken
 
 
-class OutputEvents:
+class OutputEventWriter:
     """Output as events for live readers: few and small, however much the program prints.
 
     `schedule` and `now` are an event loop's `call_later` and `time`.
