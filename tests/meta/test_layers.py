@@ -112,6 +112,24 @@ def test_one_module_reads_proc():
     assert others == []
 
 
+RENAMES = {
+    "protocol/system/files.py",  # replaces a file as a whole, and moves a damaged one aside
+    "supervisor/log.py",  # rotates the log
+    "worker/probe/startup/bytecode_cache.py",  # runs inside programs, which import nothing of ours
+}
+
+
+def test_one_module_replaces_files():
+    """A file of ours is written whole or not at all by `replacing`; nobody has a way of his own."""
+    found = {
+        str(path.relative_to(ROOT))
+        for folder in ("protocol", "supervisor", "worker")
+        for path in modules(folder)
+        if re.search(r"os\.(replace|rename)\(|\.rename\(", path.read_text(encoding="utf-8"))
+    }
+    assert found == RENAMES
+
+
 @pytest.mark.parametrize("name", FOREIGN)
 def test_what_runs_elsewhere_needs_the_standard_library_alone(name: str):
     allowed = DEBUGGER if name != "worker/source/line_reader.py" else ()
