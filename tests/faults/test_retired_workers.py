@@ -76,6 +76,7 @@ def test_a_retired_worker_is_not_missed(own_relay: Callable[..., Relay], source:
     assert (breakpoint["id"], breakpoint["condition"]) == ("bp_1", "i > 0")
     assert session.status()["status"] == "terminated"
     eventually(lambda: workers(relay) == 0)
+    assert replies(session)["/resources"] == before["/resources"]
     again = session.post("/restart", {"wait": 20}).ok()
     assert (again["status"], again["stop_id"]) == ("paused", 4)
     assert session.printed() == "begun s3cr3t\n" * 2

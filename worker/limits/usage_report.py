@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from debug_relay.protocol.models.limits import LIMITS, Use
+import msgspec
+
+from debug_relay.protocol.models.limits import LIMITS, Limits, Use
 from debug_relay.protocol.models.sessions import LimitUse, ProcessUse, Resources
-from debug_relay.protocol.state import LIVE
+from debug_relay.protocol.state import LIVE, State
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.system.procfs import Stat
 from debug_relay.worker.debugger.target import Debuggee
@@ -42,6 +44,13 @@ class UsageReport:
         self._lifecycle = lifecycle
         self._debuggee = debuggee
         self._limits = limits
+        self._left: Resources | None = None  # of the last run, if an earlier worker measured it
+
+    def take_over(self, left: Resources) -> None:
+        """The figures of a run that the session's earlier worker has measured."""
+        self._left = left
+        allowed = {name: one.allowed for name, one in left.limits.items()}
+        self._limits.of_run = msgspec.convert(allowed, Limits)
 
     async def report(self) -> Resources:
         rows = await self._rows()
@@ -49,7 +58,13 @@ class UsageReport:
         processes = await asyncio.to_thread(lambda: [_shown(row, named) for row in rows])
         meter = self._limits.meter
         use = Use()
-        if meter is not None:
+        has_ended = self._lifecycle.state is State.TERMINATED
+        left = self._left if meter is None and has_ended else None
+        if left is not None:
+            processes = left.processes
+            used = {name: one.used for name, one in left.limits.items()}
+            use = msgspec.convert(used, Use)
+        elif meter is not None:
             lasts = self._lifecycle.state in LIVE
             use = Use(
                 memory_bytes=sum(process.memory_bytes for process in processes),
@@ -68,7 +83,7 @@ class UsageReport:
             processes=processes,
             limits={name: self._limit(use, name) for name in LIMITS},
             passed_limit=self._limits.passed,
-            note=self._note(),
+            note=left.note if left is not None else self._note(),
         )
 
     async def _rows(self) -> list[Stat]:

@@ -37,6 +37,7 @@ from debug_relay.worker.tracing.trace import Traces
 
 _T = TypeVar("_T")
 _MOST_NAMED: Final = 5  # Processes left running that a message names.
+_COMMAND_CHARACTERS: Final = 200  # The command line of one of them.
 _KEPT_NOTE: Final = (
     "The program has ended and its session has no worker any more: the figures of what "
     "keep_children has kept are of that moment, and no limit holds for it."
@@ -92,7 +93,10 @@ class Retirement:
         async with self._run.lock:
             swept = await self._debuggee.end_children()
         if swept:
-            named = ", ".join(f"{one.command} (pid {one.pid})" for one in swept[:_MOST_NAMED])
+            named = ", ".join(
+                f"{one.command[:_COMMAND_CHARACTERS]} (pid {one.pid})"
+                for one in swept[:_MOST_NAMED]
+            )
             more = f" and {len(swept) - _MOST_NAMED} more" if len(swept) > _MOST_NAMED else ""
             self._log.say(
                 "The program has ended, so the relay has ended what it left running: "
@@ -100,7 +104,7 @@ class Retirement:
             )
 
     async def leave(self) -> None:
-        """Raises OSError if the disk does not take it."""
+        """Write what only this worker knows; raises OSError if the disk does not take it."""
         lease = self._lease.held()
         if lease is not None:
             path = self._settings.folder / LEASE_FILE
@@ -130,6 +134,7 @@ class Retirement:
         if left is None:
             return  # counts begin anew
         self._traces.take_over(left.trace)
+        self._usage.take_over(left.resources)
         self._breakpoints.count_on({one.id: one.hit_count for one in left.breakpoints})
         self._watches.take_over(left.watches)
 
