@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from debug_relay.worker.probe.engine.connection.connect import _Made
+from debug_relay.worker.probe.engine.connection.connect import _OnePerKey
 
 
 def test_one_thing_for_a_key() -> None:
@@ -15,7 +15,7 @@ def test_one_thing_for_a_key() -> None:
         both.wait()  # neither has found it
         return [key]
 
-    table = _Made(make)
+    table = _OnePerKey(make)
     with ThreadPoolExecutor(2) as pool:
         one, other = pool.map(table.__getitem__, ["*", "*"])
     assert one is other is table["*"]

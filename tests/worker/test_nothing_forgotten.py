@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from debug_relay.worker.probe.engine.connection.connect import _Signal, _Wakening
+from debug_relay.worker.probe.engine.connection.connect import _CommandEvent, _ThreadEvent
 
 LONG = 10.0
 
@@ -19,7 +19,7 @@ def seconds_of(wait: Any) -> float:
 
 
 def test_what_was_posted_before_the_clear_is_not_forgotten() -> None:
-    signal = _Signal()
+    signal = _CommandEvent()
     signal.wait(0)  # and then it looks what there is
     signal.set()
     signal.clear()
@@ -30,14 +30,14 @@ def test_what_was_posted_before_the_clear_is_not_forgotten() -> None:
 
 
 def test_what_was_posted_before_anyone_waited_is_found() -> None:
-    signal = _Signal()
+    signal = _CommandEvent()
     signal.set()
     signal.clear()
     assert seconds_of(signal.wait) < LONG / 2
 
 
 def test_all_who_wait_are_woken() -> None:
-    signal, taken = _Signal(), []
+    signal, taken = _CommandEvent(), []
 
     def take() -> None:
         signal.wait(0)
@@ -58,7 +58,7 @@ def test_all_who_wait_are_woken() -> None:
 
 def test_a_second_command_wakes_like_the_first() -> None:
     posted: queue.Queue[str] = queue.Queue()
-    event = _Wakening(threading.Event(), posted)
+    event = _ThreadEvent(threading.Event(), posted)
     for command in ("what is to be done before a step", "the step"):
         posted.put(command)
         event.set()

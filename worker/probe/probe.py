@@ -24,17 +24,17 @@ from debug_relay.worker.probe.breakpoints.run_to_line import RunToLine
 from debug_relay.worker.probe.children.child_processes import ChildProcesses
 from debug_relay.worker.probe.engine import backward_jumps, stack_overflow
 from debug_relay.worker.probe.engine.connection import message_encoding
-from debug_relay.worker.probe.engine.connection.relay_requests import Requests
-from debug_relay.worker.probe.engine.deep_stacks import Deep
-from debug_relay.worker.probe.engine.gevent_support import Greenlets
+from debug_relay.worker.probe.engine.connection.relay_requests import RelayRequests
+from debug_relay.worker.probe.engine.deep_stacks import DeepStacks
+from debug_relay.worker.probe.engine.gevent_support import GreenletWarning
 from debug_relay.worker.probe.engine.settrace.fast_tracer import shorten
-from debug_relay.worker.probe.engine.settrace.retracing import Rearming
-from debug_relay.worker.probe.engine.step_unwinding import Unwinding
-from debug_relay.worker.probe.engine.stop_arbiter import Turns
+from debug_relay.worker.probe.engine.settrace.retracing import Retracing
+from debug_relay.worker.probe.engine.step_unwinding import StepUnwinding
+from debug_relay.worker.probe.engine.stop_arbiter import StopArbiter
 from debug_relay.worker.probe.engine.suspended_wait import withstand
 from debug_relay.worker.probe.engine.threads import listing, running_frames
-from debug_relay.worker.probe.engine.threads.lifetimes import Lifetimes
-from debug_relay.worker.probe.engine.uncaught_exceptions import Uncaught
+from debug_relay.worker.probe.engine.threads.lifetimes import ThreadLifetimes
+from debug_relay.worker.probe.engine.uncaught_exceptions import UncaughtExceptions
 from debug_relay.worker.probe.inspection.completions import Completions
 from debug_relay.worker.probe.inspection.evaluation import Evaluations
 from debug_relay.worker.probe.inspection.exception_details import ExceptionDetails
@@ -56,7 +56,7 @@ class Probe(object):
         self.questions = {}  # name → the function that puts the question to a stopped thread
         self.started = False  # no thread stops before the program's own first line
         self.told = threading.local()
-        self.requests = Requests(self)
+        self.requests = RelayRequests(self)
         self.points = LineBreakpoints(self)
         self.exceptions = Exceptions(self)
         self.answers = Evaluations(self)
@@ -70,15 +70,15 @@ class Probe(object):
         self.threads = Threads(self)
         self.run_to_line = RunToLine(self)
         self.step_into_c = StepIntoC(self)
-        self.unwinding = Unwinding(self)
-        self.uncaught = Uncaught(self)
-        self.deep = Deep(self, untie)
+        self.step_unwinding = StepUnwinding(self)
+        self.uncaught_exceptions = UncaughtExceptions(self)
+        self.deep_stacks = DeepStacks(self, untie)
         self.tracer = Tracer(self)
         self.children = ChildProcesses(self)
-        self.turns = Turns(self)
-        self.greenlets = Greenlets(self)
-        self.rearming = Rearming(self)
-        self.lifetimes = Lifetimes(self)
+        self.stop_arbiter = StopArbiter(self)
+        self.greenlet_warning = GreenletWarning(self)
+        self.retracing = Retracing(self)
+        self.lifetimes = ThreadLifetimes(self)
 
     def emit(self, event, body, until_sent=False):
         self.engine.emit(event, body, until_sent)
@@ -89,28 +89,28 @@ class Probe(object):
         self.points.hook()
         self.run_to_line.hook()
         self.exceptions.hook()
-        self.turns.hook()
+        self.stop_arbiter.hook()
         self.step_into_c.hook()
-        self.unwinding.hook()
-        self.deep.hook()
+        self.step_unwinding.hook()
+        self.deep_stacks.hook()
         running_frames.hook(self)
         backward_jumps.hook(self.engine.hooks)
         message_encoding.hook(self.engine.hooks)
         listing.hook(self)
         stack_overflow.hook(self.engine.hooks)
-        self.uncaught.hook()
+        self.uncaught_exceptions.hook()
         self.reports.hook()
         self.tracer.hook_entry()
         withstand(self)
-        self.greenlets.hook()
+        self.greenlet_warning.hook()
         shorten(self)
-        self.rearming.hook()
+        self.retracing.hook()
         self.lifetimes.hook()
         self.engine.hooks.put_in()
 
     def remove(self):
         self.tracer.remove()
-        self.unwinding.remove()
+        self.step_unwinding.remove()
         self.engine.hooks.remove()
         self.points.clear()
 

@@ -177,7 +177,7 @@ class Exceptions(object):
             return
         if self.probe.points.suspended:
             return
-        self.probe.rearming.leave()  # code that runs at the stop is not the program's
+        self.probe.retracing.leave()  # code that runs at the stop is not the program's
         self.probe.engine.stop_uncaught(error)
 
     # -- deciding

@@ -177,7 +177,7 @@ class Functions(object):
         kept = self.places()
         if self.probe.run_to_line.place is not None:
             kept.add(self.probe.run_to_line.place)
-        self.probe.points.places.keep_traps(kept)
+        self.probe.points.watched_lines.keep_traps(kept)
         if not self.wanted:
             self.probe.engine.watch_new_code(False)
 
@@ -199,7 +199,7 @@ class Functions(object):
     def hook(self):
         """The debugger asks for the kind of a code object's file before its first line runs."""
         probe = self.probe
-        twins = probe.points.places.twins
+        twins = probe.points.watched_lines.identical_sources
         apart = twins.apart = keep_apart(probe.engine.hooks)
 
         probe.engine.hooks.around("get_file_type", "functions", self.judging)
@@ -211,7 +211,7 @@ class Functions(object):
             probe.engine.hooks.around("get_cache_file_type", "functions", lambda _: dict)
 
     def judging(self, ask):
-        twins = self.probe.points.places.twins
+        twins = self.probe.points.watched_lines.identical_sources
         apart = twins.apart
 
         def get_file_type(frame, place=None):
@@ -253,7 +253,7 @@ class Functions(object):
         if meant and not apart:
             # Without this trap the debugger would not ask about another module with the same text.
             line = Body(frame.f_code).line
-            self.probe.points.places.trap(self.file_of(frame.f_code)[1], line, TRAP)
+            self.probe.points.watched_lines.trap(self.file_of(frame.f_code)[1], line, TRAP)
         for id, one in found.items():
             if one["places"] or one["elsewhere"]:
                 self.probe.emit("relayFunction", dict(one, id=id))
@@ -274,13 +274,13 @@ class Functions(object):
         else:
             entry_point = EntryPoint(code, file)
             self.entry_points[key] = self.entry_points.get(key, []) + [entry_point]
-            self.probe.points.places.trap(file, entry_point.line, TRAP)
+            self.probe.points.watched_lines.trap(file, entry_point.line, TRAP)
         fresh = id not in entry_point.ids
         if inherited is not None:
             entry_point.subclass_ids = dict(entry_point.subclass_ids, **{id: inherited})
         elif fresh:
             entry_point.ids = entry_point.ids + [id]
-        out = self.probe.points.places.left_out([(id, path)]).get(id)
+        out = self.probe.points.watched_lines.left_out([(id, path)]).get(id)
         place = {"path": clean(path), "line": entry_point.line, "left_out": out}
         place["inherited"] = inherited is not None
         return place, fresh

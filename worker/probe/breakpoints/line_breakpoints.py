@@ -13,7 +13,7 @@ from debug_relay.worker.probe.breakpoints.functions import Functions
 from debug_relay.worker.probe.breakpoints.outdated_sources import outdated
 from debug_relay.worker.probe.breakpoints.run_to_line import ID as GOAL
 from debug_relay.worker.probe.engine.frames import SUSPENDED, state_of
-from debug_relay.worker.probe.engine.watched_lines import TRAP, Places
+from debug_relay.worker.probe.engine.watched_lines import TRAP, WatchedLines
 from debug_relay.worker.probe.runtime.deferred_signals import is_foreign
 from debug_relay.worker.probe.runtime.expressions import Expression, Template
 from debug_relay.worker.probe.runtime.shared_memory import mapped
@@ -180,7 +180,7 @@ class LineBreakpoints(object):
     def __init__(self, probe):
         self.probe = probe
         self.table = {}
-        self.places = Places(probe)
+        self.watched_lines = WatchedLines(probe)
         self.functions = Functions(probe)
         self.numbers = None  # counts in memory that the worker reads
         self.suspended = False
@@ -222,8 +222,8 @@ class LineBreakpoints(object):
                 put.append((spec["id"], place[0], place[1]))
             else:
                 take.append(spec["id"])
-        self.places.change(put, take)
-        return self.places.left_out([row[:2] for row in put])
+        self.watched_lines.change(put, take)
+        return self.watched_lines.left_out([row[:2] for row in put])
 
     def configure(self, spec):
         key = "'relay:%s'" % spec["id"]
@@ -246,7 +246,7 @@ class LineBreakpoints(object):
 
     def clear(self):
         self.table.clear()
-        self.places.clear()
+        self.watched_lines.clear()
         self.functions.clear()
         self.numbers = None
 

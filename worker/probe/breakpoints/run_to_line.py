@@ -24,7 +24,7 @@ class RunToLine(object):
 
     def begin(self, path, line, thread=None):
         """Set the goal; returns a reason if the debugger leaves that file out."""
-        places = self.probe.points.places
+        places = self.probe.points.watched_lines
         self.end()
         out = places.left_out([(ID, path)]).get(ID)
         if out is not None:
@@ -41,7 +41,7 @@ class RunToLine(object):
         if place is None:
             return False
         self.place = None
-        places, traps = self.probe.points.places, self.probe.points.functions.places()
+        places, traps = self.probe.points.watched_lines, self.probe.points.functions.places()
         places.keep_traps(traps)
         if place in traps:
             places.trap(place[0], place[1], TRAP)

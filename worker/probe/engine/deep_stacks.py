@@ -17,7 +17,7 @@ AT_ONCE = 40
 THREADS = 256  # Threads whose tracers are remembered.
 
 
-class Deep(object):
+class DeepStacks(object):
     def __init__(self, probe, untie):
         self.probe = probe
         self.untie = untie  # called at the resume with each opened variable

@@ -70,7 +70,7 @@ def top_of(db, listed):
     return None
 
 
-class Run(object):
+class FunctionRun(object):
     """One run of a function, told from a later one that happens to have the same frame object.
 
     Frames take no weak references and are used again at once, and one that is kept would keep the
@@ -116,7 +116,7 @@ def facts_of(tracer):
 
 
 class Mark(object):
-    """Called, if the program starts to trace by itself: it traces nothing."""
+    """A trace function that traces nothing; called if the program itself starts to trace."""
 
     def __call__(self, frame, event, arg):
         return None

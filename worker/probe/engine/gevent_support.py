@@ -37,7 +37,7 @@ def copies():
     return {name: getattr(saved, _COPIED.get(name, name)) for name in names}
 
 
-class Greenlets(object):
+class GreenletWarning(object):
     """Tells once of threads that were replaced under the debugger's feet.
 
     pydevd would say so on the program's stderr, at each of its commands.

@@ -46,15 +46,15 @@ def keep_apart(hooks):
     return done
 
 
-class Twins(object):
-    """Which files read the same as one with breakpoints, at the lines of those."""
+class IdenticalSources(object):
+    """Files that read the same as one with breakpoints, at the lines of the breakpoints."""
 
-    def __init__(self, places):
-        self.places = places
+    def __init__(self, watched_lines):
+        self.watched_lines = watched_lines
         self.apart = False  # pydevd does so itself
         self.kinds = {}  # file name of code that was looked at → what pydevd says of such code
         self.lines = {}  # line → texts that files with breakpoints have there
-        self.names = set()  # what those files are called
+        self.names = set()  # the names of those files
 
     def renew(self, files):
         """`files`: the lines of all breakpoints there are, by file."""
@@ -70,14 +70,14 @@ class Twins(object):
         self.lines, self.names, self.kinds = lines, names, {}
 
     def look(self, file):
-        """A file of which code begins to run."""
+        """Compare a file whose code begins to run."""
         library = is_library(file) and file.rpartition("/")[2] not in self.names
         if library or not self.lines:
             return
         text, lines = _lines_of(file), self.lines
         same = [n for n in lines if n <= len(text) and text[n - 1] in lines[n]]
         if same:
-            self.places.mirror(file, same)
+            self.watched_lines.mirror(file, same)
 
 
 def _lines_of(file):

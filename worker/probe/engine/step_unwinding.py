@@ -18,7 +18,7 @@ NAME = "relay"
 _OVER = {"CMD_STEP_RETURN": "CMD_STEP_OVER", "CMD_STEP_RETURN_MY_CODE": "CMD_STEP_OVER_MY_CODE"}
 
 
-class Unwinding(object):
+class StepUnwinding(object):
     def __init__(self, probe):
         self.probe = probe
         self.steps = {}  # thread ident → pydevd's facts about the thread, while it steps

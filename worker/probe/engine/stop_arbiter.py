@@ -18,7 +18,7 @@ _ASKS = (
 )
 
 
-class Turns(object):
+class StopArbiter(object):
     def __init__(self, probe):
         self.probe = probe
         self.lock = _thread.allocate_lock()

@@ -27,7 +27,7 @@ _STARTERS = {
 _NAMES = frozenset(name for names in _STARTERS.values() for name in names)
 
 
-class Uncaught(object):
+class UncaughtExceptions(object):
     def __init__(self, probe):
         self.probe = probe
 

@@ -9,20 +9,20 @@ import _thread
 import sys
 
 from debug_relay.worker.probe.engine.frames import number_of
-from debug_relay.worker.probe.engine.identical_sources import Twins
+from debug_relay.worker.probe.engine.identical_sources import IdenticalSources
 from debug_relay.worker.probe.engine.suspended_coroutines import reach_waiting
 
 TRAP = "'relay:functions'"
 
 
-class Places(object):
+class WatchedLines(object):
     def __init__(self, probe):
         self.probe = probe
         self.known = {}  # breakpoint id → (real path of the file, line)
         self.lock = _thread.allocate_lock()
         self.traps = {}  # file → {line: what stands there for functions that begin there}
         self.mirrors = {}  # file → lines at which it may be taken for one with breakpoints
-        self.twins = Twins(self)
+        self.identical_sources = IdenticalSources(self)
         self.tables = _thread.allocate_lock()  # around a table's making, where nothing can wait
 
     def change(self, put, take):
@@ -108,7 +108,7 @@ class Places(object):
                 known[file] = set(point.line for point in points.values())
             for file, lines in self.traps.items():
                 known.setdefault(file, set()).update(lines)
-            self.twins.renew(known)
+            self.identical_sources.renew(known)
             stale, self.mirrors = self.mirrors, {}
             for file in stale:
                 self.tabulate(file)

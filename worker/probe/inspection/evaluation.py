@@ -194,7 +194,7 @@ class Evaluations(object):
             values = [self.returns.pop(_ident())] if _ident() in self.returns else []
         else:
             values = self.probe.engine.take_returned(frame)
-        if not values or self.probe.unwinding.left_by_exception(frame):
+        if not values or self.probe.step_unwinding.left_by_exception(frame):
             return {"id": id}
         return self.shown(id, thread_id, None, "return", values[-1])
 

@@ -9,7 +9,7 @@ last stop, so that a later stop in it shows what has changed meanwhile.
 import threading
 import time
 
-from debug_relay.worker.probe.engine.frames import Run
+from debug_relay.worker.probe.engine.frames import FunctionRun
 from debug_relay.worker.probe.runtime.expressions import Expression
 from debug_relay.worker.probe.runtime.muted_output import unmute
 from debug_relay.worker.probe.values.children import names_of
@@ -142,7 +142,7 @@ class StopReports(object):
                 texts[name] = rows[-1]["value"], not view.unsaid
         marks = self.marks(names[:REMEMBERED], values, texts)
         if remember:
-            self.before[thread_id] = self.remembered(thread_id, Run(frame), marks)
+            self.before[thread_id] = self.remembered(thread_id, FunctionRun(frame), marks)
         before = self.before.get(thread_id)
         return {
             "locals": rows[:most],

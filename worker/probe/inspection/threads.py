@@ -85,7 +85,7 @@ class Threads(object):
 
     def step(self, id, thread, how):
         """Begin the step; the stopped thread runs this itself."""
-        self.probe.turns.free()
+        self.probe.stop_arbiter.free()
         control.step(self.probe.engine, id, thread, how)
 
     def halt(self, thread):

@@ -56,7 +56,7 @@ def arrive(setup, bytecode, imported):
         if former.setup["token"] == setup["token"]:
             return  # brought twice
         _end(former)
-    before = patched_modules.Before()
+    before = patched_modules.OriginalState()
     bring_back = programs_own_copy.set_aside(setup["debugger_parent"])
     try:
         earlier.refuse_strange_debugger()
@@ -242,7 +242,7 @@ class Attachment(object):
                 detach.end_debugger(self.engine, self.sock, report, tell, self.bring_back)
             finally:
                 if self.probe is not None:
-                    del self.probe.rearming.others[:]
+                    del self.probe.retracing.others[:]
                 # Not before: the next one waits for us; what we do last would be done to him.
                 self.held[0] = None
 

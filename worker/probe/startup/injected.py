@@ -23,8 +23,8 @@ _HEARD_SECONDS = 1.0  # The injected code waits this long for the worker to read
 _OVER_SECONDS = 0.3  # The injected code waits this long for a thread that is just ending.
 
 
-class Word(object):
-    """The worker reads it, and says so in it."""
+class StatusFile(object):
+    """The payload status file: this side and the worker write into it what they have done."""
 
     def __init__(self, fd):
         self.fd = fd
@@ -61,9 +61,9 @@ class Word(object):
             posix.close(self.fd)
 
 
-class Importing(object):
-    """A fork waits for the end of it: in the child the locks of half-imported modules would be held
-    for ever, by a thread that is not there. The hooks cannot be taken back."""
+class ImportGuard(object):
+    """Makes a fork wait for the end of our imports: in the child, the locks of half-imported
+    modules would be held for ever, by a thread that is not there. The hooks stay for good."""
 
     def __init__(self, arrival):
         self.arrival = arrival
@@ -89,9 +89,9 @@ class Importing(object):
 
 
 class Gate(object):
-    """One at a time: others may come just now, and so may this one a second time, brought anew
-    because its main thread was found at rest. Nothing of it stays. A fork copies it, held or not:
-    hence the pid."""
+    """Lets one attach in at a time: others may come just now, and this one may be injected a second
+    time because its main thread was found at rest. Nothing of it stays. A fork copies it, held or
+    not: hence the pid in its name."""
 
     def __enter__(self):
         self.shared = vars(sys.modules["threading"])
@@ -130,7 +130,7 @@ class Arrival(object):
             if getattr(function, "__module__", "").split(".")[0] in ("gevent", "eventlet"):
                 return self.word.refuse("greenlets", function.__module__)
         if "pydevd" not in sys.modules:
-            self.imported = Importing(self).over
+            self.imported = ImportGuard(self).over
         try:
             _thread.start_new_thread(self.start, ())
         except BaseException:
@@ -227,14 +227,14 @@ def told(error):
         return named(error)
 
 
-_word = Word(word)  # noqa: F821  given
+_status = StatusFile(word)  # noqa: F821  given
 try:
     # A child may be forked before this runs; and the relay may have given up.
-    if posix.getpid() == setup["pid"] and _word.is_waited_for():  # noqa: F821  given
+    if posix.getpid() == setup["pid"] and _status.is_waited_for():  # noqa: F821  given
         import threading
 
-        Arrival(setup, texts, _word).begin()  # noqa: F821  given
+        Arrival(setup, texts, _status).begin()  # noqa: F821  given
     else:
-        _word.close()
+        _status.close()
 except BaseException as error:
-    _word.refuse(reason(error), named(error))
+    _status.refuse(reason(error), named(error))

@@ -94,7 +94,7 @@ class Tracer(object):
             rows += [(file, line) for line in places if line not in taken]
         trace.places = ["trace_%d" % (FIRST + at) for at in range(len(rows))]
         put = [(id, file, line) for id, (file, line) in zip(trace.places, rows)]
-        self.probe.points.places.change(put, [])
+        self.probe.points.watched_lines.change(put, [])
 
     def hook(self, trace):
         self.probe.engine.hooks.around("handle_breakpoint_condition", "trace", trace.deciding)
@@ -104,7 +104,7 @@ class Tracer(object):
         if trace is None:
             return False
         trace.over = trace.over or "ended"
-        self.probe.points.places.change([], trace.places)
+        self.probe.points.watched_lines.change([], trace.places)
         self.forget(trace)
         return True
 

@@ -53,10 +53,10 @@ def connect(prepare, setup, hidden=(), **settings):
         # Its thread that looks every 0.2 s whether the program has ended is joined like one of the
         # program's own; what it does is done by pydevd's atexit handler just as well.
         self._create_check_output_thread = lambda: None
-        self._py_db_command_thread_event = _Signal()
-        queues = self._cmd_queue = _Made(_each(self._cmd_queue.default_factory))
+        self._py_db_command_thread_event = _CommandEvent()
+        queues = self._cmd_queue = _OnePerKey(_each(self._cmd_queue.default_factory))
         event = self._thread_events.default_factory
-        self._thread_events = _Made(lambda id: _Wakening(event(), queues[id]))
+        self._thread_events = _OnePerKey(lambda id: _ThreadEvent(event(), queues[id]))
         _prepared(prepare, engine, sock)
         _start_threads(pydevd, self, sock)
 
@@ -114,7 +114,7 @@ def _start_threads(pydevd, db, sock):
     db.writer.sock = WholeMessages(sock)
 
 
-class _Made(dict):
+class _OnePerKey(dict):
     """A defaultdict that makes one thing for a key, though two threads ask for it at once: what the
     one has put into a queue of its own the other, who reads, would never see."""
 
@@ -131,7 +131,7 @@ def _each(make):
     return lambda key: make()
 
 
-class _Wakening(object):
+class _ThreadEvent(object):
     """An Event for a suspended thread, which calls `wait`, `clear`, and then does one command.
 
     Two commands that were posted before the `clear` had both set it. The second one would then be
@@ -149,7 +149,7 @@ class _Wakening(object):
             self._event.set()
 
 
-class _Signal(object):
+class _CommandEvent(object):
     """An Event for a thread that works off commands, which calls `clear` and then `wait`.
 
     An Event would forget a command that is posted before the `clear`, while the thread answers
@@ -158,7 +158,7 @@ class _Signal(object):
     """
 
     def __init__(self):
-        self._locks = _Made(_each(_allocate_lock))  # thread ident → its lock, at first not held
+        self._locks = _OnePerKey(_each(_allocate_lock))  # thread ident → its lock, at first free
 
     def set(self):
         for lock in list(self._locks.values()):

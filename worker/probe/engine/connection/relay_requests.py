@@ -15,7 +15,7 @@ _MOST_WORDS = 2000  # Characters of a traceback that answers a request.
 _decode = json.JSONDecoder().decode
 
 
-class Requests(object):
+class RelayRequests(object):
     def __init__(self, probe):
         self.probe = probe
 

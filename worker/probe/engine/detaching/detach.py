@@ -54,7 +54,7 @@ def free_program(engine, probe, before, report, waiting=()):
     # A thread that is just inside pydevd's first event would arm itself again.
     db.enable_tracing = lambda *args, **kwargs: None
     if probe is not None:
-        attempt("rearming", probe.rearming.stop)
+        attempt("retracing", probe.retracing.stop)
     report.stuck = _let_out(db, probe, report, waiting)
     attempt("tracing", tracing.stop_everywhere, before.tracers)
     if probe is not None:

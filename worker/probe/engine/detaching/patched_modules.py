@@ -25,8 +25,8 @@ _STARTING = (
 )  # fmt: skip
 
 
-class Before(object):
-    """How things were before the debugger came."""
+class OriginalState(object):
+    """The program's own hooks, limits and threads, before the debugger was loaded."""
 
     def __init__(self):
         self.breakpointhook = sys.__breakpointhook__

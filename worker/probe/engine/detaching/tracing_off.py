@@ -177,7 +177,7 @@ def _free_monitoring():
 
 
 def _unmark():
-    """Frames that have stopped carry a mark of ours (`Run` in `frames`) until they end."""
+    """Frames that have stopped carry a mark of ours (`FunctionRun` in `frames`) until they end."""
     for frame in all_frames.of_all().values():
         while frame is not None:
             if _module_of(type(frame.f_trace)) == _MARKS:

@@ -43,7 +43,7 @@ def bring_in(parent, bytecode, switch=None):
     known = set(vars(builtins))
     os.environ.update(settings)
     try:
-        with trimmed_imports.Given(dict(trimmed_imports.IMPORTS, **thread_names.IMPORTS)):
+        with trimmed_imports.ModuleImports(dict(trimmed_imports.IMPORTS, **thread_names.IMPORTS)):
             _find_debugpy(parent)
             import debugpy._vendored.force_pydevd  # noqa: F401
             import pydevd  # noqa: F401

@@ -19,9 +19,11 @@ NAMES = {
 }
 
 
-class Given(object):
-    """For the time of an import. Some of pydevd's modules find something else by some names: what
-    they import with is given, by the module's name."""
+class ModuleImports(object):
+    """Replaces `__import__` for some of pydevd's modules, while they are imported.
+
+    `imports`: module → the function that it imports with.
+    """
 
     def __init__(self, imports):
         self.imports = imports

@@ -41,7 +41,7 @@ TAKEN = (
 )
 
 
-class Rearming(object):
+class Retracing(object):
     def __init__(self, probe):
         self.probe = probe
         self.armed = {}  # thread ident → the function that traces it

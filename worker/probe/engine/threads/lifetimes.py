@@ -15,7 +15,7 @@ from debug_relay.worker.probe.engine.threads.control import is_suspended
 from debug_relay.worker.probe.engine.threads.unlisted import Finalizer, Unlisted
 
 
-class Lifetimes(object):
+class ThreadLifetimes(object):
     def __init__(self, probe):
         self.probe = probe
 
@@ -86,7 +86,7 @@ class Lifetimes(object):
         for table in (db._cmd_queue, db._thread_events):
             table.pop(thread_id, None)
         self.probe.reports.forget(thread_id)
-        self.probe.deep.forget_ended()
+        self.probe.deep_stacks.forget_ended()
 
 
 def begin_anew():
