@@ -1,4 +1,5 @@
-"""Applies the events of debug servers to the session.
+"""Takes the events of debug servers, and has them applied to the session by `dap_events` and
+`probe_events`.
 
 One task handles them one by one, in the order of their arrival. Three kinds do not wait in its
 queue: the probe's answers, the rows of a trace, and events about the start of the program.
@@ -13,47 +14,21 @@ from typing import Any, Final
 
 import msgspec
 
-from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import RelayError
-from debug_relay.protocol.models.fields import Location
-from debug_relay.protocol.models.sessions import StopReason
-from debug_relay.protocol.secrets import masked_command
-from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
 from debug_relay.protocol.wire import probe_messages as probe
-from debug_relay.protocol.wire.probe_answers import StopReport
-from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.log_points import LogPoints
 from debug_relay.worker.breakpoints.manager import Breakpoints
-from debug_relay.worker.breakpoints.run_to_line import RunToLine
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
-from debug_relay.worker.debugger.stopped_threads import Stop
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.target import Debuggee
-from debug_relay.worker.inspection.exceptions import ExceptionReports
-from debug_relay.worker.inspection.stop_reports import StopReports
-from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
-from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.tracing.trace import Traces
 
 log = logging.getLogger("debug_relay.worker")
 
-_REASONS: Final[Mapping[str, StopReason]] = {
-    "breakpoint": "breakpoint",
-    "function breakpoint": "breakpoint",
-    "data breakpoint": "breakpoint",
-    "exception": "exception",
-    "pause": "pause",
-    "entry": "entry",
-}
-
-# pydevd prints this on Python up to 3.11 when a program replaces the thread's trace function. It is
-# untrue with the probe, which sets the trace function again (`retracing`) and reports that itself.
-_UNTRUE: Final = "Debugging will be disabled for this thread ("
 # A process may send these events just before it ends: they are handled after its end as well.
 _LASTING: Final = frozenset({"relaySubprocess", "relayError", "relayLog"})
 # The body of each event that is handled here; the probe's are in `probe.EVENTS`.
@@ -67,7 +42,6 @@ _BODIES: Final[Mapping[str, Any]] = {
 }
 _DECODE: Final = {name: msgspec.json.Decoder(kind).decode for name, kind in _BODIES.items()}
 Handler = Callable[[DebugServer, Any], Awaitable[None]]
-_ALIVE: Final = frozenset({State.RUNNING, State.PAUSED, State.LAUNCHING})
 
 
 class DebugEvents:
@@ -75,51 +49,26 @@ class DebugEvents:
 
     def __init__(
         self,
-        settings: Settings,
-        lifecycle: Lifecycle,
-        log: SessionLog,
         publication: Publication,
         hub: Hub,
         probes: ProbeClient,
         stops: Stops,
         debuggee: Debuggee,
         breakpoints: Breakpoints,
-        exceptions: ExceptionFilters,
         log_points: LogPoints,
-        goal: RunToLine,
-        reports: StopReports,
-        exception_reports: ExceptionReports,
         traces: Traces,
+        handlers: Mapping[str, Handler],
     ) -> None:
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._log = log
+        """`handlers` apply the events that wait in the queue, by their names."""
         self._publication = publication
         self._hub = hub
         self._probes = probes
         self._stops = stops
         self._debuggee = debuggee
         self._breakpoints = breakpoints
-        self._exceptions = exceptions
         self._log_points = log_points
-        self._goal = goal
-        self._reports = reports
-        self._exception_reports = exception_reports
         self._traces = traces
-        self._handlers: Mapping[str, Handler] = {
-            "stopped": self._stopped,
-            "continued": self._continued,
-            "thread": self._thread,
-            "module": self._module,
-            "output": self._debugger_output,
-            "relayStop": self._stop_report,
-            "relaySubprocess": self._subprocess,
-            "relayError": self._breakpoint_error,
-            "relayFunction": self._function_found,
-            "relayGreenlets": self._greenlets,
-            "relayHot": self._hot_breakpoint,
-            "relayLog": self._log_point,
-        }
+        self._handlers = handlers
         self._queue: asyncio.Queue[tuple[DebugServer, dap.Message]] = asyncio.Queue()
         self._working = asyncio.create_task(self._work(), name="debug events")
 
@@ -171,230 +120,3 @@ class DebugEvents:
     async def close(self) -> None:
         self._working.cancel()
         await asyncio.gather(self._working, return_exceptions=True)
-
-    # -- what the events mean
-
-    async def _stopped(self, server: DebugServer, event: dap.StoppedBody) -> None:
-        if self._lifecycle.state not in _ALIVE:
-            return
-        if event.thread_id is None:
-            return
-        resumes = server.resumes
-        thread_id = self._hub.thread_id(server, event.thread_id)
-        self._hub.forget_stop(thread_id)
-        location = self._place_in(event)
-        if location is None:
-            location = await self._place_of(thread_id)
-        reason = _REASONS.get(event.reason, "step")
-        if reason == "breakpoint" and self._traces.stops_the_program:
-            reason = "step"
-        at_goal = await self._goal.at_stop(server, event, thread_id)
-        exception = None
-        if reason == "exception":
-            exception = await self._exception_reports.at_stop(server, event)
-            if exception.type == "SystemExit" and not server.engine.decides_stops:
-                # Without the probe, debugpy reports an exit with a code as an uncaught exception.
-                server.post("continue", {"threadId": event.thread_id})
-                return
-        if self._debuggee.target is not None:
-            self._debuggee.target.flush_output()
-        hits = []
-        if location and reason == "breakpoint":
-            hits = await self._breakpoints.hit(location, _hits_in(server, event))
-            if not server.engine.decides_stops:
-                self._breakpoints.count(hits)
-            if at_goal and not hits:
-                reason = "step"
-        lines = await self._reports.sources.lines(location.path) if location else None
-        if self._lifecycle.state not in _ALIVE or server.lost:
-            return  # the program, or this process, ended while we asked it for the place
-        if server.resumes != resumes:
-            return  # a call resumed all threads before this stop was known
-        self._lifecycle.running()  # the stop may arrive before the handshake ends
-        stop = Stop(
-            thread_id,
-            reason,
-            location,
-            exception,
-            hits,
-            self._stops.stop_id + 1,
-            server.pid or None,
-            server.is_child,
-        )
-        self._stops.begin(stop, event.all_threads_stopped)
-        self._reports.begin(stop, stop.stop_id, server, lines)
-        self._lifecycle.stopped()
-        if at_goal and not hits:
-            event.reason = "run-to"
-        self._log.journal("stopped", _stopped_event(event, stop))
-
-    def _place_in(self, event: dap.StoppedBody) -> Location | None:
-        if event.relay_place is None:
-            return None
-        name, path, line, module = event.relay_place
-        if module is not None and self._hub.module_of(path) is None:
-            self._journal_module(dap.Module(id=0, name=module, path=path))
-        return Location(path=path, line=line, column=1, function=name)
-
-    async def _place_of(self, thread_id: int) -> Location | None:
-        """Where the thread stopped. A stop whose place pydevd cannot give is reported without."""
-        try:
-            window = await self._hub.stack(thread_id, 0, 1)
-        except RelayError as error:
-            if self._hub.process_of(thread_id) is None:
-                raise
-            log.warning("stop.without_place", extra={"fields": {"error": error.message}})
-            return None
-        return _location(window.frames[0]) if window.frames else None
-
-    async def _continued(self, server: DebugServer, event: dap.ContinuedBody) -> None:
-        # A resume of ours was journaled when we sent it. Here only the program itself, or another
-        # client of its debugger, can have resumed a thread.
-        if (
-            self._lifecycle.state is State.PAUSED
-            and self._stops.current is not None
-            and self._resumes_stopped(server, event)
-        ):
-            self._stops.resumed(server, self._resumed_thread(server, event))
-
-    def _resumes_stopped(self, server: DebugServer, event: dap.ContinuedBody) -> bool:
-        """Whether the event is about a thread that is stopped for us."""
-        if self._stops.current is None or event.thread_id is None:
-            return True
-        thread_id = self._hub.thread_id(server, event.thread_id)
-        if not event.all_threads_continued:
-            return self._stops.threads.of(thread_id) is not None
-        return (
-            thread_id == self._stops.current.thread_id
-            or self._stops.threads.of(thread_id) is not None
-        )
-
-    def _resumed_thread(self, server: DebugServer, event: dap.ContinuedBody) -> int | None:
-        """The thread that was resumed alone; None if all were."""
-        if event.all_threads_continued or event.thread_id is None:
-            return None
-        return self._hub.thread_id(server, event.thread_id)
-
-    async def _thread(self, server: DebugServer, event: dap.ThreadBody) -> None:
-        if event.reason == "exited":
-            known = self._hub.thread_id(server, event.thread_id)
-            if self._stops.threads.of(known) is not None:
-                # On Python 3.8 pydevd may report a thread that is just starting as dead. It is not:
-                # it is stopped.
-                return
-            thread_id = self._stops.thread_ended(server, event.thread_id)
-        else:
-            thread_id = self._hub.thread_id(server, event.thread_id)
-            self._stops.threads.born(thread_id)
-        if thread_id is not None:
-            self._log.journal(
-                "thread",
-                {"reason": event.reason, "thread_id": thread_id, "pid": server.pid or None},
-            )
-
-    async def _module(self, server: DebugServer, event: dap.ModuleBody) -> None:
-        if self._hub.module_of(event.module.path) is None:
-            self._journal_module(event.module)
-
-    def _journal_module(self, module: dap.Module) -> None:
-        """Journal a module that the session meets first, under a number of the session's own."""
-        self._log.journal(
-            "module",
-            {
-                "reason": "new",
-                "module": {
-                    "id": self._hub.module_loaded(module),
-                    "name": module.name,
-                    "path": module.path,
-                    "is_optimized": False,
-                    "is_user_code": "site-packages" not in (module.path or ""),
-                    "version": None,
-                },
-            },
-        )
-
-    async def _debugger_output(self, server: DebugServer, event: dap.OutputBody) -> None:
-        if server.engine.decides_stops and _UNTRUE in event.output:
-            return
-        if event.output and event.category != "telemetry":
-            self._log.take_output("console", event.output.encode("utf-8", "backslashreplace"))
-
-    async def _stop_report(self, server: DebugServer, answer: StopReport) -> None:
-        self._reports.arrived(server, answer)
-
-    async def _subprocess(self, server: DebugServer, child: probe.ChildStarted) -> None:
-        started = {
-            "reason": "started",
-            "parent_pid": server.pid,
-            "pid": child.pid,
-            "command": masked_command(child.command),
-            "debugged": child.debugged,
-        }
-        self._log.journal("subprocess", started)
-
-    async def _log_point(self, server: DebugServer, row: probe.LogLine) -> None:
-        self._log_points.arrived(server, row)
-
-    async def _breakpoint_error(self, server: DebugServer, event: probe.BreakpointError) -> None:
-        if event.id == "exceptions":
-            self._exceptions.failed(event.error)
-        else:
-            self._breakpoints.failed(event.id, event.error)
-
-    async def _hot_breakpoint(self, server: DebugServer, event: probe.HotBreakpoint) -> None:
-        self._breakpoints.slows(event.id)
-
-    async def _function_found(self, server: DebugServer, event: probe.FunctionAppeared) -> None:
-        self._breakpoints.appeared(event.id, event)
-
-    async def _greenlets(self, server: DebugServer, event: probe.Greenlets) -> None:
-        self._log.say(
-            "gevent has replaced this program's threads, and pydevd did not expect that: steps "
-            f"and pauses may hang. {call_of('restart', self._settings.id)} with "
-            '{"env": {"GEVENT_SUPPORT": "True"}}, or launch the program with that variable.'
-        )
-
-
-def _hits_in(server: DebugServer, event: dap.StoppedBody) -> list[str] | None:
-    """The breakpoints that the event names. With the probe, pydevd's numbers are our ids' numbers;
-    without it they mean nothing to us.
-    """
-    if not server.engine.decides_stops or event.hit_breakpoint_ids is None:
-        return None
-    return [f"bp_{number}" for number in event.hit_breakpoint_ids]
-
-
-def _location(frame: dap.StackFrame) -> Location:
-    path = frame.source.path if frame.source and frame.source.path else "<unknown>"
-    return Location(path=path, line=frame.line, column=frame.column, function=frame.name)
-
-
-def _stopped_event(event: dap.StoppedBody, stop: Stop) -> dict[str, Any]:
-    description = f"Paused on {stop.reason}"
-    body: dict[str, Any] = {
-        "reason": event.reason,
-        "description": description,
-        "thread_id": stop.thread_id,
-        "pid": stop.pid,
-        "preserve_focus_hint": event.preserve_focus_hint,
-        "text": None,
-        "all_threads_stopped": event.all_threads_stopped,
-        "hit_breakpoint_ids": stop.hit_breakpoints,
-        "stop_id": stop.stop_id,
-        "current_location": stop.location,
-    }
-    if stop.exception is not None:
-        short, message = stop.exception.type.rpartition(".")[2], stop.exception.message
-        body["text"] = f"{short}: {message}" if message else short
-        body["exception_info"] = {
-            "exception_id": short,
-            "description": message,
-            "break_mode": stop.exception.break_mode,
-            "details": {
-                "type_name": short,
-                "full_type_name": stop.exception.full_type_name,
-                "message": message,
-                "stack_trace": stop.exception.traceback,
-            },
-        }
-    return body

@@ -33,10 +33,12 @@ from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.access import Access
 from debug_relay.worker.session.blueprint import Blueprints
 from debug_relay.worker.session.callers import Callers
+from debug_relay.worker.session.dap_events import DapEvents
 from debug_relay.worker.session.debug_events import DebugEvents
 from debug_relay.worker.session.idle_clock import IdleClock
 from debug_relay.worker.session.lease import Lease
 from debug_relay.worker.session.pause_budget import HeldTime, PauseBudget
+from debug_relay.worker.session.probe_events import ProbeEvents
 from debug_relay.worker.session.public_state import PublicState
 from debug_relay.worker.session.record import Record
 from debug_relay.worker.session.retirement import Retirement
@@ -138,22 +140,31 @@ class Session:
         log, publication = self.log, self.publication
         hub, probes, stops, debuggee = self.hub, self.probes, self.stops, self.debuggee
         run = self.run
-        self.debug_events = DebugEvents(
-            settings,
+        dap_events = DapEvents(
             lifecycle,
             log,
+            hub,
+            stops,
+            debuggee,
+            self.breakpoints,
+            self.run_to_line,
+            self.reports,
+            self.exception_reports,
+            self.traces,
+        )
+        probe_events = ProbeEvents(
+            settings, log, self.breakpoints, self.exceptions, self.log_points, self.reports
+        )
+        self.debug_events = DebugEvents(
             publication,
             hub,
             probes,
             stops,
             debuggee,
             self.breakpoints,
-            self.exceptions,
             self.log_points,
-            self.run_to_line,
-            self.reports,
-            self.exception_reports,
             self.traces,
+            {**dap_events.handlers, **probe_events.handlers},
         )
         handshake = self.handshake = Handshake(
             settings, probes, debuggee, self.breakpoints, self.exceptions, self.watches
