@@ -182,7 +182,7 @@ def test_a_lease_outlives_the_worker(own_relay: Callable[..., Relay]) -> None:
     relay = own_relay(env={"OPENCODE_DEBUG_MAX_SESSIONS": "1"})
     session = leased(relay, 300)
     before = session.get().ok()["lease"]
-    short = leased(relay, 4)
+    short = leased(relay, 6)
     relay.client.session().delete().ok()  # their workers give their places to it
     eventually(lambda: workers(relay) == 0)
     assert session.get().ok()["lease"] == before
