@@ -16,7 +16,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import MAX_BATCH, BreakpointSpec, SetBreakpoints
 from debug_relay.protocol.operations import VERIFY_BREAKPOINTS
 from debug_relay.protocol.refusals import Problem, Problems
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 
 _VERIFY_SECONDS: Final = 10.0  # A worker verifies the breakpoints of a batch within this time.
 _ENTRY: Final = re.compile(r"breakpoints\[(\d+)\](.*)", re.DOTALL)

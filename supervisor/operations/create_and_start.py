@@ -12,7 +12,7 @@ from debug_relay.protocol.state import State
 from debug_relay.protocol.validation.cross_field_rules import OF_MODE
 from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry
 
 _LOOK_SECONDS: Final = 1.0  # Between two looks at a session that launches without us.

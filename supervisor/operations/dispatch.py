@@ -49,7 +49,7 @@ from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import Finished
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.sessions import retired_answers
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry
 
 Format = Literal["json", "text", "markdown"]

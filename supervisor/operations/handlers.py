@@ -37,7 +37,7 @@ from debug_relay.supervisor.operations.several_sessions import SeveralSessions
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.output import history
 from debug_relay.supervisor.processes.listing import Processes
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry
 from debug_relay.supervisor.storage.breakpoint_profiles import Profiles
 from debug_relay.supervisor.storage.disk_health import DiskWatch

@@ -32,7 +32,7 @@ from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.output.tail import last_output
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry
 from debug_relay.supervisor.workers.intent import ANSWERED
 

@@ -16,7 +16,7 @@ from debug_relay.protocol.models.output_events import (
     SessionEvent,
 )
 from debug_relay.protocol.refusals import Problem
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry
 
 _MOST_SESSIONS: Final = 32  # Sessions of one call: their cursors together fit into a request line.

@@ -19,7 +19,7 @@ from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.frames import Caller, ReplyHead, RequestHead
 from debug_relay.supervisor.processes.listing import Processes
 from debug_relay.supervisor.sessions import call_deadlines
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry
 
 _R = TypeVar("_R", bound=Result)

@@ -30,7 +30,7 @@ from debug_relay.supervisor.processes.facts import Facts, command, look
 from debug_relay.supervisor.processes.listening_ports import Listeners
 from debug_relay.supervisor.processes.patterns import Patterns
 from debug_relay.supervisor.processes.python_scan import PythonScan
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.workers.zygote import Zygote
 
 # The shortest pause between two looks for a process that is waited for.

@@ -14,7 +14,7 @@ from debug_relay.protocol.version import API_PREFIX
 from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.workers import orphan_cleanup
 
 _log: Final = Log(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.supervisor.config.settings import Sessions
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 
 
 class Quota:

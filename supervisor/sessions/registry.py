@@ -32,7 +32,7 @@ from debug_relay.supervisor.output import history
 from debug_relay.supervisor.sessions import held_lease
 from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks, outcome
 from debug_relay.supervisor.sessions.deletion import Deletions, sweep_up
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.quota import Quota
 from debug_relay.supervisor.sessions.restore import (
     holds_what_was_set_aside,

@@ -21,7 +21,7 @@ from debug_relay.protocol.trace_pages import FILE as TRACE_FILE
 from debug_relay.protocol.trace_pages import PageSize, nothing_was_traced, page_of
 from debug_relay.protocol.wire.ring_format import RingCorrupt
 from debug_relay.supervisor.output.ring_reader import opened
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.storage.json_files import read_json
 
 

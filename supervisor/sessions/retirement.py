@@ -13,7 +13,7 @@ from debug_relay.protocol.operations import RETIRE
 from debug_relay.protocol.state import State
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.sessions import held_lease
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.workers.child_process import Child
 
 _log: Final = Log(__name__)

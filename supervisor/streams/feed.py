@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 
 # A program that prints all the time wakes the streams fifty times a second, not with every line.
 _PACE_SECONDS: Final = 0.02

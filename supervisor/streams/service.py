@@ -15,7 +15,7 @@ from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.supervisor.operations.dispatch import Dispatch, Opened, Request
 from debug_relay.supervisor.operations.idempotency_store import Finished
 from debug_relay.supervisor.output import batches
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.streams import forms
 from debug_relay.supervisor.streams.commands import Commands
 from debug_relay.supervisor.streams.feed import Encoded, Feed

@@ -20,7 +20,7 @@ ENDLESS = "import time\ntime.sleep(600)\n"
 # Between a worker's birth and the first word with it there is time for other calls.
 SLOW_TO_MEET = """
 import asyncio
-from debug_relay.supervisor.sessions.proxy import Session
+from debug_relay.supervisor.sessions.mirror import Session
 
 join = Session._open_link
 

@@ -64,7 +64,7 @@ NO_BOUNDS = {
     "worker/probe/lifecycle/attached.py": "_RDHUP",
     "worker/probe/tracing/ring_writer.py": "HEADER RECORD PAD",
     "worker/probe/tracing/trace.py": "FIRST",
-    "worker/probe/values/children.py": "_OPTIMIZED",
+    "worker/probe/values/parts.py": "_OPTIMIZED",
     "worker/probe/values/class_facts.py": "_HEAP",
     "worker/probe/values/rendering.py": "LEAVES",
     "worker/process_title.py": "_PR_SET_NAME",

@@ -10,8 +10,8 @@ from debug_relay.worker.probe.inspection.evaluation import (
 )
 from debug_relay.worker.probe.runtime.muted_output import unmute
 from debug_relay.worker.probe.values.attributes import Lazy, OfClass, own
-from debug_relay.worker.probe.values.children import NAMED
 from debug_relay.worker.probe.values.class_facts import key_of, mro, name_of, names_in, printable
+from debug_relay.worker.probe.values.parts import NAMED
 from debug_relay.worker.probe.values.rendering import BRACKETS, MAPPINGS, View, extent
 
 

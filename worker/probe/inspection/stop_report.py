@@ -12,8 +12,8 @@ import time
 from debug_relay.worker.probe.engine.frames import FunctionRun
 from debug_relay.worker.probe.runtime.expressions import Expression
 from debug_relay.worker.probe.runtime.muted_output import unmute
-from debug_relay.worker.probe.values.children import names_of
 from debug_relay.worker.probe.values.class_facts import key_of, name_of
+from debug_relay.worker.probe.values.parts import names_of
 from debug_relay.worker.probe.values.rendering import (
     ATOMS,
     BRACKETS,

@@ -6,8 +6,8 @@ runs none of that code.
 
 from debug_relay.worker.probe.runtime.deferred_signals import hold
 from debug_relay.worker.probe.values.attributes import CLASS, Lazy, OfClass, in_order
-from debug_relay.worker.probe.values.children import INDEXED, NAMED, names_of, parts, rows
 from debug_relay.worker.probe.values.class_facts import full_name, key_of, name_of, printable
+from debug_relay.worker.probe.values.parts import INDEXED, NAMED, names_of, parts, rows
 from debug_relay.worker.probe.values.rendering import LEAVES as PLAIN
 from debug_relay.worker.probe.values.rendering import Interrupted, View, clean
 
