@@ -26,13 +26,12 @@ from debug_relay.worker.attach.descendants import ProcessTree
 from debug_relay.worker.attach.injected_process import InjectedProcess
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debuggee import child_events
-from debug_relay.worker.debuggee.handshake import Handshake
+from debug_relay.worker.debuggee.handshake import NewServers
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
-from debug_relay.worker.debugger.target import Debuggee, ServerListener
+from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
@@ -60,14 +59,12 @@ class AttachedProgram:
         lifecycle: Lifecycle,
         log: SessionLog,
         publication: Publication,
-        hub: Hub,
         probes: ProbeClient,
         debuggee: Debuggee,
         run: RunControl,
         breakpoints: Breakpoints,
         interpreters: InterpreterCache,
-        handshake: Handshake,
-        servers: ServerListener,
+        servers: NewServers,
     ) -> None:
         assert params.pid is not None
         self.keeps_children = True
@@ -76,28 +73,26 @@ class AttachedProgram:
         self._lifecycle = lifecycle
         self._log = log
         self._publication = publication
-        self._hub = hub
+        self._hub, self._handshake, self._servers = servers
         self._probes = probes
         self._debuggee = debuggee
         self._run = run
         self._breakpoints = breakpoints
         self._interpreters = interpreters
-        self._handshake = handshake
-        self._servers = servers
         self._pid = params.pid
         self.shows = params.repr
         self._running = False
         self._detaching = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._process = InjectedProcess(
-            params.pid, settings.params, servers.take, self._lost, self._ended
+            params.pid, settings.params, servers.listener.take, self._lost, self._ended
         )
         self._tree = (
             ProcessTree(
                 settings,
                 log,
                 probes,
-                servers,
+                servers.listener,
                 params.pid,
                 self._introduce,
                 params.connect_timeout,

@@ -25,11 +25,10 @@ from debug_relay.protocol.wire import dap
 from debug_relay.worker import bundle
 from debug_relay.worker.attach.behind_port import processes_behind
 from debug_relay.worker.debuggee import child_events
-from debug_relay.worker.debuggee.handshake import Handshake
+from debug_relay.worker.debuggee.handshake import NewServers
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.target import Debuggee, ServerListener
+from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.settings import Settings
@@ -84,19 +83,15 @@ class JoinedProgram:
         settings: Settings,
         lifecycle: Lifecycle,
         log: SessionLog,
-        hub: Hub,
         debuggee: Debuggee,
-        handshake: Handshake,
-        servers: ServerListener,
+        servers: NewServers,
     ) -> None:
         self.keeps_children = True
         self._settings = settings
         self._lifecycle = lifecycle
         self._log = log
-        self._hub = hub
+        self._hub, self._handshake, self._servers = servers
         self._debuggee = debuggee
-        self._handshake = handshake
-        self._servers = servers
         self._params = params
         self._host = params.host or "127.0.0.1"
         assert params.port is not None

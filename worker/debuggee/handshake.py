@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from debug_relay.worker import bundle
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
-from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.debugger.target import Debuggee, ServerListener
 from debug_relay.worker.inspection.watches import Watches
 from debug_relay.worker.state.settings import Settings
+
+
+class NewServers(NamedTuple):
+    """The way of a new debug server into the session: the hub lists it, it goes through the
+    handshake, and the listener takes its events.
+    """
+
+    hub: Hub
+    handshake: Handshake
+    listener: ServerListener
 
 
 class Handshake:

@@ -23,16 +23,15 @@ from debug_relay.worker.debuggee import start_refusals
 from debug_relay.worker.debuggee.child_debugging import Children
 from debug_relay.worker.debuggee.child_output import ChildOutput
 from debug_relay.worker.debuggee.graceful_stop import GracefulStop
-from debug_relay.worker.debuggee.handshake import Handshake, kept_bytecode
+from debug_relay.worker.debuggee.handshake import NewServers, kept_bytecode
 from debug_relay.worker.debuggee.input_wait import InputWatch
 from debug_relay.worker.debuggee.launch_plan import Plan
 from debug_relay.worker.debuggee.process import Exit, Process
 from debug_relay.worker.debuggee.start_status import StartStatus
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
-from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.input_requests import InputRequests
-from debug_relay.worker.debugger.target import Debuggee, ServerListener
+from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.interpreter.ownership import require_ours
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
@@ -76,21 +75,17 @@ class LaunchedProgram:
         lifecycle: Lifecycle,
         log: SessionLog,
         publication: Publication,
-        hub: Hub,
         debuggee: Debuggee,
         input_requests: InputRequests,
-        handshake: Handshake,
-        servers: ServerListener,
+        servers: NewServers,
     ) -> None:
         self._plan = launch
         self._settings = settings
         self._lifecycle = lifecycle
         self._log = log
-        self._hub = hub
+        self._hub, self._handshake, self._servers = servers
         self._debuggee = debuggee
         self._input_requests = input_requests
-        self._handshake = handshake
-        self._servers = servers
         self.keeps_children = launch.keep_children
         self.shows: Final = "full"
         self._process: Process | None = None
@@ -98,7 +93,7 @@ class LaunchedProgram:
         self._status = StartStatus(launch)
         self._running = False
         self._endings = 0  # calls that end the program now; they report its end with its children's
-        self._adapter = adapter.Adapter(servers.take, self._lost, descendants.uids)
+        self._adapter = adapter.Adapter(servers.listener.take, self._lost, descendants.uids)
         # Files for its children, in a directory of ours: a child may close inherited descriptors.
         self._child_setup = settings.folder / "family.json"
         self._bootstrap = settings.folder / "bootstrap.py"
@@ -106,7 +101,7 @@ class LaunchedProgram:
         self._children = Children(
             log,
             publication,
-            hub,
+            self._hub,
             self._adapter,
             lambda: self.pid or 0,
             self._introduce,

@@ -16,7 +16,9 @@ from debug_relay.worker.breakpoints.log_points import LogPoints
 from debug_relay.worker.breakpoints.manager import Breakpoints
 from debug_relay.worker.breakpoints.project_breakpoints import SavedBreakpoints
 from debug_relay.worker.breakpoints.run_to_line import RunToLine
-from debug_relay.worker.debuggee.handshake import Handshake
+from debug_relay.worker.debuggee.handshake import Handshake, NewServers
+from debug_relay.worker.debuggee.launch_plan import LaunchPlanner
+from debug_relay.worker.debuggee.restart import RestartPlanner
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.input_requests import InputRequests
 from debug_relay.worker.debugger.probe_client import ProbeClient
@@ -44,6 +46,7 @@ from debug_relay.worker.session.record import Record
 from debug_relay.worker.session.retirement import Retirement
 from debug_relay.worker.session.settings_changes import SettingsChanges
 from debug_relay.worker.session.starting import Starting
+from debug_relay.worker.session.targets import Targets
 from debug_relay.worker.session.transition_effects import Effects
 from debug_relay.worker.source.excerpts import Sources
 from debug_relay.worker.state.lifecycle import Lifecycle
@@ -169,22 +172,30 @@ class Session:
         handshake = self.handshake = Handshake(
             settings, probes, debuggee, self.breakpoints, self.exceptions, self.watches
         )
-        self.starting = Starting(
+        targets = Targets(
             settings,
             lifecycle,
             log,
             publication,
-            hub,
             probes,
             debuggee,
             self.input,
             run,
             self.breakpoints,
+            self.interpreters,
+            NewServers(hub, handshake, self.debug_events),
+        )
+        self.starting = Starting(
+            settings,
+            lifecycle,
+            publication,
+            debuggee,
+            self.breakpoints,
             self.exceptions,
             self.limits,
-            self.interpreters,
-            handshake,
-            self.debug_events,
+            LaunchPlanner(settings, self.interpreters, self.breakpoints),
+            RestartPlanner(settings, lifecycle, log, debuggee, run),
+            targets,
         )
 
     def _add_access(self) -> None:

@@ -7,24 +7,15 @@ from debug_relay.protocol.models.program import Attach, Launch
 from debug_relay.protocol.refusals import deleted_meanwhile
 from debug_relay.protocol.state import State
 from debug_relay.worker.attach import by_port
-from debug_relay.worker.attach.attached import AttachedProgram
-from debug_relay.worker.attach.by_port import JoinedProgram
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.manager import Breakpoints
-from debug_relay.worker.debuggee.handshake import Handshake
 from debug_relay.worker.debuggee.launch_plan import LaunchPlanner, Plan
-from debug_relay.worker.debuggee.launched import LaunchedProgram
 from debug_relay.worker.debuggee.restart import RestartPlanner
-from debug_relay.worker.debugger.hub import Hub
-from debug_relay.worker.debugger.input_requests import InputRequests
-from debug_relay.worker.debugger.probe_client import ProbeClient
-from debug_relay.worker.debugger.run_control import RunControl
-from debug_relay.worker.debugger.target import Debuggee, ServerListener, Target
-from debug_relay.worker.interpreter.cache import InterpreterCache
+from debug_relay.worker.debugger.target import Debuggee, Target
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.settings_changes import stop_all_needs_probe
+from debug_relay.worker.session.targets import Targets
 from debug_relay.worker.state.lifecycle import Lifecycle
-from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
 
@@ -34,37 +25,25 @@ class Starting:
         self,
         settings: Settings,
         lifecycle: Lifecycle,
-        log: SessionLog,
         publication: Publication,
-        hub: Hub,
-        probes: ProbeClient,
         debuggee: Debuggee,
-        input_requests: InputRequests,
-        run: RunControl,
         breakpoints: Breakpoints,
         exceptions: ExceptionFilters,
         limits: LimitWatch,
-        interpreters: InterpreterCache,
-        handshake: Handshake,
-        servers: ServerListener,
+        planner: LaunchPlanner,
+        restart: RestartPlanner,
+        targets: Targets,
     ) -> None:
         self._settings = settings
         self._lifecycle = lifecycle
-        self._log = log
         self._publication = publication
-        self._hub = hub
-        self._probes = probes
         self._debuggee = debuggee
-        self._input_requests = input_requests
-        self._run = run
         self._breakpoints = breakpoints
         self._exceptions = exceptions
         self._limits = limits
-        self._interpreters = interpreters
-        self._handshake = handshake
-        self._servers = servers
-        self.planner = LaunchPlanner(settings, interpreters, breakpoints)
-        self.restart = RestartPlanner(settings, lifecycle, log, debuggee, run)
+        self._targets = targets
+        self.planner = planner
+        self.restart = restart
 
     async def launch(self, params: Launch, plan: Plan) -> None:
         """Launch the program. `plan` was made before, so a refused launch has changed nothing."""
@@ -73,18 +52,7 @@ class Starting:
         debuggee = self._debuggee
         debuggee.launched_with(plan.arguments, plan.shown)
         self._limits.launch_with(params.limits)
-        target = LaunchedProgram(
-            plan,
-            self._settings,
-            self._lifecycle,
-            self._log,
-            self._publication,
-            self._hub,
-            debuggee,
-            self._input_requests,
-            self._handshake,
-            self._servers,
-        )
+        target = self._targets.launched(plan)
         await self._start(target)
         if debuggee.missing_env or debuggee.missing_fields:
             debuggee.missing_env, debuggee.missing_fields = [], []
@@ -98,35 +66,7 @@ class Starting:
         if params.port is not None and not self._settings.config.stop_all:
             raise stop_all_needs_probe()
         self._stop_on_exception(params.stop_on_exception)
-        await self._start(self._attached(params))
-
-    def _attached(self, params: Attach) -> Target:
-        if params.pid is None:
-            return JoinedProgram(
-                params,
-                self._settings,
-                self._lifecycle,
-                self._log,
-                self._hub,
-                self._debuggee,
-                self._handshake,
-                self._servers,
-            )
-        return AttachedProgram(
-            params,
-            self._settings,
-            self._lifecycle,
-            self._log,
-            self._publication,
-            self._hub,
-            self._probes,
-            self._debuggee,
-            self._run,
-            self._breakpoints,
-            self._interpreters,
-            self._handshake,
-            self._servers,
-        )
+        await self._start(self._targets.attached(params))
 
     def _stop_on_exception(self, choice: ExceptionStop | None) -> None:
         """`stop_on_exception` of a launch or an attach as exception filters."""

@@ -1,0 +1,80 @@
+"""Makes the target of each launch and attach."""
+
+from __future__ import annotations
+
+from debug_relay.protocol.models.program import Attach
+from debug_relay.worker.attach.attached import AttachedProgram
+from debug_relay.worker.attach.by_port import JoinedProgram
+from debug_relay.worker.breakpoints.manager import Breakpoints
+from debug_relay.worker.debuggee.handshake import NewServers
+from debug_relay.worker.debuggee.launch_plan import Plan
+from debug_relay.worker.debuggee.launched import LaunchedProgram
+from debug_relay.worker.debugger.input_requests import InputRequests
+from debug_relay.worker.debugger.probe_client import ProbeClient
+from debug_relay.worker.debugger.run_control import RunControl
+from debug_relay.worker.debugger.target import Debuggee, Target
+from debug_relay.worker.interpreter.cache import InterpreterCache
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
+
+
+class Targets:
+    def __init__(
+        self,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        publication: Publication,
+        probes: ProbeClient,
+        debuggee: Debuggee,
+        input_requests: InputRequests,
+        run: RunControl,
+        breakpoints: Breakpoints,
+        interpreters: InterpreterCache,
+        servers: NewServers,
+    ) -> None:
+        self._settings = settings
+        self._lifecycle = lifecycle
+        self._log = log
+        self._publication = publication
+        self._probes = probes
+        self._debuggee = debuggee
+        self._input_requests = input_requests
+        self._run = run
+        self._breakpoints = breakpoints
+        self._interpreters = interpreters
+        self._servers = servers
+
+    def launched(self, plan: Plan) -> LaunchedProgram:
+        return LaunchedProgram(
+            plan,
+            self._settings,
+            self._lifecycle,
+            self._log,
+            self._publication,
+            self._debuggee,
+            self._input_requests,
+            self._servers,
+        )
+
+    def attached(self, params: Attach) -> Target:
+        """Attach by port if the request names no pid."""
+        if params.pid is None:
+            return JoinedProgram(
+                params, self._settings, self._lifecycle, self._log, self._debuggee, self._servers
+            )
+        return AttachedProgram(
+            params,
+            self._settings,
+            self._lifecycle,
+            self._log,
+            self._publication,
+            self._probes,
+            self._debuggee,
+            self._run,
+            self._breakpoints,
+            self._interpreters,
+            self._servers,
+        )
