@@ -174,7 +174,7 @@ class AllEventsPage(Result, kw_only=True):
     events: list[SessionEvent]
     next_cursor: str
     has_more: bool
-    statuses: dict[str, State]  # of the sessions that are there
+    statuses: dict[str, State]  # the status of each session that exists
     dropped: int = 0
 
 

@@ -25,7 +25,7 @@ class KeyedRequest(Struct, frozen=True):
     caller: str
     path: str
     key: str
-    fingerprint: str  # of its body
+    fingerprint: str  # the body's hash
     began: float  # wall time
 
     @property
