@@ -1,4 +1,5 @@
-"""One session: its debugger, its program, its state. Started by the supervisor, outlives it.
+"""One session: its debugger, its program, its state. The supervisor starts it, and it outlives the
+supervisor.
 
-Knows `debug_relay.protocol`; must not know the supervisor, HTTP or other sessions.
+This package knows `debug_relay.protocol`, and must not know the supervisor, HTTP or other sessions.
 """

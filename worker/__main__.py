@@ -1,7 +1,8 @@
-"""`python -P -m debug_relay.worker FD ID`: one session, told on descriptor FD what it is.
+"""`python -P -m debug_relay.worker FD ID`: one session; descriptor FD gives its parameters.
 
-Reads one JSON document from the descriptor, answers `ready` or a reason on it, and closes it.
-With `zygote` for the id it is none yet: FD asks for copies of it, which become workers.
+The worker reads one JSON document from the descriptor, answers `ready` or a reason on it, and
+closes it. With `zygote` as the id the process is a zygote: requests on FD ask for copies of it,
+which become workers.
 """
 
 from __future__ import annotations
@@ -56,19 +57,23 @@ def _log_to(path: Path) -> None:
 
 
 def _ignore_neighbours() -> None:
-    """Ctrl-C and hang-ups are meant for others; the session ends when it is told to."""
+    """Ignore Ctrl-C and hang-ups, which are meant for other processes of the terminal. A session
+    ends when the supervisor asks for it.
+    """
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
-        # Not SIG_IGN: programs would inherit it, and no SIGTERM could end them.
+        # A handler and not SIG_IGN: programs would inherit that, and no SIGTERM could end them.
         signal.signal(number, _pass_by)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # subprocess restores this one for its children
 
 
 def _pass_by(number: int, frame: object) -> None:
-    """A handler of ours: the kernel forgets it when a program is executed."""
+    """Do nothing. The kernel resets a handler when a program is executed."""
 
 
 def _speak_into(path: Path) -> None:
-    """What a crash of the interpreter says, too; an executed worker has it so from its birth."""
+    """Write stdout and stderr, the messages of a crash included, to the session's file. A worker
+    that was executed and not forked has them there from its start.
+    """
     with open(path, "ab", buffering=0, opener=open_regular) as err:
         os.dup2(err.fileno(), 1)
         os.dup2(err.fileno(), 2)
@@ -89,7 +94,7 @@ def _live(pipe: socket.socket) -> int:
         with pipe.makefile("rb") as file:
             said = file.read()
         if not said:
-            return 0  # nobody wants this worker any more
+            return 0  # the supervisor has given up this worker
         params = _decode(said)
         process_title.give(params.session_id)
         _speak_into(Path(params.session_dir) / "worker.err")
@@ -114,5 +119,5 @@ def _live(pipe: socket.socket) -> int:
 if __name__ == "__main__":
     code = main()
     logging.shutdown()
-    # All is on disk. To take the interpreter apart would copy what is shared with the zygote.
+    # All is on disk. A regular exit would write to, and so copy, memory shared with the zygote.
     os._exit(code)

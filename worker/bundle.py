@@ -18,8 +18,8 @@ from typing import Any, Final
 
 _WORKER: Final = Path(__file__).parent
 _PROBE: Final = _WORKER / "probe"
-_LEVEL: Final = 1  # of compression: the zygote waits for it
-_MARSHAL: Final = 2  # what Python 3.8 reads
+_LEVEL: Final = 1  # the fastest compression, because the zygote waits for it
+_MARSHAL: Final = 2  # the newest format that Python 3.8 reads
 
 # name → text of each module that runs in programs: `startup/loader`.
 _SOURCES: Final = {
@@ -27,7 +27,7 @@ _SOURCES: Final = {
     for path in sorted(_PROBE.rglob("*.py"))
     if path.name != "__init__.py"
 }
-# What the interpreters of programs are asked by.
+# The script with which interpreters of programs are asked for lines with code.
 LINE_READER: Final = (_WORKER / "source" / "line_reader.py").read_text("utf-8")
 
 
@@ -46,11 +46,11 @@ def _packed() -> bytes:
 
 
 def _bootstrap() -> str:
-    """With what it needs before it can unpack anything among its own names."""
+    """The bootstrap, with the modules that it needs before it can unpack the others."""
     needed = ("eager_imports", "stdlib_imports", "python_command_line", "bytecode_cache", "loader")
     texts = {name: text(f"startup/{name}") for name in needed}
     whole = text("startup/bootstrap")
-    place = "\n_TEXTS = {}  # "  # one line for one line: what it raises names its own lines
+    place = "\n_TEXTS = {}  # "  # replaced within one line, so that line numbers stay the same
     assert whole.count(place) == 1
     return whole.replace(place, f"\n_TEXTS = {texts!r}  # ")
 
@@ -62,12 +62,13 @@ _FOLDERS: Final = _folders()
 
 
 def probe(file: Path | None = None) -> dict[str, Any]:
-    """What `Bytecode` and `loader` take: which names are folders, and all sources. A program that
-    finds its byte code kept needs no sources, so one that can read `file` gets only its name."""
+    """The argument of `Bytecode` and `loader`: the folders, and all sources. A program that finds
+    its byte code in a file needs no sources, so a program that can read `file` gets only its name.
+    """
     if file is None:
         return {"folders": _FOLDERS, "packed": PACKED.decode()}
     return {"folders": _FOLDERS, "file": str(file)}
 
 
-# Byte code that is kept of it is called after this.
+# The names of files with the bundle's byte code contain this.
 HASH: Final = hashlib.blake2b(marshal.dumps(_SOURCES, _MARSHAL), digest_size=8).hexdigest()

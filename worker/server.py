@@ -1,7 +1,7 @@
-"""The worker process: listens for supervisors, serves requests, ends when it should.
+"""The worker process: listens for supervisors, serves requests, and ends when it should.
 
-Supervisors come and go; losing one ends nothing. What ends a worker: `end-session`, an idle
-session, or nobody to serve for `orphan_timeout`.
+The end of a supervisor does not end the worker. These do: `end-session`, an idle session, or no
+supervisor for `orphan_timeout`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LAST_ANSWERS_SECONDS: Final = 0.05
 
 
 class Worker:
-    """One session and those who ask about it."""
+    """One session and its supervisors."""
 
     def __init__(self, params: WorkerParams) -> None:
         check_table()
@@ -81,13 +81,13 @@ class Worker:
             self._socket.unlink(missing_ok=True)
 
     async def _answer_all(self) -> None:
-        """Whoever waits, also for the end itself, is told before the streams close."""
+        """Let calls that wait, also for the end itself, get their answers before the end."""
         answering = [task for link in self.links for task in link.answering]
         if answering:
             await asyncio.wait(answering, timeout=_LAST_ANSWERS_SECONDS)
 
     async def _write_identity(self) -> None:
-        """Who this worker is: a pid alone is nobody."""
+        """Write the facts that identify this worker: a pid alone may belong to another process."""
         identity = {
             "session_id": self.session.settings.id,
             "pid": os.getpid(),
@@ -100,7 +100,9 @@ class Worker:
         await self.session.disk.run(partial(write_whole, path, encode_json(identity)))
 
     async def _watch(self) -> None:
-        """Idle, orphaned: counted by the monotonic clock, so no clock change ends a session."""
+        """Check idle time and orphan time, by the monotonic clock: a clock change ends no
+        session.
+        """
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             if any(link.busy for link in self.links):
@@ -117,7 +119,7 @@ class Worker:
                 await self.end(None, reason)
 
     def _collect(self) -> None:
-        """Orphans of the program's are given to this worker; ended, they are its to collect."""
+        """Collect ended orphans of the program, which this worker has adopted."""
         target = self.session.debuggee.target
         if target is not None and not target.attached:
             descendants.collect_adopted(target.pid)
@@ -126,7 +128,7 @@ class Worker:
         try:
             await self.session.pause_budget.run_on()
         except RelayError as error:
-            # It ended meanwhile, or holds its interpreter: the next look tells.
+            # The program ended meanwhile, or C code holds its interpreter: the next check decides.
             log.warning("program.held", extra={"fields": {"error": error.message}})
 
     def _overdue(self) -> EndReason | None:
@@ -145,7 +147,7 @@ class Worker:
         return None
 
     def _warn(self) -> None:
-        """Once, half-way to expiry."""
+        """Warn once, half-way to expiry."""
         session = self.session
         limit = session.idle.limit(session.lifecycle.state)
         idle = session.idle.idle_for()
@@ -193,7 +195,7 @@ class Worker:
     async def end(
         self, terminate: bool | None, reason: EndReason, caller: str | None = None
     ) -> SessionDeleted:
-        """End the session, once; whoever asks again gets the same answer."""
+        """End the session once; later calls get the same answer."""
         if self._ending is None:
             ending = self._end_by(caller, terminate, reason)
             self._ending = asyncio.create_task(ending, name="ending")
@@ -202,7 +204,7 @@ class Worker:
     async def _end_by(
         self, caller: str | None, terminate: bool | None, reason: EndReason
     ) -> SessionDeleted:
-        """Events of the end carry the caller that asked for it."""
+        """End the session; the events of the end name the caller that asked for it."""
         with self.session.callers.ending(caller):
             return await self._end(terminate, reason)
 
@@ -213,11 +215,11 @@ class Worker:
             await self._leave()
         if session.lifecycle.state in COUNTED:
             if reason == "shutdown":
-                # It comes back with the next relay, even if it does not end in time.
+                # The next relay restores the session, even if it does not end in time.
                 session.lifecycle.comes_back()
             session.lifecycle.end_for(reason)
             session.publication.save()
-        # Nobody's server dies because an agent tidied up: what was attached to is let go.
+        # A target belongs to another owner: deleting a session detaches from it and ends nothing.
         if (
             session.debuggee.target is not None
             and session.debuggee.target.attached
@@ -254,7 +256,7 @@ class Worker:
         self._alone_since = time.monotonic()
 
     def _push(self) -> None:
-        """To all supervisors, what each does not have yet."""
+        """Send each supervisor what it does not have yet."""
         for link in self.links:
             link.push()
 

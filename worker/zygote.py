@@ -1,7 +1,7 @@
-"""Being born by fork: one process imports everything once, and each worker is a copy of it.
+"""The zygote: one process imports everything once, and each worker is a forked copy of it.
 
-The zygote has one thread and no event loop, which is why it may fork. It answers one request after
-the other: a message on its socket carries the worker's end of a pipe to the supervisor.
+The zygote has one thread and no event loop, so it may fork. It answers one request after the other:
+a message on its socket carries the worker's end of a pipe to the supervisor.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ _DECODED_IN: Final = (dap.__name__, probe_messages.__name__, "debug_relay.worker
 
 
 def forked(control: socket.socket) -> socket.socket | None:
-    """Returns in every worker, with its pipe; in the zygote when the supervisor is gone."""
+    """Fork workers. Returns in every worker, with its pipe, and in the zygote with None when the
+    supervisor has ended.
+    """
     _know_types()
-    # A collection would write to what is shared, and so copy all of it.
+    # A garbage collection in a worker would write to shared memory, and so copy all of it.
     gc.collect()
     gc.freeze()
     with control:
         while True:
-            # Another message than an empty one has a descriptor.
+            # Every message but the empty one at the end has a descriptor.
             _, descriptors, _, _ = socket.recv_fds(control, 16, 1)
             if not descriptors:
                 return None
@@ -44,8 +46,9 @@ def forked(control: socket.socket) -> socket.socket | None:
 
 
 def _know_types() -> None:
-    """msgspec evaluates the annotations of a Struct when it is first decoded, about 0.1 ms each. A
-    worker finds this done for what a program's debugger sends."""
+    """Prepare decoders: msgspec evaluates the annotations of a Struct at its first decoding, about
+    0.1 ms each. In a worker this is done for all that a program's debug server sends.
+    """
     for kind in _structs(msgspec.Struct):
         if kind.__module__.startswith(_DECODED_IN):
             msgspec.json.Decoder(kind)
@@ -60,9 +63,11 @@ def _structs(kind: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
 
 
 def _is_worker(pipe: socket.socket) -> bool:
-    """Forks twice: the parent of a worker ends at once, which makes it the supervisor's child.
+    """Fork twice; true in the worker. The process between them ends at once, so that the worker
+    becomes the supervisor's child.
 
-    So it is as an executed one: the supervisor reaps it, and it does not notice the zygote's end.
+    So it is like an executed worker: the supervisor collects it, and the zygote's end does not
+    affect it.
     """
     read, write = os.pipe()
     try:
@@ -70,14 +75,14 @@ def _is_worker(pipe: socket.socket) -> bool:
     except OSError:
         os.close(read)
         os.close(write)
-        return False  # the pipe closes without a word
+        return False  # the pipe closes without an answer
     if middle == 0:
         os.close(read)
         return _bear(write)
     os.close(write)
     with open(read, "rb") as told:
         pid = told.read(_PID.size)
-    # Before the pid is told: only now is it the supervisor's to reap.
+    # Wait before the pid is sent: only then is the worker the supervisor's child.
     os.waitpid(middle, 0)
     with suppress(OSError):  # the supervisor has given up
         pipe.sendall(pid)

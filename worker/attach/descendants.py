@@ -70,7 +70,7 @@ class ProcessTree:
         self._processes: dict[int, InjectedProcess] = {}
         self._early: dict[DebugServer, list[dap.Message]] = {}  # events before the handshake's end
         self._seen: dict[tuple[int, int], _Seen] = {}
-        self._residues: list[str] = []  # what could not be removed
+        self._residues: list[str] = []  # descriptions of our code that could not be removed
         self._closing = False
         # Set when the processes that existed at the beginning have been considered.
         self._looked = asyncio.Event()

@@ -16,7 +16,7 @@ from msgspec import Struct
 from debug_relay.protocol.system.files import open_regular
 from debug_relay.worker.attach import payload
 
-_MOST_BYTES: Final = 8192  # What the injected code can say in the payload status file.
+_MOST_BYTES: Final = 8192  # The longest report of the injected code.
 
 
 class Refusal(Struct, frozen=True):
@@ -56,7 +56,7 @@ class StatusFile:
         return Refusal(reason, words)
 
     def cancel(self) -> None:
-        """Tells code that has not run yet to do nothing."""
+        """Tell code that has not begun yet to do nothing."""
         if self._fd >= 0:
             self._write(b"n")
             self._close()

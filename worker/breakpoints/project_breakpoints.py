@@ -36,7 +36,7 @@ class SavedBreakpoints:
         self._folder = Path(self._settings.params.breakpoints_dir)
         self._keeper = Keeper(disk, "saved breakpoints", self._next_job, self._written)
         self._root = self._settings.config.project_root
-        self._known: dict[str, BreakpointSpec] = {}  # by id, as last written to the file
+        self._known: dict[str, BreakpointSpec] = {}  # id → breakpoint as last written to the file
         # root → id → change: those to write, and those that the present write contains.
         self._waiting: dict[str, dict[str, _Change]] = {}
         self._writing: dict[str, dict[str, _Change]] = {}

@@ -33,7 +33,7 @@ class Stream(Struct):
 class ChildOutput:
     def __init__(self, deliver: Callable[[Category, bytes, int], None]) -> None:
         self._deliver = deliver
-        self._streams: dict[int, Stream] = {}  # by inode
+        self._streams: dict[int, Stream] = {}  # inode → stream
 
     async def take_over(self, server: DebugServer, program: Mapping[int, Category]) -> None:
         """Give the child pipes of its own; `program` are the inodes of the program's pipes."""

@@ -54,7 +54,7 @@ class Plan(Struct):
     program: Program
     arguments: dict[str, Any]  # the fields that were given
     shown: ShownLaunch
-    code_lines: CodeLines  # by which the program's lines are verified
+    code_lines: CodeLines  # verifies the program's lines
 
 
 class LaunchPlanner:

@@ -233,7 +233,7 @@ class Process:
         return {pump.inode: name for name, pump in self._pumps.items()}
 
     def open_pipes(self) -> list[int]:
-        """Those of its output pipes that somebody may still write to; a terminal is no pipe."""
+        """The output pipes to which a process may still write; a terminal is not a pipe."""
         if self._terminal is not None:
             return []
         return [pump.fd for pump in self._pumps.values() if not pump.ended.is_set()]

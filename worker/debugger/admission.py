@@ -105,7 +105,7 @@ class Admission:
                 row.remove(task)
 
     async def _first_bytes(self, peer: socket.socket) -> bytes:
-        """As many bytes as the token has; fewer if the peer sends no more."""
+        """Read as many bytes as the token has; fewer if the peer sends no more."""
         loop, said = asyncio.get_running_loop(), b""
         while missing := len(self.token) - len(said):
             piece = await loop.sock_recv(peer, missing)

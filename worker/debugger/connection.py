@@ -57,7 +57,7 @@ class DebugServer(asyncio.Protocol):
         self._seq = 0
         self.lost = False
         self.pid = 0
-        self.is_child = False  # of a child of the program, which may come and go
+        self.is_child = False  # it is in a child of the program, which may end at any time
         self.engine: Engine = PlainEngine(self)  # until its probe has answered
         # Later changes of breakpoints and settings are sent to it. Before, it is in its handshake
         # and would refuse them; the handshake sends all of them.
@@ -165,7 +165,7 @@ class DebugServer(asyncio.Protocol):
                 command=command,
             ) from None
         if not message.success:
-            last = (message.message or "").strip().rpartition("\n")[2]  # of a traceback
+            last = (message.message or "").strip().rpartition("\n")[2]  # a traceback's last line
             raise RelayError(
                 Code.DEBUGPY_ERROR,
                 f"The debugger refused {command}: {last}",

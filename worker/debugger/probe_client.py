@@ -36,7 +36,7 @@ _head: Final = msgspec.json.Decoder(answers.Answer).decode
 
 class PendingQuestion(Struct):
     server: DebugServer
-    kind: type[answers.Answer]  # of its answer
+    kind: type[answers.Answer]  # the type of its answer
     answer: asyncio.Future[Any]
 
 

@@ -31,7 +31,7 @@ class StoppedThreads:
     def __init__(self, process_of: Callable[[int], Hashable]) -> None:
         """`process_of` gives the process of a thread."""
         self._process_of = process_of
-        self._stops: dict[int, Stop] = {}  # by thread, the latest last
+        self._stops: dict[int, Stop] = {}  # thread → its stop, the latest last
         # Processes whose threads were all halted, each with the threads resumed alone since.
         self._halted: dict[Hashable, set[int]] = {}
 

@@ -40,7 +40,7 @@ class Stops:
         self._log = log
         self._publication = publication
         self._listeners: Sequence[StopListener] = ()
-        self.current: Stop | None = None  # of the selected thread
+        self.current: Stop | None = None  # the selected thread's stop
         self.stop_id = stop_id  # of the last stop
         self.threads = StoppedThreads(hub.process_of)
 

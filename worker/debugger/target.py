@@ -85,7 +85,7 @@ class Debuggee:
     def __init__(self, log: SessionLog) -> None:
         self._log = log
         self.target: Target | None = None
-        self.program: Program | None = None  # as callers see it
+        self.program: Program | None = None  # the program as callers see it
         # The fields of the last launch, for a restart; the same as they may be shown; and the
         # names of those whose values were not kept.
         self.arguments: dict[str, Any] | None = None

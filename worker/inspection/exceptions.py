@@ -63,7 +63,7 @@ class ExceptionReports:
             if error.code is not Code.DEBUGPY_TIMEOUT:
                 raise
             # Its str() hangs in C, or the process evaluates for a caller, which must not delay the
-            # stop. The debugger's words must do; GET …/exception returns everything later.
+            # stop. pydevd's own text is used; GET …/exception returns everything later.
             message = event.description or "<no message: str() blocks>"
             return ExceptionInfo(type=event.text or "Exception", message=message)
         if told.exception is None:
@@ -77,7 +77,7 @@ class ExceptionReports:
         )
 
     async def report(self, thread_id: int, safe: bool = False) -> i.ExceptionReport:
-        """With `safe` none of the program's code is run for its words."""
+        """The whole report. With `safe` none of the program's code is run for its texts."""
         stop = self._stops.threads.of(self._hub.thread(thread_id).id)
         if stop is None or stop.exception is None:
             raise self.not_at_one(thread_id)
@@ -100,7 +100,7 @@ class ExceptionReports:
     def not_at_one(self, thread_id: int) -> RelayError:
         stop = self._stops.current
         reason = (
-            stop.reason if stop is not None and stop.thread_id == thread_id else "another's stop"
+            stop.reason if stop is not None and stop.thread_id == thread_id else "another thread"
         )
         return RelayError(
             Code.INVALID_SESSION_STATE,

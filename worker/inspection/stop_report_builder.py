@@ -29,7 +29,7 @@ class ReportBuilder:
     def composed(
         self, kept: Kept, reported: ThreadReport | None, bounds: Bounds, present: bool
     ) -> Stop:
-        """`present`: what can be expanded still can."""
+        """Put a report together; `present`: its values can still be expanded."""
         stop, told = kept.stop, reported or _NOTHING
         return Stop(
             stop_id=kept.stop_id,
@@ -121,7 +121,7 @@ def _printed(kept: Kept, most: int) -> list[Printed]:
 
 
 def _from_a_character(data: bytes) -> bytes:
-    """Without the end of a UTF-8 character whose beginning was cut off."""
+    """The data without the rest of a UTF-8 character whose beginning was cut off."""
     at = 0
     while at < min(3, len(data)) and data[at] & 0xC0 == 0x80:
         at += 1

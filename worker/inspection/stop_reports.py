@@ -44,8 +44,8 @@ log = logging.getLogger("debug_relay.worker")
 PUSHED: Final = Bounds()  # the probe sends this much unasked
 TEXT_CHARACTERS: Final = 200  # One value in a stop report.
 SAFE_BY_DAP: Final = (
-    "The debugger in this program runs program code to show values, which needs "
-    "sessions:write: the values are those that an authorised caller saw last."
+    "This session has no probe (attached by port): pydevd runs the program's code to show values, "
+    "which needs sessions:write. The values are those that an authorised caller saw last."
 )
 _PRINTED_BYTES: Final = 65536  # The output in a stop report.
 _ARRIVAL_SECONDS: Final = 2.0  # A caller waits this long for the report of a stop.
@@ -70,7 +70,7 @@ class Kept(Struct):
 
 
 class Told(NamedTuple):
-    """A report as it is told, and for each of its parts the call that brings what is left out."""
+    """A report, and for each of its parts the call that returns what was left out."""
 
     report: Report
     calls: Mapping[str, str]
@@ -116,7 +116,7 @@ class StopReports:
             self._printed_room += len(self._printed.popleft()[1])
 
     def begin(self, stop: Stop, stop_id: int, server: DebugServer, lines: list[str] | None) -> None:
-        """The program stands; its own part of the report is on its way."""
+        """The program is paused; the probe's part of the report will follow."""
         self.current = Kept(
             stop_id=stop_id,
             at=timestamp(),
@@ -138,10 +138,10 @@ class StopReports:
                 OWN_CODE_SECONDS, self._interrupt, self.current
             )
         else:
-            self.current.arrived.set()  # nothing comes unasked
+            self.current.arrived.set()  # without the probe no report arrives unasked
 
     def arrived(self, server: DebugServer, answer: StopReport) -> None:
-        """The probe's part. The program may have run on since: it is still that stop's."""
+        """Take the probe's part. It belongs to its stop even if the program has been resumed."""
         report = answer.report
         kept = self._awaited(server, report)
         if kept is None:
@@ -150,7 +150,7 @@ class StopReports:
             kept.told = report
             self._watches.seen(kept.stop_id, report.watches)
         else:
-            kept.note = "The program could not report its variables in time"
+            kept.note = "The program could not report its variables"
             raised = answer.raised.traceback if answer.raised is not None else None
             log.warning("stop.report_failed", extra={"fields": {"raised": raised}})
         kept.arrived.set()
@@ -158,7 +158,7 @@ class StopReports:
         self._file.write_later()
 
     def _awaited(self, server: DebugServer, report: ThreadReport | None) -> Kept | None:
-        """Whose part this is: the last stop of that thread, if it is not told yet."""
+        """The stop to which the part belongs: the last one of that thread, if it has none yet."""
         thread_id = None
         if report is not None:
             thread_id = self._hub.thread_id(server, report.thread)
@@ -168,7 +168,7 @@ class StopReports:
         return None
 
     def turn_to(self, stop: Stop, server: DebugServer) -> None:
-        """Another thread that stands is looked at, which has perhaps told nothing by itself."""
+        """Another stopped thread is selected, which may have sent no report of its own."""
         known = next((kept for kept in reversed(self.kept) if kept.stop is stop), None)
         if known is None:
             known = Kept(
@@ -187,7 +187,7 @@ class StopReports:
         self.current = known
 
     def located(self, stop: Stop, lines: list[str] | None) -> None:
-        """The place of the selected thread was found out later, with the lines of that file."""
+        """The selected thread's place was found later; `lines` are those of that file."""
         if self.current is not None:
             self.current.lines = lines
 
@@ -198,7 +198,7 @@ class StopReports:
             self._file.write_later()
 
     def printed_anew(self) -> None:
-        """Drops the output of an earlier run: it does not belong to the first stop."""
+        """Drop the output of an earlier run: it does not belong to the first stop."""
         self._printed.clear()
         self._printed_from = self._log.output.place
         self._printed_room, self._printed_bytes = _PRINTED_BYTES, 0
@@ -220,7 +220,7 @@ class StopReports:
         task.add_done_callback(self._interrupting.discard)
 
     async def _end_repr(self, kept: Kept) -> None:
-        """Twice: what the first one ended may have been caught by the program's own code."""
+        """Interrupt a slow report twice: the program's code may have caught the first interrupt."""
         for _ in range(2):
             if kept.arrived.is_set() or kept.server.lost:
                 return
@@ -244,10 +244,10 @@ class StopReports:
         await asyncio.gather(*interrupting, return_exceptions=True)
         self._file.close()
 
-    # -- telling
+    # -- reporting
 
     async def written(self) -> None:
-        """All that is known by now is in the file."""
+        """Write all that is known by now into the file."""
         await self.settled()
         self._file.write()
 
@@ -263,12 +263,12 @@ class StopReports:
         return kept is self.current or self._stops.threads.of(kept.stop.thread_id) is kept.stop
 
     async def settled(self) -> None:
-        """The present stop's own report has come, or takes too long."""
+        """Wait until the present stop's report has arrived, or takes too long."""
         if self.current is not None:
             await self._pushed(self.current)
 
     async def of_stop(self, stop_id: int, bounds: Bounds) -> Told | None:
-        """The report of a stop that a call has just come to; None if it is forgotten already."""
+        """The report of a stop for which a call has waited; None if it is forgotten already."""
         kept = next((kept for kept in reversed(self.kept) if kept.stop_id == stop_id), None)
         if kept is None:
             return None
@@ -277,7 +277,7 @@ class StopReports:
         return self._composed(kept, told, bounds)
 
     async def now(self, bounds: Bounds, safe: bool = False) -> Told:
-        """The report of the present stop as it is now: variables may have been set, watches added.
+        """The report of the present stop, made anew: variables may have been set, watches added.
 
         With `safe` none of the program's code is run: values are read anew, but watches and changes
         are those of the stop.
@@ -297,7 +297,7 @@ class StopReports:
             try:
                 told = _read_anew(told, (await self._asked(kept, bounds, safe=True)).report)
             except RelayError as error:
-                kept.note = f"Not all could be read: {error.message}"
+                kept.note = f"Some of it could not be read: {error.message}"
         shown = self._composed(kept, told, bounds)
         if not kept.server.engine.renders_safely:
             shown.report.note = SAFE_BY_DAP
@@ -305,7 +305,7 @@ class StopReports:
         return shown
 
     async def _asked(self, kept: Kept, bounds: Bounds, safe: bool = False) -> StopReport:
-        """The stopped thread itself."""
+        """Ask the stopped thread itself."""
         return await self._probes.report(
             kept.stop.thread_id,
             bounds.frames,
@@ -316,13 +316,13 @@ class StopReports:
         )
 
     async def _told(self, kept: Kept, bounds: Bounds) -> ThreadReport | None:
-        """The report that came unasked; of a program that sends none, the present one."""
+        """The report that the probe sent unasked; without the probe, one made now."""
         if kept.server.engine.reports_stops:
             return await self._pushed(kept)
         return await self._told_anew(kept, bounds)
 
     async def _pushed(self, kept: Kept) -> ThreadReport | None:
-        """The report that came unasked, as soon as it is here."""
+        """Wait for the report that the probe sends unasked."""
         try:
             async with asyncio.timeout(_ARRIVAL_SECONDS):
                 await kept.arrived.wait()
@@ -336,12 +336,12 @@ class StopReports:
         try:
             report = (await self._asked(kept, bounds)).report
         except RelayError as error:
-            kept.note = f"Not all could be read: {error.message}"
+            kept.note = f"Some of it could not be read: {error.message}"
             return kept.told
         if report is None:
             return await self._pushed(kept)
         if not kept.server.engine.reports_stops:
-            kept.told = report  # else nothing is known of this stop later
+            kept.told = report  # kept, because without the probe nothing else is known of this stop
         return report
 
     def _composed(self, kept: Kept, told: ThreadReport | None, bounds: Bounds) -> Told:

@@ -26,7 +26,7 @@ _WRITE_SECONDS: Final = 0.3  # Stop reports are written to the ring this long af
 
 
 class StopRing:
-    """`told(stop_id)` is the report as it is known now, and whether it may still change."""
+    """The ring; `told(stop_id)` gives a report as it is now, and whether it may still change."""
 
     def __init__(self, path: Path, told: Callable[[int], tuple[KeptStop, bool] | None]) -> None:
         self._ring = Ring(path, _RING_BYTES, goes_on=True)
@@ -35,7 +35,7 @@ class StopRing:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, stop_id: int) -> None:
-        """There is one more."""
+        """Note a new stop."""
         self._unfinished.append((stop_id, b""))
         self.write_later()
 
@@ -44,7 +44,7 @@ class StopRing:
             self._timer = asyncio.get_running_loop().call_later(_WRITE_SECONDS, self.write)
 
     def write(self) -> None:
-        """Writes what is new, at once."""
+        """Write new and changed reports at once."""
         self._cancel()
         for _ in range(len(self._unfinished)):
             stop_id, before = self._unfinished.popleft()

@@ -12,7 +12,7 @@ from debug_relay.worker.debugger.hub import Hub
 def as_variable(
     hub: Hub, server: DebugServer, thread_id: int, told: Variable, present: bool = True
 ) -> i.Variable:
-    """`present`: what can be expanded still can."""
+    """Convert a variable; `present`: it can still be expanded."""
     reference = hub.reference(server, told.reference, thread_id) if present else 0
     named, indexed = counts(told)
     return i.Variable(

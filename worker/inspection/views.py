@@ -48,7 +48,7 @@ class Views:
         self._run = run
 
     def thread_of(self, thread_id: int | None) -> int:
-        """The thread that was named, or the one that stopped; while others stand, it must stand."""
+        """The named thread, or the selected one. While the session is paused it must be stopped."""
         if thread_id is not None and self._stops.current is not None:
             return self._run.thread_to_move(thread_id).id
         return self.any_thread_of(thread_id)
@@ -65,7 +65,7 @@ class Views:
             raise RelayError(
                 Code.THREAD_NOT_FOUND,
                 "The program has not reported any thread yet",
-                f"{call_of('threads')} asks for them.",
+                f"{call_of('threads')} asks the program for its threads.",
             )
         return known[0]
 
@@ -100,7 +100,9 @@ class Views:
     async def live_stack(
         self, thread_id: int, start: int, levels: int, timeout: float | None = None
     ) -> i.Stack | None:
-        """The stack of a thread that runs, or is in C while the others are stopped: a snapshot."""
+        """A snapshot of the stack of a thread that runs, or is in C while the others are
+        stopped.
+        """
         known = self._hub.thread(thread_id)
         if self._stops.threads.of(thread_id) is not None:
             return None
@@ -128,7 +130,7 @@ class Views:
     async def _stack_by_dap(self, chosen: int, start: int, levels: int) -> i.Stack:
         live = self._lifecycle.state is not State.PAUSED
         if live:
-            # A running thread's stack is of a moment: nothing of it is kept.
+            # The stack of a running thread changes at once, so nothing of it is kept.
             self._hub.forget_stop(chosen)
         window = await self._hub.stack(chosen, start, levels)
         frames = [self._frame(start + index, frame) for index, frame in enumerate(window.frames)]
@@ -161,7 +163,7 @@ class Views:
         summary: bool = False,
         safe: bool = False,
     ) -> i.VariableList:
-        """With `safe` none of the program's code is run to show them."""
+        """A page of variables. With `safe` none of the program's code is run to render them."""
         hub = self._hub
         entry = hub.resolve(reference)
         told = await self._probes.page(
@@ -177,8 +179,9 @@ class Views:
         if (raised := told.raised) is not None:
             raise RelayError(
                 Code.DEBUGPY_ERROR,
-                f"The contents could not be listed: {raised.type}: {raised.message}",
-                f"{call_of('evaluate')} with an expression for the part that matters.",
+                f"Listing the contents of reference {reference} raised {raised.type}: "
+                f"{raised.message}",
+                f"{call_of('evaluate')} with an expression for the part that you need.",
                 debugger_message=raised.traceback,
             )
         rows = told.rows
@@ -243,7 +246,7 @@ class Views:
         )
 
     def require_answer(self, answer: answers.Answer) -> None:
-        """Refuse what the thread did not come to, or did not bring to its end."""
+        """Raise if the thread did not begin the evaluation, or did not end it."""
         if answer.gone:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,

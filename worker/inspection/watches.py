@@ -40,7 +40,7 @@ class Watches:
         return list(self._watches.values())
 
     def add(self, expression: str) -> Watch:
-        """A new one, or the one that watches this already. That it compiles is known."""
+        """Add a watch, or return the one with this expression. The expression was verified."""
         for watch in self._watches.values():
             if watch.expression == expression:
                 return watch
@@ -63,7 +63,7 @@ class Watches:
         return watch
 
     def take_over(self, watches: Iterable[Watch]) -> None:
-        """Takes over the previous worker's watches, with their ids and values."""
+        """Take over the previous worker's watches, with their ids and values."""
         self._watches = {watch.id: watch for watch in watches}
         numbers = (int(id.rpartition("_")[2]) for id in self._watches)
         self._next = max(self._next, max(numbers, default=0) + 1)
@@ -77,7 +77,7 @@ class Watches:
             known = ", ".join(self._watches) or "none"
             raise RelayError(
                 Code.WATCH_NOT_FOUND,
-                f"The session has no {watch_id}",
+                f"The session has no watch {watch_id}",
                 f"Its watches are: {known}. "
                 f"GET /api/v1/sessions/{self._settings.id}/watch lists them.",
                 watch_id=watch_id,
@@ -86,7 +86,7 @@ class Watches:
         return 1
 
     async def send(self) -> None:
-        """To all probes: at the next stop they evaluate these."""
+        """Send the watches to all probes, which evaluate them from the next stop on."""
         await self._hub.each(self._probes.probed(), self.begin)
 
     async def begin(self, server: DebugServer) -> None:
@@ -94,7 +94,7 @@ class Watches:
         await server.engine.watch(rows)
 
     def seen(self, stop_id: int, rows: Iterable[Watched]) -> None:
-        """Records the values at a stop; a changed value is an event."""
+        """Record the values at a stop; a changed value becomes an event."""
         for row in rows:
             watch = self._watches.get(row.id)
             if watch is None:

@@ -19,8 +19,8 @@ from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
 from debug_relay.worker.system.descendants import shown_command_of
 
-# Looks at the program's processes; for milliseconds they cannot be told from one of the worker's
-# own.
+# Looks at the program's processes: while the worker starts a process of its own, for milliseconds,
+# the program's cannot be distinguished from it.
 _MOST_LOOKS: Final = 50
 _PAUSE_SECONDS: Final = 0.02  # The pause between these looks.
 _COMMAND_CHARACTERS: Final = 1000  # A process's command line in the report of resources.
@@ -44,7 +44,7 @@ class UsageReport:
         self._lifecycle = lifecycle
         self._debuggee = debuggee
         self._limits = limits
-        self._left: Resources | None = None  # of the last run, if an earlier worker measured it
+        self._left: Resources | None = None  # the last run, measured by an earlier worker
 
     def take_over(self, left: Resources) -> None:
         """The figures of a run that the session's earlier worker has measured."""
@@ -117,8 +117,8 @@ class UsageReport:
             return None
         if self._debuggee.program is not None and self._debuggee.program.port is not None:
             return (
-                "The program was joined by port: its processes cannot be seen from here; of the "
-                "limits only wall_seconds is watched, from the attach on."
+                "This program was attached by port: the relay cannot see its processes, and of the "
+                "limits it watches only wall_seconds, from the attach on."
             )
         return "cpu_seconds and wall_seconds count from the attach."
 

@@ -1,4 +1,4 @@
-"""The worker's end of one supervisor's connection: requests in, replies and news out."""
+"""The worker's end of one supervisor's connection: requests in, replies and state frames out."""
 
 from __future__ import annotations
 
@@ -48,14 +48,13 @@ log = logging.getLogger("debug_relay.worker")
 _CREDENTIALS: Final = struct.Struct("3i")
 _JSON: Final = "application/json"
 _LINES_AROUND: Final = 2  # Lines of source on each side of a frame's line in text replies.
-# A call that failed because a connection was lost waits this long for the news of the program's
-# end.
+# A call that failed because a connection was lost waits this long for the program's end.
 _END_SECONDS: Final = 0.5
 _DECODERS: Final = {name: msgspec.json.Decoder(OPERATIONS[name].params).decode for name in HANDLERS}
 
 
 class Worker(Protocol):
-    """What a supervisor talks to."""
+    """The worker as a supervisor's connection sees it."""
 
     session: Session
 
@@ -71,7 +70,7 @@ class Worker(Protocol):
 
 
 class SupervisorLink(asyncio.Protocol):
-    """One supervisor."""
+    """The connection of one supervisor."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -152,7 +151,7 @@ class SupervisorLink(asyncio.Protocol):
         worker.joined(self)
         self.push()
 
-    # -- news
+    # -- positions and the public state
 
     def _position(self) -> NewsHead:
         session = self._worker.session
@@ -237,7 +236,7 @@ class SupervisorLink(asyncio.Protocol):
             name = head.caller.name
             with session.access.calling(head.operation, name, head.if_stop):
                 result = await handler(call, params)
-            # What the caller is told has happened is on disk, if the disk takes it.
+            # The change that the caller is told of is on disk by now, unless the disk refuses it.
             await session.record.settled()
             return result if call.reads_output else output_withheld.in_result(result)
         except RelayError as error:
@@ -246,7 +245,7 @@ class SupervisorLink(asyncio.Protocol):
             moved = before != (session.lifecycle.state, session.stops.stop_id)
             looking = before[0] is State.PAUSED and not OPERATIONS[head.operation].drives
             if error.code is Code.DEBUGPY_ERROR and looking and moved:
-                # The connection is lost a moment before the kernel tells of the end.
+                # The connection is lost a moment before the kernel reports the end.
                 if not session.hub.servers:
                     await session.publication.until(
                         lambda: session.lifecycle.state in ENDED, _END_SECONDS, abandoned
@@ -278,7 +277,7 @@ class SupervisorLink(asyncio.Protocol):
 
 
 def _moved_on(operation: str, session: Session) -> RelayError:
-    """The program ended, or another caller let it run, while this one looked at it."""
+    """The error for a call during which the program ended, or another caller resumed it."""
     if session.lifecycle.state in ENDED:
         how = (
             f"by {session.lifecycle.signal}"
@@ -308,7 +307,7 @@ def _moved_on(operation: str, session: Session) -> RelayError:
 
 
 async def _written(session: Session, format: str, answer: Any) -> tuple[bytes, str]:
-    """The reply's body in the format that was asked for, and its content type."""
+    """The reply's body in the requested format, and its content type."""
     if format not in text.CONTENT_TYPES:
         return encode_json(answer), _JSON
     lines = list(render(answer))
@@ -324,7 +323,7 @@ def _refused(format: str, error: RelayError) -> tuple[bytes, str]:
 
 
 async def _top(session: Session, frame: inspection.Frame) -> Iterator[text.Line]:
-    """A stack as text shows the line that it is at."""
+    """The lines around the top frame's place, which a stack shows as text."""
     lines = await session.sources.lines(frame.source.path)
     shown = excerpt(frame.source.path, lines, frame.line, _LINES_AROUND) if lines else None
     return excerpt_lines(shown.lines) if shown is not None else iter(())

@@ -138,7 +138,7 @@ class DapEvents:
         return Location(path=path, line=line, column=1, function=name)
 
     async def _place_of(self, thread_id: int) -> Location | None:
-        """Where the thread stopped. A stop whose place pydevd cannot give is reported without."""
+        """The place of the stop. If pydevd cannot give it, the stop is reported without."""
         try:
             window = await self._hub.stack(thread_id, 0, 1)
         except RelayError as error:

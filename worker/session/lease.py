@@ -91,13 +91,13 @@ class Lease:
                 self._renew()
 
     def held(self) -> HeldLease | None:
-        """What the next worker needs to carry it on."""
+        """The lease in the form in which the next worker takes it over."""
         if self._holder is None:
             return None
         return HeldLease(holder=self._holder, ttl=self._ttl, until=self._until, boot_id=boot_id())
 
     def take_over(self, held: HeldLease) -> None:
-        """The lease of the session's earlier worker, for the time that it has left."""
+        """Take over the lease of the session's earlier worker, for the time that it has left."""
         self._holder, self._ttl = held.holder, held.ttl
         self._until = held.until if held.boot_id == boot_id() else 0.0
         self._start_timer(self._left())

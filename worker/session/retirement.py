@@ -76,7 +76,7 @@ class Retirement:
         self._disk = disk
 
     def may_retire(self) -> bool:
-        """The session has ended, and no call and no trace is just at its end."""
+        """Whether the session has ended, and no call and no trace is still ending."""
         trace = self._traces.record
         return (
             self._lifecycle.state is State.TERMINATED
@@ -139,8 +139,8 @@ class Retirement:
         self._watches.take_over(left.watches)
 
     def _taken(self, name: str, type: type[_T]) -> _T | None:
-        """What that file says, which is removed: from now on this worker is asked. None if it was
-        never written, or is damaged.
+        """Read and remove a file of the last worker: from now on this worker answers. None if it
+        was never written, or is damaged.
         """
         path = self._settings.folder / name
         try:

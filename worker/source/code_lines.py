@@ -1,4 +1,4 @@
-"""Where a source file has code, as the session's interpreter compiles it.
+"""Finds the lines of a source file that have code, as the session's interpreter compiles it.
 
 Breakpoint verification and traces use it. It reads and compiles, and never runs anything. It knows
 nothing of existing breakpoints or of the debugger.
@@ -96,7 +96,7 @@ class CodeLines:
         self._turn = asyncio.Lock()
 
     def is_of(self, interpreter: Interpreter, optimize: int, project_root: str | None) -> bool:
-        """Whether a new one for these would say the same."""
+        """Whether these facts are for the same interpreter, optimization and project."""
         here = self.interpreter, self._optimize, self._project_root
         return here == (interpreter, optimize, project_root)
 
@@ -235,7 +235,7 @@ def parse_hit_condition(text: str) -> tuple[str, int]:
     if found is None or (found[1] == "%" and int(found[2]) == 0):
         raise RelayError(
             Code.BREAKPOINT_INVALID_CONDITION,
-            f"hit condition {text!r} is not a valid hit condition",
+            f"{text!r} is not a valid hit condition",
             "Use one of 5 ==5 !=5 >=5 >5 <=5 <5 %5 (%5 is every fifth hit; %0 is never).",
             hit_condition=text,
             forms=["5", "==5", "!=5", ">=5", ">5", "<=5", "<5", "%5"],
@@ -256,7 +256,7 @@ def closest_folder(path: str) -> str | None:
     try:
         return _similar(Path(path), is_folder=True)
     except (OSError, ValueError):
-        return None  # as above
+        return None  # only a guess: unreadable folders yield none
 
 
 def _similar(path: Path, is_folder: bool = False) -> str | None:

@@ -1,4 +1,4 @@
-"""What one Python version says about a source text: where code is, and what the other lines are.
+"""Reads the facts of a source text in one Python version: lines with code, and the other lines.
 
 It compiles and never runs the text. The worker imports it for its own Python version. For any other
 version, the session's interpreter runs it as a script (`-I -S`, text on stdin, JSON on stdout), so
@@ -140,7 +140,7 @@ def _problem(error: BaseException, text: str) -> dict[str, Any]:
 
 
 class _Structure:
-    """Where statements are, as far as a syntax tree is available."""
+    """The places of statements, as far as a syntax tree is available."""
 
     def __init__(self) -> None:
         # First line, last line of the head (of all, when it has no body), last line.

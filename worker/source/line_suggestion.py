@@ -43,7 +43,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     ok: bool
     why: Why | None = None
     message: str = ""
-    statement: int | None = None  # where the statement begins that the line continues
+    statement: int | None = None  # the first line of the statement that the line continues
     above: int | None = None  # the line with code before it
     below: int | None = None  # the line with code after it
     meant: int | None = None  # the line with code that is probably meant

@@ -1,4 +1,4 @@
-"""Waiting until a condition on the session's state is true."""
+"""Wakes tasks that wait until a condition on the session's state is true."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ class ChangeSignal:
     async def until(
         self, condition: Callable[[], bool], timeout: float, abandoned: asyncio.Event
     ) -> bool:
-        """Whether the condition came true in time; returns at once when `abandoned` is set."""
+        """Wait; whether the condition came true in time. Returns at once when `abandoned` is
+        set.
+        """
         deadline = time.monotonic() + timeout
         given_up = asyncio.ensure_future(abandoned.wait())
         try:

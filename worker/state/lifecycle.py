@@ -1,7 +1,7 @@
 """The life of the session: its state, and how its program ended.
 
-The only writer of both. The state machine itself is `protocol.state`; what follows a transition is
-one ordered list of effects (`session.effects`), which gets every transition after it is made.
+This module is the only writer of both. `protocol.state` is the state machine itself. An ordered
+list of effects (`session.effects`) follows each transition.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Lifecycle:
         self.exit_code = None if ended is None else ended.exit_code
         self.signal = None if ended is None else ended.signal
         self.end_reason: EndReason | None = None if ended is None else ended.end_reason
-        # Before the relay's stop or a reboot ended it.
+        # The state before the relay stopped or the machine rebooted.
         self.previous_status = params.previous_status
-        self.restarting = False  # the program ends because another run of it is to follow
+        self.restarting = False  # the program ends because another run of it will follow
         self.runtime_seconds = params.runtime_seconds
         self._started_at: float | None = None
         self._effects: Sequence[Effect] = ()
 
     def followed_by(self, effects: Sequence[Effect]) -> None:
-        """What follows each transition, in this order; the effects need all other parts first."""
+        """Set the effects of each transition. They need all other parts, so they are set last."""
         self._effects = effects
 
     # -- transitions
@@ -57,11 +57,11 @@ class Lifecycle:
         self._apply(Event.STARTING)
 
     def refused(self) -> None:
-        """The start came to nothing."""
+        """The start has failed."""
         self._apply(Event.REFUSED)
 
     def running(self) -> None:
-        """The program runs. The end of its start and its first stop may both say so first."""
+        """The program runs. Either the end of its start or its first stop may report this first."""
         if self.state is State.LAUNCHING:
             self._apply(Event.READY)
 
@@ -72,8 +72,8 @@ class Lifecycle:
         self._apply(Event.RESUMED)
 
     def detached(self) -> None:
-        """The attached program runs on without us; the session is as it was before."""
-        if self.state in state.LIVE:  # else the session was ended while we detached
+        """The worker has detached; the session is as it was before the attach."""
+        if self.state in state.LIVE:  # otherwise the session was ended while we detached
             self._apply(Event.DETACHED)
 
     def ended(
@@ -83,7 +83,7 @@ class Lifecycle:
         reason: EndReason,
         swept: Sequence[Ended] = (),
     ) -> None:
-        """The kernel has reported the program's end, or the target is gone."""
+        """The kernel has reported the program's end, or the connection to a target has ended."""
         if self.state in state.ENDED:
             return
         self.exit_code, self.signal = code, signal
@@ -103,19 +103,19 @@ class Lifecycle:
         for effect in self._effects:
             effect(transition)
 
-    # -- the end that is to come
+    # -- the coming end
 
     def end_for(self, reason: EndReason) -> None:
-        """The program is about to be ended for this reason."""
+        """Note the reason for which the program will be ended."""
         self.end_reason = reason
 
     def comes_back(self) -> None:
-        """The relay stops; with the next one the session comes back, as it is now."""
+        """Note the present state: the relay stops, and the next one restores the session."""
         self.previous_status = self.state
 
     @contextmanager
     def restart(self) -> Iterator[None]:
-        """While the program ends to make room for another run of it."""
+        """Mark the program's end in this block as part of a restart."""
         self.restarting = True
         try:
             yield
@@ -123,5 +123,5 @@ class Lifecycle:
             self.restarting = False
 
     def forget_end(self) -> None:
-        """Another run follows."""
+        """Forget how the program ended: another run follows."""
         self.exit_code = self.signal = self.end_reason = None

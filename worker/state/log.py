@@ -16,7 +16,7 @@ from debug_relay.worker.storage.journal import EventLog, OutputEventWriter, Outp
 
 _TAIL_BYTES: Final = 4096  # The end of the output that is kept in memory.
 
-# Of an event by its type and body: who caused it.
+# Gives the caller that caused an event, by the event's type and body.
 CallerOf = Callable[[EventType, Mapping[str, Any]], str | None]
 Printed = Callable[[Category, bytes], None]
 
@@ -42,7 +42,7 @@ class SessionLog:
         self._output_events = OutputEventWriter(self.events, loop.call_later, loop.time)
         self._tail = b""
         self._known_lost = 0
-        self.printed_bytes = 0  # by the session's programs, in total
+        self.printed_bytes = 0  # all that the session's programs have printed
 
     def journal(self, type: EventType, body: Mapping[str, Any]) -> None:
         """Write an event."""
@@ -75,7 +75,7 @@ class SessionLog:
     def forget_tail(self) -> None:
         self._tail = b""
 
-    # -- what the disk did not take
+    # -- entries that could not be written to disk
 
     @property
     def lost(self) -> int:
@@ -89,7 +89,7 @@ class SessionLog:
     # -- ends
 
     def program_ended(self) -> None:
-        """No more output comes: write what was held back, such as half a character."""
+        """Write the output that was held back, such as half a character: no more follows."""
         self.output.flush("stdout")
         self.output.flush("stderr")
         self._output_events.flush(final=True)

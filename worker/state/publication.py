@@ -1,4 +1,4 @@
-"""Publishing changes: to tasks of this worker, to the supervisors, and to the record on disk."""
+"""Publishes changes: to tasks of this worker, to the supervisors, and to the record on disk."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MOMENT_SECONDS: Final = 0.01
 
 
 class Publication:
-    """`push` sends what is new to all supervisors, once for all changes of a turn of the loop."""
+    """Publishes changes; `push` sends them to all supervisors, once for each turn of the loop."""
 
     def __init__(self, push: Callable[[], None]) -> None:
-        self.version = 1  # of the public state
+        self.version = 1  # the public state's version
         self._push = push
         self._pushing: asyncio.Handle | None = None
         self._may_wait = False  # whether that push waits for the next change
@@ -25,16 +25,16 @@ class Publication:
         self._save: Callable[[], None] | None = None
 
     def record_by(self, save: Callable[[], None]) -> None:
-        """`save` writes the session's record; the record needs all other parts first."""
+        """Set `save`, which writes the session's record. The record needs all other parts."""
         self._save = save
 
     def announce(self) -> None:
-        """There is more to read; the public state is the same."""
+        """Tell supervisors that there is more to read; the public state is the same."""
         if self._pushing is None:
             self._pushing = asyncio.get_running_loop().call_soon(self._push_now)
 
     def changed(self) -> None:
-        """The public state is another."""
+        """The public state has changed."""
         self.version += 1
         self._signal.notify()
         if self._may_wait:
@@ -42,8 +42,9 @@ class Publication:
         self.announce()
 
     def changed_for_a_moment(self) -> None:
-        """The program was resumed, and may stop again at once: supervisors are told of the next
-        change alone, if it comes soon. The caller's reply carries the state as it is by then."""
+        """The program was resumed, and may stop again at once. If the next change comes soon,
+        supervisors only get that one. The caller's reply has the state of its own moment.
+        """
         self.version += 1
         self._signal.notify()
         self._cancel()
@@ -63,12 +64,14 @@ class Publication:
         self._cancel()
 
     def save(self) -> None:
-        """What outlives the worker has changed: write the record at once."""
+        """Write the record at once: something in it has changed."""
         if self._save is not None:
             self._save()
 
     async def until(
         self, condition: Callable[[], bool], timeout: float, abandoned: asyncio.Event
     ) -> bool:
-        """Whether the condition came true in time; returns at once when `abandoned` is set."""
+        """Wait; whether the condition came true in time. Returns at once when `abandoned` is
+        set.
+        """
         return await self._signal.until(condition, timeout, abandoned)

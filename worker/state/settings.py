@@ -1,4 +1,4 @@
-"""What a session was created with, and what its callers have changed of that since."""
+"""The settings of a session: those of its creation, with the changes of its callers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Settings:
         self.id = params.session_id
         self.name = params.name
         self.folder = Path(params.session_dir)
-        # The one that the configuration means now, as callers are shown it.
+        # The interpreter that the settings mean now, as callers see it.
         self.interpreter = params.config.python_path
 
     @property

@@ -120,7 +120,7 @@ def is_tracker(pid: int) -> bool:
 
 
 def collect_adopted(awaited: int | None) -> None:
-    """Reaps the ended ones among the orphans that became children of this worker."""
+    """Collect the ended ones among the orphans that became children of this worker."""
     children = procfs.children(os.getpid(), only_thread=True)
     if own_processes.is_starting():
         return

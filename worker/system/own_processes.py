@@ -16,7 +16,7 @@ _starting = 0
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """While a process exists whose pid the worker does not know yet."""
+    """Mark the time in which a process exists whose pid the worker does not know yet."""
     global _starting
     _starting += 1
     try:

@@ -314,7 +314,7 @@ def bare(name):
 
 
 def known_types(types):
-    """Those of the names that an exception class of the program has now."""
+    """The subset of these names that belong to an existing exception class."""
     wanted, found = dict((bare(name), name) for name in types), set()
     pending, seen = [BaseException], set()
     while pending and len(seen) < _MOST_TYPES:

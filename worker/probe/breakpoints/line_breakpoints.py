@@ -297,7 +297,7 @@ class LineBreakpoints(object):
         return True
 
     def still(self, hits):
-        """Those of them that would stop now: they may have been removed or suspended meanwhile."""
+        """The hits that would still stop now: a breakpoint may have been removed or suspended."""
         left = []
         for id in hits:
             point = self.table.get("'relay:%s'" % id)

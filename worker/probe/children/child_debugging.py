@@ -28,7 +28,7 @@ _NO_FROZEN = ["-X", "frozen_modules=off"]  # frozen modules have no lines to sto
 class ChildDebugging(object):
     def __init__(self, launched):
         self.launched = launched
-        self.probe = None  # of this process; its forks have their own
+        self.probe = None  # this process's probe; forked children have their own
         self.starting = set()  # idents of threads that fork only to execute something else
         os.register_at_fork(after_in_child=self.in_child)
 

@@ -30,7 +30,7 @@ HELD = 200  # Characters from which on texts are compared by their rendering.
 
 
 class Spot(object):
-    """What is recorded at some lines, and under which condition."""
+    """Some lines of a trace: the values to record there, and the condition."""
 
     def __init__(self, spec):
         condition = spec.get("condition")

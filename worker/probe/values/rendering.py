@@ -197,7 +197,7 @@ class View(object):
             self.path.pop()
 
     def members(self, parts, size, depth, render):
-        """As many of `parts` as there is room for, and the number of the others."""
+        """Render as many of `parts` as there is room for, and the number of the others."""
         shown = []
         try:
             for part in itertools.islice(parts, self.items):
