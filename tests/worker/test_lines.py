@@ -70,48 +70,6 @@ def assert_left_in_place(facts: LineFacts, valid: list[int], where: str) -> None
         assert kind in ("blank", "comment"), f"{where}:{line} ({kind})"
 
 
-async def test_pydevd_moves_none_of_our_lines(interpreter, source):
-    path = source(every_statement(interpreter.minor))
-    facts = await CodeLines(interpreter).facts(path)
-    assert_left_in_place(facts, pydevd_lines(interpreter, [path])[path], path)
-    kinds = set(facts.kinds)
-    assert kinds == {"code", "blank", "comment", "string", "inside", "bare"}
-    assert len(facts.kinds) == len(facts.source_lines) == facts.total_lines
-    assert {line for line, kind in enumerate(facts.kinds, 1) if kind == "code"} == facts.lines
-
-
-async def test_pydevd_moves_none_of_our_lines_with_asserts_removed(interpreter, source):
-    path = source(every_statement(interpreter.minor))
-    plain = await CodeLines(interpreter).facts(path)
-    facts = await CodeLines(interpreter, optimize=2).facts(path)
-    assert_left_in_place(facts, pydevd_lines(interpreter, [path], "-OO")[path], path)
-    removed = plain.source_lines.index("assert a") + 1
-    assert removed in plain.lines - facts.lines
-
-
-def library_of(interpreter: Interpreter) -> Path:
-    ran = subprocess.run(
-        [interpreter.path, "-I", "-S", "-c", "import os; print(os.__file__)"],
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    return Path(ran.stdout.strip()).parent
-
-
-async def test_pydevd_moves_none_of_our_lines_in_the_standard_library(interpreter):
-    library = library_of(interpreter)
-    names = ["ast", "dis", "enum", "inspect", "textwrap", "traceback", "contextlib", "typing"]
-    paths = [str(library / f"{name}.py") for name in names] + [
-        str(library / "asyncio" / "base_events.py"),
-        str(library / "collections" / "__init__.py"),
-    ]
-    code_lines = CodeLines(interpreter)
-    valid = pydevd_lines(interpreter, paths)
-    for path in paths:
-        assert_left_in_place(await code_lines.facts(path), valid[path], path)
-
-
 ODD_TEXTS = (
     b"",
     b"\n\n",
@@ -128,11 +86,46 @@ ODD_TEXTS = (
 )
 
 
-async def test_odd_texts(source, interpreter):
-    paths = [source(data, f"odd{number}.py") for number, data in enumerate(ODD_TEXTS)]
-    code_lines, valid = CodeLines(interpreter), pydevd_lines(interpreter, paths)
-    for path, data in zip(paths, ODD_TEXTS, strict=True):
-        assert_left_in_place(await code_lines.facts(path), valid[path], repr(data))
+MODULES = (
+    *(f"{name}.py" for name in ("ast", "dis", "enum", "inspect", "textwrap", "traceback")),
+    *("contextlib.py", "typing.py", "asyncio/base_events.py", "collections/__init__.py"),
+)
+
+
+def library_of(interpreter: Interpreter) -> Path:
+    ran = subprocess.run(
+        [interpreter.path, "-I", "-S", "-c", "import os; print(os.__file__)"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    return Path(ran.stdout.strip()).parent
+
+
+async def test_pydevd_moves_none_of_our_lines(interpreter, source):
+    """Of a file with every statement, of odd texts, and of the standard library."""
+    path = source(every_statement(interpreter.minor))
+    odd = {source(data, f"odd{number}.py"): data for number, data in enumerate(ODD_TEXTS)}
+    library = library_of(interpreter)
+    modules = [str(library / name) for name in MODULES]
+    valid = pydevd_lines(interpreter, [path, *odd, *modules])
+    code_lines = CodeLines(interpreter)
+    for one in (path, *odd, *modules):
+        assert_left_in_place(await code_lines.facts(one), valid[one], repr(odd.get(one, one)))
+    facts = await code_lines.facts(path)
+    kinds = set(facts.kinds)
+    assert kinds == {"code", "blank", "comment", "string", "inside", "bare"}
+    assert len(facts.kinds) == len(facts.source_lines) == facts.total_lines
+    assert {line for line, kind in enumerate(facts.kinds, 1) if kind == "code"} == facts.lines
+
+
+async def test_pydevd_moves_none_of_our_lines_with_asserts_removed(interpreter, source):
+    path = source(every_statement(interpreter.minor))
+    plain = await CodeLines(interpreter).facts(path)
+    facts = await CodeLines(interpreter, optimize=2).facts(path)
+    assert_left_in_place(facts, pydevd_lines(interpreter, [path], "-OO")[path], path)
+    removed = plain.source_lines.index("assert a") + 1
+    assert removed in plain.lines - facts.lines
 
 
 @pytest.mark.parametrize(
