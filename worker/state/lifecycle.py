@@ -1,7 +1,7 @@
 """The life of the session: its state, and how its program ended.
 
 This module is the only writer of both. `protocol.state` is the state machine itself. An ordered
-list of effects (`session.effects`) follows each transition.
+list of effects (`session.transition_effects`) follows each transition.
 """
 
 from __future__ import annotations

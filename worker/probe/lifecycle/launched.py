@@ -1,11 +1,11 @@
-"""How a launched program gets its debugger; and, where that was asked for, its children theirs.
+"""Connects a launched program to its debugger, and its child processes if the launch asks for that.
 
-Children come by two ways. One that is forked has all of this in its memory, and no thread that
-would serve it: it lets go of what it has inherited (`children`) and connects anew, before the
-program's next line. One that is another Python is started by `bootstrap` instead of by its own
-command line: `family` rewrites that on its way to the kernel.
+A child comes in one of two ways. A forked child has all of this in its memory, but none of the
+threads that serve the debugger: it drops what it has inherited (`child_processes`) and
+connects anew, before the program's next line. A child that is another Python process is started by `bootstrap`
+instead of by its own command line, which `child_debugging` rewrites on its way to the kernel.
 
-A child waits for the relay, but not for ever: whoever gets no answer runs on without a debugger.
+A child waits for the relay for a bounded time: without an answer it runs on without a debugger.
 """
 
 import os
