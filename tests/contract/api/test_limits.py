@@ -313,7 +313,7 @@ def test_of_a_joined_program_only_the_time_is_watched(relay: Client, source: Wri
             session.post("/attach", {"port": target.port, "wait": 0}).ok()
             used = session.get("/resources").ok()
             assert used["processes"] == []
-            assert "only wall_seconds is watched" in used["note"]
+            assert "it watches only wall_seconds" in used["note"]
             eventually(lambda: session.status()["status"] == "created")
             assert session.status()["passed_limit"]["limit"] == "wall_seconds"
             assert target.process.poll() is None
