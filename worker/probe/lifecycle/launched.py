@@ -1,9 +1,10 @@
 """Connects a launched program to its debugger, and its child processes if the launch asks for that.
 
 A child comes in one of two ways. A forked child has all of this in its memory, but none of the
-threads that serve the debugger: it drops what it has inherited (`child_processes`) and
-connects anew, before the program's next line. A child that is another Python process is started by `bootstrap`
-instead of by its own command line, which `child_debugging` rewrites on its way to the kernel.
+threads that serve the debugger: it drops what it has inherited (`child_processes`) and connects
+anew, before the program's next line. A child that is another Python process is started by
+`bootstrap` instead of by its own command line, which `child_debugging` rewrites on its way to the
+kernel.
 
 A child waits for the relay for a bounded time: without an answer it runs on without a debugger.
 """
