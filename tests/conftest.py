@@ -164,8 +164,8 @@ DEALT = ("3.8", "3.12", "3.11", "3.13")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two more than there are processors: tests wait for processes half of their time."""
-    return min(os.cpu_count() or 1, 14) + 2
+    """Three more than there are processors: tests wait for processes much of their time."""
+    return min(os.cpu_count() or 1, 14) + 3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -222,7 +222,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         elif any(item.get_closest_marker(name) for name in ("slow", "one_python")):
             chosen = (DEALT[choice % len(DEALT)],)
         (kept if version is None or version in chosen else left).append(item)
-    items[:] = kept
+    items[:] = sorted(kept, key=lambda item: item.get_closest_marker("long") is None)
     config.hook.pytest_deselected(items=left)
 
 

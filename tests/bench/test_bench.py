@@ -10,6 +10,7 @@ from tests.bench.__main__ import main
 from tests.bench.figures import TOLERANCE, Row, rows, table
 
 
+@pytest.mark.long
 def test_every_row_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     main(["--rounds", "1", "--json"])
     shown = {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}

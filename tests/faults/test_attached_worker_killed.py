@@ -113,6 +113,7 @@ def test_the_relay_stops(own_relay: Callable[..., Relay], witness: Witness) -> N
     witness.is_free()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_worker_is_stopped(own_relay: Callable[..., Relay], witness: Witness) -> None:
     """Longer than the program's side bears silence."""

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psutil
+import pytest
 
 from tests.kit.client import Session
 from tests.kit.relay import Relay, children, eventually, is_zygote
@@ -45,6 +46,7 @@ def is_worker(pid: int) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_a_retired_worker_is_not_missed(own_relay: Callable[..., Relay], source: Write) -> None:
     relay = own_relay()
     program = source("""

@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.kit.relay import Relay, eventually, marked
 from tests.kit.source import Source
 
 PROGRAM = "x = 5\ny = x  # @here\nz = y  # @next\n"
 
 
+@pytest.mark.long
 def test_a_stopped_worker_and_its_return(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
@@ -47,6 +50,7 @@ def test_a_stopped_worker_and_its_return(
     assert session.resume()["exit_code"] == 0
 
 
+@pytest.mark.long
 def test_nobody_waits_for_one_as_long_as_the_call_may_last(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:

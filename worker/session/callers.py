@@ -25,6 +25,7 @@ class Callers:
     def __init__(self) -> None:
         self._calling: dict[asyncio.Task[Any], tuple[str, int | None]] = {}
         self._resumed_by: str | None = None
+        self._ended_by: str | None = None
 
     @contextmanager
     def acting(self, name: str, if_stop: int | None) -> Iterator[None]:
@@ -43,7 +44,7 @@ class Callers:
         if name is None:
             yield
             return
-        self._resumed_by = name
+        self._resumed_by = self._ended_by = name
         with self.acting(name, None):
             yield
 
@@ -53,6 +54,9 @@ class Callers:
             self._resumed_by = self.present()
 
     def of(self, type: EventType, body: Mapping[str, Any]) -> str | None:
+        if self._ended_by is not None:
+            # What the debugger reports of the end is written by a task that acts for no caller.
+            return self.present() or self._ended_by
         if type == "stopped":
             return self._resumed_by if body["reason"] in _CAUSED else None
         if type == "terminated":

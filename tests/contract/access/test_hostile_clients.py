@@ -164,6 +164,7 @@ def test_stalled_clients_hold_up_nobody(relay: Client, wire: Wire) -> None:
     assert relay.get("/sessions").ok()["total"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_head_that_never_ends_is_answered(wire: Wire) -> None:
     with wire.connect() as sock:

@@ -66,13 +66,15 @@ def test_launches_among_forgers(
     with_children: bool,
 ) -> None:
     program = source(LAUNCHED)
-    launches = 3
+    launches, most = 0, 20
     with relay.session() as session:
         session.break_at(program, program["line"])
         with Intruder(shared_relay.worker(session.id).pid, own_or(who)) as intruder:
             stopped = session.launch(program, debug_subprocesses=with_children)
-            for number in range(launches):
-                if number:
+            # A quick launch may be over before the intruder has said anything.
+            while launches < 3 or (intruder.said < 3 and launches < most):
+                launches += 1
+                if launches > 1:
                     stopped = session.post("/restart", {"wait": 20}).ok()
                 assert (stopped["status"], stopped["stop_reason"]) == ("paused", "breakpoint")
                 assert stopped["current_location"]["line"] == program["line"]
@@ -88,7 +90,7 @@ def test_launches_among_forgers(
         reasons = [event["body"]["reason"] for event in session.events("subprocess")]
         assert reasons.count("attached") == (launches if with_children else 0)
     print(f"{launches} launches, forged {intruder.said} times, believed 0 times")
-    assert intruder.said >= launches
+    assert intruder.said >= 3
 
 
 @pytest.mark.parametrize("who", WHO)

@@ -126,6 +126,7 @@ CHILDREN = """
 """
 
 
+@pytest.mark.long
 def test_its_children_run_on_undebugged(
     relay: Client, listening: Callable[..., tuple[Source, Listening]]
 ) -> None:

@@ -44,6 +44,7 @@ def run_without(python: str, folder: Path, *names: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_each_name_may_be_lacking(python: str, tmp_path: Path) -> None:
     programs = run_without(python, tmp_path)
