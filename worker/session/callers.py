@@ -55,7 +55,7 @@ class Callers:
 
     def of(self, type: EventType, body: Mapping[str, Any]) -> str | None:
         if self._ended_by is not None:
-            # What the debugger reports of the end is written by a task that acts for no caller.
+            # A task that acts for no caller writes what the debugger reports of the end.
             return self.present() or self._ended_by
         if type == "stopped":
             return self._resumed_by if body["reason"] in _CAUSED else None
