@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import socket
 import subprocess
@@ -14,11 +16,17 @@ from pathlib import Path
 
 from tests.kit.relay import eventually
 
+_NUMBERS = itertools.count(os.getpid() * 101)
+
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """A port below those that the kernel gives away: no other test gets it before it is used."""
+    for number in itertools.islice(_NUMBERS, 10_000):
+        port = 20_000 + number % 10_000
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("every port from 20000 to 29999 is in use")
 
 
 class Listening:
