@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import socket
@@ -23,7 +22,7 @@ def free_port() -> int:
     """A port below those that the kernel gives away: no other test gets it before it is used."""
     for number in itertools.islice(_NUMBERS, 10_000):
         port = 20_000 + number % 10_000
-        with socket.socket() as sock, contextlib.suppress(OSError):
+        with socket.socket() as sock, suppress(OSError):
             sock.bind(("127.0.0.1", port))
             return port
     raise AssertionError("every port from 20000 to 29999 is in use")
