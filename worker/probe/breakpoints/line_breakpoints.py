@@ -270,7 +270,7 @@ class LineBreakpoints(object):
                     told.frame, told.hits = frame, [point.id]
                     return True
                 if state_of(info) == SUSPENDED:
-                    told.asked = True
+                    told.counted = True
                 return False
             asked = () if point is None else (point,)
             if functions.entry_points:
@@ -283,7 +283,7 @@ class LineBreakpoints(object):
             stops = self.stops(frame, asked)
             if not stops and state_of(info) == SUSPENDED:
                 # Another thread's stop has halted this one meanwhile: the hit is counted already.
-                told.asked = True
+                told.counted = True
             return stops
 
         return handle_breakpoint_condition

@@ -16,6 +16,9 @@ _ASKS = (
     "_pydevd_bundle.pydevd_frame",
     "_pydevd_bundle.pydevd_cython",
 )
+# pydevd's functions that handle the event of a line, and what each calls the breakpoint that it has
+# checked in this event.
+_CHECKED = {"_internal_line_event": "bp", "trace_dispatch": "breakpoint"}
 
 
 class StopArbiter(object):
@@ -78,7 +81,7 @@ class StopArbiter(object):
                 told.put_off = (reason,) + args  # it is going to wait as soon as we return
                 return None
             self.wait(thread, frame, "line", None)
-            if info.pydev_step_cmd != -1:
+            if self.steps(info):
                 return None  # it was stepped on from here
             if told.hits:
                 told.hits = self.probe.points.still(told.hits)
@@ -88,27 +91,54 @@ class StopArbiter(object):
     def do_wait_suspend(self, thread, frame, event, arg, exception_type=None):
         """In place of pydevd's: it stops here, until it is resumed."""
         info, told = thread.additional_info, self.probe.told.__dict__
+        asked = False  # in this wait
         while True:
             put_off, hits = told.pop("put_off", None), told.pop("hits", None)
             if hits:
                 # pydevd knows one breakpoint for each line
                 info.hit_breakpoint_ids = [number_of(id) for id in hits]
             passing = thread.stop_reason == self.halted and event == "line" and not self.pausing
-            if told.pop("asked", False):
-                passing = False
+            if passing:
+                passing = not (asked or told.pop("asked", False) or self.has_counted(frame))
             self.probe.told.stands = True
             try:
                 self.wait(thread, frame, event, arg, exception_type)
             finally:
                 self.probe.told.stands = False
-            if info.pydev_step_cmd != -1:
+            if self.steps(info):
                 return
             if put_off and not self.probe.points.suspended:
                 self.set_suspend(thread, *put_off)
-            elif passing and self.probe.points.hits_now(info, frame):
-                self.set_suspend(thread, self.at_breakpoint, suspend_other_threads=True)
+            elif passing:
+                asked = True
+                if self.probe.points.hits_now(info, frame):
+                    self.set_suspend(thread, self.at_breakpoint, suspend_other_threads=True)
             if info.pydev_state != SUSPENDED:
                 return
+
+    def steps(self, info):
+        """Whether a caller has let the thread step. Another thread's stop, which may halt it again
+        before it has looked, sets a command as well.
+        """
+        return info.pydev_step_cmd not in (-1, self.halted)
+
+    def has_counted(self, frame):
+        """Whether the event that halts this thread has counted its hit of this line before.
+
+        Another thread's stop may come between the check of the breakpoint and pydevd's next look at
+        the thread's state, and that thread may be resumed before the look. A mark that the check
+        left would be too late in the one case and stay behind in the other, so the frames of pydevd
+        that handle the event tell. Compiled, pydevd has no frames; there no other thread runs
+        between the end of the check and the look.
+        """
+        counted = self.probe.told.__dict__.pop("counted", False)
+        below = sys._getframe(1)
+        while below is not None and below is not frame:
+            found = _CHECKED.get(below.f_code.co_name)
+            if found is not None:
+                return below.f_locals.get(found) is not None
+            below = below.f_back
+        return counted
 
     def when_they_go_on(self, ask):
         """pydevd passes over what is raised in a thread that another one's stop is just halting."""
