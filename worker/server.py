@@ -23,6 +23,7 @@ from debug_relay.protocol.system.files import write_whole
 from debug_relay.protocol.system.procfs import boot_id, start_ticks
 from debug_relay.protocol.version import VERSION, WIRE
 from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.protocol.wire.frames import Caller
 from debug_relay.worker.operations.handlers import check_table
 from debug_relay.worker.rpc.supervisor_link import SupervisorLink
 from debug_relay.worker.session.session import Session
@@ -193,7 +194,7 @@ class Worker:
         return True
 
     async def end(
-        self, terminate: bool | None, reason: EndReason, caller: str | None = None
+        self, terminate: bool | None, reason: EndReason, caller: Caller | None = None
     ) -> SessionDeleted:
         """End the session once; later calls get the same answer."""
         if self._ending is None:
@@ -202,7 +203,7 @@ class Worker:
         return await asyncio.shield(self._ending)
 
     async def _end_by(
-        self, caller: str | None, terminate: bool | None, reason: EndReason
+        self, caller: Caller | None, terminate: bool | None, reason: EndReason
     ) -> SessionDeleted:
         """End the session; the events of the end name the caller that asked for it."""
         with self.session.callers.ending(caller):

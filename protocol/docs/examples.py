@@ -396,6 +396,11 @@ HEADERS: Final[Mapping[str, tuple[str, dict[str, Any]]]] = {
         "The caller's name, if no token gives one; events and the audit log contain it.",
         {"type": "string", "maxLength": 100},
     ),
+    "X-Human-Front": (
+        "Only fronts that a person uses send it: their own name. A person's calls that change the "
+        "run take the lease for 30 s, if nobody has it.",
+        {"type": "string", "maxLength": 40},
+    ),
     "If-Stop": (
         "The `stop_id` that the caller has seen. If the program has resumed or stopped "
         "again since, the call is refused with 409 STOP_CHANGED.",

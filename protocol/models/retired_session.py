@@ -34,6 +34,7 @@ class HeldLease(Result, kw_only=True):
     ttl: float
     until: float
     boot_id: str
+    front: str = ""  # a person's; empty for an agent
 
 
 class Aftermath(Result, kw_only=True):

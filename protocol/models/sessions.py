@@ -221,6 +221,9 @@ class Lease(Result, kw_only=True):
 
     holder: str | None
     expires_at: Time | None
+    front: Annotated[
+        str | None, Meta(description="Through which a person drives; null if an agent does.")
+    ] = None
 
 
 class ImportedConfig(Params, kw_only=True):

@@ -258,9 +258,9 @@ def _session(state: sessions.SessionState | sessions.SessionStatus) -> Iterator[
 
 def _lease(lease: sessions.Lease) -> Iterator[Line]:
     held = lease.holder is not None
-    yield (
-        f"driven by {lease.holder} until {lease.expires_at}" if held else "any caller may drive it"
-    )
+    through = f" through {short(lease.front, 40)}" if lease.front else ""
+    driven = f"driven by {lease.holder}{through} until {lease.expires_at}"
+    yield driven if held else "any caller may drive it"
 
 
 def _resources(result: sessions.Resources) -> Iterator[Line]:

@@ -50,6 +50,12 @@ class Caller(Struct, array_like=True, frozen=True):
     name: str
     uid: int
     scopes: tuple[str, ...]
+    front: str = ""  # through which a person acts, such as an IDE; empty for an agent
+
+    @property
+    def driver(self) -> str:
+        """The name in leases and events: a person and an agent with one token are two drivers."""
+        return f"{self.name} (human)" if self.front else self.name
 
 
 class RequestHead(Struct, array_like=True):

@@ -17,6 +17,7 @@ from debug_relay.supervisor.access.tokens import Tokens
 
 UNKNOWN_UID: Final = -1
 MAX_AGENT_CHARACTERS: Final = 100  # The header X-Agent.
+MAX_FRONT_CHARACTERS: Final = 40  # The header X-Human-Front.
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _SHOWN_CHARACTERS: Final = 200  # A refused header or address is shown and logged up to this length.
 
@@ -90,12 +91,18 @@ class Guard:
         self._check_origin(host_headers[0], origin_headers, sec_fetch_site)
 
     def identify(
-        self, uid: int, x_agent: str | None, authorization: Sequence[str] = (), scope: str = ""
+        self,
+        uid: int,
+        x_agent: str | None,
+        authorization: Sequence[str] = (),
+        scope: str = "",
+        front: str | None = None,
     ) -> Caller:
         """The caller of an operation that needs this scope; without a scope no token is needed.
 
         The token names the caller. If no tokens are configured, X-Agent does, and only our own user
-        and root may call; the kernel says who that is.
+        and root may call; the kernel says who that is. `front` is that of a person (X-Human-Front).
+        Whoever sends it may do no more by it than any caller may: take a lease that is free.
         """
         token = None
         if self._tokens is not None and scope:
@@ -104,25 +111,19 @@ class Guard:
                 raise self._tokens.needed_by(uid, scope)
         name = f"uid:{uid}" if uid != UNKNOWN_UID else "unknown"
         if x_agent:
-            self._check_agent(x_agent)
+            example = "reviewer-1, or leave the header out"
+            _check_name("X-Agent", x_agent, MAX_AGENT_CHARACTERS, example)
             name = x_agent
+        if front:
+            example = "editor; only what a person uses sends this header"
+            _check_name("X-Human-Front", front, MAX_FRONT_CHARACTERS, example)
         if token is not None:
-            return Caller(token.name, uid, token.allows)
-        return Caller(name, uid, SCOPES)
+            return Caller(token.name, uid, token.allows, front or "")
+        return Caller(name, uid, SCOPES, front or "")
 
     def require(self, caller: Caller, operation: str, scope: str) -> None:
         if scope and scope not in caller.scopes and self._tokens is not None:
             raise self._tokens.lacking(operation, scope, caller.scopes)
-
-    def _check_agent(self, x_agent: str) -> None:
-        if len(x_agent) > MAX_AGENT_CHARACTERS or not x_agent.isprintable():
-            problem = f"must be at most {MAX_AGENT_CHARACTERS} printable characters"
-            raise RelayError(
-                Code.INVALID_PARAMETER,
-                f"The header X-Agent {problem}; it has {len(x_agent)}.",
-                "Send a short name, for example X-Agent: reviewer-1, or leave the header out.",
-                errors=[{"field": "X-Agent", "message": problem, "value": _shown(x_agent)}],
-            )
 
     def _check_host(self, headers: list[str], over_unix: bool) -> None:
         if len(headers) != 1 or not headers[0]:
@@ -172,6 +173,18 @@ class Guard:
             f"Call {self.address} from a program, without Origin and Sec-Fetch-Site headers.",
             **details,
         )
+
+
+def _check_name(header: str, name: str, most: int, example: str) -> None:
+    if len(name) <= most and name.isprintable():
+        return
+    problem = f"must be at most {most} printable characters"
+    raise RelayError(
+        Code.INVALID_PARAMETER,
+        f"The header {header} {problem}; it has {len(name)}.",
+        f"Send a short name, for example {header}: {example}.",
+        errors=[{"field": header, "message": problem, "value": _shown(name)}],
+    )
 
 
 def _shown(text: str) -> str:

@@ -126,6 +126,7 @@ def _request(http: web.BaseRequest) -> Request:
         uid=request_uid(http),
         operation=None,
         agent=headers.get("X-Agent"),
+        front=headers.get("X-Human-Front"),
         authorization=headers.getall("Authorization", []),
         if_stop=headers.get("If-Stop"),
         idempotency_key=headers.get("Idempotency-Key"),

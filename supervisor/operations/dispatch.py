@@ -81,6 +81,7 @@ class Request(Struct, kw_only=True):
     # The part that the front could not read. Only a caller with some right learns of it.
     misread: RelayError | None = None
     agent: str | None = None  # X-Agent
+    front: str | None = None  # X-Human-Front
     authorization: Sequence[str] = ()
     if_stop: str | int | None = None
     idempotency_key: str | None = None
@@ -179,7 +180,9 @@ class Dispatch:
         # Callers without any right learn nothing else, not even which operations there are.
         operation = request.operation
         scope = operation.scope if operation is not None else SCOPES[0]
-        caller = self._guard.identify(request.uid, request.agent, request.authorization, scope)
+        caller = self._guard.identify(
+            request.uid, request.agent, request.authorization, scope, request.front
+        )
         if operation is None:
             return caller
         for needed in operation.scopes:

@@ -79,6 +79,7 @@ class Commands:
             uid=self._opening.uid,
             operation=None,
             agent=self._opening.agent,
+            front=self._opening.front,
             authorization=self._opening.authorization,
             asked=("WS", "a command"),
         )

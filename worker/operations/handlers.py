@@ -291,11 +291,11 @@ async def show_resources(call: Call, params: SessionParams) -> Struct:
 
 
 async def take_lease(call: Call, params: s.TakeLease) -> Struct:
-    return call.session.lease.take(call.head.caller.name, params)
+    return call.session.lease.take(call.head.caller, params)
 
 
 async def drop_lease(call: Call, params: SessionParams) -> Struct:
-    return call.session.lease.drop(call.head.caller.name)
+    return call.session.lease.drop(call.head.caller)
 
 
 HANDLERS: Final[Mapping[str, Handler]] = {

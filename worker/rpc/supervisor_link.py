@@ -37,7 +37,15 @@ from debug_relay.protocol.system.procfs import start_ticks
 from debug_relay.protocol.version import VERSION, WIRE, WIRE_ACCEPTED
 from debug_relay.protocol.wire import frames
 from debug_relay.protocol.wire.envelope import encode_json, error_body
-from debug_relay.protocol.wire.frames import Frame, Hello, Kind, NewsHead, ReplyHead, RequestHead
+from debug_relay.protocol.wire.frames import (
+    Caller,
+    Frame,
+    Hello,
+    Kind,
+    NewsHead,
+    ReplyHead,
+    RequestHead,
+)
 from debug_relay.worker.operations.call import Call
 from debug_relay.worker.operations.handlers import HANDLERS
 from debug_relay.worker.session.session import Session
@@ -65,7 +73,7 @@ class Worker(Protocol):
     async def retire(self, pipes_taken: bool) -> Retired: ...
 
     async def end(
-        self, terminate: bool | None, reason: EndReason, caller: str | None
+        self, terminate: bool | None, reason: EndReason, caller: Caller | None
     ) -> SessionDeleted: ...
 
 
@@ -210,7 +218,7 @@ class SupervisorLink(asyncio.Protocol):
         if head.operation == END_SESSION:
             wanted = msgspec.json.decode(payload, type=EndSession)
             # An end for another reason, such as a shutdown, is nobody's.
-            caller = head.caller.name if wanted.reason == "terminated" else None
+            caller = head.caller if wanted.reason == "terminated" else None
             return await self._worker.end(wanted.terminate_debuggee, wanted.reason, caller)
         if head.operation == SAVE_STOP_REPORTS:
             await self._worker.session.reports.written()
@@ -233,8 +241,7 @@ class SupervisorLink(asyncio.Protocol):
         before = session.lifecycle.state, session.stops.stop_id
         call = Call(session, head, abandoned)
         try:
-            name = head.caller.name
-            with session.access.calling(head.operation, name, head.if_stop):
+            with session.access.calling(head.operation, head.caller, head.if_stop):
                 result = await handler(call, params)
             # The change that the caller is told of is on disk by now, unless the disk refuses it.
             await session.record.settled()

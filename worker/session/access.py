@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.refusals import has_moved_on, stop_changed, wrong_state
 from debug_relay.protocol.state import State
+from debug_relay.protocol.wire.frames import Caller
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.target import Debuggee
 from debug_relay.worker.session.callers import Callers
@@ -34,7 +35,7 @@ class Access:
         self.lease = lease
 
     @contextmanager
-    def calling(self, operation: str, caller: str, if_stop: int | None) -> Iterator[None]:
+    def calling(self, operation: str, caller: Caller, if_stop: int | None) -> Iterator[None]:
         """Run the body as this call; raise at once if the stop it means has passed."""
         with self._callers.acting(caller, if_stop), self.lease.kept(operation, caller):
             self._heed_stop(OPERATIONS[operation].states)
@@ -52,7 +53,9 @@ class Access:
         if state not in states:
             raise wrong_state(operation, state, states, self._settings.id, self._debuggee.program)
         # The lease is checked again when the call's turn has come: another caller may hold it now.
-        self.lease.admit(operation, self._callers.present())
+        caller = self._callers.present()
+        if caller is not None:
+            self.lease.act(operation, caller)
         self._callers.allowed(operation)
 
     def _heed_stop(self, states: frozenset[State]) -> None:

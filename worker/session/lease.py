@@ -2,6 +2,9 @@
 
 It lapses by itself, by the monotonic clock. It does not lapse while a call of the holder that
 changes the run is served, however long that call waits.
+
+A person who acts takes a short lease by acting, so that no agent moves the program under their
+eyes. An agent takes one by asking for it alone.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import sessions as s
@@ -19,10 +22,13 @@ from debug_relay.protocol.models.retired_session import HeldLease
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.system.procfs import boot_id
 from debug_relay.protocol.wire.envelope import timestamp_of
+from debug_relay.protocol.wire.frames import Caller
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
+
+_PERSON_SECONDS: Final = 30.0  # The lease that a person's act takes.
 
 
 class Lease:
@@ -38,6 +44,7 @@ class Lease:
         self._log = log
         self._publication = publication
         self._holder: str | None = None
+        self._front = ""  # the front of the person who holds it; empty for an agent
         self._ttl = 0.0
         self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -46,59 +53,72 @@ class Lease:
     def shown(self) -> s.Lease | None:
         if self._holder is None:
             return None
-        return s.Lease(holder=self._holder, expires_at=timestamp_of(time.time() + self._left()))
+        return s.Lease(
+            holder=self._holder,
+            expires_at=timestamp_of(time.time() + self._left()),
+            front=self._front or None,
+        )
 
-    def take(self, caller: str, params: s.TakeLease) -> s.Lease:
+    def take(self, caller: Caller, params: s.TakeLease) -> s.Lease:
         """Give the lease to the caller; its holder may also give it to another caller."""
         if not params.take_over:
             self._refuse_others(caller, "take-lease")
-        before, self._holder = self._holder, params.holder or caller
-        self._ttl = params.ttl
-        self._renew()
-        if before != self._holder:
-            self._tell(before, "taken over" if before else "taken")
+        holder = params.holder or caller.driver
+        self._give(holder, caller.front if holder == caller.driver else "", params.ttl)
         return self.shown() or s.Lease(holder=None, expires_at=None)
 
-    def drop(self, caller: str) -> s.Lease:
+    def drop(self, caller: Caller) -> s.Lease:
         self._refuse_others(caller, "drop-lease")
         self._end("given back")
         return s.Lease(holder=None, expires_at=None)
 
-    def admit(self, operation: str, caller: str | None) -> None:
-        """Raise 423 if the operation changes the run and another caller holds the lease."""
-        if caller is None or not OPERATIONS[operation].drives:
+    def act(self, operation: str, caller: Caller) -> None:
+        """The caller does this now: raise 423 if it changes the run and another holds the lease."""
+        if not OPERATIONS[operation].drives:
             return
         self._refuse_others(caller, operation)
         if self._holder is not None:
+            self._front = caller.front
             self._renew()
+        elif caller.front:
+            self._give(caller.driver, caller.front, _PERSON_SECONDS)
 
     @contextmanager
-    def kept(self, operation: str, caller: str) -> Iterator[None]:
+    def kept(self, operation: str, caller: Caller) -> Iterator[None]:
         """Keep the lease while this call is served; its time begins anew when the call ends."""
         row = OPERATIONS.get(operation)
         if row is None or not row.drives:
             yield
             return
-        self.admit(operation, caller)
-        self._driving[caller] += 1
+        self._refuse_others(caller, operation)
+        driver = caller.driver
+        if self._holder is not None:
+            self._renew()
+        self._driving[driver] += 1
         try:
             yield
         finally:
-            self._driving[caller] -= 1
-            if not self._driving[caller]:
-                del self._driving[caller]
-            if self._holder == caller:
+            self._driving[driver] -= 1
+            if not self._driving[driver]:
+                del self._driving[driver]
+            if self._holder == driver:
                 self._renew()
 
     def held(self) -> HeldLease | None:
         """The lease in the form in which the next worker takes it over."""
         if self._holder is None:
             return None
-        return HeldLease(holder=self._holder, ttl=self._ttl, until=self._until, boot_id=boot_id())
+        return HeldLease(
+            holder=self._holder,
+            ttl=self._ttl,
+            until=self._until,
+            boot_id=boot_id(),
+            front=self._front,
+        )
 
     def take_over(self, held: HeldLease) -> None:
         """Take over the lease of the session's earlier worker, for the time that it has left."""
-        self._holder, self._ttl = held.holder, held.ttl
+        self._holder, self._front, self._ttl = held.holder, held.front, held.ttl
         self._until = held.until if held.boot_id == boot_id() else 0.0
         self._start_timer(self._left())
 
@@ -108,20 +128,46 @@ class Lease:
     def _left(self) -> float:
         return max(self._until - time.monotonic(), 0.0)
 
-    def _refuse_others(self, caller: str, operation: str) -> None:
-        if self._holder in (None, caller):
+    def _refuse_others(self, caller: Caller, operation: str) -> None:
+        if self._holder in (None, caller.driver):
             return
         left = round(self._left(), 3)
-        path = f"/api/v1/sessions/{self._settings.id}/lease"
+        take = f"POST /api/v1/sessions/{self._settings.id}/lease"
+        through = f" through {self._front}" if self._front else ""
+        if caller.front:
+            message = (
+                f"{self._holder} drives this session{through} for another {left:.0f} s, so your "
+                f"{operation} was not done"
+            )
+            suggestion = (
+                f"Wait until {self._holder} has finished, or take over, and try again: your front "
+                f'may have a button for it; it is {take} with {{"take_over": true}}.'
+            )
+        else:
+            message = (
+                f"{self._holder} drives this session{through}, and {operation} came from "
+                f"{caller.driver}"
+            )
+            suggestion = (
+                f"Wait {left:g} s: the lease lapses then unless {self._holder} acts. Or call "
+                f'{take} with {{"take_over": true}}, and repeat this call.'
+            )
         raise RelayError(
             Code.SESSION_LEASED,
-            f"{self._holder} drives this session, and {operation} came from {caller}",
-            f"Wait {left:g} s: the lease lapses then unless {self._holder} acts. Or call "
-            f'POST {path} with {{"take_over": true}}, and repeat this call.',
+            message,
+            suggestion,
             holder=self._holder,
-            caller=caller,
+            caller=caller.driver,
             seconds_left=left,
+            **({"front": self._front} if self._front else {}),
         )
+
+    def _give(self, holder: str, front: str, ttl: float) -> None:
+        before, self._holder = self._holder, holder
+        self._front, self._ttl = front, ttl
+        self._renew()
+        if before != holder:
+            self._tell(before, "taken over" if before else "taken")
 
     def _renew(self) -> None:
         self._until = time.monotonic() + self._ttl
@@ -145,7 +191,7 @@ class Lease:
 
     def _end(self, how: str) -> None:
         self._stop_timer()
-        before, self._holder = self._holder, None
+        before, self._holder, self._front = self._holder, None, ""
         if before is not None:
             self._tell(before, how)
             self._publication.changed()

@@ -112,7 +112,7 @@ def test_a_launch_and_a_restart_are_the_drivers(
 
 def test_taking_giving_back_and_taking_over(session: Session) -> None:
     ann, bob = session.called(X_Agent="ann"), session.called(X_Agent="bob")
-    assert bob.delete("/lease").ok() == {"holder": None, "expires_at": None}
+    assert bob.delete("/lease").ok()["holder"] is None
     ann.post("/lease").ok()
     bob.post("/lease").refused("SESSION_LEASED", 423)
     bob.post("/lease", {"holder": "ann"}).refused("SESSION_LEASED", 423)
@@ -227,3 +227,65 @@ def test_odd_leases(relay: Client, body: dict[str, object]) -> None:
     with relay.session() as session:
         session.post("/lease", body).refused("INVALID_REQUEST", 400)
         assert session.get().ok()["lease"] is None
+
+
+def person(session: Session, front: str = "editor", **headers: str) -> Session:
+    return session.called(X_Human_Front=front, **headers)
+
+
+def test_a_person_who_acts_takes_a_free_lease(session: Session) -> None:
+    ann, bot = person(session, X_Agent="ann"), session.called(X_Agent="bot")
+    assert ann.value("n") == "0"
+    assert session.get().ok()["lease"] is None  # looking takes nothing
+    ann.post("/input", {"input": "x\n"}).ok()
+    ann.step()
+    lease = session.get().ok()["lease"]
+    assert (lease["holder"], lease["front"]) == ("ann (human)", "editor")
+    assert 25 < moment(lease["expires_at"]) - time.time() <= 30
+    error = bot.post("/step-over").refused("SESSION_LEASED", 423)
+    assert error["message"] == (
+        "ann (human) drives this session through editor, and step-over came from bot"
+    )
+    assert (error["details"]["holder"], error["details"]["front"]) == ("ann (human)", "editor")
+    assert 25 < error["details"]["seconds_left"] <= 30
+    assert bot.locals()["n"] == "1"
+    # An agent of the same name, or with the same token, is another driver.
+    session.called(X_Agent="ann").post("/step-over").refused("SESSION_LEASED", 423)
+    # Another front of the same person is the same driver, and the lease shows where they act now.
+    person(session, "page", X_Agent="ann").step()
+    assert session.get().ok()["lease"]["front"] == "page"
+    assert "driven by ann (human) through page until" in session.get(format="text").raw.decode()
+    assert bot.post("/lease", {"take_over": True}).ok() == session.get().ok()["lease"]
+    bot.step()
+    assert told(session) == [
+        (None, "ann (human)", "ann (human)"),
+        ("ann (human)", "bot", "bot"),
+    ]
+    assert {event["body"]["caller"] for event in session.events("continued")} == {
+        "ann (human)",
+        "bot",
+    }
+
+
+def test_an_agents_lease_refuses_a_person_in_plain_words(session: Session) -> None:
+    ann, bot = person(session, X_Agent="ann"), session.called(X_Agent="bot")
+    bot.post("/lease", {"ttl": 300}).ok()
+    error = ann.post("/step-over").refused("SESSION_LEASED", 423)
+    assert error["message"] == (
+        "bot drives this session for another 300 s, so your step-over was not done"
+    )
+    assert "take over" in error["details"]["suggestion"]
+    assert session.get().ok()["lease"]["holder"] == "bot"
+    taken = ann.post("/lease", {"take_over": True, "ttl": 120}).ok()
+    assert (taken["holder"], taken["front"]) == ("ann (human)", "editor")
+    ann.step()
+    assert moment(session.get().ok()["lease"]["expires_at"]) - time.time() > 90
+    ann.delete("/lease").ok()
+    bot.step()
+
+
+def test_a_refused_act_takes_no_lease(session: Session) -> None:
+    person(session).post("/restart", {"wait": 0}, headers={"If-Stop": "99"}).refused("STOP_CHANGED")
+    person(session).post("/launch", {"code": "1"}).refused("INVALID_SESSION_STATE", 409)
+    person(session, "x" * 41).post("/step-over").refused("INVALID_PARAMETER", 400)
+    assert session.get().ok()["lease"] is None
