@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import time
+from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -63,6 +64,7 @@ class Worker:
             server = await loop.create_unix_server(lambda: SupervisorLink(self), str(self._socket))
         finally:
             os.umask(before)
+        await self.session.joining.listen(self._join)
         await self.session.changes.find_interpreter()
         await self._write_identity()
         await self.session.blueprints.take_over()
@@ -77,6 +79,7 @@ class Worker:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
             server.close()
+            await self.session.joining.close()
             for link in list(self.links):
                 link.close()
             self._socket.unlink(missing_ok=True)
@@ -246,6 +249,9 @@ class Worker:
         await session.record.settled()
         self.ended.set()
         return answer
+
+    async def _join(self, reader: StreamReader, writer: StreamWriter) -> None:
+        writer.close()
 
     # -- supervisors
 

@@ -377,6 +377,14 @@ class ExceptionInfo(Result, kw_only=True):
     break_mode: Literal["always", "unhandled", "userUnhandled"] = "always"
 
 
+class DebuggerAddress(Result, kw_only=True):
+    """The port on which IDEs join the session, on the relay's own machine."""
+
+    adapter: Literal["debugpy"]  # the protocol that is spoken there: DAP, as debugpy speaks it
+    uri: str
+    token: str | None  # only for callers with `sessions:write`, and only in `get-session`
+
+
 class SessionState(Result, kw_only=True):
     """Everything public about one session."""
 
@@ -416,6 +424,7 @@ class SessionState(Result, kw_only=True):
     # what could not be written to a full disk; the session continues
     disk_trouble: str | None = None
     lease: Lease | None = None  # the caller that alone may drive it
+    debugger: DebuggerAddress | None = None  # null while the session has no worker
 
 
 class SessionStatus(Result, kw_only=True):

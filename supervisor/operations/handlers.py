@@ -25,7 +25,7 @@ from debug_relay.protocol.models import breakpoints, output_events, relay, sessi
 from debug_relay.protocol.models.fields import Empty, SessionParams
 from debug_relay.protocol.models.run import Run
 from debug_relay.protocol.operations import OPERATIONS, SAVE_STOP_REPORTS, Operation
-from debug_relay.protocol.scopes import READS_OUTPUT
+from debug_relay.protocol.scopes import READS_OUTPUT, RUNS_CODE
 from debug_relay.protocol.version import API_PREFIX, API_VERSION, VERSION
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.frames import Caller
@@ -147,10 +147,12 @@ class Handlers:
         """The handler of an operation; None if the worker answers it."""
         return self._table.get(operation.name)
 
-    async def _shown(self, params: SessionParams) -> sessions.SessionState:
+    async def _shown(
+        self, params: SessionParams, with_token: bool = False
+    ) -> sessions.SessionState:
         session = self._session(params)
         await session.refresh()
-        return session.present()
+        return session.present(with_token)
 
     def _session(self, params: SessionParams) -> Session:
         session = self._registry.get(params.session_id)
@@ -282,7 +284,7 @@ class Handlers:
         )
 
     async def _get(self, params: SessionParams, caller: Caller) -> Struct:
-        return await self._shown(params)
+        return await self._shown(params, with_token=RUNS_CODE in caller.scopes)
 
     async def _status(self, params: SessionParams, caller: Caller) -> Struct:
         shown = await self._shown(params)

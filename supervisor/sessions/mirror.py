@@ -100,9 +100,15 @@ class Session:
         assert self._mirror is not None
         return self._mirror
 
-    def present(self) -> SessionState:
-        """The public state at this moment; expiry and warning depend on the time."""
+    def present(self, with_token: bool = False) -> SessionState:
+        """The public state at this moment; expiry and warning depend on the time. `with_token`: the
+        caller may join the session.
+        """
         shown = msgspec.structs.replace(self.state, worker_unresponsive=self.unresponsive)
+        if self.child is None:
+            shown.debugger = None
+        elif shown.debugger is not None and not with_token:
+            shown.debugger = msgspec.structs.replace(shown.debugger, token=None)
         if shown.status is State.PAUSED:
             shown.held_seconds = round(shown.held_seconds + time.monotonic() - self._mirrored, 3)
         if self.child is None and self.lease is None:

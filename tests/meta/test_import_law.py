@@ -45,7 +45,7 @@ LAW = {
     """,
     "worker": """
         process_title probe bundle
-        storage system
+        storage system joining
         state
         interpreter
         source

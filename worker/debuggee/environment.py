@@ -1,9 +1,9 @@
 """The environment of a launched program.
 
-Later variables win: first the relay's environment without the relay's own variables, then those
-that an activated venv would set, then `env_file`, then `env`. PYTHONUNBUFFERED is set first of all:
-into a pipe Python prints only when some kilobytes are full and at its end, and loses them if it is
-killed.
+Later variables win: first the relay's environment without the relay's own variables, then where
+this session can be joined, then what an activated venv would set, then `env_file`, then `env`.
+PYTHONUNBUFFERED is set first of all: into a pipe Python prints only when some kilobytes are full
+and at its end, and loses them if it is killed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,14 @@ from debug_relay.protocol.models.sessions import SessionConfig
 from debug_relay.protocol.system.files import FileRefused, read_bounded
 from debug_relay.worker.debuggee import env_file
 from debug_relay.worker.interpreter.resolve import Interpreter
+from debug_relay.worker.joining.listener import JoinListener
 
 # The relay's own variables: a program must not take itself for a relay or for its client.
 _OWN_VARIABLES: Final = "OPENCODE_DEBUG_"
+# A program finds the port of its own session here. The relay may itself be the program of another
+# session, whose variables it has inherited.
+_URI: Final = "DEBUG_SESSION_URI"
+_TOKEN: Final = "DEBUG_SESSION_TOKEN"
 _TERMINAL: Final = "xterm-256color"
 UNBUFFERED: Final = "PYTHONUNBUFFERED"
 _MOST_BYTES: Final = 1 << 20  # One file of a venv that is read.
@@ -36,10 +41,15 @@ class _CondaState(Struct):
 
 
 def environment(
-    params: Launch, config: SessionConfig, cwd: str, interpreter: Interpreter
+    params: Launch,
+    config: SessionConfig,
+    cwd: str,
+    interpreter: Interpreter,
+    joining: JoinListener,
 ) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
     env.setdefault(UNBUFFERED, "1")
+    env[_URI], env[_TOKEN] = joining.uri, joining.token
     prefix = chosen_venv(params, config, interpreter)
     if prefix is not None:
         _activate(env, prefix)

@@ -21,6 +21,7 @@ from debug_relay.worker.debuggee.environment import UNBUFFERED, environment, ter
 from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.interpreter.ownership import require_ours
 from debug_relay.worker.interpreter.resolve import Interpreter
+from debug_relay.worker.joining.listener import JoinListener
 from debug_relay.worker.source.code_lines import (
     CodeLines,
     closest_folder,
@@ -65,8 +66,10 @@ class LaunchPlanner:
         settings: Settings,
         interpreters: InterpreterCache,
         breakpoints: Breakpoints,
+        joining: JoinListener,
     ) -> None:
         self._settings = settings
+        self._joining = joining
         self._interpreters = interpreters
         self._breakpoints = breakpoints
 
@@ -88,7 +91,7 @@ class LaunchPlanner:
         if not interpreter.found:  # one that we found ourselves was examined then
             await asyncio.to_thread(require_ours, [interpreter.path, interpreter.executable])
         # In a thread, because it reads files of the project, perhaps from a slow disk.
-        env = await asyncio.to_thread(environment, params, config, cwd, interpreter)
+        env = await asyncio.to_thread(environment, params, config, cwd, interpreter, self._joining)
         _check_lengths(env)
         if not params.keep_children:
             env[MARK] = self._settings.id  # the sweep finds the program's processes by it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from debug_relay.protocol.models.sessions import SessionState
+from debug_relay.protocol.models.sessions import DebuggerAddress, SessionState
 from debug_relay.protocol.secrets import masked_environment
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.breakpoints.manager import Breakpoints
@@ -12,6 +12,7 @@ from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.input_requests import InputRequests
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.joining.listener import JoinListener
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.idle_clock import IdleClock
 from debug_relay.worker.session.lease import Lease
@@ -37,6 +38,7 @@ class PublicState:
         breakpoints: Breakpoints,
         limits: LimitWatch,
         lease: Lease,
+        joining: JoinListener,
         idle: IdleClock,
         held: HeldTime,
         record: Record,
@@ -52,16 +54,22 @@ class PublicState:
         self._breakpoints = breakpoints
         self._limits = limits
         self._lease = lease
+        self._joining = joining
         self._idle = idle
         self._held = held
         self._record = record
         self._encoded: tuple[int, bytes] = (0, b"")
 
     def encoded(self) -> bytes:
-        """The state as JSON, encoded once for each version."""
+        """The state for supervisors as JSON, encoded once for each version. It alone has the token
+        of the join port: the supervisor shows it to callers who may drive the session.
+        """
         version = self._publication.version
         if self._encoded[0] != version:
-            self._encoded = (version, encode_json(self.state()))
+            state = self.state()
+            if state.debugger is not None:
+                state.debugger.token = self._joining.token
+            self._encoded = (version, encode_json(state))
         return self._encoded[1]
 
     def state(self) -> SessionState:
@@ -103,7 +111,11 @@ class PublicState:
             warning=(waiting and waiting.warning) or self._limits.warning,
             disk_trouble=self._disk_trouble(),
             lease=self._lease.shown(),
+            debugger=self._debugger(),
         )
+
+    def _debugger(self) -> DebuggerAddress | None:
+        return DebuggerAddress(adapter="debugpy", uri=self._joining.uri, token=None)
 
     def _disk_trouble(self) -> str | None:
         """Names what could not be written to disk; the session continues without it."""

@@ -30,6 +30,7 @@ from debug_relay.worker.inspection.stop_reports import StopReports
 from debug_relay.worker.inspection.views import Views
 from debug_relay.worker.inspection.watches import Watches
 from debug_relay.worker.interpreter.cache import InterpreterCache
+from debug_relay.worker.joining.listener import JoinListener
 from debug_relay.worker.limits.usage_report import UsageReport
 from debug_relay.worker.limits.watch import LimitWatch
 from debug_relay.worker.session.access import Access
@@ -62,6 +63,7 @@ class Session:
     def __init__(self, params: WorkerParams, push: Callable[[], None]) -> None:
         """`push` sends the new state to all connected supervisors."""
         self.disk = Disk()
+        self.joining = JoinListener()
         self.sources = Sources()
         self.interpreters = InterpreterCache(Path(params.interpreters_dir))
         self.callers = Callers()
@@ -193,7 +195,7 @@ class Session:
             self.breakpoints,
             self.exceptions,
             self.limits,
-            LaunchPlanner(settings, self.interpreters, self.breakpoints),
+            LaunchPlanner(settings, self.interpreters, self.breakpoints, self.joining),
             RestartPlanner(settings, lifecycle, log, debuggee, run),
             targets,
         )
@@ -278,6 +280,7 @@ class Session:
             self.breakpoints,
             self.limits,
             self.lease,
+            self.joining,
             self.idle,
             self.held,
             self.record,
