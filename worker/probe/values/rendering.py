@@ -14,7 +14,7 @@ import types
 
 from debug_relay.worker.probe.runtime.deferred_signals import Interrupted, hold
 from debug_relay.worker.probe.runtime.muted_output import mute
-from debug_relay.worker.probe.values import arrays, ctypes_data
+from debug_relay.worker.probe.values import arrays, ctypes_data, stdlib_states
 from debug_relay.worker.probe.values.builtin_kinds import BY_TYPE, VIEWS, mapped
 from debug_relay.worker.probe.values.class_facts import (
     attributes,
@@ -277,6 +277,10 @@ class View(object):
                 return text
         if is_plain_c(value, kind) or arrays.is_scalar(value, kind):
             return repr(value)
+        if self.mode == "safe" or own_repr(kind) is None:
+            text = stdlib_states.text_of(self, value, kind, depth)
+            if text is not None:
+                return text
         member = enum_member(value, kind)
         if member is not None:
             return "<%s.%s: %s>" % (name_of(kind), member[0], self.inside(member[1], "", depth))
