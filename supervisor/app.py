@@ -23,6 +23,7 @@ from debug_relay.protocol.version import API_PREFIX, VERSION
 from debug_relay.supervisor import log
 from debug_relay.supervisor.access.audit import Audit
 from debug_relay.supervisor.access.guard import Guard
+from debug_relay.supervisor.access.listening_address import ListeningAddress, check_open_address
 from debug_relay.supervisor.access.refusal_log import RefusalLog
 from debug_relay.supervisor.access.tokens import Tokens, tokens_file
 from debug_relay.supervisor.config.layers import Loaded
@@ -52,17 +53,18 @@ _log: Final = Log(__name__)
 _CATCH_UP_SECONDS: Final = 2.0
 _REQUESTS_SECONDS: Final = 2.0  # Requests under way may take this long when the relay stops.
 _LARGE_PIECE: Final = 1 << 20
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 
 
 def serve(loaded: Loaded, keep_sessions: bool = False, insecure_no_auth: bool = False) -> int:
     """Runs the relay until it is told to stop; returns the exit code."""
     settings = loaded.settings
-    _refuse_open_address(settings.server.host)
-    run_dir = settings.server.run_dir
-    directories = Directories.open(
-        Path(settings.server.data_dir), Path(run_dir) if run_dir else None
+    server = settings.server
+    address = ListeningAddress(server.host)
+    warnings = check_open_address(
+        address, tokens_file(settings), server.allow_hosts, insecure_no_auth
     )
+    run_dir = server.run_dir
+    directories = Directories.open(Path(server.data_dir), Path(run_dir) if run_dir else None)
     directories.acquire()
     output = log.start(settings.log.level, settings.log.format, directories.log_file)
     audit: Audit | None = None
@@ -76,6 +78,8 @@ def serve(loaded: Loaded, keep_sessions: bool = False, insecure_no_auth: bool = 
             _log.warning("relay.root", reason="this relay runs as root, and so do its programs")
         if insecure_no_auth:
             _log.warning("auth.off", reason="--insecure-no-auth: whoever gets in runs code as us")
+        for warning in warnings:
+            _log.warning("listen.open", reason=warning)
         relay = _Relay(loaded, directories, output, audit, keep_sessions, insecure_no_auth)
         return asyncio.run(relay.run())
     finally:
@@ -83,14 +87,6 @@ def serve(loaded: Loaded, keep_sessions: bool = False, insecure_no_auth: bool = 
             audit.close()
         output.close()
         directories.release()
-
-
-def _refuse_open_address(host: str) -> None:
-    if host.lower() not in _LOOPBACK:
-        raise SetupError(
-            f"The relay does not listen on {host}: whoever reaches it runs code as this user.",
-            "Listen on 127.0.0.1 and connect through an SSH tunnel.",
-        )
 
 
 class _Relay:
@@ -116,7 +112,9 @@ class _Relay:
     async def run(self) -> int:
         _keep_freed_memory()
         server = self._settings.server
+        address = ListeningAddress(server.host)
         guard = Guard(
+            address=address,
             port=server.port,
             allowed_hosts=server.allow_hosts,
             allowed_uids=server.allow_uids,
@@ -162,7 +160,7 @@ class _Relay:
         await registry.adopt()
         try:
             port = await self._listen(listener)
-            facts.url = f"http://{_shown_host(server.host)}:{port}{API_PREFIX}"
+            facts.url = f"http://{address.reachable_host}:{port}{API_PREFIX}"
             self._directories.announce(facts.url)
             registry.background.begin(self._catch_up())
             self._listen_to_signals()
@@ -236,10 +234,6 @@ class _Relay:
             self._directories.relay_file.remove()
             os._exit(1)  # the second signal: workers notice and end by themselves
         self._stopping.set()
-
-
-def _shown_host(host: str) -> str:
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def _debugpy() -> tuple[str, str | None]:

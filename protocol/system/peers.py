@@ -32,6 +32,7 @@ _QUERY: Final = struct.Struct("=BBBxI")  # family, protocol, extensions, states
 _ENDS: Final = struct.Struct("!HH16s16s")  # own port, the peer's port, both addresses
 _TAIL: Final = struct.Struct("=III")  # interface, cookie
 _COUNTS: Final = struct.Struct("=IIIII")  # expires, receive queue, send queue, uid, inode
+_LOOPBACK_6: Final = socket.inet_pton(socket.AF_INET6, "::1")
 _FIXED: Final = 4  # family, state, timer, retransmits
 _ANSWER_LENGTH: Final = _HEADER.size + _FIXED + _ENDS.size + _TAIL.size + _COUNTS.size
 _CREDENTIALS: Final = struct.Struct("=iII")  # pid, uid, gid
@@ -76,6 +77,21 @@ def kernel_reports(sock: AnySocket) -> bool:
         return False
 
 
+def comes_from_elsewhere(sock: AnySocket) -> bool:
+    """Whether a TCP connection uses no loopback address at either end.
+
+    The kernel names the user only behind connections over loopback. A packet from another machine
+    that was redirected to our loopback address has one such end, and so does not count here.
+    """
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return False
+    try:
+        client, _ = _client_ends(sock)
+    except OSError:
+        return False
+    return not (_is_loopback(client.address) or _is_loopback(client.peer_address))
+
+
 def has_disconnected(sock: AnySocket) -> bool:
     """Distinguishes a client that closed from one that only shut its sending half.
 
@@ -117,6 +133,10 @@ def _unmapped(packed: bytes) -> bytes:
     """The v4 address of a v4-mapped one: the kernel keeps such connections in its v4 table."""
     mapped = packed[:12] == b"\0" * 10 + b"\xff\xff"
     return packed[12:] if mapped else packed
+
+
+def _is_loopback(packed: bytes) -> bool:
+    return packed[0] == 127 if len(packed) == 4 else packed == _LOOPBACK_6
 
 
 class _Diagnosis:

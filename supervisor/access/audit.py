@@ -41,6 +41,7 @@ class AuditedCall(Struct, kw_only=True):
     operation: str
     request_id: str
     uid: int
+    address: str | None  # if the kernel names no uid
     caller: str | None
     session_id: str | None
     params: Params | None
@@ -120,6 +121,7 @@ def _fields(call: AuditedCall) -> dict[str, Any]:
         "session_id": call.session_id,
         "caller": call.caller,
         "uid": call.uid,
+        **({"address": call.address} if call.address is not None else {}),
         "request_id": call.request_id,
         "status": call.status,
         "seconds": round(call.seconds, 4),

@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.scopes import SCOPES
-from debug_relay.protocol.system.peers import AnySocket, peer_uid
+from debug_relay.protocol.system.peers import AnySocket, comes_from_elsewhere, peer_uid
 from debug_relay.protocol.wire.frames import Caller
+from debug_relay.supervisor.access.listening_address import ListeningAddress
 from debug_relay.supervisor.access.tokens import Tokens
 
 UNKNOWN_UID: Final = -1
@@ -31,6 +32,7 @@ class Guard:
     def __init__(
         self,
         *,
+        address: ListeningAddress | None = None,
         port: int = 0,
         allowed_hosts: Iterable[str] = (),
         allowed_uids: Iterable[int] = (),
@@ -40,7 +42,10 @@ class Guard:
         tokens: Tokens | None = None,
         insecure_no_auth: bool = False,
     ) -> None:
+        self._listening = address or ListeningAddress(_LOOPBACK[0])
         configured = {_bracketed(name.strip().lower()) for name in allowed_hosts}
+        if not self._listening.is_every_address:
+            configured.add(self._listening.reachable_host)
         self._exact = frozenset(name for name in configured if _port_of(name))
         # A name without a port is accepted with any port: an SSH tunnel or a proxy has a port of
         # its own, and a port is no protection against foreign *names* that resolve to us.
@@ -59,9 +64,13 @@ class Guard:
     @property
     def address(self) -> str:
         """The address that suggestions name."""
-        return f"http://{_LOOPBACK[0]}:{self._port}" if self._port else f"http://{_LOOPBACK[1]}"
+        host = self._listening.reachable_host
+        return f"http://{host}:{self._port}" if self._port else f"http://{_LOOPBACK[1]}"
 
     def admit(self, sock: AnySocket) -> Admission:
+        if not self._listening.is_loopback and comes_from_elsewhere(sock):
+            # The kernel knows no user there. Each request needs a token (`identify`).
+            return Admission(UNKNOWN_UID)
         uid = peer_uid(sock)
         if self._anyone:
             return Admission(UNKNOWN_UID if uid is None else uid)
@@ -157,8 +166,10 @@ class Guard:
         of this machine is another program's.
         """
         host = host.lower()
-        own = f"http://{host}" if self._is_ours(host) else None
-        if headers and (len(headers) > 1 or headers[0].lower() != own):
+        own = {f"http://{host}"} if self._is_ours(host) else set()
+        if own and host.removesuffix(f":{_port_of(host)}") not in _LOOPBACK:
+            own.add(f"https://{host}")  # A proxy in front of the relay speaks TLS.
+        if headers and (len(headers) > 1 or headers[0].lower() not in own):
             origin = ", ".join(_shown(header) for header in headers[:5])
             self._refuse_page(f"The request comes from a web page of {origin}.", origin=origin)
         site = (sec_fetch_site or "none").strip().lower()

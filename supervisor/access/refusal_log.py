@@ -56,7 +56,14 @@ class RefusalLog:
         self._write(key, 1, seen)
 
     def request(
-        self, error: RelayError, uid: int, caller: str | None, id: str, method: str, path: str
+        self,
+        error: RelayError,
+        uid: int,
+        address: str | None,
+        caller: str | None,
+        id: str,
+        method: str,
+        path: str,
     ) -> None:
         # Host and Origin can be any text, so they are not part of the reason: the line of the
         # first refusal has them in its message.
@@ -67,6 +74,7 @@ class RefusalLog:
             "request.refused",
             uid,
             f"{error.code.value}: {reason}" if reason else error.code.value,
+            **({"address": address} if address is not None else {}),
             caller=caller,
             request_id=id,
             method=method[:_SHOWN_CHARACTERS],

@@ -138,7 +138,7 @@ def parsers() -> tuple[_Parser, dict[str, _Parser]]:
     commands["serve"].add_argument(
         "--insecure-no-auth",
         action="store_true",
-        help="do not require a token from admitted users while none exists",
+        help="ask nobody for a token while none exists; beyond loopback too",
     )
     commands["config"].add_argument("--json", action="store_true", help="as JSON")
     for name, action in token_commands.add_to(commands["token"]).items():

@@ -21,7 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.system.peers import AnySocket, has_disconnected
-from debug_relay.supervisor.access.guard import Guard
+from debug_relay.supervisor.access.guard import UNKNOWN_UID, Guard
 from debug_relay.supervisor.access.refusal_log import RefusalLog
 from debug_relay.supervisor.http.reply import error_reply, new_id, unasked
 from debug_relay.supervisor.log import Log
@@ -150,7 +150,7 @@ class Connection(web.RequestHandler):
         )
         self._acceptor = acceptor
         self.deadlines = acceptor.deadlines
-        self.uid = -1
+        self.uid = UNKNOWN_UID
         self.over_unix = False
         self.last = False  # close after the reply that is being made
         self.wire: asyncio.Transport | None = None
@@ -350,6 +350,15 @@ def connection_of(request: web.BaseRequest) -> Connection:
 def request_uid(request: web.BaseRequest) -> int:
     """The uid of the process that has opened the request's connection."""
     return connection_of(request).uid
+
+
+def remote_address(request: web.BaseRequest) -> str | None:
+    """The IP address at the other end, where the kernel names no user."""
+    connection = connection_of(request)
+    if connection.uid != UNKNOWN_UID or connection.wire is None:
+        return None
+    peer = connection.wire.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else None
 
 
 def is_over_unix(request: web.BaseRequest) -> bool:

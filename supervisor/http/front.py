@@ -21,7 +21,7 @@ from debug_relay.supervisor.access.guard import Guard
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.http.bodies_in_flight import InFlight, Share
 from debug_relay.supervisor.http.body import read_body
-from debug_relay.supervisor.http.connection import is_over_unix, request_uid
+from debug_relay.supervisor.http.connection import is_over_unix, remote_address, request_uid
 from debug_relay.supervisor.http.content_negotiation import wanted
 from debug_relay.supervisor.http.reply import Reply
 from debug_relay.supervisor.http.router import BROKEN_ESCAPE, Router
@@ -124,6 +124,7 @@ def _request(http: web.BaseRequest) -> Request:
     return Request(
         id=_request_id(http),
         uid=request_uid(http),
+        address=remote_address(http),
         operation=None,
         agent=headers.get("X-Agent"),
         front=headers.get("X-Human-Front"),

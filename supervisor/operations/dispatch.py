@@ -72,6 +72,7 @@ class Request(Struct, kw_only=True):
 
     id: str
     uid: int  # the caller's, from the kernel
+    address: str | None = None  # the caller's, if the kernel names no uid
     operation: Operation | None  # None: there is no such operation, as `misread` says
     path: Mapping[str, str] = {}
     query: Sequence[tuple[str, str]] = ()
@@ -222,7 +223,9 @@ class Dispatch:
         lacks_scope = error.code is Code.INSUFFICIENT_SCOPE
         if call.not_admitted or (lacks_scope and not has_audit_line):
             caller = call.caller.name if call.caller is not None else None
-            self._refused.request(error, request.uid, caller, request.id, *_asked(request))
+            self._refused.request(
+                error, request.uid, request.address, caller, request.id, *_asked(request)
+            )
 
     def _note(self, call: _Call, finished: Finished | None) -> None:
         """Writes the audit log; `finished` is None if the caller left before the answer."""
@@ -234,6 +237,7 @@ class Dispatch:
                 operation=operation.name,
                 request_id=call.request.id,
                 uid=call.request.uid,
+                address=call.request.address,
                 caller=call.caller.name if call.caller is not None else None,
                 session_id=call.session_id,
                 params=call.params,

@@ -77,6 +77,7 @@ class Commands:
         request = Request(
             id=str(uuid.uuid4()),
             uid=self._opening.uid,
+            address=self._opening.address,
             operation=None,
             agent=self._opening.agent,
             front=self._opening.front,
