@@ -83,7 +83,7 @@ _FRAME: Final = {
 _VARIABLE: Final = {"name": "price", "value": "-3", "type": "int", "variables_reference": 0}
 _LIST: Final = {
     "name": "items", "value": "[Item('tea'), Item('cup')]", "type": "list",
-    "variables_reference": 1002, "indexed_variables": 2, "length": 2, "expandable": True,
+    "variables_reference": 1002, "length": 2, "expandable": True,
 }  # fmt: skip
 _VARIABLES: Final = {
     "variables_reference": 1001, "variables": [_VARIABLE, _LIST], "total": 2, "has_more": False,

@@ -25,7 +25,7 @@ from debug_relay.protocol.docs.examples import (
     Example,
 )
 from debug_relay.protocol.errors import COMMON, COMMON_SESSION, ERRORS, Code
-from debug_relay.protocol.models.fields import Time
+from debug_relay.protocol.models.fields import Result, Time
 from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
 from debug_relay.protocol.state import ANY, State
 
@@ -69,6 +69,10 @@ class _Components:
         # If two modules have a Struct of the same name, msgspec gives both their full names.
         refs, self.schemas = msgspec.json.schema_components(kinds, ref_template=_SCHEMAS + "{name}")
         self.refs: dict[type, _Node] = dict(zip(kinds, refs, strict=True))
+        for kind in _subclasses(Result):
+            schema = self.schemas.get(kind.__name__, {})
+            if schema.get("properties", {}).keys() == set(kind.__struct_fields__):
+                schema["required"] = list(always_shown(kind))
         reply = self.envelope(False, _NULL, self.refs[Failure])
         self._refusal = self.shared("ErrorReply", reply)
         self._names = {key: f"Common{key[0]}" for key in _by_status(COMMON)}
@@ -127,6 +131,21 @@ class _Components:
         }
 
 
+def _subclasses(kind: type[Struct]) -> Iterator[type[Struct]]:
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
+
+
+def always_shown(kind: type[Struct]) -> Iterator[str]:
+    """The fields that every reply of this type has: msgspec omits the others at their default."""
+    for field in msgspec.structs.fields(kind):
+        # It omits an empty list, dict or set, but nothing else that a factory makes.
+        factory = field.default_factory not in (msgspec.NODEFAULT, list, dict, set)
+        if field.required or factory:
+            yield field.encode_name
+
+
 def _by_status(codes: Iterable[Code]) -> list[tuple[int, frozenset[Code]]]:
     groups: dict[int, set[Code]] = {}
     for code in codes:
@@ -163,7 +182,8 @@ def openapi(version: str, url: str) -> dict[str, Any]:
         "info": {
             "title": "OpenCode Debug Relay",
             "version": version,
-            "description": "Drive interactive debuggers over HTTP. Operations marked "
+            "description": "Drive interactive debuggers over HTTP. A reply leaves out each field "
+            "that is not required and is at its default. Operations marked "
             "`x-implemented: false` answer 501 NOT_IMPLEMENTED.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
@@ -321,8 +341,9 @@ def _success(row: Operation, parts: _Components) -> tuple[str, _Node]:
     media, schema = MEDIA.get(row.name, _JSON), {"type": "string"}
     content: _Node = {"schema": {"type": "object"} if media == _JSON else schema}
     if row.kind == "json":
-        data = _example(row).data
         content["schema"] = parts.envelope(True, parts.refs[row.result], _NULL)
-        content["example"] = {"success": True, "data": data, "error": None, "meta": _META}
+        if row.name in EXAMPLES:
+            data = msgspec.to_builtins(msgspec.convert(EXAMPLES[row.name].data, row.result))
+            content["example"] = {"success": True, "data": data, "error": None, "meta": _META}
     text = _TEXT if row.kind == "json" else {}
     return str(row.status), {**node, "content": {media: content, **text}}

@@ -19,6 +19,7 @@ from debug_relay.protocol.models.fields import (
     Path,
     Result,
     SessionParams,
+    always,
 )
 
 MAX_BATCH = 10_000  # Breakpoints in one request or saved list.
@@ -116,12 +117,12 @@ class Breakpoint(Result, kw_only=True):
     source: Json
     line: int | None
     function: str | None = None
-    condition: str | None = None
-    hit_condition: str | None = None
-    log_message: str | None = None
-    enabled: bool = True
-    hit_count: int = 0
-    message: str | None = None
+    condition: str | None = always(None)
+    hit_condition: str | None = always(None)
+    log_message: str | None = always(None)
+    enabled: bool = always(True)
+    hit_count: int = always(0)
+    message: str | None = always(None)
     suggestion: str | None = None
     updated: bool = False
 
@@ -211,8 +212,8 @@ class SetExceptionBreakpoints(SessionParams, kw_only=True):
 
 
 class ExceptionBreakpoints(Result, kw_only=True):
-    filters: list[str]
-    types: list[str]
+    filters: list[str] = []
+    types: list[str] = []
     condition: str | None = None
     # The value in force; null if it was left out and differs between `filters` and `types`.
     raised_in: str | None = None

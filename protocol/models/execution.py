@@ -20,6 +20,7 @@ from debug_relay.protocol.models.fields import (
     SnapshotBounds,
     ThreadId,
     Wait,
+    always,
 )
 from debug_relay.protocol.models.inspection import Stack
 from debug_relay.protocol.models.sessions import StopReason
@@ -70,11 +71,11 @@ class Execution(Result, kw_only=True):
     session_id: str
     status: State
     completed: bool  # the program stopped or ended within `wait`
-    stop_reason: StopReason | None = None
+    stop_reason: StopReason | None = always(None)
     stop_id: int = 0
-    thread_id: int | None = None
+    thread_id: int | None = always(None)
     child_pid: int | None = None  #  pid of the thread's process, if that is a child
-    current_location: Location | None = None
+    current_location: Location | None = always(None)
     exit_code: int | None = None
     signal: str | None = None
     end_reason: str | None = None
@@ -174,7 +175,7 @@ class TraceRow(Result, kw_only=True):
     path: str
     line: int
     function: str
-    thread_id: int | None
+    thread_id: int | None = None
     hit: int  # how often threads have reached this line, this time included
     values: dict[str, str] = {}
     changed: dict[str, str] = {}  # locals that differ from the previous row of the same frame
@@ -191,10 +192,10 @@ class TraceRows(Execution, kw_only=True):
     """Rows of a trace, and where the program is."""
 
     rows: list[TraceRow]
-    ended: TraceEnd | None  # why the trace ended; null while it runs
+    ended: TraceEnd | None = None  # why the trace ended; null while it runs
     total: int  # how many rows were recorded
-    left_out: int  # rows that follow those in this reply
+    left_out: int = 0  # rows that follow those in this reply
     dropped: int = 0  # older rows that newer ones have overwritten
-    next_cursor: str | None
+    next_cursor: str | None = None
     has_more: bool
     warnings: list[str] = []

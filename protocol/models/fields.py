@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-__all__ = ["UNSET", "Params", "Result", "Struct", "UnsetType"]
+__all__ = ["UNSET", "Params", "Result", "Struct", "UnsetType", "always"]
 
 
 class Params(Struct, forbid_unknown_fields=True):
     """The input of one operation: path variables, query and body together."""
 
 
-class Result(Struct):
-    """The output of one operation: the `data` of the envelope."""
+class Result(Struct, omit_defaults=True):
+    """The output of one operation: the `data` of the envelope.
+
+    JSON leaves out each field that is at its default: what is empty costs its reader nothing. A
+    field without a default, or with `always` as its default, is in every reply.
+    """
+
+
+def always(default: Any) -> Any:
+    """The default of a field that JSON shows even so, because a seed document names it there."""
+    # msgspec omits only what equals a plain default, or an empty list, dict or set.
+    return field(default_factory=lambda: default)
 
 
 class Empty(Params, kw_only=True):
@@ -252,7 +262,7 @@ class Deleted(Result, kw_only=True):
     """The object that was deleted."""
 
     id: str
-    deleted: bool = True
+    deleted: bool = always(True)
 
 
 class Count(Result, kw_only=True):

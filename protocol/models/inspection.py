@@ -22,6 +22,7 @@ from debug_relay.protocol.models.fields import (
     SessionParams,
     ThreadId,
     UnsetType,
+    always,
 )
 
 Levels = Annotated[int, Meta(ge=1, le=1000, description="How many frames.")]
@@ -81,8 +82,8 @@ class Frame(Result, kw_only=True):
     source: SourceRef
     line: int
     column: int
-    module_name: str | None = None
-    presentation_hint: str = "normal"
+    module_name: str | None = always(None)
+    presentation_hint: str = always("normal")
     # Set when the file on disk differs from the code that runs.
     warning: str | None = None
 
@@ -107,9 +108,9 @@ class Scope(Result, kw_only=True):
     name: str
     presentation_hint: str | None
     variables_reference: int
-    named_variables: int | None = None
-    indexed_variables: int | None = None
-    expensive: bool = False
+    named_variables: int | None = always(None)
+    indexed_variables: int | None = always(None)
+    expensive: bool = always(False)
 
 
 class ScopeList(Result, kw_only=True):
@@ -156,9 +157,7 @@ class Variable(Result, kw_only=True):
     name: str
     value: str
     type: str
-    variables_reference: int
-    named_variables: int | None = None
-    indexed_variables: int | None = None
+    variables_reference: int = 0
     length: int | None = None
     expandable: bool = False
     presentation_hint: Json = None
@@ -168,13 +167,21 @@ class Variable(Result, kw_only=True):
     circular: bool | UnsetType = UNSET
 
 
+class ListedVariable(Variable, kw_only=True):
+    """A variable of a list: with the numbers of its children, null if they were not counted."""
+
+    variables_reference: int = always(0)
+    named_variables: int | None = always(None)
+    indexed_variables: int | None = always(None)
+
+
 # "safe" for a caller without sessions:write: none of the program's code was run to show values.
 Safe = Literal["safe"] | UnsetType
 
 
 class VariableList(Result, kw_only=True):
     variables_reference: int
-    variables: list[Variable]
+    variables: list[ListedVariable]
     start: int = 0
     total: int
     has_more: bool
@@ -197,7 +204,7 @@ class SetVariable(SessionParams, kw_only=True):
 class VariableSet(Result, kw_only=True):
     name: str
     value: str
-    type: str | None
+    type: str | None = None
     variables_reference: int
 
 
@@ -223,10 +230,10 @@ class ErrorDetails(Result, kw_only=True):
 class Evaluated(Result, kw_only=True):
     result: str | None
     type: str | None
-    variables_reference: int = 0
-    named_variables: int | None = None
-    indexed_variables: int | None = None
-    presentation_hint: Json = None
+    variables_reference: int = always(0)
+    named_variables: int | None = always(None)
+    indexed_variables: int | None = always(None)
+    presentation_hint: Json = always(None)
     truncated: bool = False
     length: int | UnsetType = UNSET
     base64: str | UnsetType = UNSET
@@ -364,7 +371,7 @@ class Modules(SessionParams, kw_only=True):
 
 class Module(Result, kw_only=True):
     name: str
-    path: str | None
+    path: str | None = None
     is_user_code: bool
 
 

@@ -16,6 +16,7 @@ from debug_relay.protocol.models.fields import (
     Result,
     SessionParams,
     Time,
+    always,
 )
 from debug_relay.protocol.state import State
 
@@ -46,8 +47,8 @@ class OutputEntry(Result, kw_only=True):
     category: str
     output: str
     timestamp: Time
-    source: str | None = None
-    line: int | None = None
+    source: str | None = always(None)
+    line: int | None = always(None)
     encoding: Literal["base64"] | None = None
     pid: int | None = None
 

@@ -42,16 +42,16 @@ class Process(Result, kw_only=True):
     pid: int
     identity: str
     command: list[str]
-    cwd: str | None
+    cwd: str | None = None
     user: str
     uid: int
     start_time: float  # seconds since the epoch
-    executable: str | None
-    python_version: str | None
-    venv: str | None
-    listening_ports: list[int]
-    debugged_by: str | None  # the session of this relay that debugs it
-    greenlets: Literal["gevent", "eventlet"] | None
+    executable: str | None = None
+    python_version: str | None = None
+    venv: str | None = None
+    listening_ports: list[int] = []
+    debugged_by: str | None = None  # the session of this relay that debugs it
+    greenlets: Literal["gevent", "eventlet"] | None = None
     attachable: bool
     code: Code | None = None
     reason: str | None = None

@@ -165,7 +165,7 @@ class Detached(Result, kw_only=True):
     session_id: str
     status: State
     detached: bool
-    pid: int | None
+    pid: int | None = None
     residue: (
         Annotated[str, Meta(description="What could not be removed from the program.")] | None
     ) = None
@@ -208,8 +208,8 @@ class Terminate(SessionParams, kw_only=True):
 class Terminated(Result, kw_only=True):
     session_id: str
     status: State
-    exit_code: int | None
-    signal: str | None
+    exit_code: int | None = None
+    signal: str | None = None
 
 
 class Input(SessionParams, kw_only=True):

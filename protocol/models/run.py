@@ -68,11 +68,11 @@ class Run(Params, kw_only=True):
 
 class RunTrace(Result, kw_only=True):
     rows: list[TraceRow]
-    ended: TraceEnd | None
+    ended: TraceEnd | None = None
     total: int
-    left_out: int
-    dropped: int
-    warnings: list[str]
+    left_out: int = 0
+    dropped: int = 0
+    warnings: list[str] = []
 
 
 class RunLocal(Result, kw_only=True):
@@ -94,17 +94,17 @@ class RunFrame(Result, kw_only=True):
 class RunException(Result, kw_only=True):
     type: str
     message: str
-    traceback: str | None
+    traceback: str | None = None
     frames: list[RunFrame]
     total_frames: int
 
 
 class RunReport(Result, kw_only=True):
-    exit_code: int | None
-    signal: str | None
-    end_reason: str | None
+    exit_code: int | None = None
+    signal: str | None = None
+    end_reason: str | None = None
     passed_limit: PassedLimit | None = None
-    output: str
+    output: str = ""
     output_left_out: int = 0  # bytes at the beginning that are not shown
     trace: RunTrace | None = None
     exception: RunException | None = None

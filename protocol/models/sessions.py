@@ -43,6 +43,7 @@ from debug_relay.protocol.models.fields import (
     Time,
     TimeoutMinutes,
     Venv,
+    always,
 )
 from debug_relay.protocol.models.limits import LimitChanges, Limits, PassedLimit
 from debug_relay.protocol.models.processes import Identity, ListeningOn, Match
@@ -219,8 +220,8 @@ class TakeLease(SessionParams, kw_only=True):
 class Lease(Result, kw_only=True):
     """The session's driver and the end of the lease; both are null if any caller may drive."""
 
-    holder: str | None
-    expires_at: Time | None
+    holder: str | None = always(None)
+    expires_at: Time | None = None
     front: Annotated[
         str | None, Meta(description="Through which a person drives; null if an agent does.")
     ] = None
@@ -317,22 +318,22 @@ class Export(Result, kw_only=True):
 
     name: str
     config: Json
-    program: Json
-    missing_env: list[str]
+    program: Json = None
+    missing_env: list[str] = []
     missing_fields: list[str] = []
-    breakpoints: list[Json]
-    exception_breakpoints: Json
-    watches: list[Json]
+    breakpoints: list[Json] = []
+    exception_breakpoints: Json = None
+    watches: list[Json] = []
     version: str
 
 
 class SessionConfig(Result, kw_only=True):
     """How the session was created."""
 
-    project_root: str | None = None
-    python_path: str | None = None
+    project_root: str | None = always(None)
+    python_path: str | None = always(None)
     venv: str | None = None
-    stop_on_entry: bool = False
+    stop_on_entry: bool = always(False)
     stop_all: bool = True
     just_my_code: bool = False
     timeout_minutes: int | float = 60
@@ -351,14 +352,22 @@ def idle_limit(status: State, config: SessionConfig) -> float:
     return idle
 
 
+def _no_args() -> list[str]:
+    return []
+
+
+def _no_env() -> dict[str, str | None]:
+    return {}
+
+
 class Program(Result, kw_only=True):
     """The program or target that is debugged."""
 
-    script: str | None = None
-    module: str | None = None
-    args: list[str] = []
-    cwd: str | None = None
-    env: dict[str, str | None] = {}
+    script: str | None = always(None)
+    module: str | None = always(None)
+    args: list[str] = field(default_factory=_no_args)
+    cwd: str | None = always(None)
+    env: dict[str, str | None] = field(default_factory=_no_env)
     python_path: str | None = None
     python_version: str | None = None
     pid: int | None = None
@@ -391,18 +400,18 @@ class SessionState(Result, kw_only=True):
     session_id: str
     name: str
     status: State
-    stop_reason: StopReason | None = None
+    stop_reason: StopReason | None = always(None)
     stop_id: int = 0
     created_at: Time
-    expires_at: Time | None = None
+    expires_at: Time | None = always(None)
     config: SessionConfig
-    program: Program | None = None
+    program: Program | None = always(None)
     child_pids: list[int] = []  # the children that are debugged with the program
-    current_location: Location | None = None
-    stopped_thread_id: int | None = None
+    current_location: Location | None = always(None)
+    stopped_thread_id: int | None = always(None)
     stopped_threads: list[int] = []
-    breakpoint_count: int = 0
-    exception: ExceptionInfo | None = None
+    breakpoint_count: int = always(0)
+    exception: ExceptionInfo | None = always(None)
     exit_code: int | None = None
     signal: str | None = None
     end_reason: EndReason | None = None
@@ -432,21 +441,21 @@ class SessionStatus(Result, kw_only=True):
 
     session_id: str
     status: State
-    stop_reason: StopReason | None
+    stop_reason: StopReason | None = None
     stop_id: int
-    current_location: Location | None
-    stopped_thread_id: int | None
-    stopped_threads: list[int]
-    exit_code: int | None
-    signal: str | None
-    end_reason: EndReason | None
-    passed_limit: PassedLimit | None
-    waiting_for_input: bool
-    prompt: str | None
-    warning: str | None
-    expires_at: Time | None
-    held_seconds: HeldSeconds
-    worker_unresponsive: bool
+    current_location: Location | None = None
+    stopped_thread_id: int | None = None
+    stopped_threads: list[int] = []
+    exit_code: int | None = None
+    signal: str | None = None
+    end_reason: EndReason | None = None
+    passed_limit: PassedLimit | None = None
+    waiting_for_input: bool = False
+    prompt: str | None = None
+    warning: str | None = None
+    expires_at: Time | None = None
+    held_seconds: HeldSeconds = 0
+    worker_unresponsive: bool = False
 
 
 class SessionItem(Result, kw_only=True):
@@ -455,12 +464,12 @@ class SessionItem(Result, kw_only=True):
     session_id: str
     name: str
     status: State
-    stop_reason: StopReason | None
+    stop_reason: StopReason | None = None
     created_at: Time
-    expires_at: Time | None
+    expires_at: Time | None = None
     program: str | None
-    labels: dict[str, str]
-    created_by: str | None
+    labels: dict[str, str] = {}
+    created_by: str | None = None
     warning: str | None = None
 
 
@@ -477,7 +486,7 @@ class SessionDeleted(Result, kw_only=True):
     final_status: State
     exit_code: int | None
     runtime_seconds: float
-    deleted: bool = True
+    deleted: bool = always(True)
 
 
 class Pong(Result, kw_only=True):
@@ -485,7 +494,7 @@ class Pong(Result, kw_only=True):
 
     session_id: str
     status: State
-    expires_at: Time | None
+    expires_at: Time | None = None
     warning: str | None = None
 
 
@@ -501,7 +510,7 @@ class ProcessUse(Result, kw_only=True):
     memory_bytes: int  # shared memory counts in proportion
     resident_bytes: int  # shared memory counts in full
     threads: int
-    descriptors: int | None  # None if the kernel does not permit reading them
+    descriptors: int | None = None  # None if the kernel does not permit reading them
 
 
 class LimitUse(Result, kw_only=True):
@@ -509,7 +518,7 @@ class LimitUse(Result, kw_only=True):
 
     allowed: int | float
     used: int | float
-    share: float | None  # used / allowed
+    share: float | None = None  # used / allowed
 
 
 class Resources(Result, kw_only=True):
@@ -521,8 +530,8 @@ class Resources(Result, kw_only=True):
     memory_bytes: int
     processes: list[ProcessUse]
     limits: dict[str, LimitUse]
-    passed_limit: PassedLimit | None
-    note: str | None  # why a value is unknown
+    passed_limit: PassedLimit | None = None
+    note: str | None = None  # why a value is unknown
 
 
 class Blueprint(Result, kw_only=True):

@@ -25,7 +25,7 @@ from debug_relay.protocol.wire.ring_format import Place
 
 
 class ReturnValue(Result, kw_only=True):
-    type: str | None
+    type: str | None = None
     value: str
 
 
@@ -56,8 +56,8 @@ class Change(Result, kw_only=True):
     """A local that changed since the last stop in this frame; null means that it did not exist."""
 
     name: str
-    before: str | None
-    after: str | None
+    before: str | None = None
+    after: str | None = None
 
 
 class Printed(Result, kw_only=True):
@@ -83,7 +83,7 @@ class Stop(Result, kw_only=True):
     stop_reason: StopReason
     timestamp: Time
     thread: StoppedThread
-    current_location: Location | None
+    current_location: Location | None = None
     source: Excerpt | None = None
     frames: list[Frame] = []
     total_frames: int = 0
@@ -136,6 +136,6 @@ class History(SessionParams, kw_only=True):
 
 class HistoryPage(Result, kw_only=True):
     items: list[Stop]
-    next_cursor: str | None
+    next_cursor: str | None = None
     has_more: bool
     dropped: int = 0  # stops before the oldest that is kept

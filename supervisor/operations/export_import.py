@@ -7,6 +7,7 @@ import re
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
@@ -37,7 +38,7 @@ def export(blueprint: Blueprint) -> Export:
     plain = for_another(without_secrets(blueprint, launch), blueprint.name)
     return Export(
         name=plain.name,
-        config=msgspec.to_builtins(plain.config),
+        config=_whole(plain.config),
         program=plain.program,
         missing_env=plain.missing_env,
         missing_fields=plain.missing_fields,
@@ -46,6 +47,15 @@ def export(blueprint: Blueprint) -> Export:
         watches=plain.watches,
         version=VERSION,
     )
+
+
+def _whole(config: Struct) -> dict[str, Any]:
+    """All fields, those at their default too: another relay may have other settings."""
+    fields = msgspec.structs.asdict(config).items()
+    return {
+        name: _whole(value) if isinstance(value, Struct) else msgspec.to_builtins(value)
+        for name, value in fields
+    }
 
 
 def clone(blueprint: Blueprint, name: str | None, labels: dict[str, str] | None) -> Blueprint:

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.protocol.version import API_PREFIX
-from debug_relay.supervisor.http.router import Router
+from debug_relay.protocol.errors import RelayError
+from debug_relay.protocol.operations import Operation
+from tests.kit.typed import decoded, operation_of
 
-_ROUTER = Router(OPERATIONS, API_PREFIX)
 _CALLS = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) (/api/v1/[^\s;,?]*[\w}])")
 # Of calls that name no session, or none that is there.
 _WITHOUT_SESSION = {"NOT_FOUND", "INVALID_REQUEST", "ATTACH_NO_SUCH_PROCESS"}
@@ -24,17 +23,19 @@ class Answer:
     status: int
     headers: dict[str, str]
     raw: bytes
+    operation: Operation | None = None  # what was called, if the answer has its type
 
     @property
     def body(self) -> Any:
         return json.loads(self.raw)
 
     def ok(self, status: int = 200) -> Any:
-        """The data of a success."""
+        """The data of a success, with the documented defaults of what it leaves out."""
         assert self.status == status, f"{self.status}: {self.raw.decode(errors='replace')[:2000]}"
         assert self.body["success"] is True
         assert self.body["error"] is None
-        return self.body["data"]
+        data = self.body["data"]
+        return data if self.operation is None else decoded(self.operation, data)
 
     def refused(self, code: str, status: int | None = None) -> Any:
         """The error of a refusal, which always says what to do next."""
@@ -49,9 +50,17 @@ class Answer:
         assert suggestion
         assert "…/" not in suggestion
         for verb, path in _CALLS.findall(suggestion):
-            assert _ROUTER.match(verb, path).operation.implemented, suggestion
+            assert operation_of(verb, path).implemented, suggestion
         assert code in _WITHOUT_SESSION or "{session_id}" not in suggestion, suggestion
         return error
+
+
+def _called(verb: str, target: str) -> Operation | None:
+    try:
+        operation = operation_of(verb, target)
+    except RelayError:
+        return None
+    return operation if operation.kind == "json" else None
 
 
 class Client:
@@ -85,7 +94,7 @@ class Client:
             response = connection.getresponse()
             raw = response.read()
             assert verb == "HEAD" or raw.endswith(b"\n"), raw[-200:]
-            return Answer(response.status, dict(response.headers), raw)
+            return Answer(response.status, dict(response.headers), raw, _called(verb, target))
         finally:
             connection.close()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models.fields import UNSET
 from debug_relay.protocol.wire.probe_answers import Variable
@@ -13,22 +15,31 @@ def as_variable(
     hub: Hub, server: DebugServer, thread_id: int, told: Variable, present: bool = True
 ) -> i.Variable:
     """Convert a variable; `present`: it can still be expanded."""
-    reference = hub.reference(server, told.reference, thread_id) if present else 0
+    return i.Variable(**_fields(hub, server, thread_id, told, present))
+
+
+def as_listed(hub: Hub, server: DebugServer, thread_id: int, told: Variable) -> i.ListedVariable:
+    """Convert a variable of a page, which has the numbers of its children too."""
     named, indexed = counts(told)
-    return i.Variable(
-        name=told.name,
-        value=told.value,
-        type=told.type or "",
-        variables_reference=reference,
-        named_variables=named,
-        indexed_variables=indexed,
-        length=told.length,
-        expandable=told.reference != 0,
-        presentation_hint=told.hint,
-        truncated=told.truncated,
-        base64=UNSET if told.base64 is None else told.base64,
-        circular=told.circular or UNSET,
-    )
+    fields = _fields(hub, server, thread_id, told, True)
+    return i.ListedVariable(**fields, named_variables=named, indexed_variables=indexed)
+
+
+def _fields(
+    hub: Hub, server: DebugServer, thread_id: int, told: Variable, present: bool
+) -> dict[str, Any]:
+    return {
+        "name": told.name,
+        "value": told.value,
+        "type": told.type or "",
+        "variables_reference": hub.reference(server, told.reference, thread_id) if present else 0,
+        "length": told.length,
+        "expandable": told.reference != 0,
+        "presentation_hint": told.hint,
+        "truncated": told.truncated,
+        "base64": UNSET if told.base64 is None else told.base64,
+        "circular": told.circular or UNSET,
+    }
 
 
 def counts(told: Variable) -> tuple[int | None, int | None]:

@@ -21,7 +21,7 @@ from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.thread_positions import ThreadPosition
-from debug_relay.worker.inspection.variables import as_variable
+from debug_relay.worker.inspection.variables import as_listed
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
 
@@ -187,7 +187,7 @@ class Views:
         rows = told.rows
         return i.VariableList(
             variables_reference=reference,
-            variables=[as_variable(hub, entry.server, entry.thread_id, row) for row in rows],
+            variables=[as_listed(hub, entry.server, entry.thread_id, row) for row in rows],
             start=start,
             total=told.total,
             has_more=start + len(rows) < told.total,
@@ -231,7 +231,7 @@ class Views:
         if answer.value is None:  # a statement
             return i.Evaluated(result=None, type=None)
         server = self._hub.thread(thread_id).server
-        variable = as_variable(self._hub, server, thread_id, answer.value)
+        variable = as_listed(self._hub, server, thread_id, answer.value)
         return i.Evaluated(
             result=variable.value,
             type=answer.value.type,

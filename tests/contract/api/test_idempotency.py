@@ -163,7 +163,7 @@ def test_replies_that_an_earlier_version_has_kept(own_relay: Callable[..., Relay
         assert again("json", f"?format={format}").raw.startswith(b"id: sess_1")
         odd = again("odd", f"?format={format}")
         assert (odd.status, odd.body["error"]["code"]) == (400, "OF_THE_PAST")
-    assert again("json").ok(201) == {"id": "sess_1"}
+    assert again("json").body["data"] == {"id": "sess_1"}
     details = again("text").refused("IDEMPOTENCY_CONFLICT", 409)["details"]
     assert (details["kept_status"], details["kept_reply"]) == (201, "made sess_1\n")
     assert relay.client.get("/sessions").ok()["total"] == 3

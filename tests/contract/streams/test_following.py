@@ -61,9 +61,9 @@ def test_server_sent_events(relay: Client, source: Callable[..., Source], prefix
             assert end.data["cursor"] == rest[-1].id
             assert again.rest()[:-1] == [later, *behind.rest()[:-1]] == rest
             assert by_cursor.rest()[:-1] == rest[1:]
-        text = "".join(one.data["output"] for one in (first, *rest) if not one.data["encoding"])
+        text = "".join(one.data["output"] for one in (first, *rest) if not one.data.get("encoding"))
         assert sorted(text.splitlines()) == ["before", "n 0", "n 1", "n 2", "to stderr"]
-        assert [one.data["output"] for one in rest if one.data["encoding"]] == ["//4gcmF3Cg=="]
+        assert [one.data["output"] for one in rest if one.data.get("encoding")] == ["//4gcmF3Cg=="]
         assert [one.event for one in events.rest()] == ["end"]
         assert (output.exit_code, events.exit_code) == (0, 0)
 
