@@ -213,8 +213,8 @@ _SERVER_ROWS: Final = (
         words="The documentation as a page that works without the internet.",
     ),
     _server(
-        "metrics", "GET", "/metrics", relay.Document, safe=True, kind="document", since=9,
-        words="Metrics for Prometheus.",
+        "metrics", "GET", "/metrics", relay.Document, safe=True, kind="document",
+        words="Metrics for Prometheus: sessions, requests, latencies, refusals, workers' memory.",
     ),
     _server(
         "llms", "GET", "/llms.txt", relay.Document, safe=True, kind="document", since=9,

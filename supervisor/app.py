@@ -37,6 +37,7 @@ from debug_relay.supervisor.operations.dispatch import Dispatch
 from debug_relay.supervisor.operations.handlers import Handlers, RelayFacts
 from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import KeptReplies
+from debug_relay.supervisor.operations.metrics import Metrics
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.processes.listening_ports import port_holder
 from debug_relay.supervisor.processes.listing import Processes
@@ -143,15 +144,17 @@ class _Relay:
         facts = RelayFacts("", time.monotonic(), debugpy_version, self.stop, disk)
         refused = RefusalLog(audit)
         worker_calls = WorkerCalls(registry, processes)
+        metrics = Metrics(refused.totals)
         dispatch = Dispatch(
             guard,
             registry,
-            Handlers(registry, processes, worker_calls, facts, config),
+            Handlers(registry, processes, worker_calls, facts, config, metrics),
             worker_calls,
             kept,
             str(self._directories.log_file),
             audit,
             refused,
+            metrics,
         )
         router = Router(OPERATIONS, API_PREFIX)
         front = Front(guard, router, dispatch, Streams(dispatch), lambda: registry.settings)

@@ -7,6 +7,7 @@ at the period's end with the count of the others. This module does not decide wh
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -42,9 +43,11 @@ class RefusalLog:
         self._audit = audit
         self._period = period
         self._counted: dict[_Key, _Counted] = {}
+        self.totals: Counter[str] = Counter()  # by event, since the start
 
     def note(self, event: str, uid: int, reason: str, **seen: Any) -> None:
         """Counts one refusal; `seen` are further fields for the line of the first one."""
+        self.totals[event] += 1
         key = event, uid, reason
         if key not in self._counted and len(self._counted) >= _MOST_KINDS:
             key, seen = (event, -1, _OTHERS), {}

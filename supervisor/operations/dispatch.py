@@ -13,6 +13,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final, Literal
 
 import msgspec
@@ -47,6 +48,7 @@ from debug_relay.supervisor.operations.breakpoint_batch import verify_sound_entr
 from debug_relay.supervisor.operations.handlers import REQUEST_ID, Answer, Document, Handlers
 from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.operations.metrics import Metrics
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.sessions import retired_answers
 from debug_relay.supervisor.sessions.mirror import Session
@@ -100,6 +102,7 @@ class _Call(Struct):
     params: Params | None = None
     created: str | None = None  # the id of the session that it has created
     not_admitted: bool = False  # by Host, Origin or token: the refusal log counts these
+    refused_with: str | None = None  # the code of a refusal of ours
 
     @property
     def session_id(self) -> str | None:
@@ -138,6 +141,7 @@ class Dispatch:
         log_file: str,
         audit: Audit,
         refused: RefusalLog,
+        metrics: Metrics,
     ) -> None:
         self._guard = guard
         self._registry = registry
@@ -147,6 +151,7 @@ class Dispatch:
         self._log_file = log_file
         self._audit = audit
         self._refused = refused
+        self._metrics = metrics
         self._reading = asyncio.Lock()
 
     async def perform(self, request: Request) -> Finished:
@@ -192,7 +197,10 @@ class Dispatch:
 
     def refuse(self, request: Request, error: Exception) -> Finished:
         """The answer to a request that a front refuses."""
-        return self._refusal(_Call(request, time.monotonic()), error)
+        call = _Call(request, time.monotonic())
+        finished = self._refusal(call, error)
+        self._count_answer(call, finished)
+        return finished
 
     async def close(self) -> None:
         await self._kept.close()
@@ -212,6 +220,7 @@ class Dispatch:
         else:
             self._count(call, error)
             error = error.for_session(request.path.get("session_id"))
+        call.refused_with = error.code.value
         return _refusal(error, request.id, request.format)
 
     def _count(self, call: _Call, error: RelayError) -> None:
@@ -228,8 +237,12 @@ class Dispatch:
             )
 
     def _note(self, call: _Call, finished: Finished | None) -> None:
-        """Writes the audit log; `finished` is None if the caller left before the answer."""
+        """Counts the request and writes the audit log; `finished` is None if the caller left before
+        the answer.
+        """
         operation = call.request.operation
+        if finished is not None:
+            self._count_answer(call, finished)
         if operation is None or not is_audited(operation) or call.not_admitted:
             return
         self._audit.note(
@@ -246,6 +259,17 @@ class Dispatch:
                 seconds=time.monotonic() - call.began,
             )
         )
+
+    def _count_answer(self, call: _Call, finished: Finished) -> None:
+        operation, status = call.request.operation, finished.status
+        seconds = time.monotonic() - call.began
+        code = None
+        if status >= HTTPStatus.BAD_REQUEST:
+            code = call.refused_with or _code_of(finished) or f"status {status}"
+        elif operation is not None and operation.name == "attach":
+            self._metrics.count_attach(seconds)
+        name = operation.name if operation is not None else "unknown"
+        self._metrics.count(name, status, seconds, code)
 
     def _mistake(
         self, operation: Operation | None, request_id: str, error: Exception

@@ -30,7 +30,7 @@ from debug_relay.protocol.version import API_PREFIX, API_VERSION, VERSION
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.config.runtime import RuntimeConfig
-from debug_relay.supervisor.operations import export_import
+from debug_relay.supervisor.operations import export_import, metrics
 from debug_relay.supervisor.operations.create_and_start import create_and_start
 from debug_relay.supervisor.operations.run import Runs
 from debug_relay.supervisor.operations.several_sessions import SeveralSessions
@@ -91,8 +91,10 @@ class Handlers:
         worker_calls: WorkerCalls,
         facts: RelayFacts,
         config: RuntimeConfig,
+        counted: metrics.Metrics,
     ) -> None:
         self._registry = registry
+        self._metrics = counted
         self._processes = processes
         self._worker_calls = worker_calls
         self._facts = facts
@@ -110,6 +112,7 @@ class Handlers:
             "patch-config": self._patch_config,
             "shutdown": self._shutdown,
             "openapi": self._openapi_document,
+            "metrics": self._metrics_page,
             "list-processes": self._list_processes,
             "get-process": self._get_process,
             "process-stacks": self._process_stacks,
@@ -249,6 +252,10 @@ class Handlers:
         if self._openapi is None:
             self._openapi = encode_json(openapi(VERSION, self._facts.url)) + b"\n"
         return Document(self._openapi, "application/json; charset=utf-8", is_json=True)
+
+    async def _metrics_page(self, params: Empty, caller: Caller) -> Struct:
+        page = await asyncio.to_thread(self._metrics.text, dict(self._registry.sessions))
+        return Document(page, metrics.CONTENT_TYPE)
 
     async def _list_processes(self, params: relay.ListProcesses, caller: Caller) -> Struct:
         return await self._processes.listed(params)

@@ -30,6 +30,7 @@ from debug_relay.supervisor.operations.dispatch import Dispatch, Finished, Reque
 from debug_relay.supervisor.operations.handlers import Handlers, RelayFacts
 from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import KeptReplies
+from debug_relay.supervisor.operations.metrics import Metrics
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.processes.listing import Processes
 from debug_relay.supervisor.sessions import call_deadlines
@@ -99,15 +100,18 @@ async def dispatch(data_dir: Path) -> AsyncIterator[tuple[Dispatch, TokensFile]]
         "", time.monotonic(), debugpy_version, lambda _: False, DiskWatch(directories, (), list)
     )
     config = RuntimeConfig(loaded, directories, lambda settings: None)
+    refused = RefusalLog(audit)
+    metrics = Metrics(refused.totals)
     made = Dispatch(
         Guard(own_uid=os.getuid(), tokens=Tokens(tokens)),
         registry,
-        Handlers(registry, processes, worker_calls, facts, config),
+        Handlers(registry, processes, worker_calls, facts, config, metrics),
         worker_calls,
         Idempotency(KeptReplies(directories.kept_replies), registry.background),
         str(directories.log_file),
         audit,
-        RefusalLog(audit),
+        refused,
+        metrics,
     )
     try:
         yield made, tokens
