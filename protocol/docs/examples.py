@@ -379,7 +379,7 @@ MEDIA: Final[Mapping[str, str]] = {
     "index": "application/json",
     "openapi": "application/json",
     "docs": "text/html",
-    "metrics": "text/plain; version=0.0.4",
+    "metrics": "text/plain",
     "llms": "text/plain",
     "mcp": "application/json",
     "stream-output": "text/event-stream",

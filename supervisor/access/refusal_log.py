@@ -43,7 +43,8 @@ class RefusalLog:
         self._audit = audit
         self._period = period
         self._counted: dict[_Key, _Counted] = {}
-        self.totals: Counter[str] = Counter()  # by event, since the start
+        # How often each event has happened since the start.
+        self.totals: Counter[str] = Counter()
 
     def note(self, event: str, uid: int, reason: str, **seen: Any) -> None:
         """Counts one refusal; `seen` are further fields for the line of the first one."""
