@@ -7,7 +7,8 @@ help: ## this list
 check: ## all that must hold before a change goes in
 	bash .ci/run
 
-docs: ## regenerate docs/reference.md, docs/bounds.md, the state diagram and the import law
+docs: ## regenerate docs/reference.md, docs/bounds.md, the state diagram, the import law, the command line's table
 	.venv/bin/python -m debug_relay.protocol.docs.reference > docs/reference.md
+	.venv/bin/python -m debug_relay.protocol.docs.client_table > supervisor/cli/client/operations.json
 	.venv/bin/python -m tests.meta.diagram
 	.venv/bin/python -m tests.meta.bounds

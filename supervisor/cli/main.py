@@ -1,52 +1,61 @@
-"""The command line: its commands, their options, and the exit codes.
+"""The command line: its words, and the exit codes.
 
 Exit code 2 means that the call or the configuration cannot be understood, 1 that the command
-failed. Each command imports what only it needs: a shell's completion must not wait for aiohttp.
+failed. A word's module is imported when the word is used: a shell's completion, and an agent that
+calls once a second, must not wait for what other commands need. The modules of `client/` and
+`commands/` need the standard library alone.
 """
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import importlib
-import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from types import ModuleType
+from typing import NamedTuple, NoReturn
 
 from debug_relay.protocol.version import VERSION
-from debug_relay.supervisor.cli import token_commands
-from debug_relay.supervisor.config.layers import ConfigError, Loaded, describe, load
-from debug_relay.supervisor.config.settings import KEYS
-
-OK: Final = 0
-FAILED: Final = 1
-MISUSED: Final = 2
-
-# Every [server] key is a flag; config.toml explains the rest.
-_FLAGS: Final = {
-    "server.host": ("HOST", "address to listen on"),
-    "server.port": ("PORT", "TCP port; 0 picks a free one"),
-    "server.socket": ("PATH", "Unix socket to listen on as well"),
-    "server.data_dir": ("DIR", "where sessions, breakpoints, profiles and logs are kept"),
-    "server.run_dir": ("DIR", "where sockets and rings are kept"),
-    "server.allow_hosts": ("NAMES", "host names accepted besides the loopback ones, with commas"),
-    "server.allow_uids": ("UIDS", "users accepted besides one's own, with commas"),
-    "server.allow_other_users": ("true|false", "accept loopback connections of every local user"),
-    "server.max_body_bytes": ("BYTES", "largest request body"),
-}
+from debug_relay.supervisor.cli.exit_codes import FAILED, INTERRUPTED, MISUSED, OK
 
 
-class _Parser(argparse.ArgumentParser):
-    """Prints errors as one line."""
+class Word(NamedTuple):
+    """A command as the list of commands shows it; `module` has the rest."""
 
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(f"{self.prog}: {message}\n")
-        raise SystemExit(MISUSED)
+    group: str
+    module: str
+    summary: str
 
-    def options(self) -> list[str]:
-        return [option for action in self._actions for option in action.option_strings]
+
+_PROGRAM, _LOOK, _DRIVE, _FOLLOW, _RELAY, _SHELL = (
+    "start a program, or attach to one",
+    "look",
+    "run, step, stop",
+    "follow",
+    "the relay",
+    "this command line",
+)
+# To add a command: a line here, and the command in COMMANDS of the module.
+WORDS = {
+    "ps": Word(_PROGRAM, "commands.listing", "list the Python processes, and how to attach"),
+    "launch": Word(_PROGRAM, "commands.programs", "start a program under the debugger"),
+    "attach": Word(_PROGRAM, "commands.programs", "debug a process that runs already"),
+    "sessions": Word(_LOOK, "commands.listing", "list the sessions"),
+    "status": Word(_LOOK, "commands.listing", "show a session"),
+    "where": Word(_LOOK, "commands.looking", "show where a program is: its stack and the source"),
+    "locals": Word(_LOOK, "commands.looking", "show the variables of a frame"),
+    "eval": Word(_LOOK, "commands.looking", "evaluate an expression in a stopped program"),
+    "break": Word(_DRIVE, "commands.breaking", "set, list and remove breakpoints"),
+    "continue": Word(_DRIVE, "commands.running", "resume a stopped program"),
+    "step": Word(_DRIVE, "commands.running", "run into the next call"),
+    "next": Word(_DRIVE, "commands.running", "run to the next line of this function"),
+    "out": Word(_DRIVE, "commands.running", "run until this function has returned"),
+    "pause": Word(_DRIVE, "commands.running", "stop a running program"),
+    "rm": Word(_DRIVE, "commands.listing", "end sessions and forget them"),
+    "serve": Word(_RELAY, "serving", "run the relay until it is stopped"),
+    "config": Word(_RELAY, "serving", "print every setting and where it comes from"),
+    "token": Word(_RELAY, "token_commands", "create, list and revoke bearer tokens"),
+}  # fmt: skip
 
 
 def main() -> NoReturn:
@@ -69,162 +78,64 @@ def exit_code(argv: Sequence[str]) -> int:
             code = leaving.code if isinstance(leaving.code, int) else FAILED
         sys.stdout.flush()
         return code
-    except ConfigError as error:
-        sys.stderr.write(f"debug-relay: {error}\n")
-        return MISUSED
     except BrokenPipeError:
         # The reader of our output has gone; the interpreter's last flush must not fail as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _run(argv: list[str]) -> int:
-    top, commands = parsers()
     if not argv:
-        top.print_help(sys.stderr)
+        sys.stderr.write(help_text())
         return MISUSED
     word = argv[0]
-    if word not in commands and word not in top.options():
-        if word.startswith("-"):
-            top.error(f"unknown option {word}; options follow the command: serve {word} …")
-        top.error(f"unknown command {word}; {_hint(word, list(commands), top)}")
-    known, unknown = top.parse_known_args(argv)
-    command = commands[known.command]
-    if known.command == "token":
-        command = commands[f"token {known.action}"]
-    if unknown:
-        word = unknown[0].partition("=")[0]
-        what = "option" if word.startswith("-") else "argument"
-        command.error(f"unknown {what} {word}; {_hint(word, command.options(), command)}")
-    overrides = {
-        name: text for name, text in vars(known).items() if name in KEYS and text is not None
-    }
-    loaded = load(overrides, os.environ, known.config)
-    if known.command == "token":
-        return token(loaded, known)
-    if known.command == "serve":
-        return serve(loaded, known.keep_sessions, known.insecure_no_auth)
-    return show_config(loaded, known.json)
-
-
-def _hint(word: str, known: list[str], parser: argparse.ArgumentParser) -> str:
-    near = difflib.get_close_matches(word, known, 1, 0.5)
-    return f"did you mean {near[0]}?" if near else f"see {parser.prog} --help"
-
-
-def parsers() -> tuple[_Parser, dict[str, _Parser]]:
-    """The parser of the whole command line, and the parser of each command."""
-    top = _Parser(
-        prog="debug-relay",
-        description="A relay through which agents and people drive debuggers with curl.",
-        allow_abbrev=False,
-    )
-    top.add_argument("--version", action="version", version=f"debug-relay {VERSION}")
-    choices = top.add_subparsers(dest="command", metavar="COMMAND")
-    commands = {}
-    for name, words in (
-        ("serve", "run the relay until it is stopped"),
-        ("config", "print every setting and where it comes from"),
-        ("token", "create, list and revoke bearer tokens"),
-    ):
-        commands[name] = choices.add_parser(name, help=words, description=words, allow_abbrev=False)
-        if name != "token":
-            _add_settings(commands[name])
-    commands["serve"].add_argument(
-        "--keep-sessions",
-        action="store_true",
-        help="leave running sessions to the next relay when this one stops",
-    )
-    commands["serve"].add_argument(
-        "--insecure-no-auth",
-        action="store_true",
-        help="ask nobody for a token while none exists; beyond loopback too",
-    )
-    commands["config"].add_argument("--json", action="store_true", help="as JSON")
-    for name, action in token_commands.add_to(commands["token"]).items():
-        assert isinstance(action, _Parser)
-        commands[f"token {name}"] = action
-        _add_place(action)
-    return top, commands
-
-
-def _add_settings(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--config", metavar="FILE", help="configuration file instead of <data_dir>/config.toml"
-    )
-    for name, (metavar, words) in _FLAGS.items():
-        if name == "server.allow_other_users":
-            command.add_argument(
-                KEYS[name].flag, dest=name, metavar=metavar, help=words, nargs="?", const="true"
-            )
-        else:
-            command.add_argument(KEYS[name].flag, dest=name, metavar=metavar, help=words)
-
-
-def _add_place(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--config", metavar="FILE", help="as for serve")
-    command.add_argument("--data-dir", dest="server.data_dir", metavar="DIR", help="as for serve")
-    command.add_argument(
-        KEYS["auth.tokens_file"].flag,
-        dest="auth.tokens_file",
-        metavar="FILE",
-        help="instead of the configured one",
-    )
-
-
-def token(loaded: Loaded, known: argparse.Namespace) -> int:
-    from debug_relay.supervisor.setup_error import SetupError
-
-    try:
-        token_commands.run(loaded.settings, known)
-    except SetupError as error:
-        sys.stderr.write(f"debug-relay: {error}\n")
-        return FAILED
-    return OK
-
-
-def serve(loaded: Loaded, keep_sessions: bool, insecure_no_auth: bool) -> int:
-    """Runs the relay until it is told to stop."""
-    from debug_relay.supervisor.setup_error import SetupError
-
-    app = importlib.import_module("debug_relay.supervisor.app")
-    try:
-        return int(app.serve(loaded, keep_sessions, insecure_no_auth))
-    except SetupError as error:
-        sys.stderr.write(f"debug-relay: {error}\n")
-        return FAILED
-
-
-def show_config(loaded: Loaded, as_json: bool) -> int:
-    """Prints the settings as TOML that can be a configuration file, with origins in comments."""
-    for warning in loaded.warnings:
-        sys.stderr.write(f"debug-relay: {warning}\n")
-    if as_json:
-        print(json.dumps(_as_tree(loaded), indent=2))
+    if word in ("-h", "--help"):
+        sys.stdout.write(help_text())
         return OK
-    rows = describe(loaded)
-    width = max(len(f"{row.key.partition('.')[2]} = {row.value}") for row in rows)
-    width = min(width, 60)
-    shown = ""
-    for row in rows:
-        section, _, key = row.key.partition(".")
-        if section != shown:
-            _print(f"[{section}]" if not shown else f"\n[{section}]")
-            shown = section
-        _print(f"{f'{key} = {row.value}':<{width}}  # {row.origin}")
-    return OK
+    if word == "help":
+        argv = [argv[1], "--help"] if len(argv) > 1 else ["--help"]
+        return _run(argv)
+    if word == "--version":
+        sys.stdout.write(f"debug-relay {VERSION}\n")
+        return OK
+    if word not in WORDS:
+        return _unknown(word)
+    from debug_relay.supervisor.cli.client.running_command import run_command
+
+    return run_command(word, WORDS[word].summary, command_module(word), argv[1:])
 
 
-def _as_tree(loaded: Loaded) -> dict[str, dict[str, object]]:
-    tree: dict[str, dict[str, object]] = {}
-    for name, origin in loaded.origins.items():
-        section, _, key = name.partition(".")
-        value = getattr(getattr(loaded.settings, section), key)
-        tree.setdefault(section, {})[key] = {"value": value, "origin": origin}
-    return tree
+def command_module(word: str) -> ModuleType:
+    return importlib.import_module(f"debug_relay.supervisor.cli.{WORDS[word].module}")
 
 
-def _print(line: str) -> None:
-    # A path may contain characters that the terminal's encoding lacks.
-    encoding = sys.stdout.encoding or "utf-8"
-    print(line.encode(encoding, "backslashreplace").decode(encoding))
+def help_text() -> str:
+    lines = ["usage: debug-relay COMMAND …", ""]
+    group = ""
+    for name, word in WORDS.items():
+        if word.group != group:
+            group = word.group
+            lines.append(f"{group}:")
+        lines.append(f"  {name:<11} {word.summary}")
+    lines += ["", "debug-relay COMMAND --help explains one, with an example."]
+    return "\n".join(lines) + "\n"
+
+
+def _unknown(word: str) -> int:
+    from debug_relay.supervisor.cli.client.parser import hint
+
+    if word.startswith("-"):
+        known = ("--help", "--version")
+        more = (
+            ""
+            if any(word in name for name in known)
+            else f"; options follow the command: serve {word} …"
+        )
+        sys.stderr.write(f"debug-relay: unknown option {word}{more}\n")
+    else:
+        sys.stderr.write(
+            f"debug-relay: unknown command {word}; {hint(word, WORDS, 'debug-relay')}\n"
+        )
+    return MISUSED

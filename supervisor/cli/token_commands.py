@@ -15,7 +15,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from debug_relay.protocol.scopes import SCOPES
-from debug_relay.supervisor.config.settings import Settings
+from debug_relay.supervisor.cli.client.parser import Command, Parser
+from debug_relay.supervisor.cli.serving import configured
+from debug_relay.supervisor.config.layers import Loaded
+from debug_relay.supervisor.config.settings import KEYS
 
 if TYPE_CHECKING:  # the parser is built for every command, and only one needs this
     from debug_relay.supervisor.access.tokens import Token
@@ -26,10 +29,10 @@ _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _LAST: Final = 253402300799.0  # the end of the year 9999
 
 
-def add_to(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+def _options(parser: Parser) -> None:
     """Adds the three actions; each has the options that determine the tokens file."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    made = []
+    made: list[Parser] = []
     for name, words in (
         ("create", "make a token and print it, this once: only its hash is kept"),
         ("list", "print the tokens' names, scopes and expiry"),
@@ -53,14 +56,27 @@ def add_to(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
     )
     listing.add_argument("--json", action="store_true", help="as JSON")
     revoke.add_argument("name", help="as `list` shows it")
-    return dict(zip(("create", "list", "revoke"), made, strict=True))
+    for action in made:
+        action.set_defaults(parser=action)
+        _add_place(action)
 
 
-def run(settings: Settings, known: argparse.Namespace) -> None:
+def _add_place(action: Parser) -> None:
+    action.add_argument("--config", metavar="FILE", help="as for serve")
+    action.add_argument("--data-dir", dest="server.data_dir", metavar="DIR", help="as for serve")
+    action.add_argument(
+        KEYS["auth.tokens_file"].flag,
+        dest="auth.tokens_file",
+        metavar="FILE",
+        help="instead of the configured one",
+    )
+
+
+def _run(loaded: Loaded, known: argparse.Namespace) -> int:
     """Runs the action; raises SetupError if it is not possible."""
     from debug_relay.supervisor.access.tokens import tokens_file
 
-    file = tokens_file(settings)
+    file = tokens_file(loaded.settings)
     if known.action == "create":
         scopes = [scope for given in known.scope for scope in given]
         print(file.create(scopes, known.name, known.expires))
@@ -74,6 +90,7 @@ def run(settings: Settings, known: argparse.Namespace) -> None:
             end = "never expires" if token.expires_at is None else f"expires {token.expires_at}"
             end = f"expired {token.expires_at}" if token.is_expired else end
             print(f"{token.name}  {','.join(token.scopes)}  {end}  created {token.created_at}")
+    return 0
 
 
 def _shown(token: Token) -> dict[str, object]:
@@ -120,3 +137,15 @@ def _moment(text: str) -> float:
     if not time.time() < moment < _LAST:
         raise argparse.ArgumentTypeError(f"{text!r} does not lie ahead")
     return moment
+
+
+COMMANDS = {
+    "token": Command(
+        _options,
+        configured(_run),
+        "debug-relay token create --scope sessions:read,sessions:write --name ci --expires 30d\n"
+        "debug-relay token list\n"
+        "debug-relay token revoke ci",
+        in_relay=False,
+    )
+}

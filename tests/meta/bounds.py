@@ -35,7 +35,7 @@ NO_BOUNDS = {
     ),
     "supervisor/access/guard.py": "UNKNOWN_UID",
     "supervisor/app.py": "_LARGE_PIECE",
-    "supervisor/cli/main.py": "OK FAILED MISUSED",
+    "supervisor/cli/exit_codes.py": "OK FAILED MISUSED TIMED_OUT INTERRUPTED",
     "supervisor/cli/token_commands.py": "_LAST",
     "supervisor/processes/attach_preflight.py": "_STRICT",
     "supervisor/storage/breakpoint_profiles.py": "_VERSION",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -23,11 +24,12 @@ def marked(mark: str) -> list[Example]:
     return [example for example in ALL if example.mark == mark]
 
 
-def shell(script: str, folder: Path) -> str:
+def shell(script: str, folder: Path, **env: str) -> str:
     """What a person would see who pastes the block into a terminal."""
     done = subprocess.run(
         ["bash", "-eu", "-o", "pipefail", "-c", script],
         cwd=folder,
+        env={**os.environ, **env},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -73,7 +75,10 @@ def test_against_a_relay(example: Example, relay: Client, tmp_path: Path):
     """Only the address and the folder are others than those that are written."""
     script = example.script.replace(WRITTEN_ADDRESS, relay.url)
     script = script.replace(WRITTEN_FOLDER, f"{tmp_path}/")
-    check_shown(example, shell(script, tmp_path))
+    # The commands of the virtual environment, which find the relay.
+    path = os.pathsep.join([f"{sys.prefix}/bin", os.environ["PATH"]])
+    shown = shell(script, tmp_path, PATH=path, OPENCODE_DEBUG_URL=relay.url)
+    check_shown(example, shown)
     assert relay.get("/sessions").ok()["items"] == [], "the example leaves a session behind"
 
 

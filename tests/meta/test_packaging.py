@@ -17,6 +17,7 @@ from debug_relay.protocol.version import VERSION
 from tests.meta.examples import ROOT
 
 FOLDERS = ("protocol", "supervisor", "worker")
+DATA = ("supervisor/cli/client/operations.json",)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -48,6 +49,7 @@ def test_the_wheel_has_every_module(wheel: zipfile.Path):
         for path in (ROOT / folder).rglob("*.py")
     }
     wanted |= {f"debug_relay/{folder}/py.typed" for folder in FOLDERS}
+    wanted |= {f"debug_relay/{path}" for path in DATA}
     have = {name for name in names(wheel) if not name.partition("/")[0].endswith(".dist-info")}
     assert have == wanted
 

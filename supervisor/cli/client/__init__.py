@@ -1,0 +1,1 @@
+"""How the commands reach a relay: standard library only, so that a command starts at once."""

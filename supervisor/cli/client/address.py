@@ -1,0 +1,104 @@
+"""Finds the relay that a command calls, and the token to send.
+
+The order is: `--url`, `OPENCODE_DEBUG_URL`, the `relay.json` of the data directory. The data
+directory is `--data-dir`, or what the environment says, or `~/.opencode-debugger`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from debug_relay.protocol.version import API_PREFIX
+
+URL_VARIABLE = "OPENCODE_DEBUG_URL"
+TOKEN_VARIABLE = "OPENCODE_DEBUG_TOKEN"
+_DATA_DIR_VARIABLES = ("OPENCODE_DEBUG_SERVER__DATA_DIR", "OPENCODE_DEBUG_DATA_DIR")
+_DATA_DIR = "~/.opencode-debugger"
+_LARGEST_FILE_BYTES = 65536  # A `relay.json` or a file with a token.
+_FORMS = "http://127.0.0.1:5679, https://HOST, or unix:///path/to/relay.sock"
+
+
+class Misused(Exception):
+    """The command line or the environment cannot be understood: exit code 2."""
+
+
+class NoRelay(Exception):
+    """No relay answers: what was found, and how to start one."""
+
+
+class Address(NamedTuple):
+    """The place where a relay listens, and the setting that named it."""
+
+    scheme: str  # http, https or unix
+    host: str
+    port: int
+    path: str  # the prefix of the API; with `unix`, the same on the socket
+    socket: str
+    origin: str
+
+    @property
+    def shown(self) -> str:
+        if self.scheme == "unix":
+            return f"unix://{self.socket}"
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+
+def data_directory(given: str | None) -> str:
+    """The data directory, as `serve` chooses it without a configuration file."""
+    named = given or next((v for n in _DATA_DIR_VARIABLES if (v := os.environ.get(n))), _DATA_DIR)
+    return os.path.abspath(os.path.expanduser(named))
+
+
+def find(url: str | None, data_dir: str | None) -> Address:
+    """The relay's address; raises NoRelay if nothing names one."""
+    if url:
+        return parse(url, "--url")
+    if data_dir is None and (from_environment := os.environ.get(URL_VARIABLE)):
+        return parse(from_environment, URL_VARIABLE)
+    folder = data_directory(data_dir)
+    path = os.path.join(folder, "relay.json")
+    try:
+        with open(path, "rb") as file:
+            found = json.loads(file.read(_LARGEST_FILE_BYTES))
+        return parse(str(found["url"]), path)
+    except FileNotFoundError:
+        raise NoRelay(f"no relay is running: there is no {path}") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NoRelay(f"{path} cannot be read: {error}") from None
+
+
+def parse(url: str, origin: str) -> Address:
+    """The parts of an address that a person may have written without scheme or path."""
+    url = url.strip()
+    if url.startswith("unix:"):
+        socket = os.path.expanduser(url[5:].removeprefix("//"))
+        if not socket.startswith("/"):
+            raise Misused(f"{origin} = {url!r} is no address; accepted: {_FORMS}")
+        return Address("unix", "localhost", 0, API_PREFIX, socket, origin)
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+        raise Misused(f"{origin} = {url!r} is no address; accepted: {_FORMS}")
+    usual = 443 if parts.scheme == "https" else 5679
+    path = parts.path.rstrip("/") or API_PREFIX
+    return Address(parts.scheme, parts.hostname, port or usual, path, "", origin)
+
+
+def token(file: str | None) -> str | None:
+    """The token of `--token-file`, else of the environment."""
+    if file is None:
+        return os.environ.get(TOKEN_VARIABLE, "").strip() or None
+    try:
+        with open(os.path.expanduser(file), encoding="utf-8") as opened:
+            text = opened.read(_LARGEST_FILE_BYTES).strip()
+    except (OSError, ValueError) as error:
+        raise Misused(f"--token-file {file} cannot be read: {error}") from None
+    if not text.isprintable() or not text:
+        raise Misused(f"--token-file {file} holds no token; it is one line")
+    return text

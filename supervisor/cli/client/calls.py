@@ -1,0 +1,205 @@
+"""Calls operations of a relay by name, over TCP or a Unix socket, and reads the answers.
+
+`operations.json` beside this module says where each operation is. A connection is kept for further
+calls of the same command.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from debug_relay.protocol.version import VERSION
+from debug_relay.supervisor.cli.client.address import Address, NoRelay
+
+# How long the relay may take for an answer, beside the seconds that the call itself asks for.
+_ANSWER_SECONDS = 90.0
+_SECONDS_FIELDS = ("wait", "timeout", "connect_timeout", "wait_seconds", "grace")
+
+
+class Refused(Exception):
+    """The relay has answered with an error."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+        super().__init__(reply.text)
+
+    @property
+    def code(self) -> str:
+        """The error's code; empty if the answer is not the relay's."""
+        error = self.reply.json.get("error") if self.reply.is_json else None
+        if error:
+            return str(error["code"])
+        return self.reply.text.removeprefix("error ").partition(":")[0]
+
+
+class Reply(NamedTuple):
+    status: int
+    kind: str  # the content type
+    body: bytes
+
+    @property
+    def is_json(self) -> bool:
+        return self.kind.startswith("application/json")
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def data(self) -> Any:
+        return self.json["data"]
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "backslashreplace")
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+@cache
+def operations() -> dict[str, Any]:
+    """Each operation's path and fields, by name."""
+    with open(os.path.join(os.path.dirname(__file__), "operations.json"), "rb") as file:
+        found: dict[str, Any] = json.loads(file.read())
+    return found
+
+
+class Relay:
+    """One relay, as a caller with a token and a name sees it."""
+
+    def __init__(self, address: Address, token: str | None, agent: str | None) -> None:
+        self.address = address
+        self._headers = {"User-Agent": f"debug-relay/{VERSION}"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        if agent:
+            self._headers["X-Agent"] = agent
+        self._connection: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def call(self, name: str, /, *, form: str = "json", **fields: Any) -> Reply:
+        """Calls an operation; fields that are None are left out. Raises Refused or NoRelay."""
+        verb, target, body = self._request(name, form, fields)
+        waits = sum(float(fields.get(field) or 0) for field in _SECONDS_FIELDS)
+        headers = dict(self._headers)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        response = self._send(verb, target, body, headers, waits + _ANSWER_SECONDS)
+        try:
+            content = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise self._lost(error) from error
+        reply = Reply(response.status, response.headers.get("Content-Type", ""), content)
+        if reply.status >= 400 and not (name == "health" and reply.status == 503):
+            raise Refused(reply)
+        return reply
+
+    def follow(self, name: str, seconds: float, /, **fields: Any) -> Iterator[tuple[str, str, Any]]:
+        """Messages of server-sent events as (type, cursor, data); raises NoRelay when they end
+        without the relay's last message.
+
+        The relay sends a comment each 15 seconds, so silence of `seconds` means that it is gone.
+        """
+        verb, target, _ = self._request(name, "", fields)
+        response = self._send(verb, target, None, self._headers, seconds)
+        if response.status >= 400:
+            kind = response.headers.get("Content-Type", "")
+            raise Refused(Reply(response.status, kind, response.read()))
+        message: dict[str, str] = {}
+        try:
+            while line := response.readline():
+                name, _, value = line.decode().rstrip("\r\n").partition(": ")
+                if name:
+                    message[name] = value
+                elif "data" in message:
+                    found, message = message, {}
+                    yield found["event"], found.get("id", ""), json.loads(found["data"])
+                    if found["event"] == "end":
+                        return
+        except (OSError, http.client.HTTPException) as error:
+            raise self._lost(error) from error
+        raise self._lost(ConnectionError("the stream has ended"))
+
+    def _request(
+        self, name: str, form: str, fields: dict[str, Any]
+    ) -> tuple[str, str, bytes | None]:
+        row = operations()[name]
+        given = {key: value for key, value in fields.items() if value is not None}
+        for key in row["path_fields"]:
+            assert key in given, f"{name} needs {key}"
+        path = row["path"].format(
+            **{key: quote(str(given.pop(key)), safe="") for key in row["path_fields"]}
+        )
+        query = {"format": form} if form not in ("", "json") else {}
+        body = None
+        if row["verb"] in ("GET", "DELETE"):
+            query |= {key: _in_query(value) for key, value in given.items()}
+        else:
+            body = json.dumps(given).encode()
+        target = self.address.path + path + ("?" + urlencode(query) if query else "")
+        return row["verb"], target, body
+
+    def _send(
+        self, verb: str, target: str, body: bytes | None, headers: dict[str, str], seconds: float
+    ) -> http.client.HTTPResponse:
+        """Sends once. A read is repeated if the relay has closed the kept connection meanwhile;
+        what changes something is not, because it may have been done.
+        """
+        is_kept = self._connection is not None and self._connection.sock is not None
+        try:
+            connection = self._connected(seconds)
+            connection.request(verb, target, body, headers)
+            return connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            lost = self._lost(error)
+            is_closed = isinstance(error, ConnectionResetError | BrokenPipeError)
+            if not (is_kept and is_closed and verb == "GET"):
+                raise lost from error
+        return self._send(verb, target, body, headers, seconds)
+
+    def _connected(self, seconds: float) -> http.client.HTTPConnection:
+        if self._connection is None:
+            at = self.address
+            if at.scheme == "unix":
+                self._connection = _UnixConnection(at.socket, seconds)
+            elif at.scheme == "https":
+                self._connection = http.client.HTTPSConnection(at.host, at.port, timeout=seconds)
+            else:
+                self._connection = http.client.HTTPConnection(at.host, at.port, timeout=seconds)
+        self._connection.timeout = seconds
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(seconds)
+        return self._connection
+
+    def _lost(self, error: Exception) -> NoRelay:
+        self.close()
+        at = self.address
+        reason = str(error) or type(error).__name__
+        with suppress(AttributeError, TypeError):
+            reason = os.strerror(error.errno) if error.errno else reason  # type: ignore[attr-defined]
+        return NoRelay(f"no relay answers at {at.shown} (from {at.origin}): {reason}")
+
+
+def _in_query(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,121 @@
+"""The relay that a command calls, the session it means, and how answers are shown."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any
+
+from debug_relay.supervisor.cli.client import address, terminal
+from debug_relay.supervisor.cli.client.calls import Refused, Relay, Reply
+
+_ID = re.compile(r"sess_[0-9a-f]{8,}")
+_LISTED = 1000  # Sessions that are read to find one by its name; as many as the relay gives.
+
+
+class Choose(Exception):
+    """There is not just one session, and none was named: exit code 2."""
+
+
+class Here:
+    def __init__(self, given: argparse.Namespace) -> None:
+        self._given = given
+        self.as_json: bool = given.json
+
+    @cached_property
+    def relay(self) -> Relay:
+        """The relay; with `--start` it is started if none answers."""
+        given = self._given
+        token = address.token(given.token_file)
+
+        def find() -> Relay:
+            return Relay(address.find(given.url, given.data_dir), token, given.agent)
+
+        if not given.start:
+            return find()
+        from debug_relay.supervisor.cli.client.starting import started
+
+        return started(find, given)
+
+    def session(self, named: str | None) -> str:
+        """The id of the session with this name or id; without one, of the only session."""
+        if named is not None and _ID.fullmatch(named):
+            return named
+        items = self.sessions()
+        if named is not None:
+            found = [item["session_id"] for item in items if item.get("name") == named]
+            if len(found) == 1:
+                return str(found[0])
+            if found:
+                raise Choose(f"{len(found)} sessions are called {named}: {', '.join(found)}")
+            return named  # the relay says that it does not know it, and which there are
+        if not items:
+            raise Choose(
+                "there is no session; start one: debug-relay launch SCRIPT, debug-relay attach PID"
+            )
+        if len(items) > 1:
+            # Ended sessions are kept for a while; the living one is meant.
+            living = [item for item in items if item["status"] not in ("terminated", "failed")]
+            if len(living) == 1:
+                return str(living[0]["session_id"])
+            names = ", ".join(shown_name(item) for item in items[:20])
+            raise Choose(f"there are {len(items)} sessions, name one of them: {names}")
+        return str(items[0]["session_id"])
+
+    def sessions(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.relay.call("list-sessions", limit=_LISTED).data["items"]
+        return found
+
+    def call(self, name: str, waiting: str = "", /, **fields: Any) -> Reply:
+        """Calls an operation in the form that the command prints."""
+        form = "json" if self.as_json else "text"
+        with self.progress(waiting or name):
+            return self.relay.call(name, form=form, **fields)
+
+    def progress(self, words: str) -> AbstractContextManager[None]:
+        return terminal.progress(words)
+
+    def show(self, reply: Reply) -> None:
+        """Prints the answer: JSON as it came, text with colour on a terminal."""
+        if self.as_json:
+            sys.stdout.write(reply.body.decode())
+        else:
+            terminal.print_text(terminal.painted(reply.text.rstrip("\n")))
+
+    def say(self, line: str) -> None:
+        """Prints a line that the relay's answer lacks; `--json` prints answers alone."""
+        if not self.as_json:
+            terminal.print_text(line)
+
+    def rows(self, reply: Reply, lines: Callable[[Any], list[str]]) -> None:
+        """Prints a JSON answer, as columns unless `--json`."""
+        if self.as_json:
+            sys.stdout.write(reply.body.decode())
+        else:
+            for line in lines(reply.data):
+                terminal.print_text(line)
+
+
+def shown_name(item: dict[str, Any]) -> str:
+    return str(item.get("name") or item["session_id"])
+
+
+def refusal_text(refused: Refused) -> str:
+    """The error as text, also when the command asked for JSON."""
+    reply = refused.reply
+    if not reply.is_json:
+        return reply.text.rstrip("\n") or f"the relay answers with status {reply.status}"
+    try:
+        error = reply.json["error"]
+        suggestion = (error.get("details") or {}).get("suggestion")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return (
+            f"the answer is not a relay's (status {reply.status}): {json.dumps(reply.text[:200])}"
+        )
+    lines = [f"error {error['code']}: {error['message']}"]
+    return "\n".join([*lines, f"next: {suggestion}"] if suggestion else lines)

@@ -1,0 +1,117 @@
+"""Parsers of commands: one line for each error, a runnable example in each help."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, NoReturn
+
+from debug_relay.supervisor.cli.client.calls import operations
+from debug_relay.supervisor.cli.exit_codes import MISUSED
+
+_TYPES: dict[str, Callable[[str], Any]] = {"integer": int, "number": float}
+
+
+class Parser(argparse.ArgumentParser):
+    """Prints errors as one line, with the option that was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.stderr.write(f"{self.prog}: {message}\n")
+        raise SystemExit(MISUSED)
+
+    def options(self) -> list[str]:
+        return [option for action in self._actions for option in action.option_strings]
+
+    def parse(self, argv: list[str]) -> argparse.Namespace:
+        """Parses all of `argv`; what is unknown is refused with the closest known option.
+
+        `parser` of the result is the parser that a later complaint belongs to.
+        """
+        known, unknown = self.parse_known_args(argv)
+        if unknown:
+            word = unknown[0].partition("=")[0]
+            what = "option" if word.startswith("-") else "argument"
+            owner: Parser = known.parser
+            owner.error(f"unknown {what} {word}; {hint(word, owner.options(), owner.prog)}")
+        return known
+
+
+class Command(NamedTuple):
+    """One word of the command line."""
+
+    options: Callable[[Parser], None]
+    run: Callable[..., int]
+    example: str  # commands that a person may type as they stand, one a line
+    words: str = ""  # what the summary leaves out
+    in_relay: bool = True  # whether it calls a relay, and has the options for that
+    errors_on_stdout: bool = False
+
+
+def hint(word: str, known: Iterable[str], prog: str) -> str:
+    near = difflib.get_close_matches(word, list(known), 1, 0.5)
+    return f"did you mean {near[0]}?" if near else f"see {prog} --help"
+
+
+def parser_of(name: str, summary: str, command: Command) -> Parser:
+    words = f"{summary[0].upper()}{summary[1:]}."
+    if command.words:
+        words += "\n\n" + command.words
+    lines = "\n".join(f"  {line}" for line in command.example.splitlines())
+    parser = Parser(
+        prog=f"debug-relay {name}",
+        description=words,
+        epilog=f"example:\n{lines}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(parser=parser)
+    command.options(parser)
+    if command.in_relay:
+        _add_relay_options(parser)
+    return parser
+
+
+def _add_relay_options(parser: Parser) -> None:
+    group = parser.add_argument_group("the relay")
+    group.add_argument("--json", action="store_true", help="print the relay's reply as JSON")
+    group.add_argument("--url", help="its address, or unix:///path; default: OPENCODE_DEBUG_URL")
+    group.add_argument("--data-dir", metavar="DIR", help="find it by the relay.json in DIR")
+    group.add_argument("--token-file", metavar="FILE", help="default: OPENCODE_DEBUG_TOKEN")
+    group.add_argument("--agent", metavar="NAME", help="who calls, as events name it")
+    group.add_argument("--start", action="store_true", help="start a relay if none is running")
+
+
+def add_session(parser: Parser, many: bool = False) -> None:
+    """The session as the first argument, which may be left out while there is just one."""
+    parser.add_argument(
+        "session", nargs="*" if many else "?", metavar="SESSION", help="its name or id"
+    )
+
+
+def add_fields(parser: Parser, operation: str, *names: str, **other: str) -> None:
+    """Options from fields of an operation: their type, choices and meaning are the table's.
+
+    `other` maps an option's name to the field: `python="python_path"` is `--python`.
+    """
+    known = operations()[operation]["fields"]
+    for option, name in {**{name: name for name in names}, **other}.items():
+        field = known[name]
+        flag = "--" + option.replace("_", "-")
+        words = field.get("words", "").replace("%", "%%").replace("`", "")
+        if field["type"] == "boolean":
+            parser.add_argument(flag, dest=name, action="store_true", default=None, help=words)
+        elif field["type"] == "list":
+            parser.add_argument(
+                flag, dest=name, action="append", metavar="TEXT", help=f"{words} May be repeated."
+            )
+        else:
+            parser.add_argument(
+                flag,
+                dest=name,
+                type=_TYPES.get(field["type"], str),
+                choices=field.get("choices"),
+                metavar=None if "choices" in field else name.upper().rpartition("_")[2],
+                help=words,
+            )

@@ -1,0 +1,45 @@
+"""Runs one command: its parser, what it works with, and its errors as exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import ModuleType
+
+from debug_relay.supervisor.cli.client import terminal
+from debug_relay.supervisor.cli.client.address import Misused, NoRelay
+from debug_relay.supervisor.cli.client.calls import Refused
+from debug_relay.supervisor.cli.client.here import Choose, Here, refusal_text
+from debug_relay.supervisor.cli.client.parser import Command, parser_of
+from debug_relay.supervisor.cli.exit_codes import FAILED, INTERRUPTED, MISUSED
+
+
+def run_command(name: str, summary: str, module: ModuleType, argv: list[str]) -> int:
+    command: Command = module.COMMANDS[name]
+    given = parser_of(name, summary, command).parse(argv)
+    if not command.in_relay:
+        return command.run(given)
+    # A reader of stdout alone, such as a monitor of an agent, must see the errors of some commands.
+    stream = sys.stdout if command.errors_on_stdout else sys.stderr
+    here = Here(given)
+    try:
+        return command.run(here, given)
+    except (Misused, Choose) as error:
+        terminal.complain(f"debug-relay {name}: {error}", stream)
+        return MISUSED
+    except NoRelay as error:
+        how = "" if given.start else "start one: debug-relay serve, or add --start"
+        if given.json:
+            error_json = {"code": "NO_RELAY", "message": str(error), "details": {"suggestion": how}}
+            print(json.dumps({"success": False, "data": None, "error": error_json}))
+        terminal.complain(f"debug-relay {name}: {error}" + f"\nnext: {how}" * bool(how), stream)
+        return FAILED
+    except Refused as refused:
+        if given.json and refused.reply.is_json:
+            sys.stdout.write(refused.reply.body.decode())
+        else:
+            terminal.complain(refusal_text(refused), stream)
+        return FAILED
+    except KeyboardInterrupt:
+        terminal.complain(f"debug-relay {name}: interrupted; the program goes on")
+        return INTERRUPTED

@@ -1,0 +1,166 @@
+"""`ps`, `sessions`, `status`, `rm`: what there is, and ending it."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from typing import Any
+
+from debug_relay.supervisor.cli.client.here import Here, shown_name
+from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields, add_session
+from debug_relay.supervisor.cli.client.terminal import table
+
+_ENDED = ("terminated", "failed")
+_COMMAND_CHARACTERS = 120  # A command line in a table.
+
+
+# -- ps
+
+
+def _ps_options(parser: Parser) -> None:
+    parser.add_argument(
+        "match", nargs="?", metavar="TEXT", help="only command lines with this text"
+    )
+    parser.add_argument("-a", "--all", action="store_true", help="also the relay's own processes")
+
+
+def _ps(here: Here, given: Namespace) -> int:
+    with here.progress("looking at the processes"):
+        reply = here.relay.call("list-processes", limit=1000)
+    here.rows(reply, lambda data: list(_process_lines(data["items"], given)))
+    return 0
+
+
+def _process_lines(items: list[dict[str, Any]], given: Namespace) -> list[str]:
+    rows = []
+    for item in items:
+        command = " ".join(item["command"])
+        if item.get("code") == "ATTACH_SELF" and not given.all:
+            continue
+        if given.match and given.match not in command:
+            continue
+        state = "attachable"
+        if item.get("debugged_by"):
+            state = f"debugged by {item['debugged_by']}"
+        elif not item["attachable"]:
+            state = f"no: {item.get('reason') or item.get('code')}"
+        rows.append(
+            [
+                str(item["pid"]),
+                item["user"],
+                item.get("python_version") or "?",
+                _age(item["start_time"]),
+                ",".join(map(str, item.get("listening_ports") or ())),
+                _short(command),
+                state,
+            ]
+        )
+    if not rows:
+        return [
+            "no Python process" + (f" has {given.match!r} in its command line" * bool(given.match))
+        ]
+    head = ["PID", "USER", "PYTHON", "AGE", "PORTS", "COMMAND", "ATTACH"]
+    return [*table(head, rows, right="PID AGE"), *_advice(items, rows)]
+
+
+def _advice(items: list[dict[str, Any]], rows: list[list[str]]) -> list[str]:
+    """How to mend what keeps the shown processes from being attached to, each way once."""
+    shown = {row[0] for row in rows}
+    ways = {
+        item["suggestion"]: item["pid"]
+        for item in reversed(items)
+        if not item["attachable"] and item.get("suggestion") and str(item["pid"]) in shown
+    }
+    return [f"{pid}: {way}" for way, pid in reversed(ways.items())]
+
+
+def _age(start_time: float) -> str:
+    seconds = max(int(time.time() - start_time), 0)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _COMMAND_CHARACTERS else text[: _COMMAND_CHARACTERS - 1] + "…"
+
+
+# -- sessions
+
+
+def _sessions_options(parser: Parser) -> None:
+    add_fields(parser, "list-sessions", "status", "label")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print the names alone")
+
+
+def _sessions(here: Here, given: Namespace) -> int:
+    reply = here.relay.call("list-sessions", limit=1000, status=given.status, label=given.label)
+    if given.quiet and not here.as_json:
+        here.rows(reply, lambda data: [shown_name(item) for item in data["items"]])
+    else:
+        here.rows(reply, lambda data: list(_session_lines(data["items"])))
+    return 0
+
+
+def _session_lines(items: list[dict[str, Any]]) -> list[str]:
+    if not items:
+        return ["no sessions; start one: debug-relay launch SCRIPT, debug-relay attach PID"]
+    rows = [
+        [
+            item["session_id"],
+            item.get("name") or "",
+            item["status"],
+            item.get("stop_reason") or "",
+            _short(item.get("program") or ""),
+        ]
+        for item in items
+    ]
+    return list(table(["SESSION", "NAME", "STATUS", "STOP", "PROGRAM"], rows))
+
+
+# -- status
+
+
+def _status(here: Here, given: Namespace) -> int:
+    here.show(here.call("get-session", session_id=here.session(given.session)))
+    return 0
+
+
+# -- rm
+
+
+def _rm_options(parser: Parser) -> None:
+    add_session(parser, many=True)
+    parser.add_argument("--ended", action="store_true", help="all sessions that have ended")
+    add_fields(parser, "delete-session", "force", terminate="terminate_debuggee")
+
+
+def _rm(here: Here, given: Namespace) -> int:
+    ids = [here.session(named) for named in given.session]
+    if given.ended:
+        ids += [item["session_id"] for item in here.sessions() if item["status"] in _ENDED]
+    elif not ids:
+        ids = [here.session(None)]
+    for id in dict.fromkeys(ids):
+        reply = here.call(
+            "delete-session",
+            f"ending {id}",
+            session_id=id,
+            force=given.force,
+            terminate_debuggee=given.terminate_debuggee,
+        )
+        if here.as_json:
+            here.show(reply)
+        here.say(f"{id} is deleted")
+    return 0
+
+
+COMMANDS = {
+    "ps": Command(_ps_options, _ps, "debug-relay ps", "A process that cannot be attached to is "
+                  "listed with the reason; below the table is what to do about it."),
+    "sessions": Command(_sessions_options, _sessions, "debug-relay sessions --status paused"),
+    "status": Command(add_session, _status, "debug-relay status shop"),
+    "rm": Command(_rm_options, _rm, "debug-relay rm shop", "A program that the session has "
+                  "launched ends with it; one that it has attached to goes on, as it was before."),
+}  # fmt: skip

@@ -1,0 +1,178 @@
+"""`launch` and `attach`: a program in a new session, or in one that is there."""
+
+from __future__ import annotations
+
+import os
+from argparse import REMAINDER, Namespace
+from contextlib import suppress
+from typing import Any
+
+from debug_relay.supervisor.cli.client.address import Misused, NoRelay
+from debug_relay.supervisor.cli.client.calls import Refused, Reply
+from debug_relay.supervisor.cli.client.here import Here, shown_name
+from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields
+from debug_relay.supervisor.cli.commands import places, python_program
+
+_LAUNCH_SECONDS = 10.0  # How long `launch` waits for the first stop, unless told otherwise.
+
+
+def _add_session_options(parser: Parser) -> None:
+    parser.add_argument("--session", help="use this session instead of a new one")
+    parser.add_argument("--name", help="what the new session is called")
+    parser.add_argument(
+        "-b",
+        "--break",
+        dest="breaks",
+        action="append",
+        metavar="PLACE",
+        help="stop at FILE:LINE, or at a function; may be repeated",
+    )
+
+
+def add_program(parser: Parser) -> None:
+    parser.add_argument("command", nargs=REMAINDER, metavar="PROGRAM", help="a script or command, "
+                        "and its arguments")  # fmt: skip
+    parser.add_argument("-m", dest="module", nargs=REMAINDER, metavar="MODULE", help="or a module")
+    parser.add_argument("-c", dest="code", nargs=REMAINDER, metavar="CODE", help="or Python code")
+
+
+def command_of(given: Namespace) -> list[str]:
+    """The program and its arguments, as one would type them behind `python` or in a shell."""
+    if given.module is not None:
+        return ["-m", *given.module]
+    if given.code is not None:
+        return ["-c", *given.code]
+    if not given.command:
+        given.parser.error("give a program: a script with its arguments, -m MODULE, or -c CODE")
+    return list(given.command)
+
+
+def _launch_options(parser: Parser) -> None:
+    add_program(parser)
+    _add_session_options(parser)
+    add_fields(parser, "launch", "cwd", "venv", "env_file", python="python_path")
+    parser.add_argument("-e", "--env", action="append", metavar="NAME[=VALUE]", help="set a "
+                        "variable; without a value it is taken from here")  # fmt: skip
+    add_fields(parser, "launch", "stop_on_entry", "just_my_code", "debug_subprocesses", "wait")
+    parser.add_argument(
+        "--raised", action="store_true", help="stop at raised exceptions, not only uncaught ones"
+    )
+
+
+def _launch(here: Here, given: Namespace) -> int:
+    program = python_program.described(command_of(given), given.cwd)
+    if given.python_path or given.venv:
+        program.pop("python_path", None)
+    elif "python_path" not in program and (active := os.environ.get("VIRTUAL_ENV")):
+        given.venv = active
+    fields = {
+        "cwd": os.path.abspath(given.cwd or os.getcwd()),
+        "python_path": given.python_path,
+        "venv": given.venv and os.path.abspath(given.venv),
+        "env": environment(given.env),
+        "env_file": given.env_file and os.path.abspath(given.env_file),
+        "stop_on_entry": given.stop_on_entry,
+        "just_my_code": given.just_my_code,
+        "debug_subprocesses": given.debug_subprocesses,
+        "stop_on_exception": True if given.raised else None,
+        "wait": _LAUNCH_SECONDS if given.wait is None else given.wait,
+        **program,
+    }
+    return _begin(here, given, "launch", python_program.name_of(program), fields)
+
+
+def environment(given: list[str] | None) -> dict[str, str] | None:
+    """The variables of `--env NAME=VALUE`, and of `--env NAME` with the value that is here."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals and name not in os.environ:
+            raise Misused(f"--env {name}: there is no such variable here; give {name}=VALUE")
+        found[name] = value if equals else os.environ[name]
+    return found or None
+
+
+def _attach_options(parser: Parser) -> None:
+    parser.add_argument("target", metavar="PID", help="a process as `ps` lists it, or HOST:PORT "
+                        "where debugpy listens")  # fmt: skip
+    _add_session_options(parser)
+    add_fields(parser, "attach", "tree", "redirect_output", "repr", "just_my_code", "wait")
+
+
+def _attach(here: Here, given: Namespace) -> int:
+    host, colon, port = given.target.rpartition(":")
+    number = port if colon else given.target
+    if not number.isdigit():
+        given.parser.error(f"{given.target} is no pid; debug-relay ps lists the processes")
+    fields = {
+        "pid": None if colon else int(number),
+        "host": host or None,
+        "port": int(number) if colon else None,
+        "tree": given.tree,
+        "redirect_output": given.redirect_output,
+        "repr": given.repr,
+        "just_my_code": given.just_my_code,
+        "wait": given.wait,
+    }
+    return _begin(here, given, "attach", f"{'port' if colon else 'pid'}-{number}", fields)
+
+
+def _begin(here: Here, given: Namespace, operation: str, name: str, fields: dict[str, Any]) -> int:
+    """Creates a session if none is given, sets its breakpoints, and starts. If that fails, no new
+    session is left behind.
+    """
+    points = [places.breakpoint_at(text) for text in given.breaks or ()]
+    if given.session is not None:
+        id, is_new = here.session(given.session), False
+    else:
+        name = given.name or _free_name(here, name)
+        id, is_new = here.relay.call("create-session", name=name).data["session_id"], True
+    try:
+        if points:
+            _warn_unverified(here, here.relay.call(
+                "set-breakpoints", session_id=id, breakpoints=points))  # fmt: skip
+        doing = "starting the program" if operation == "launch" else "attaching"
+        reply = here.call(operation, doing, session_id=id, snapshot=True, **fields)
+    except BaseException:
+        if is_new:
+            with suppress(NoRelay, Refused):
+                here.relay.call("delete-session", session_id=id, force=True)
+        raise
+    here.say(f"session {name} ({id})" if is_new else f"session {id}")
+    here.show(reply)
+    return 0
+
+
+def _warn_unverified(here: Here, reply: Reply) -> None:
+    for point in reply.data["breakpoints"]:
+        if not point["verified"]:
+            said = point.get("message") or "it is not verified"
+            more = f"; {point['suggestion']}" if point.get("suggestion") else ""
+            here.say(f"{point['id']}: {said}{more}")
+
+
+def _free_name(here: Here, name: str) -> str:
+    """The name, with a number behind it if a session has it already."""
+    taken = {shown_name(item) for item in here.sessions()}
+    if name not in taken:
+        return name
+    return next(f"{name}-{n}" for n in range(2, len(taken) + 3) if f"{name}-{n}" not in taken)
+
+
+COMMANDS = {
+    "launch": Command(
+        _launch_options,
+        _launch,
+        "debug-relay launch --break shop.py:4 shop.py\n"
+        "debug-relay launch --stop-on-entry -m json.tool --help",
+        "Options stand before the program, what follows it are the program's. It runs here, with "
+        "the virtual environment that is active here, and what the relay has in its environment.",
+    ),
+    "attach": Command(
+        _attach_options,
+        _attach,
+        "debug-relay attach 4242",
+        "Attaching does not stop the process; debug-relay pause does. When the session is removed "
+        "the process goes on as it was before.",
+    ),
+}

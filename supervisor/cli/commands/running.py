@@ -1,0 +1,50 @@
+"""`continue`, `step`, `next`, `out`, `pause`: they run the program, and show where it stops."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from debug_relay.supervisor.cli.client.here import Here
+from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields, add_session
+
+# A person wants to see the next stop, and the prompt again when it does not come.
+_CONTINUE_SECONDS = 10.0
+
+
+def _drive(operation: str, doing: str, wait: float | None = None) -> Command:
+    def options(parser: Parser) -> None:
+        add_session(parser)
+        add_fields(parser, operation, thread="thread_id")
+        add_fields(parser, operation, "wait")
+
+    def run(here: Here, given: Namespace) -> int:
+        reply = here.call(
+            operation,
+            doing,
+            session_id=here.session(given.session),
+            thread_id=given.thread_id,
+            wait=wait if given.wait is None else given.wait,
+            snapshot=True,
+        )
+        here.show(reply)
+        return 0
+
+    word = {"step-into": "step", "step-over": "next", "step-out": "out"}.get(operation, operation)
+    return Command(options, run, f"debug-relay {word} shop", _WORDS[word])
+
+
+_WORDS = {
+    "continue": "It waits 10 seconds for the next stop, unless --wait says otherwise. A program "
+    "that has not stopped by then runs on: debug-relay wait shows its next stop.",
+    "pause": "The program stops at its next line of Python.",
+    "step": "A line without a call is stepped over.",
+    "next": "Calls on the line are run as a whole.",
+    "out": "The value that the function returns is shown.",
+}
+COMMANDS = {
+    "continue": _drive("continue", "running", _CONTINUE_SECONDS),
+    "step": _drive("step-into", "stepping"),
+    "next": _drive("step-over", "stepping"),
+    "out": _drive("step-out", "running until the function returns"),
+    "pause": _drive("pause", "pausing"),
+}
