@@ -65,7 +65,7 @@ class RequestHead(Struct, array_like=True):
     deadline: float  # seconds from now, computed by the supervisor
     if_stop: int | None = None
     idempotency_key: str | None = None
-    format: str = "json"  # json | pretty | text | markdown
+    format: str = "json"  # json | text | markdown
     max_bytes: int = 0  # bound of the reply, 0 = the operation's own
 
 
