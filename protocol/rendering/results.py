@@ -1,8 +1,7 @@
-"""Text renderings of the results that callers read most: stops, stacks, variables, breakpoints,
-output.
+"""The text of every result: one function for each type, here or in the module of its group.
 
-One function per result type; `text.generic` renders all others. The HTTP front calls this for
-`?format=text` and `?format=markdown`.
+`?format=text` and `?format=markdown` use it. A test goes through the operations table, so that no
+result is a dump of its fields.
 """
 
 from __future__ import annotations
@@ -16,19 +15,23 @@ from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.models import (
     breakpoints,
     execution,
+    fields,
     inspection,
     output_events,
+    processes,
+    program,
     run,
     sessions,
     stop_report,
 )
-from debug_relay.protocol.models.fields import Location
-from debug_relay.protocol.models.limits import format_amount, format_bytes
-from debug_relay.protocol.rendering import stop, traces
-from debug_relay.protocol.rendering.text import Code, Line, generic, short
+from debug_relay.protocol.models import relay as relay_models
+from debug_relay.protocol.rendering import breakpoints as breakpoint_text
+from debug_relay.protocol.rendering import events, relay, stop, traces
+from debug_relay.protocol.rendering import sessions as session_text
+from debug_relay.protocol.rendering.text import Code, Line, generic, more, short
 
-_NOISE: Final = frozenset({"description", "preserve_focus_hint", "all_threads_stopped"})
 _VALUE: Final = 100  # Characters of one value in the text of a result.
+_MODULES: Final = 3000  # Characters of the names of library modules.
 
 
 def render(result: Any) -> Iterator[Line]:
@@ -50,19 +53,10 @@ def render_json(kind: type, data: bytes) -> Iterator[Line]:
 # -- where the program is
 
 
-def _headline(
-    status: str, reason: str | None, stop_id: int, location: Location | None, end: str
-) -> str:
-    if status != "paused":
-        return f"{status}{end}"
-    place = f" {stop.location_text(location)}" if location is not None else ""
-    return f"paused ({reason}, stop {stop_id}){place}"
-
-
 def _execution(result: execution.Execution) -> Iterator[Line]:
     end = traces.ending(result.exit_code, result.signal, result.end_reason)
     place = None if result.stop is not None else result.current_location
-    yield _headline(result.status, result.stop_reason, result.stop_id, place, end)
+    yield session_text.headline(result.status, result.stop_reason, result.stop_id, place, end)
     if result.child_pid is not None and result.stop is None:
         yield f"in child process {result.child_pid}, thread {result.thread_id}"
     if not result.completed and result.status == "running":
@@ -95,7 +89,7 @@ def _trace(result: execution.TraceRows) -> Iterator[Line]:
 def _history(page: stop_report.HistoryPage) -> Iterator[Line]:
     for report in page.items:
         yield from stop.brief_stop(report)
-    yield from _more(page)
+    yield from more(page)
 
 
 # -- stacks and values
@@ -142,6 +136,11 @@ def _evaluated(result: inspection.Evaluated) -> Iterator[Line]:
     yield f"{kind}{text}{reference}{'  (cut)' if result.truncated else ''}"
 
 
+def _set(result: inspection.VariableSet) -> Iterator[Line]:
+    reference = f"  (ref {result.variables_reference})" if result.variables_reference else ""
+    yield stop.typed(result.name, result.type, result.value) + reference
+
+
 def _watches(result: inspection.WatchList) -> Iterator[Line]:
     yield from (stop.watch(watch) for watch in result.watches)
     if not result.watches:
@@ -170,9 +169,12 @@ def _source(result: inspection.SourceText) -> Iterator[Line]:
 
 def _modules(page: inspection.ModuleList) -> Iterator[Line]:
     for module in page.items:
-        mark = "" if module.is_user_code else "  (library)"
-        yield f"{short(module.name, 200)} {module.path or 'built in'}{mark}"
-    yield from _more(page)
+        if module.is_user_code:
+            yield f"{short(module.name, 200)} {module.path}"
+    libraries = [module.name for module in page.items if not module.is_user_code]
+    if libraries:
+        yield f"libraries: {short(', '.join(libraries), _MODULES)}"
+    yield from more(page)
 
 
 def _tasks(result: inspection.TaskList) -> Iterator[Line]:
@@ -195,183 +197,6 @@ def _completions(result: inspection.CompletionList) -> Iterator[Line]:
         yield "no completions"
 
 
-# -- breakpoints
-
-
-def _breakpoint(point: breakpoints.Breakpoint) -> str:
-    place = f"{point.source['path']}:{point.line}" if point.source else ""
-    where = f"{point.function} {place}".strip() if point.function else place
-    marks = [f"if {point.condition}"] if point.condition else []
-    marks += [f"hits {point.hit_condition}"] if point.hit_condition else []
-    marks += [f"log {point.log_message!r}"] if point.log_message else []
-    marks += [] if point.enabled else ["disabled"]
-    marks += [] if point.verified else ["not verified"]
-    marks += [f"hit {point.hit_count} times"] if point.hit_count else []
-    marks += [short(point.message)] if point.message else []
-    marks += [f"→ {short(point.suggestion)}"] if point.suggestion else []
-    return "  ".join([f"{point.id} {where}", *(short(mark, 300) for mark in marks)])
-
-
-def _breakpoints(result: breakpoints.BreakpointList | breakpoints.BreakpointsSet) -> Iterator[Line]:
-    yield from (_breakpoint(point) for point in result.breakpoints)
-    if not result.breakpoints:
-        yield "no breakpoints"
-
-
-# -- sessions, output, events
-
-
-def _session(state: sessions.SessionState | sessions.SessionStatus) -> Iterator[Line]:
-    name = f" {short(state.name, 80)}" if isinstance(state, sessions.SessionState) else ""
-    end = traces.ending(state.exit_code, state.signal, state.end_reason)
-    line = _headline(state.status, state.stop_reason, state.stop_id, state.current_location, end)
-    yield f"{state.session_id}{name}: {line}"
-    if state.waiting_for_input:
-        yield f"waits for input: {short(state.prompt or '', 200)!r}"
-    if state.warning:
-        yield f"warning: {state.warning}"
-    if state.passed_limit is not None:
-        yield f"passed {state.passed_limit.words()}"
-    if isinstance(state, sessions.SessionState):
-        if state.program is not None:
-            target = state.program.script or state.program.module or "program"
-            yield f"program: {short(' '.join([target, *state.program.args]), 600)}"
-        if state.exception is not None:
-            yield f"exception: {state.exception.type}: {short(state.exception.message, 300)}"
-        if state.breakpoint_count:
-            suspended = ", suspended" if state.breakpoints_suspended else ""
-            yield f"breakpoints: {state.breakpoint_count}{suspended}"
-        if state.lease is not None:
-            yield from _lease(state.lease)
-        if state.worker_signal is not None or state.worker_exit_code is not None:
-            how = state.worker_signal or f"exit code {state.worker_exit_code}"
-            yield f"its worker died: {how}"
-        if state.restored:
-            yield f"restored; before: {state.previous_status or 'unknown'}"
-        if state.missing_env:
-            yield f"missing in env: {short(', '.join(state.missing_env), 300)}"
-        if state.missing_fields:
-            yield f"hidden, restart must give them: {', '.join(state.missing_fields)}"
-        if state.disk_trouble:
-            yield f"disk: {short(state.disk_trouble, 300)}"
-
-
-def _lease(lease: sessions.Lease) -> Iterator[Line]:
-    held = lease.holder is not None
-    through = f" through {short(lease.front, 40)}" if lease.front else ""
-    driven = f"driven by {lease.holder}{through} until {lease.expires_at}"
-    yield driven if held else "any caller may drive it"
-
-
-def _resources(result: sessions.Resources) -> Iterator[Line]:
-    yield (
-        f"{result.session_id} {result.status}: cpu {result.cpu_seconds:g} s, memory "
-        f"{format_bytes(result.memory_bytes)}, {len(result.processes)} processes"
-    )
-    for name, limit in result.limits.items():
-        if limit.allowed:
-            used, allowed = format_amount(name, limit.used), format_amount(name, limit.allowed)
-            yield f"{name}: {used} of {allowed} ({limit.share or 0:.0%})"
-    if result.passed_limit is not None:
-        yield f"passed {result.passed_limit.words()}"
-    for one in result.processes:
-        yield (
-            f"{one.pid} (of {one.ppid}) {one.state}: cpu {one.cpu_seconds:g} s, memory "
-            f"{format_bytes(one.memory_bytes)}, {one.threads} threads, "
-            f"{'?' if one.descriptors is None else one.descriptors} descriptors: "
-            f"{short(one.command, 200)}"
-        )
-    if result.note:
-        yield result.note
-
-
-def _sessions(page: sessions.SessionList) -> Iterator[Line]:
-    for item in page.items:
-        reason = f" ({item.stop_reason})" if item.stop_reason else ""
-        program = f"  {short(item.program, 200)}" if item.program else ""
-        yield f"{item.session_id} {short(item.name, 80)}: {item.status}{reason}{program}"
-    if not page.items:
-        yield "no sessions"
-    yield from _more(page)
-
-
-def _output(page: output_events.OutputPage) -> Iterator[Line]:
-    if page.dropped:
-        yield f"({page.dropped} entries before these are gone)"
-    writer = ""
-    lines: list[str] = []
-    for entry in page.entries:
-        whose = f" of child process {entry.pid}" if entry.pid is not None else ""
-        if entry.category + whose != writer:
-            if lines:
-                yield Code(tuple(lines))
-            writer, lines = entry.category + whose, []
-            yield f"{writer}:"
-        lines += [short(line, 2000) for line in entry.output.splitlines()]
-    if lines:
-        yield Code(tuple(lines))
-    if not page.entries:
-        yield "no output"
-    yield f"next: ?cursor={page.next_cursor}" + (" (there is more)" if page.has_more else "")
-
-
-def _events(page: output_events.EventPage) -> Iterator[Line]:
-    if page.dropped:
-        yield f"({page.dropped} events before these are gone)"
-    for event in page.events:
-        yield f"{event.seq} {event.type}: {_summary(event)}"
-    yield f"session {page.session_status}; next: ?cursor={page.next_cursor}"
-
-
-def _all_events(page: output_events.AllEventsPage) -> Iterator[Line]:
-    if page.dropped:
-        yield f"({page.dropped} events before these are gone)"
-    for event in page.events:
-        yield f"{event.session_id} {event.seq} {event.type}: {_summary(event)}"
-    statuses = ", ".join(f"{id} {status}" for id, status in page.statuses.items())
-    yield f"sessions: {statuses or 'none'}; next: ?cursor={page.next_cursor}"
-
-
-def _summary(event: output_events.Event) -> str:
-    body = event.body
-    try:
-        if event.type == "breakpoint":
-            point = msgspec.convert(body["breakpoint"], breakpoints.Breakpoint)
-            return f"{body['reason']} {_breakpoint(point)}"
-        if event.type == "module":
-            return f"{body['module']['name']} {body['module']['path']}"
-    except (KeyError, TypeError, msgspec.ValidationError):
-        pass  # the event is of another version of the relay
-    return _body(body)
-
-
-def _body(body: Any) -> str:
-    if not isinstance(body, Mapping):
-        return short(body)
-    shown = [
-        f"{key}={_fact(value)}"
-        for key, value in body.items()
-        if value not in (None, "", [], {}) and key not in _NOISE
-    ]
-    return short(" ".join(shown), 600)
-
-
-def _fact(value: Any) -> str:
-    if isinstance(value, Mapping) and "path" in value and "line" in value:
-        return f"{value['path']}:{value['line']}"
-    return short(value if isinstance(value, str) else repr(value), _VALUE)
-
-
-def _more(page: Any) -> Iterator[Line]:
-    if not page.has_more:
-        return
-    cursor = getattr(page, "next_cursor", None)
-    if cursor is not None:
-        yield f"… more: ?cursor={cursor}"
-    else:
-        yield f"… {page.total} in all: ?offset={page.offset + len(page.items)}"
-
-
 _RENDERERS: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
     execution.Execution: _execution,
     execution.TraceRows: _trace,
@@ -392,15 +217,40 @@ _RENDERERS: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
     inspection.ModuleList: _modules,
     inspection.TaskList: _tasks,
     inspection.CompletionList: _completions,
-    sessions.Lease: _lease,
-    breakpoints.Breakpoint: lambda point: iter([_breakpoint(point)]),
-    breakpoints.BreakpointList: _breakpoints,
-    breakpoints.BreakpointsSet: _breakpoints,
-    sessions.SessionState: _session,
-    sessions.SessionStatus: _session,
-    sessions.SessionList: _sessions,
-    sessions.Resources: _resources,
-    output_events.OutputPage: _output,
-    output_events.EventPage: _events,
-    output_events.AllEventsPage: _all_events,
+    inspection.VariableSet: _set,
+    breakpoints.Breakpoint: lambda point: iter([breakpoint_text.breakpoint(point)]),
+    breakpoints.BreakpointChanged: breakpoint_text.changed,
+    breakpoints.BreakpointList: breakpoint_text.listed,
+    breakpoints.BreakpointsSet: breakpoint_text.listed,
+    breakpoints.ExceptionBreakpoints: breakpoint_text.exceptions,
+    breakpoints.ProfileList: relay.profiles,
+    breakpoints.ProfileData: relay.profile,
+    fields.Deleted: breakpoint_text.deleted,
+    fields.Count: breakpoint_text.count,
+    sessions.Lease: session_text.lease,
+    sessions.SessionState: session_text.session,
+    sessions.SessionStatus: session_text.session,
+    sessions.SessionList: session_text.listed,
+    sessions.SessionDeleted: session_text.deleted,
+    sessions.Pong: session_text.pong,
+    sessions.Resources: session_text.resources,
+    sessions.Export: session_text.export,
+    program.Detached: session_text.detached,
+    program.Terminated: session_text.terminated,
+    program.Written: session_text.written,
+    output_events.OutputPage: events.output,
+    output_events.OutputCleared: events.cleared,
+    output_events.EventPage: events.events,
+    output_events.AllEventsPage: events.all_events,
+    relay_models.Health: relay.health,
+    relay_models.Info: relay.info,
+    relay_models.Configuration: relay.configuration,
+    relay_models.ShuttingDown: relay.shutting_down,
+    relay_models.ProcessList: relay.processes,
+    processes.Process: relay.process,
 }
+
+
+def has_text(kind: type) -> bool:
+    """Whether a result has a form made for reading."""
+    return any(one in _RENDERERS for one in kind.__mro__)

@@ -1,14 +1,14 @@
 """Results as compact text for a language model or a person, instead of JSON.
 
-Every result has a rendering: `results` has one for each type that callers read most, and this
-module has the generic one for all others. Pure; it never fails on any value, and lines stay short
-however large the values are.
+`results` has a rendering for each type of result. This module has what they share, and a general
+form for data of another version of the relay. Pure; it never fails on any value, and lines stay
+short however large the values are.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -73,9 +73,44 @@ def short(value: object, longest: int = _LONGEST) -> str:
         cut = 0
     else:
         text = text[:longest]
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    text = _printable(text)
     return f"{text}… (+{cut} characters)" if cut > 0 else text
+
+
+def _printable(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def plural(count: int, what: str) -> str:
+    """`1 session`, `2 sessions`, `3 processes`."""
+    if count == 1:
+        return f"1 {what}"
+    return f"{count} {what}{'es' if what.endswith('s') else 's'}"
+
+
+def table(rows: Sequence[Sequence[str]], longest: int = _LONGEST) -> Iterator[str]:
+    """One line for each row, with columns below each other; a column that is empty in all rows but
+    the first, which has the names, is left out. The last column is cut so that a line fits.
+    """
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    widths = [max(len(_printable(cell)) for cell in column) for column in columns[:-1]]
+    for row in zip(*columns, strict=True):
+        cells = [_printable(cell).ljust(width) for cell, width in zip(row, widths, strict=False)]
+        line = "  ".join([*cells, _printable(row[-1])]).rstrip()
+        yield line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def more(page: Any) -> Iterator[str]:
+    """How to get the rest of a page; nothing if it has all."""
+    if not page.has_more:
+        return
+    cursor = getattr(page, "next_cursor", None)
+    if cursor is not None:
+        yield f"… more: ?cursor={cursor}"
+    else:
+        yield f"… {page.total} in all: ?offset={page.offset + len(page.items)}"
 
 
 def generic(value: Any, depth: int = 0) -> Iterator[Line]:
@@ -135,4 +170,10 @@ def render_error(error: RelayError) -> Iterator[Line]:
                 yield f"  {line}"
     if suggestion:
         yield f"next: {short(suggestion, 2000)}"
-    yield from generic(details)
+    said = f"{error.message} {suggestion}"
+    yield from generic({name: one for name, one in details.items() if not _is_said(one, said)})
+
+
+def _is_said(value: Any, said: str) -> bool:
+    """Whether message and suggestion have told this detail already."""
+    return isinstance(value, str | int) and not isinstance(value, bool) and str(value) in said

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.operations import OPERATIONS
 from debug_relay.protocol.rendering import text
-from debug_relay.protocol.rendering.results import render_json
+from debug_relay.protocol.rendering.results import has_text, render_json
 from debug_relay.protocol.wire.envelope import encode_json
 
 JSON = st.recursive(
@@ -44,6 +44,20 @@ def test_any_result_of_any_operation_is_drawn(value: object):
     data = encode_json(value)
     for row in OPERATIONS.values():
         text.encode_lines(render_json(row.result, data), "text")
+
+
+def test_every_result_has_a_form_made_for_reading():
+    rows = [row for row in OPERATIONS.values() if row.kind == "json"]
+    assert [row.name for row in rows if not has_text(row.result)] == ["process-stacks"]
+
+
+def test_a_table_has_one_line_an_entry_and_no_empty_column():
+    rows = [("pid", "user", "ports", "run"), ("7", "ann", "", "a\nb"), ("123", "b", "", "x" * 99)]
+    assert list(text.table(rows, 30)) == [
+        "pid  user  run",
+        "7    ann   a\\nb",
+        "123  b     " + "x" * 18 + "…",
+    ]
 
 
 def test_empty_things_are_left_out_and_false_is_not():

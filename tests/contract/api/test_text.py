@@ -69,7 +69,7 @@ def test_every_read_of_a_stopped_program(stopped: tuple[Session, Source, str]) -
     assert "bp_1" in said(session.get("/breakpoints", format="text"))
     assert "paused (breakpoint" in said(session.get("/status", format="text"))
     assert session.id in said(session.get(format="text"))
-    assert "stopped: reason=breakpoint" in said(session.get("/events", format="text"))
+    assert "stopped: breakpoint bp_1, stop 1" in said(session.get("/events", format="text"))
     evaluated = session.post("/evaluate", {"expression": "amount + price"}, headers=TEXT)
     assert said(evaluated) == "int = 2\n"
     raised = session.post("/evaluate", {"expression": "1 / 0"}, headers=TEXT)

@@ -1,0 +1,77 @@
+"""Text of breakpoints and exception filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from debug_relay.protocol.models import breakpoints
+from debug_relay.protocol.models.fields import Count, Deleted
+from debug_relay.protocol.rendering.text import Line, plural, short
+
+_NOT_KEPT = "warning: the change is not on disk"
+
+
+def breakpoint(point: breakpoints.Breakpoint) -> str:
+    place = f"{point.source['path']}:{point.line}" if point.source else ""
+    where = f"{point.function} {place}".strip() if point.function else place
+    marks = [f"if {point.condition}"] if point.condition else []
+    marks += [f"hits {point.hit_condition}"] if point.hit_condition else []
+    marks += [f"log {point.log_message!r}"] if point.log_message else []
+    marks += [] if point.enabled else ["disabled"]
+    marks += [] if point.verified else ["not verified"]
+    marks += [f"hit {plural(point.hit_count, 'time')}"] if point.hit_count else []
+    marks += [short(point.message)] if point.message else []
+    marks += [f"→ {short(point.suggestion)}"] if point.suggestion else []
+    return "  ".join([f"{point.id} {where}", *(short(mark, 300) for mark in marks)])
+
+
+def listed(result: breakpoints.BreakpointList | breakpoints.BreakpointsSet) -> Iterator[Line]:
+    yield from (breakpoint(point) for point in result.breakpoints)
+    if not result.breakpoints:
+        yield "no breakpoints"
+    if isinstance(result, breakpoints.BreakpointsSet) and not result.persisted:
+        yield _NOT_KEPT
+
+
+def changed(result: breakpoints.BreakpointChanged) -> Iterator[Line]:
+    yield breakpoint(result)
+    if not result.persisted:
+        yield _NOT_KEPT
+
+
+def deleted(result: Deleted) -> Iterator[Line]:
+    yield f"{result.id} deleted" if result.deleted else f"{result.id} not deleted"
+    if isinstance(result, breakpoints.BreakpointRemoved) and not result.persisted:
+        yield _NOT_KEPT
+
+
+def count(result: Count) -> Iterator[Line]:
+    is_kept = not isinstance(result, breakpoints.BreakpointsCleared) or result.persisted
+    yield f"{result.deleted} deleted"
+    if not is_kept:
+        yield _NOT_KEPT
+
+
+def exceptions(result: breakpoints.ExceptionBreakpoints) -> Iterator[Line]:
+    what = [*result.filters, *result.types]
+    marks = [f"if {short(result.condition, 300)}"] if result.condition else []
+    marks += [f"raised in {result.raised_in} code"] if result.raised_in else []
+    names = short(", ".join(what), 1000)
+    yield "  ".join([f"stops at exceptions: {names}" if what else "stops at no exceptions", *marks])
+    if result.unknown_types:
+        yield f"no class has the name yet: {short(', '.join(result.unknown_types), 300)}"
+    if result.message:
+        yield short(result.message)
+
+
+def place_of(spec: Mapping[str, Any]) -> str:
+    """One breakpoint as a caller has asked for it."""
+    source = spec.get("source")
+    file = source.get("path") if isinstance(source, Mapping) else spec.get("file")
+    place = spec.get("line") or spec.get("function") or spec.get("text")
+    where = f"{file}:{place}" if file and place else str(file or place or "?")
+    known = (("condition", "if"), ("hit_condition", "hits"), ("log_message", "log"))
+    marks = [f"{word} {spec[name]}" for name, word in known if spec.get(name)]
+    marks += ["disabled"] if spec.get("enabled") is False else []
+    return short("  ".join([where, *marks]))
