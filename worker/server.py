@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import time
-from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from debug_relay.protocol.system.procfs import boot_id, start_ticks
 from debug_relay.protocol.version import VERSION, WIRE
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.frames import Caller
+from debug_relay.worker.ide.front import IdeFront
 from debug_relay.worker.operations.handlers import check_table
 from debug_relay.worker.rpc.supervisor_link import SupervisorLink
 from debug_relay.worker.session.session import Session
@@ -50,6 +50,7 @@ class Worker:
         self.links: set[SupervisorLink] = set()
         self.ended = asyncio.Event()
         self.session = Session(params, self._push)
+        self.ide = IdeFront(self.session)
         self._alone_since = time.monotonic()
         self._warned = False
         self._socket = Path(params.session_dir) / "worker.sock"
@@ -64,7 +65,7 @@ class Worker:
             server = await loop.create_unix_server(lambda: SupervisorLink(self), str(self._socket))
         finally:
             os.umask(before)
-        await self.session.joining.listen(self._join)
+        await self.session.joining.listen(self.ide.serve)
         await self.session.changes.find_interpreter()
         await self._write_identity()
         await self.session.blueprints.take_over()
@@ -79,6 +80,7 @@ class Worker:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
             server.close()
+            await self.ide.close()
             await self.session.joining.close()
             for link in list(self.links):
                 link.close()
@@ -109,7 +111,7 @@ class Worker:
         """
         while True:
             await asyncio.sleep(_TICK_SECONDS)
-            if any(link.busy for link in self.links):
+            if any(link.busy for link in self.links) or self.session.joining.clients:
                 self.session.idle.touch()
             self._collect()
             self._warn()
@@ -249,9 +251,6 @@ class Worker:
         await session.record.settled()
         self.ended.set()
         return answer
-
-    async def _join(self, reader: StreamReader, writer: StreamWriter) -> None:
-        writer.close()
 
     # -- supervisors
 

@@ -125,6 +125,7 @@ class Breakpoint(Result, kw_only=True):
     message: str | None = always(None)
     suggestion: str | None = None
     updated: bool = False
+    owner: str | None = None  # the IDE that has set it, and that alone can change it
 
 
 # `persisted` is reported after the write to disk: of the project's file, or without a project root

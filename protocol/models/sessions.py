@@ -392,6 +392,7 @@ class DebuggerAddress(Result, kw_only=True):
     adapter: Literal["debugpy"]  # the protocol that is spoken there: DAP, as debugpy speaks it
     uri: str
     token: str | None  # only for callers with `sessions:write`, and only in `get-session`
+    clients: list[str] = []  # the IDEs that have joined
 
 
 class SessionState(Result, kw_only=True):

@@ -6,7 +6,7 @@ Bodies stay `Raw` until someone reads their fields; a body that is only passed o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -204,7 +204,11 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def encode_request(seq: int, command: str, arguments: Any = None) -> bytes:
-    message = {"seq": seq, "type": "request", "command": command, "arguments": arguments or {}}
+    return encode({"seq": seq, "type": "request", "command": command, "arguments": arguments or {}})
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """One message with its header."""
     try:
         body = _encode(message)
     except UnicodeEncodeError:  # a file name whose bytes are not UTF-8
@@ -240,8 +244,10 @@ def _without_surrogates(value: Any) -> Any:
 class Decoder:
     """Feed it the bytes of the socket; iterate over the complete messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        """`most_bytes`: one message of the peer's."""
         self._buffer = bytearray()
+        self._most_bytes = most_bytes
 
     def feed(self, data: bytes) -> Iterator[Message]:
         self._buffer += data
@@ -263,14 +269,13 @@ class Decoder:
             raise DapError(f"the data begins with {bytes(self._buffer[:40])!r}")
         return True
 
-    @staticmethod
-    def _length(head: bytes) -> int:
+    def _length(self, head: bytes) -> int:
         for line in head.split(b"\r\n"):
             name, _, value = line.partition(b":")
             value = value.strip()
             # We bound the digits because int() raises an error of its own for thousands of them.
             if name.strip().lower() == b"content-length" and value.isdigit() and len(value) < 20:
                 length = int(value)
-                if length <= MAX_MESSAGE_BYTES:
+                if length <= self._most_bytes:
                     return length
         raise DapError(f"a header without a usable length: {head[:80]!r}")

@@ -149,6 +149,7 @@ class Exceptions(Request[list[str]]):
     everywhere: bool
     types_everywhere: bool
     condition: str | None = None
+    unconditional: list[str] = []  # raised, uncaught, user: the condition does not count for these
 
 
 class KnownTypes(Request[list[str]]):

@@ -119,7 +119,9 @@ class Session:
         shown.expires_at = None
         idle = idle_limit(shown.status, shown.config)
         if idle:
-            left = idle - (time.monotonic() - self._touched)
+            # The worker counts a joined IDE as use, as it counts calls.
+            joined = shown.debugger is not None and shown.debugger.clients
+            left = idle if joined else idle - (time.monotonic() - self._touched)
             shown.expires_at = timestamp_of(time.time() + left)
             if left < idle * _WARNING_SHARE:
                 shown.warning = f"Session will expire in {max(left, 0):.0f} seconds"

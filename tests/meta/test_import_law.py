@@ -58,7 +58,7 @@ LAW = {
         attach
         session
         operations
-        rpc
+        rpc ide
         server
         zygote
         __main__

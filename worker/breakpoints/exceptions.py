@@ -24,6 +24,8 @@ from debug_relay.worker.state.publication import Publication
 from debug_relay.worker.state.settings import Settings
 
 _NEVER: Final = frozenset({"SystemExit", "StopIteration", "StopAsyncIteration", "GeneratorExit"})
+# The probe's names of the filters.
+_TABLES: Final = {"raised": "raised", "uncaught": "uncaught", "user_unhandled": "user"}
 _NO_PROBE: Final = (
     "This session has no probe (attached by port): only filters work, not types, condition or "
     "raised_in"
@@ -47,6 +49,7 @@ class ExceptionFilters:
         self._probes = probes
         self._breakpoints = breakpoints
         self._asked = ExceptionBreakpoints(filters=["uncaught"], types=[])
+        self._also: dict[str, list[str]] = {}  # IDE → the filters that it adds
         self._known: set[str] = set()  # the types that exist in the program
         self._problem: str | None = None
 
@@ -92,6 +95,15 @@ class ExceptionFilters:
         self._asked = ExceptionBreakpoints(filters=[], types=[])
         return await self._changed()
 
+    async def also(self, owner: str, filters: list[str]) -> None:
+        """Stop at these too, for an IDE that has joined; its filters replace those it had."""
+        if filters == self._also.get(owner, []):
+            return
+        self._also[owner] = filters
+        if not filters:
+            del self._also[owner]
+        await self._changed()
+
     async def _changed(self) -> ExceptionBreakpoints:
         self._problem = None
         await self._hub.each(self._hub.taking_changes(), self.begin)
@@ -127,6 +139,9 @@ class ExceptionFilters:
                 f"The program has no exception class {', '.join(unknown)} so far;"
                 " the breakpoint works as soon as there is one"
             )
+        notes += [
+            f"{owner} also stops at: {', '.join(filters)}" for owner, filters in self._also.items()
+        ]
         if self._is_plain() and (asked.types or asked.condition or asked.raised_in == "all"):
             notes.append(_NO_PROBE)
         return msgspec.structs.replace(
@@ -144,15 +159,18 @@ class ExceptionFilters:
     async def begin(self, server: DebugServer) -> None:
         """Sends the filters to a debug server that knows none, or outdated ones."""
         asked = self._asked
+        added = [name for filters in self._also.values() for name in filters]
+        filters = list(dict.fromkeys([*asked.filters, *added]))
         details = probe.Exceptions(
-            raised="raised" in asked.filters,
+            raised="raised" in filters,
             types=asked.types,
             everywhere=asked.raised_in == "all",
             types_everywhere=asked.raised_in != "user",
             condition=asked.condition,
+            unconditional=sorted({_TABLES[name] for name in added}) if asked.condition else [],
         )
         await server.engine.stop_at_exceptions(
-            asked.filters, details, self._breakpoints.suspended, self._settings.request_timeout
+            filters, details, self._breakpoints.suspended, self._settings.request_timeout
         )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from debug_relay.protocol.errors import RelayError
+from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import (
     Breakpoint,
     BreakpointSpec,
@@ -157,7 +157,7 @@ class Breakpoints:
 
     async def patch(self, params: PatchBreakpoint) -> Breakpoint:
         async with self._changing:
-            entry = self._table.one(params.breakpoint_id)
+            entry = self._changeable(params.breakpoint_id)
             await self.suspend(False)
             batch = await self._verifier.batch()
             changed = await batch.changed(
@@ -177,11 +177,12 @@ class Breakpoints:
 
     async def remove(self, id: str) -> None:
         async with self._changing:
-            await self._drop([self._table.one(id)])
+            await self._drop([self._changeable(id)])
 
     async def clear(self) -> int:
+        """Remove all breakpoints but those of joined IDEs."""
         async with self._changing:
-            entries = list(self._table)
+            entries = self._table.owned_by(None)
             await self._drop(entries)
             return len(entries)
 
@@ -193,6 +194,64 @@ class Breakpoints:
             self._table.drop(entry.id)
         await self._sync.forget(entries)
         self._journal("removed", entries)
+
+    def _changeable(self, id: str) -> Entry:
+        """The breakpoint, if a caller of the API has set it."""
+        entry = self._table.one(id)
+        if entry.owner is None:
+            return entry
+        raise RelayError(
+            Code.INVALID_REQUEST,
+            f"{id} is a breakpoint of {entry.owner}, which alone changes and removes it",
+            "Ask the person at that IDE, or set a breakpoint of your own: a line may have both.",
+            breakpoint_id=id,
+            owner=entry.owner,
+        )
+
+    async def replace(
+        self, owner: str, path: str | None, specs: list[BreakpointSpec]
+    ) -> list[Breakpoint | RelayError]:
+        """Set the owner's breakpoints in one file, or without a path those on functions; others
+        that it has there are removed. A bad one is answered with its error, and not set.
+        """
+        async with self._changing:
+            batch = await self._verifier.batch()
+            checked, bad = await _verify_all(batch, specs, moves=True)
+            await self.suspend(False)
+            self._watch.seen(batch.seen)
+            before = {entry.id: entry.spec() for entry in self._table.owned_by(owner)}
+            for entry in checked:
+                entry.owner = owner
+            stored = [self._store(entry)[0] for entry in checked]
+            await self._drop(
+                [
+                    entry
+                    for entry in self._table.owned_by(owner)
+                    if entry.id not in stored and _is_in(entry, path, self._verifier)
+                ]
+            )
+            changed = [id for id in dict.fromkeys(stored) if before.get(id) != self._spec(id)]
+            await self._sync.set([self._table.one(id) for id in changed], {*changed})
+            await self._mark_outdated([self._table.one(id) for id in changed])
+            self._journal("new", [self._table.one(id) for id in changed if id not in before])
+            self._journal("changed", [self._table.one(id) for id in changed if id in before])
+            errors = dict(bad)
+            good = iter(stored)
+            return [
+                errors[index] if index in errors else self.show(self._table.one(next(good)))
+                for index in range(len(specs))
+            ]
+
+    def owned_by(self, owner: str) -> list[Entry]:
+        return self._table.owned_by(owner)
+
+    async def disown(self, owner: str) -> None:
+        """Remove all breakpoints of an IDE that has left."""
+        async with self._changing:
+            await self._drop(self._table.owned_by(owner))
+
+    def _spec(self, id: str) -> dict[str, Any]:
+        return self._table.one(id).spec()
 
     def _journal(self, reason: str, entries: Iterable[Entry]) -> None:
         journaled = False
@@ -227,8 +286,8 @@ class Breakpoints:
 
     def at(self, location: Location) -> list[str]:
         """The enabled breakpoints at this place."""
-        entry = self._table.at(os.path.realpath(location.path), location.line)
-        return [entry.id] if entry is not None and entry.enabled else []
+        found = self._table.at(os.path.realpath(location.path), location.line)
+        return [entry.id for entry in found if entry.enabled]
 
     def show(self, entry: Entry) -> Breakpoint:
         # The entry of a removed breakpoint has its last count.
@@ -239,8 +298,10 @@ class Breakpoints:
         return shown
 
     def specs(self) -> list[dict[str, Any]]:
-        """The fields with which a later session can set the same breakpoints."""
-        return [entry.spec() for entry in self._table]
+        """The fields with which a later session can set the same breakpoints; those of joined IDEs
+        are theirs to set.
+        """
+        return [entry.spec() for entry in self._table.owned_by(None)]
 
     def appeared(self, id: str, found: FoundFunction) -> None:
         """The program has loaded code with the function, or with one that may be meant."""
@@ -458,15 +519,22 @@ class Breakpoints:
         self._sync.close()
 
 
+def _is_in(entry: Entry, path: str | None, verifier: Verifier) -> bool:
+    """Whether it is in this file, or without a path on a function."""
+    if path is None or entry.function is not None:
+        return path is None and entry.function is not None
+    return verifier.absolute(path) == entry.path
+
+
 async def _verify_all(
-    batch: Batch, specs: list[BreakpointSpec]
+    batch: Batch, specs: list[BreakpointSpec], moves: bool = False
 ) -> tuple[list[Entry], list[tuple[int, RelayError]]]:
     """The breakpoints as they would be set, and the refused ones."""
     checked: list[Entry] = []
     bad: list[tuple[int, RelayError]] = []
     for index, spec in enumerate(specs):
         try:
-            checked.append(await batch.verify(spec))
+            checked.append(await batch.verify(spec, moves))
         except RelayError as error:
             bad.append((index, error))
     return checked, bad

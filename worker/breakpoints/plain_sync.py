@@ -51,9 +51,11 @@ class PlainSync:
             await self._send_file(server, path)
 
     async def _send_file(self, server: DebugServer, path: str) -> None:
-        entries = [
-            e for e in self._table.in_file(path) if e.is_active and not self._table.suspended
-        ]
+        active = [e for e in self._table.in_file(path) if e.is_active and not self._table.suspended]
+        # pydevd has one breakpoint for each line. Where several owners have one there, one without
+        # a condition counts: it stops too often rather than never.
+        active.sort(key=lambda e: (e.line, e.condition is None and e.hit_condition is None))
+        entries = list({entry.line: entry for entry in active}.values())
         answer = await server.request(
             "setBreakpoints",
             {"source": {"path": path}, "breakpoints": [_plain(entry) for entry in entries]},

@@ -13,6 +13,9 @@ from msgspec import Struct
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import Breakpoint
 
+# The function's name, the only file in which it counts, and the owner.
+_FunctionKey = tuple[str, str | None, str | None]
+
 
 class Entry(Struct):
     id: str
@@ -26,6 +29,7 @@ class Entry(Struct):
     log_message: str | None = None
     expected_text: str | None = None
     enabled: bool = True
+    owner: str | None = None  # the IDE that has set it; None for callers of the API
     verified: bool = False
     pending: bool = False  # the file does not exist yet
     message: str | None = None
@@ -53,6 +57,7 @@ class Entry(Struct):
             hit_count=hit_count,
             message=self.message,
             suggestion=self.suggestion,
+            owner=self.owner,
         )
 
     def spec(self) -> dict[str, Any]:
@@ -73,9 +78,9 @@ class Entry(Struct):
 class BreakpointTable:
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._at: dict[tuple[str, int], str] = {}
+        self._at: dict[tuple[str, int], list[str]] = {}
         self._in_file: dict[str, dict[str, Entry]] = {}
-        self._of_function: dict[tuple[str, str | None], str] = {}
+        self._of_function: dict[_FunctionKey, str] = {}
         self._next = 1
         self.suspended = False  # no breakpoint stops a program
 
@@ -107,9 +112,9 @@ class BreakpointTable:
         self._unlink(entry.id)
         self._entries[entry.id] = entry
         if entry.function is None:
-            self._at[entry.real_path, entry.line] = entry.id
+            self._at.setdefault((entry.real_path, entry.line), []).append(entry.id)
         else:
-            self._of_function[_key(entry.function, entry.only_in)] = entry.id
+            self._of_function[_key(entry)] = entry.id
         if entry.real_path:
             self._in_file.setdefault(entry.real_path, {})[entry.id] = entry
 
@@ -121,25 +126,31 @@ class BreakpointTable:
         old = self._entries.get(id)
         if old is None:
             return
-        if self._at.get((old.real_path, old.line)) == id:
-            del self._at[old.real_path, old.line]
-        if old.function is not None:
-            self._of_function.pop(_key(old.function, old.only_in), None)
+        if old.function is None:
+            beside = self._at[old.real_path, old.line]
+            beside.remove(id)
+            if not beside:
+                del self._at[old.real_path, old.line]
+        else:
+            self._of_function.pop(_key(old), None)
         others = self._in_file.get(old.real_path, {})
         others.pop(id, None)
         if not others:
             self._in_file.pop(old.real_path, None)
 
-    def at(self, real_path: str, line: int) -> Entry | None:
-        id = self._at.get((real_path, line))
-        return None if id is None else self._entries[id]
+    def at(self, real_path: str, line: int) -> list[Entry]:
+        return [self._entries[id] for id in self._at.get((real_path, line), ())]
 
     def same_as(self, asked: Entry) -> Entry | None:
-        """The existing breakpoint at the same line or function: each has at most one."""
+        """The existing breakpoint at the same line or function: each owner has one there."""
         if asked.function is None:
-            return self.at(asked.real_path, asked.line)
-        id = self._of_function.get(_key(asked.function, asked.only_in))
+            beside = self.at(asked.real_path, asked.line)
+            return next((entry for entry in beside if entry.owner == asked.owner), None)
+        id = self._of_function.get(_key(asked))
         return None if id is None else self._entries[id]
+
+    def owned_by(self, owner: str | None) -> list[Entry]:
+        return [entry for entry in self if entry.owner == owner]
 
     def functions(self) -> list[Entry]:
         return [entry for entry in self if entry.function is not None]
@@ -167,6 +178,6 @@ class BreakpointTable:
         return entry
 
 
-def _key(function: str, only_in: str | None) -> tuple[str, str | None]:
+def _key(entry: Entry) -> _FunctionKey:
     # `f.<locals>.g` and `f.g` are the same function.
-    return function.replace(".<locals>", ""), only_in
+    return (entry.function or "").replace(".<locals>", ""), entry.only_in, entry.owner

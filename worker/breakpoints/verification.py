@@ -103,8 +103,11 @@ class Batch:
         self._real: dict[str, str] = {}
         self._sound: set[str] = set()
 
-    async def verify(self, spec: BreakpointSpec) -> Entry:
-        """Verify a request; returns the breakpoint as it would be set, or refuses it."""
+    async def verify(self, spec: BreakpointSpec, moves: bool = False) -> Entry:
+        """Verify a request; returns the breakpoint as it would be set, or refuses it. With `moves`
+        it may be set on another line than the requested one, if that has no code: an IDE shows
+        where it is.
+        """
         if spec.function is not None:
             entry = functions.entry_of(spec, self._absolute)
             await self._check_expressions(entry)
@@ -127,7 +130,10 @@ class Batch:
             enabled=spec.enabled,
         )
         await self._check_expressions(entry)
-        await self._verify_line(entry, spec.must_exist)
+        meant = await self._verify_line(entry, spec.must_exist)
+        if moves and meant is not None:
+            entry.line = meant
+            await self._verify_line(entry, spec.must_exist)
         return entry
 
     async def changed(self, entry: Entry, **fields: Any) -> Entry:
@@ -166,7 +172,8 @@ class Batch:
             if flaw is not None:
                 raise bad_template(entry.log_message, flaw)
 
-    async def _verify_line(self, entry: Entry, must_exist: bool) -> None:
+    async def _verify_line(self, entry: Entry, must_exist: bool) -> int | None:
+        """Verify the entry's line; returns the line that is probably meant, if it has no code."""
         entry.verified = entry.pending = False
         entry.message = entry.suggestion = None
         try:
@@ -176,7 +183,7 @@ class Batch:
                 raise
             entry.pending, entry.message = True, _PENDING
             entry.suggestion = error.details["suggestion"]
-            return
+            return None
         if entry.line > facts.total_lines:
             raise RelayError(
                 Code.BREAKPOINT_INVALID_LINE,
@@ -195,6 +202,7 @@ class Batch:
         if not verdict.ok:
             entry.message = f"No executable code: {verdict.message}"
             entry.suggestion = verdict.suggestion
+        return verdict.meant
 
     async def _line_with(self, path: str, text: str) -> int:
         facts = await self._facts_of(path)

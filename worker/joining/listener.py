@@ -39,6 +39,7 @@ class JoinListener:
     def __init__(self) -> None:
         self.uri = ""  # empty until the worker listens
         self.token = secrets.token_urlsafe(32)
+        self.clients: list[str] = []  # the names of those who have joined
         self._server: asyncio.Server | None = None
         self._serving: dict[asyncio.Task[None], StreamWriter] = {}
         self._told: set[int | None] = set()

@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import inspection
 from debug_relay.protocol.models.breakpoints import SetBreakpoints
@@ -29,10 +28,9 @@ from debug_relay.protocol.operations import (
     VERIFY_BREAKPOINTS,
 )
 from debug_relay.protocol.refusals import Problems
-from debug_relay.protocol.rendering import output_withheld, text
+from debug_relay.protocol.rendering import text
 from debug_relay.protocol.rendering.results import render
 from debug_relay.protocol.rendering.stop import excerpt_lines
-from debug_relay.protocol.state import ENDED, State
 from debug_relay.protocol.system.procfs import start_ticks
 from debug_relay.protocol.version import VERSION, WIRE, WIRE_ACCEPTED
 from debug_relay.protocol.wire import frames
@@ -48,6 +46,7 @@ from debug_relay.protocol.wire.frames import (
 )
 from debug_relay.worker.operations.call import Call
 from debug_relay.worker.operations.handlers import HANDLERS
+from debug_relay.worker.operations.perform import perform
 from debug_relay.worker.session.session import Session
 from debug_relay.worker.source.excerpts import excerpt
 
@@ -56,8 +55,6 @@ log = logging.getLogger("debug_relay.worker")
 _CREDENTIALS: Final = struct.Struct("3i")
 _JSON: Final = "application/json"
 _LINES_AROUND: Final = 2  # Lines of source on each side of a frame's line in text replies.
-# A call that failed because a connection was lost waits this long for the program's end.
-_END_SECONDS: Final = 0.5
 _DECODERS: Final = {name: msgspec.json.Decoder(OPERATIONS[name].params).decode for name in HANDLERS}
 
 
@@ -231,34 +228,12 @@ class SupervisorLink(asyncio.Protocol):
         if head.operation == VERIFY_BREAKPOINTS:
             batch = msgspec.json.decode(payload, type=SetBreakpoints)
             return Problems(await self._worker.session.breakpoints.problems(batch))
-        handler = HANDLERS.get(head.operation)
-        if handler is None:
+        decode = _DECODERS.get(head.operation)
+        if decode is None:
             raise RelayError(
                 Code.NOT_IMPLEMENTED, f"This worker ({VERSION}) has no {head.operation}"
             )
-        params = _DECODERS[head.operation](payload)
-        session = self._worker.session
-        before = session.lifecycle.state, session.stops.stop_id
-        call = Call(session, head, abandoned)
-        try:
-            with session.access.calling(head.operation, head.caller, head.if_stop):
-                result = await handler(call, params)
-            # The change that the caller is told of is on disk by now, unless the disk refuses it.
-            await session.record.settled()
-            return result if call.reads_output else output_withheld.in_result(result)
-        except RelayError as error:
-            if not call.reads_output:
-                output_withheld.in_error(error)
-            moved = before != (session.lifecycle.state, session.stops.stop_id)
-            looking = before[0] is State.PAUSED and not OPERATIONS[head.operation].drives
-            if error.code is Code.DEBUGPY_ERROR and looking and moved:
-                # The connection is lost a moment before the kernel reports the end.
-                if not session.hub.servers:
-                    await session.publication.until(
-                        lambda: session.lifecycle.state in ENDED, _END_SECONDS, abandoned
-                    )
-                raise _moved_on(head.operation, session) from error
-            raise
+        return await perform(Call(self._worker.session, head, abandoned), decode(payload))
 
     def _mistake(self, head: RequestHead, error: Exception) -> RelayError:
         error_id = os.urandom(6).hex()
@@ -281,33 +256,6 @@ class SupervisorLink(asyncio.Protocol):
             operation=head.operation,
             log_file=str(self._worker.session.settings.folder / "worker.log"),
         )
-
-
-def _moved_on(operation: str, session: Session) -> RelayError:
-    """The error for a call during which the program ended, or another caller resumed it."""
-    if session.lifecycle.state in ENDED:
-        how = (
-            f"by {session.lifecycle.signal}"
-            if session.lifecycle.signal
-            else f"with exit code {session.lifecycle.exit_code}"
-        )
-        return RelayError(
-            Code.INVALID_SESSION_STATE,
-            f"The program has ended during {operation}, {how}",
-            f"{call_of('output')} shows its output; {call_of('restart')} runs it again.",
-            current_state=session.lifecycle.state.value,
-            required_state="paused",
-            exit_code=session.lifecycle.exit_code,
-            signal=session.lifecycle.signal,
-        )
-    return RelayError(
-        Code.INVALID_SESSION_STATE,
-        f"The program resumed during {operation}",
-        f"{call_of('session-status')} shows where it is; ask again at the present stop.",
-        current_state=session.lifecycle.state.value,
-        required_state="paused",
-        stop_id=session.stops.stop_id,
-    )
 
 
 # -- replies as bytes

@@ -115,7 +115,12 @@ class PublicState:
         )
 
     def _debugger(self) -> DebuggerAddress | None:
-        return DebuggerAddress(adapter="debugpy", uri=self._joining.uri, token=None)
+        return DebuggerAddress(
+            adapter="debugpy",
+            uri=self._joining.uri,
+            token=None,
+            clients=list(self._joining.clients),
+        )
 
     def _disk_trouble(self) -> str | None:
         """Names what could not be written to disk; the session continues without it."""

@@ -59,10 +59,16 @@ from debug_relay.worker.tracing.plan import Planner
 from debug_relay.worker.tracing.trace import Traces
 
 
+def _nothing() -> None:
+    """No front shows variables."""
+
+
 class Session:
     def __init__(self, params: WorkerParams, push: Callable[[], None]) -> None:
         """`push` sends the new state to all connected supervisors."""
         self.disk = Disk()
+        # Called when a caller has set a variable or run a statement at a stop.
+        self.when_changed: Callable[[], None] = _nothing
         self.joining = JoinListener()
         self.sources = Sources()
         self.interpreters = InterpreterCache(Path(params.interpreters_dir))

@@ -130,6 +130,8 @@ class EventLog:
         self._output_least = max(max_events // 10, 1)
         self._seq = first_seq - 1
         self._announce = announce
+        # Called with each event, in the order of their numbers.
+        self.heard_by: Callable[[EventType, Mapping[str, Any]], None] | None = None
         # We create the state ring last: if it exists, both exist.
         self._output = Ring(output_path, capacity, goes_on=True)
         try:
@@ -174,6 +176,8 @@ class EventLog:
         self._state.set_mark(seq)
         if self._announce is not None:
             self._announce()
+        if self.heard_by is not None:
+            self.heard_by(type, body)
         return seq
 
     def close(self) -> None:

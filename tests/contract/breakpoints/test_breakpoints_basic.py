@@ -65,6 +65,7 @@ def test_a_line_with_code_is_verified_at_once(relay: Client, source: Callable[..
             "verified": True,
             "source": {"path": str(program)},
             "line": program["work"],
+            "owner": None,
             "function": None,
             "condition": "i > 3",
             "hit_condition": None,

@@ -53,16 +53,24 @@ class Exceptions(object):
         self.types = frozenset()
         self.kinds = {}  # id of a class that was raised → itself, whether it is one of the types
         self.condition = None
+        self.unconditional = frozenset()  # tables for which the condition does not count
         self.failed = False
         probe.commands.update(exceptions=self.choose, known_types=known_types)
 
     def choose(
-        self, raised=False, types=(), everywhere=False, types_everywhere=True, condition=None
+        self,
+        raised=False,
+        types=(),
+        everywhere=False,
+        types_everywhere=True,
+        condition=None,
+        unconditional=(),
     ):
         """Set the filters; returns those of the types that exist in the program."""
         self.raised, self.everywhere = raised, everywhere
         self.types_everywhere = types_everywhere
         self.condition = Expression(condition) if condition else None
+        self.unconditional = frozenset(unconditional)
         self.failed = False
         self.types = frozenset(bare(name) for name in types)
         self.kinds = {}
@@ -199,7 +207,7 @@ class Exceptions(object):
             self.forget(start)  # another exception had the same address
         elif start in self.journeys():
             return False
-        if self.condition is None:
+        if self.condition is None or self.unconditional.intersection(self.probe.told.tables):
             return True
         try:
             if self.condition(standing_at(trace, frame_id), exc=value):

@@ -52,6 +52,7 @@ class LineBreakpoint(object):
     def __init__(self, probe, spec, shown, skipped):
         self.probe = probe
         self.id = spec["id"]
+        self.beside = ()  # the other breakpoints on the same line: an agent's and an IDE's
         self.shown, self.skipped = shown, skipped
         self.show = counter(shown, 0)
         self.skip = counter(skipped, skipped[0][skipped[1]])
@@ -223,7 +224,21 @@ class LineBreakpoints(object):
             else:
                 take.append(spec["id"])
         self.watched_lines.change(put, take)
+        self.find_neighbours()
         return self.watched_lines.left_out([row[:2] for row in put])
+
+    def find_neighbours(self):
+        """Several breakpoints may be on one line: the debugger has one of them there, and each
+        knows the others.
+        """
+        places = {}
+        for id, place in list(self.watched_lines.known.items()):
+            point = self.table.get("'relay:%s'" % id)
+            if point is not None:
+                places.setdefault(place, []).append(point)
+        for points in places.values():
+            for point in points:
+                point.beside = tuple(one for one in points if one is not point)
 
     def configure(self, spec):
         key = "'relay:%s'" % spec["id"]
@@ -264,7 +279,7 @@ class LineBreakpoints(object):
             if self.suspended:
                 return False
             point = table.get(breakpoint.condition)
-            if point is not None and not functions.entry_points:
+            if point is not None and not (functions.entry_points or point.beside):
                 # The fast way: most hits come here, and most of them do not stop.
                 if point.check(frame):
                     told.frame, told.hits = frame, [point.id]
@@ -272,7 +287,7 @@ class LineBreakpoints(object):
                 if state_of(info) == SUSPENDED:
                     told.counted = True
                 return False
-            asked = () if point is None else (point,)
+            asked = () if point is None else (point,) + point.beside
             if functions.entry_points:
                 begun = [table.get("'relay:%s'" % id) for id in functions.begun(frame)]
                 asked += tuple(point for point in begun if point is not None)

@@ -1,0 +1,80 @@
+"""One IDE's connection: DAP messages in and out. It knows nothing of the session."""
+
+from __future__ import annotations
+
+from asyncio import StreamReader, StreamWriter
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+from debug_relay.protocol.wire import dap
+from debug_relay.protocol.wire.dap import DapError, Message
+
+_MESSAGE_BYTES: Final = 4 * 1024 * 1024  # One message of an IDE's.
+_PIECE_BYTES: Final = 64 * 1024  # One read.
+# An IDE may leave this much unread. One that is further behind has stopped reading.
+_UNREAD_BYTES: Final = 16 * 1024 * 1024
+_OVERSIZE: Final = "the answer is too large for one message"
+
+
+class Connection:
+    def __init__(self, reader: StreamReader, writer: StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._decoder = dap.Decoder(_MESSAGE_BYTES)
+        self._arrived: deque[Message] = deque()
+        self._seq = 0
+
+    async def read(self) -> Message | None:
+        """The next message; None at the end. Raises DapError if the bytes are not DAP."""
+        while not self._arrived:
+            try:
+                data = await self._reader.read(_PIECE_BYTES)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._arrived.extend(self._decoder.feed(data))
+        return self._arrived.popleft()
+
+    def respond(self, request: Message, body: Any = None) -> None:
+        self._send({**self._response(request, True), "body": body or {}})
+
+    def refuse(self, request: Message, message: str, words: str, tell: bool) -> None:
+        """Answer with an error: `message` for the IDE, `words` for the person. With `tell` the IDE
+        shows them at once.
+        """
+        error = {"id": 1, "format": _without_variables(words), "showUser": tell}
+        self._send({**self._response(request, False), "message": message, "body": {"error": error}})
+
+    def tell(self, event: str, body: Any = None) -> None:
+        self._send({"type": "event", "event": event, "body": body or {}})
+
+    def close(self) -> None:
+        """Close when all is sent; a peer that does not read is cut off by the listener's end."""
+        self._writer.close()
+
+    def _response(self, request: Message, success: bool) -> dict[str, Any]:
+        return {
+            "type": "response",
+            "request_seq": request.seq,
+            "command": request.command[:200],
+            "success": success,
+        }
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        transport = self._writer.transport
+        if transport.is_closing():
+            return
+        self._seq += 1
+        self._writer.write(dap.encode({"seq": self._seq, **message}))
+        if transport.get_write_buffer_size() > _UNREAD_BYTES:
+            transport.abort()
+
+
+def _without_variables(words: str) -> str:
+    """DAP's error format names variables in braces; ours has none."""
+    return words.replace("{", "(").replace("}", ")")
+
+
+__all__ = ["Connection", "DapError"]

@@ -1,0 +1,135 @@
+"""One IDE that has joined the session: who it is, what it has asked, and what it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.scopes import SCOPES
+from debug_relay.protocol.wire.dap import Message
+from debug_relay.protocol.wire.frames import Caller, RequestHead
+from debug_relay.worker.ide.arguments import Initialize
+from debug_relay.worker.ide.connection import Connection
+from debug_relay.worker.ide.frame_ids import FrameIds, NotStopped
+from debug_relay.worker.ide.path_mappings import PathMappings
+from debug_relay.worker.operations.call import Call
+from debug_relay.worker.operations.perform import perform
+from debug_relay.worker.session.session import Session
+
+_NAME_CHARACTERS: Final = 40  # An IDE's own name, as callers are shown it.
+_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Request(Struct):
+    """A request, and whether it was answered."""
+
+    message: Message
+    # The event before which it is answered, and the answer. IDEs expect that order, and the call
+    # itself waits longer.
+    on_event: tuple[str, Any] | None = None
+    is_answered: bool = False
+
+
+class JoinedIde:
+    def __init__(
+        self, session: Session, connection: Connection, uid: int, frame_ids: FrameIds
+    ) -> None:
+        self.session = session
+        self.connection = connection
+        self.frame_ids = frame_ids
+        self.left = asyncio.Event()
+        self.caller = Caller("ide", uid, SCOPES, "IDE")
+        self.paths = PathMappings(())
+        self.first_line = self.first_column = 1
+        self.shows_changes = False  # it reads variables again when it is told that they changed
+        self.has_attached = False
+        self.is_configured = False
+        self.stopped: set[int] = set()  # the threads that it shows as stopped
+        self.changing = asyncio.Lock()  # its changes of breakpoints take effect in its order
+        self.requests: dict[asyncio.Task[None], Request] = {}
+        self._numbers = count(1)
+
+    @property
+    def name(self) -> str:
+        """The name in events and leases, and the owner of its breakpoints."""
+        return self.caller.driver
+
+    def introduce(self, arguments: Initialize, number: int) -> None:
+        """Take the IDE's name; `number` tells several of the same kind apart."""
+        given = arguments.client_id or arguments.client_name or "unknown"
+        name = "ide:" + (_IN_NAMES.sub("-", given)[:_NAME_CHARACTERS] or "unknown")
+        if number > 1:
+            name = f"{name}-{number}"
+        front = _IN_NAMES.sub(" ", arguments.client_name or given)[:_NAME_CHARACTERS]
+        self.caller = msgspec.structs.replace(self.caller, name=name, front=front.strip() or "IDE")
+        self.first_line = 1 if arguments.lines_start_at1 else 0
+        self.first_column = 1 if arguments.columns_start_at1 else 0
+        self.shows_changes = arguments.supports_invalidated_event
+
+    # -- the session's operations
+
+    async def ask(self, operation: str, **fields: Any) -> Any:
+        """Perform one of the session's operations for this IDE; fields that are None are left
+        out.
+        """
+        given = {name: value for name, value in fields.items() if value is not None}
+        given["session_id"] = self.session.settings.id
+        params = msgspec.convert(given, OPERATIONS[operation].params)
+        request_id = f"{self.caller.name}-{next(self._numbers)}"
+        head = RequestHead(operation, request_id, self.caller, 0.0)
+        return await perform(Call(self.session, head, self.left), params)
+
+    def require_stopped(self, thread_id: int) -> None:
+        if thread_id not in self.session.stops.stopped_threads():
+            raise NotStopped
+
+    def frame(self, number: int | None) -> tuple[int, int]:
+        """The thread and the index of a frame; by default the top of the selected thread."""
+        if number is not None:
+            return self.frame_ids.find(number)
+        current = self.session.stops.current
+        if current is None:
+            raise NotStopped
+        return current.thread_id, 0
+
+    def line(self, line: int) -> int:
+        """A line as the IDE counts it."""
+        return line - 1 + self.first_line
+
+    # -- answering
+
+    def own_request(self) -> Request | None:
+        """The request that the present task serves, if it is one of this IDE's."""
+        task = asyncio.current_task()
+        return self.requests.get(task) if task is not None else None
+
+    def answer(self, body: Any = None) -> None:
+        """Answer the present request now; what is told after this comes after it."""
+        request = self.own_request()
+        assert request is not None
+        self.respond(request, body)
+
+    def answer_on(self, event: str, body: Any = None) -> None:
+        """Answer the present request before this event is told."""
+        request = self.own_request()
+        assert request is not None
+        request.on_event = event, body
+
+    def respond(self, request: Request, body: Any = None) -> None:
+        if not request.is_answered:
+            request.is_answered = True
+            self.connection.respond(request.message, body)
+
+    def tell(self, event: str, body: Mapping[str, Any] | None = None) -> None:
+        self.connection.tell(event, body)
+
+    def say(self, text: str) -> None:
+        """Write a line into the IDE's debug console."""
+        self.tell("output", {"category": "console", "output": text.rstrip("\n") + "\n"})

@@ -1,0 +1,424 @@
+"""DAP's requests, each by the operations that other callers have, too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models.breakpoints import BreakpointSpec
+from debug_relay.protocol.state import LIVE
+from debug_relay.worker.ide import arguments as a
+from debug_relay.worker.ide import told_events
+from debug_relay.worker.ide.frame_ids import NotStopped
+from debug_relay.worker.ide.joined_ide import JoinedIde
+from debug_relay.worker.ide.path_mappings import PathMappings
+from debug_relay.worker.ide.shapes import breakpoint_of, evaluated, frames_of, variable_of
+
+# An IDE that does not send `configurationDone` is shown the program this long after `attach`.
+_CONFIGURED_SECONDS: Final = 0.2
+_STEP_SECONDS: Final = 30.0  # The rest of a step, such as its return value, is waited for so long.
+_PAUSE_SECONDS: Final = 5.0  # A pause is answered after this time, also if it is still pending.
+_MOST_VARIABLES: Final = 1000  # Variables in one answer.
+_MOST_FRAMES: Final = 1000  # Frames in one answer.
+_MOST_MODULES: Final = 1000  # Modules in one answer.
+TAKE_OVER: Final = "%takeover"
+_RELEASE: Final = "%release"
+_FILTERS: Final = {"raised": "raised", "uncaught": "uncaught", "userUnhandled": "user_unhandled"}
+
+Body = dict[str, Any] | None
+
+
+# -- joining and leaving
+
+
+async def attach(ide: JoinedIde, arguments: a.Attach) -> Body:
+    """Join the session; `launch` means the same, because the program is the session's."""
+    ide.paths = PathMappings(arguments.path_mappings or ())
+    if not ide.has_attached:
+        ide.has_attached = True
+        ide.session.joining.clients.append(ide.name)
+        _journal(ide, f"{ide.name} has joined")
+        asyncio.get_running_loop().call_later(_CONFIGURED_SECONDS, _configured, ide)
+    return None
+
+
+async def configuration_done(ide: JoinedIde, arguments: a.Arguments) -> Body:
+    ide.answer()
+    _configured(ide)
+    return None
+
+
+def _configured(ide: JoinedIde) -> None:
+    """Show the present stop. Nothing is resumed, and nothing is stopped."""
+    if not ide.is_configured and not ide.left.is_set():
+        ide.is_configured = True
+        told_events.present(ide)
+
+
+async def disconnect(ide: JoinedIde, arguments: a.Disconnect) -> Body:
+    """Leave; the program stays as it is, unless it is to end."""
+    try:
+        if arguments.terminate_debuggee:
+            await _end(ide)
+        ide.answer()
+    finally:
+        ide.left.set()
+    return None
+
+
+async def terminate(ide: JoinedIde, arguments: a.Arguments) -> Body:
+    await _end(ide)
+    return None
+
+
+async def _end(ide: JoinedIde) -> None:
+    """End a launched program; detach from an attached one, which belongs to another owner."""
+    session = ide.session
+    if session.lifecycle.state in LIVE:
+        await ide.ask("detach" if session.debuggee.attached else "terminate")
+
+
+def _journal(ide: JoinedIde, message: str) -> None:
+    session = ide.session
+    body = {"status": session.lifecycle.state, "message": message, "caller": ide.name}
+    session.log.journal("session", body)
+    session.publication.changed()
+
+
+def left(ide: JoinedIde) -> None:
+    if ide.has_attached:
+        ide.session.joining.clients.remove(ide.name)
+        _journal(ide, f"{ide.name} has left")
+
+
+# -- breakpoints: each IDE has a set of its own, and the session has all of them
+
+
+async def set_breakpoints(ide: JoinedIde, arguments: a.SetBreakpoints) -> Body:
+    rows = arguments.breakpoints or []
+    if not arguments.source.path:
+        refused = {"verified": False, "message": "A breakpoint needs a file; this text has none"}
+        return {"breakpoints": [refused] * len(rows)}
+    path = ide.paths.to_session(arguments.source.path)
+    specs = [
+        BreakpointSpec(
+            file=path,
+            line=max(row.line + 1 - ide.first_line, 1),
+            condition=row.condition or None,
+            hit_condition=row.hit_condition or None,
+            log_message=row.log_message or None,
+        )
+        for row in rows
+    ]
+    return await _replace(ide, path, specs)
+
+
+async def set_function_breakpoints(ide: JoinedIde, arguments: a.SetFunctionBreakpoints) -> Body:
+    specs = [
+        BreakpointSpec(
+            function=row.name,
+            condition=row.condition or None,
+            hit_condition=row.hit_condition or None,
+        )
+        for row in arguments.breakpoints
+    ]
+    return await _replace(ide, None, specs)
+
+
+async def _replace(ide: JoinedIde, path: str | None, specs: list[BreakpointSpec]) -> Body:
+    session = ide.session
+    async with ide.changing:
+        with session.access.calling("set-breakpoints", ide.caller, None):
+            shown = await session.breakpoints.replace(ide.name, path, specs)
+    return {"breakpoints": [breakpoint_of(ide, one) for one in shown]}
+
+
+async def set_exception_breakpoints(ide: JoinedIde, arguments: a.SetExceptionBreakpoints) -> Body:
+    session = ide.session
+    wanted = [_FILTERS[name] for name in arguments.filters if name in _FILTERS]
+    async with ide.changing:
+        with session.access.calling("set-exception-breakpoints", ide.caller, None):
+            await session.exceptions.also(ide.name, wanted)
+    return {"breakpoints": [{"verified": name in _FILTERS} for name in arguments.filters]}
+
+
+# -- running
+
+
+async def resume(ide: JoinedIde, arguments: a.OnThread) -> Body:
+    ide.require_stopped(arguments.thread_id)
+    alone = _alone(ide, arguments)
+    ide.answer_on("continued", {"allThreadsContinued": not alone})
+    await ide.ask("continue", thread_id=arguments.thread_id if alone else None, wait=0)
+    return {"allThreadsContinued": not alone}
+
+
+async def step_over(ide: JoinedIde, arguments: a.OnThread) -> Body:
+    return await _step(ide, "step-over", arguments)
+
+
+async def step_into(ide: JoinedIde, arguments: a.OnThread) -> Body:
+    return await _step(ide, "step-into", arguments)
+
+
+async def step_out(ide: JoinedIde, arguments: a.OnThread) -> Body:
+    return await _step(ide, "step-out", arguments)
+
+
+async def _step(ide: JoinedIde, operation: str, arguments: a.OnThread) -> Body:
+    ide.require_stopped(arguments.thread_id)
+    current = ide.session.stops.current
+    selected = current is not None and current.thread_id == arguments.thread_id
+    alone = _alone(ide, arguments) or not selected
+    ide.answer_on("continued")
+    thread_id = arguments.thread_id if alone else None
+    await ide.ask(operation, thread_id=thread_id, wait=_STEP_SECONDS)
+    return None
+
+
+def _alone(ide: JoinedIde, arguments: a.OnThread) -> bool:
+    """Whether only this thread is to be resumed."""
+    return bool(arguments.single_thread) or not ide.session.settings.config.stop_all
+
+
+async def pause(ide: JoinedIde, arguments: a.OnThread) -> Body:
+    ide.answer_on("stopped")
+    stop_all = ide.session.settings.config.stop_all
+    thread_id = None if stop_all else arguments.thread_id
+    await ide.ask("pause", thread_id=thread_id, wait=_PAUSE_SECONDS)
+    return None
+
+
+# -- looking
+
+
+async def threads(ide: JoinedIde, arguments: a.Arguments) -> Body:
+    if ide.session.lifecycle.state not in LIVE:
+        return {"threads": []}
+    listed = (await ide.ask("threads")).threads
+    return {
+        "threads": [
+            {
+                "id": thread.id,
+                "name": f"{thread.name} (pid {thread.pid})" if thread.is_child else thread.name,
+            }
+            for thread in listed
+        ]
+    }
+
+
+async def stack_trace(ide: JoinedIde, arguments: a.StackTrace) -> Body:
+    ide.require_stopped(arguments.thread_id)
+    stack = await ide.ask(
+        "stacktrace",
+        thread_id=arguments.thread_id,
+        start_frame=max(arguments.start_frame or 0, 0),
+        levels=min(arguments.levels or _MOST_FRAMES, _MOST_FRAMES),
+    )
+    ide.require_stopped(arguments.thread_id)
+    return {"stackFrames": await frames_of(ide, stack), "totalFrames": stack.total_frames}
+
+
+async def scopes(ide: JoinedIde, arguments: a.Scopes) -> Body:
+    thread_id, index = ide.frame(arguments.frame_id)
+    listed = (await ide.ask("scopes", thread_id=thread_id, frame_id=index)).scopes
+    ide.frame(arguments.frame_id)
+    shown = []
+    for scope in listed:
+        body = {
+            "name": scope.name,
+            "variablesReference": scope.variables_reference,
+            "expensive": scope.expensive,
+            "presentationHint": scope.presentation_hint,
+        }
+        if scope.named_variables is not None:
+            body["namedVariables"] = scope.named_variables
+        shown.append(body)
+    return {"scopes": shown}
+
+
+async def variables(ide: JoinedIde, arguments: a.Variables) -> Body:
+    listed = await ide.ask(
+        "variables",
+        variables_reference=arguments.variables_reference,
+        start=max(arguments.start or 0, 0),
+        count=min(arguments.count or _MOST_VARIABLES, _MOST_VARIABLES),
+        filter=arguments.filter,
+    )
+    return {"variables": [variable_of(variable) for variable in listed.variables]}
+
+
+async def set_variable(ide: JoinedIde, arguments: a.SetVariable) -> Body:
+    answer = await ide.ask(
+        "set-variable",
+        variables_reference=arguments.variables_reference,
+        name=arguments.name,
+        value=arguments.value,
+    )
+    return {
+        "value": answer.value,
+        "type": answer.type or "",
+        "variablesReference": answer.variables_reference,
+    }
+
+
+async def evaluate(ide: JoinedIde, arguments: a.Evaluate) -> Body:
+    command = arguments.expression.strip()
+    if arguments.context == "repl" and command in (TAKE_OVER, _RELEASE):
+        return await _lease(ide, command)
+    thread_id, index = ide.frame(arguments.frame_id)
+    operation, context = "evaluate", "repl" if arguments.context == "repl" else "watch"
+    if arguments.context == "hover":
+        operation = "hover"
+    fields = {} if operation == "hover" else {"context": context}
+    answer = await ide.ask(
+        operation, thread_id=thread_id, frame_id=index, expression=arguments.expression, **fields
+    )
+    return evaluated(_sound(answer))
+
+
+async def _lease(ide: JoinedIde, command: str) -> Body:
+    if command == TAKE_OVER:
+        await ide.ask("take-lease", take_over=True)
+        words = f"You drive this session now; {_RELEASE} gives it back."
+    else:
+        await ide.ask("drop-lease")
+        words = "Any caller may drive this session now."
+    return {"result": words, "variablesReference": 0}
+
+
+def _sound(answer: Any) -> Any:
+    """The answer of an evaluation; raises if the expression raised."""
+    if answer.error is not None:
+        raise RelayError(Code.EVALUATE_ERROR, answer.error, "")
+    return answer
+
+
+async def set_expression(ide: JoinedIde, arguments: a.SetExpression) -> Body:
+    thread_id, index = ide.frame(arguments.frame_id)
+    place: dict[str, Any] = {"thread_id": thread_id, "frame_id": index}
+    assigned = f"{arguments.expression} = {arguments.value}"
+    _sound(await ide.ask("evaluate", expression=assigned, context="repl", **place))
+    answer = await ide.ask("evaluate", expression=arguments.expression, context="watch", **place)
+    shown = evaluated(_sound(answer))
+    return {"value": shown.pop("result"), **shown}
+
+
+async def completions(ide: JoinedIde, arguments: a.Completions) -> Body:
+    thread_id, index = ide.frame(arguments.frame_id)
+    listed = await ide.ask(
+        "completions",
+        thread_id=thread_id,
+        frame_id=index,
+        text=arguments.text,
+        column=max(arguments.column + 1 - ide.first_column, 1),
+    )
+    targets = []
+    for item in listed.items:
+        target: dict[str, Any] = {"label": item.label}
+        if item.type is not None:
+            target["type"] = item.type
+        if item.start is not None and item.length is not None:
+            target |= {"start": item.start, "length": item.length}
+        targets.append(target)
+    return {"targets": targets}
+
+
+async def exception_info(ide: JoinedIde, arguments: a.OnThread) -> Body:
+    ide.require_stopped(arguments.thread_id)
+    report = await ide.ask("exception", thread_id=arguments.thread_id)
+    return {
+        "exceptionId": report.type,
+        "description": report.message,
+        "breakMode": report.break_mode,
+        "details": {
+            "message": report.message,
+            "typeName": report.type,
+            "fullTypeName": report.full_type_name,
+            "stackTrace": report.traceback,
+        },
+    }
+
+
+async def source(ide: JoinedIde, arguments: a.GetSource) -> Body:
+    given = arguments.source
+    reference = (given and given.source_reference) or arguments.source_reference
+    if reference:
+        thread_id, index = ide.frame_ids.find(reference)
+        text = await ide.ask("source", thread_id=thread_id, frame_id=index)
+    elif given is not None and given.path:
+        text = await ide.ask("source", path=ide.paths.to_session(given.path))
+    else:
+        raise NotStopped
+    return {"content": "\n".join(text.lines) + "\n", "mimeType": "text/x-python"}
+
+
+async def modules(ide: JoinedIde, arguments: a.Modules) -> Body:
+    if ide.session.lifecycle.state not in LIVE:
+        return {"modules": [], "totalModules": 0}
+    listed = await ide.ask(
+        "modules",
+        offset=max(arguments.start_module or 0, 0),
+        limit=min(arguments.module_count or _MOST_MODULES, _MOST_MODULES),
+    )
+    return {
+        "modules": [
+            {
+                "id": module.name,
+                "name": module.name,
+                "isUserCode": module.is_user_code,
+                **({"path": ide.paths.to_ide(module.path)} if module.path else {}),
+            }
+            for module in listed.items
+        ],
+        "totalModules": listed.total,
+    }
+
+
+async def loaded_sources(ide: JoinedIde, arguments: a.Arguments) -> Body:
+    shown = await modules(ide, a.Modules())
+    assert shown is not None
+    paths = [module["path"] for module in shown["modules"] if "path" in module]
+    return {
+        "sources": [
+            {"name": path.rpartition("/")[2], "path": path}
+            for path in paths
+            if path.endswith(".py")
+        ]
+    }
+
+
+Handler = Callable[[JoinedIde, Any], Awaitable[Body]]
+REQUESTS: Final[Mapping[str, tuple[type[a.Arguments], Handler]]] = {
+    "attach": (a.Attach, attach),
+    "launch": (a.Attach, attach),
+    "configurationDone": (a.Arguments, configuration_done),
+    "disconnect": (a.Disconnect, disconnect),
+    "terminate": (a.Arguments, terminate),
+    "setBreakpoints": (a.SetBreakpoints, set_breakpoints),
+    "setFunctionBreakpoints": (a.SetFunctionBreakpoints, set_function_breakpoints),
+    "setExceptionBreakpoints": (a.SetExceptionBreakpoints, set_exception_breakpoints),
+    "continue": (a.OnThread, resume),
+    "next": (a.OnThread, step_over),
+    "stepIn": (a.OnThread, step_into),
+    "stepOut": (a.OnThread, step_out),
+    "pause": (a.OnThread, pause),
+    "threads": (a.Arguments, threads),
+    "stackTrace": (a.StackTrace, stack_trace),
+    "scopes": (a.Scopes, scopes),
+    "variables": (a.Variables, variables),
+    "setVariable": (a.SetVariable, set_variable),
+    "evaluate": (a.Evaluate, evaluate),
+    "setExpression": (a.SetExpression, set_expression),
+    "completions": (a.Completions, completions),
+    "exceptionInfo": (a.OnThread, exception_info),
+    "source": (a.GetSource, source),
+    "modules": (a.Modules, modules),
+    "loadedSources": (a.Arguments, loaded_sources),
+}
+# An IDE shows the refusal of these at once: its user has pressed a button.
+PRESSED: Final = frozenset(
+    ("continue", "next", "stepIn", "stepOut", "pause", "terminate", "disconnect", "setVariable")
+)

@@ -1,0 +1,166 @@
+"""The session's events, as an IDE is told of them: each in the order in which it was journaled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from debug_relay.protocol.models.breakpoints import Breakpoint
+from debug_relay.worker.debugger.stopped_threads import Stop
+from debug_relay.worker.ide.joined_ide import JoinedIde
+from debug_relay.worker.ide.shapes import breakpoint_of, number_of
+
+_LIVE: Final = ("running", "paused")
+_KILLED: Final = 128  # The exit code of a program that a signal has ended, as shells show it.
+
+
+def hear(ide: JoinedIde, type: str, body: Mapping[str, Any]) -> None:
+    """Tell the IDE of an event that was journaled just now."""
+    own = ide.own_request()
+    for request in list(ide.requests.values()):
+        on_event = request.on_event
+        if on_event is not None and on_event[0] == type and (type != "continued" or request is own):
+            ide.respond(request, on_event[1])
+    if not ide.is_configured:
+        return
+    teller = _TELLERS.get(type)
+    if teller is not None:
+        teller(ide, body)
+
+
+def present(ide: JoinedIde) -> None:
+    """Tell an IDE that joins where the program is."""
+    session = ide.session
+    current, program = session.stops.current, session.debuggee.program
+    what = (program.script or program.module or f"pid {program.pid}") if program else "no program"
+    ide.say(f"Joined {session.settings.id} ({session.settings.name}): {what}")
+    lease = session.lease.shown()
+    if lease is not None and lease.holder != ide.name:
+        ide.say(f"{lease.holder} drives this session.")
+    tail = session.log.tail(_TAIL_CHARACTERS)
+    if tail:
+        ide.tell("output", {"category": "console", "output": f"Earlier output:\n{tail}\n"})
+    if current is not None:
+        tell_stop(ide, current, current.reason, f"Paused on {current.reason}", None)
+    elif session.lifecycle.state.value in ("terminated", "failed"):
+        ide.say("Its program has ended.")
+        ide.tell("terminated")
+
+
+_TAIL_CHARACTERS: Final = 4000  # The output before it has joined, as an IDE is shown it.
+
+
+def tell_stop(ide: JoinedIde, stop: Stop, reason: str, description: str, text: str | None) -> None:
+    session = ide.session
+    stopped = session.stops.stopped_threads()
+    everyone = stopped == session.hub.thread_ids()
+    ide.stopped.update(stopped if everyone else [stop.thread_id])
+    body: dict[str, Any] = {
+        "reason": "goto" if reason == "run-to" else reason,
+        "description": description,
+        "threadId": stop.thread_id,
+        "preserveFocusHint": False,
+        "allThreadsStopped": everyone,
+    }
+    own = {entry.id for entry in session.breakpoints.owned_by(ide.name)}
+    if hits := [number_of(id) for id in stop.hit_breakpoints if id in own]:
+        body["hitBreakpointIds"] = hits
+    if text is not None:
+        body["text"] = text
+    ide.tell("stopped", body)
+
+
+def _stopped(ide: JoinedIde, body: Mapping[str, Any]) -> None:
+    stop = ide.session.stops.threads.of(body["thread_id"])
+    if stop is None:
+        return
+    description, caller = body["description"], body.get("caller")
+    if caller is not None and caller != ide.name:
+        description = f"{description}, by {caller}"
+    tell_stop(ide, stop, body["reason"], description, body["text"])
+
+
+def _continued(ide: JoinedIde, body: Mapping[str, Any]) -> None:
+    """Tell that threads run again; the IDE that has resumed them itself has its answer."""
+    still = set(ide.session.stops.stopped_threads())
+    resumed = sorted(ide.stopped - still)
+    ide.stopped &= still
+    if not resumed or ide.own_request() is not None:
+        return
+    if not ide.stopped:
+        thread_id = body.get("thread_id") or resumed[0]
+        ide.tell("continued", {"threadId": thread_id, "allThreadsContinued": True})
+        return
+    for thread_id in resumed:
+        ide.tell("continued", {"threadId": thread_id, "allThreadsContinued": False})
+
+
+def _terminated(ide: JoinedIde, body: Mapping[str, Any]) -> None:
+    if body["restart"]:
+        _continued(ide, {})  # its threads are gone; those of the next run follow
+        ide.say(f"{body.get('caller') or 'A caller'} restarts the program.")
+        return
+    code = body["exit_code"]
+    if body["signal"]:
+        ide.say(f"The program was ended by {body['signal']}.")
+    ide.tell("exited", {"exitCode": code if code is not None else _KILLED})
+    ide.tell("terminated")
+
+
+def _session(ide: JoinedIde, body: Mapping[str, Any]) -> None:
+    if body["status"] == "created" and body.get("previous_status") in _LIVE:
+        ide.say(f"{body.get('caller') or 'The relay'} has detached from the program.")
+        ide.tell("terminated")
+    elif "lease" in body:
+        lease = body["lease"]
+        holder = lease.holder if lease is not None else None
+        driver = "You drive" if holder == ide.name else f"{holder or 'Nobody'} drives"
+        ide.say(f"{body['message']}. {driver} this session now.")
+    elif body.get("message") and body.get("caller") != ide.name:
+        ide.say(body["message"])
+
+
+def _output(ide: JoinedIde, body: Mapping[str, Any]) -> None:
+    ide.tell("output", {"category": body["category"], "output": body["output"]})
+
+
+def _breakpoint(ide: JoinedIde, body: Mapping[str, Any]) -> None:
+    """Tell an IDE of its own breakpoints alone: it would take others for its user's."""
+    shown: Breakpoint = body["breakpoint"]
+    if body["reason"] == "changed" and shown.owner == ide.name and ide.own_request() is None:
+        ide.tell("breakpoint", {"reason": "changed", "breakpoint": breakpoint_of(ide, shown)})
+
+
+def _thread(ide: JoinedIde, body: Mapping[str, Any]) -> None:
+    if body["reason"] == "exited":
+        ide.stopped.discard(body["thread_id"])
+    ide.tell("thread", {"reason": body["reason"], "threadId": body["thread_id"]})
+
+
+def _module(ide: JoinedIde, body: Mapping[str, Any]) -> None:
+    module = body["module"]
+    shown = {"id": module["id"], "name": module["name"], "isUserCode": module["is_user_code"]}
+    if module["path"]:
+        shown["path"] = ide.paths.to_ide(module["path"])
+    ide.tell("module", {"reason": "new", "module": shown})
+
+
+def _process(ide: JoinedIde, body: Mapping[str, Any]) -> None:
+    if body.get("message"):
+        ide.say(str(msgspec.to_builtins(body["message"])))
+
+
+_Teller = Callable[[JoinedIde, Mapping[str, Any]], None]
+_TELLERS: Final[Mapping[str, _Teller]] = {
+    "stopped": _stopped,
+    "continued": _continued,
+    "terminated": _terminated,
+    "session": _session,
+    "output": _output,
+    "breakpoint": _breakpoint,
+    "thread": _thread,
+    "module": _module,
+    "process": _process,
+}
