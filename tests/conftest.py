@@ -115,8 +115,15 @@ def own_relay(tmp_path: Path) -> Iterator[Callable[..., Relay]]:
         name: str = "data",
         env: dict[str, str] | None = None,
         python: str = sys.executable,
+        forked: bool = True,
     ) -> Relay:
-        relay = Relay(tmp_path / name, *flags, env=env, python=python).start()
+        """`forked` is False where the relay's own memory or command line is looked at."""
+        forked = (
+            forked
+            and python == sys.executable
+            and not any(key.startswith("PYTHON") for key in env or ())
+        )
+        relay = Relay(tmp_path / name, *flags, env=env, python=python, forked=forked).start()
         started.append(relay)
         return relay
 

@@ -18,6 +18,7 @@ import psutil
 
 from debug_relay.protocol.version import MARK
 from tests.kit.client import Client
+from tests.kit.forked_relay import ForkedRelay, fork
 
 START_SECONDS = 20.0
 ZYGOTE = "zygote".ljust(len("sess_00000000"))  # as `ps` shows it
@@ -35,6 +36,7 @@ class Relay:
         *flags: str,
         env: dict[str, str] | None = None,
         python: str = sys.executable,
+        forked: bool = False,
     ) -> None:
         self.python = python
         self.data_dir = data_dir
@@ -44,7 +46,8 @@ class Relay:
             for name, value in {**os.environ, **(env or {})}.items()
             if not name.startswith("OPENCODE_DEBUG_") or name in (env or {})
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self.forked = forked
+        self.process: subprocess.Popen[bytes] | ForkedRelay | None = None
         self.url = ""
         self.log = data_dir.with_name(data_dir.name + ".stderr")
 
@@ -61,20 +64,20 @@ class Relay:
         if self.compiled is not None and not self.data_dir.exists():
             self.data_dir.mkdir(0o700)
             (self.data_dir / "bytecode").symlink_to(self.compiled)
+        arguments = ["serve", "--port", str(port), "--data-dir", str(self.data_dir)]
+        arguments += [*self.flags, *flags]
         with open(self.log, "ab") as err:
-            self.process = subprocess.Popen(
-                [
-                    *(self.python, "-m", "debug_relay.supervisor", "serve"),
-                    *("--port", str(port), "--data-dir", str(self.data_dir)),
-                    *self.flags,
-                    *flags,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=err,
-                env=self.env,
-                start_new_session=True,
-            )
+            if self.forked:
+                self.process = fork(arguments, self.env, err.fileno())
+            else:
+                self.process = subprocess.Popen(
+                    [self.python, "-m", "debug_relay.supervisor", *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=err,
+                    env=self.env,
+                    start_new_session=True,
+                )
         line = self._first_line()
         assert "listening on" in line, f"{line!r}\n{self.stderr()}"
         self.url = line.split()[3]

@@ -40,7 +40,7 @@ def test_the_index_says_where_to_begin(relay: Client) -> None:
         "application/json; charset=utf-8",
     )
     assert answer.body["version"] == VERSION
-    assert set(answer.body["links"]) == {"health", "info", "list-sessions", "openapi"}
+    assert set(answer.body["links"]) == {"health", "info", "list-sessions", "openapi", "metrics"}
     for url in answer.body["links"].values():
         assert relay.get(url.removeprefix(relay.url)).status == 200
     for path in ("", "/"):

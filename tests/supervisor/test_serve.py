@@ -46,7 +46,7 @@ def paused(relay: Relay, program: Source) -> Session:
 
 def test_it_tells_where_it_listens(own_relay: Callable[..., Relay]) -> None:
     began = time.monotonic()
-    relay = own_relay()
+    relay = own_relay(forked=False)
     took = time.monotonic() - began
     assert took < 3
     assert relay.url.startswith("http://127.0.0.1:")
@@ -69,7 +69,7 @@ def test_it_tells_where_it_listens(own_relay: Callable[..., Relay]) -> None:
 def test_stdout_has_one_line_and_stderr_json(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
-    relay = own_relay()
+    relay = own_relay(forked=False)
     with relay.client.session() as session:
         session.launch(source("print('of the program')\n"))
     relay.client.get("/nowhere").refused("NOT_FOUND", 404)
@@ -88,7 +88,7 @@ def test_stdout_has_one_line_and_stderr_json(
 def test_a_signal_ends_sessions_in_order(
     own_relay: Callable[..., Relay], source: Callable[..., Source], number: signal.Signals
 ) -> None:
-    relay = own_relay()
+    relay = own_relay(forked=False)
     standing = paused(relay, source(STANDING))
     running = relay.client.session()
     running.launch(source(SLEEPING, "sleeping.py"), wait=0)
@@ -110,7 +110,7 @@ def test_a_signal_ends_sessions_in_order(
 def test_a_second_signal_ends_it_at_once(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
-    relay = own_relay()
+    relay = own_relay(forked=False)
     program = source("""
         import signal, time
 
@@ -132,7 +132,7 @@ def test_a_second_signal_ends_it_at_once(
 
 
 def test_shutdown_by_call(own_relay: Callable[..., Relay], source: Callable[..., Source]) -> None:
-    relay = own_relay()
+    relay = own_relay(forked=False)
     session = paused(relay, source(STANDING))
     answer = relay.client.post("/shutdown", {}).ok()
     assert (answer["stopping"], answer["keep_sessions"], answer["sessions"]) == (True, False, 1)
@@ -144,7 +144,7 @@ def test_shutdown_by_call(own_relay: Callable[..., Relay], source: Callable[...,
 def test_sessions_are_kept_for_the_next(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
-    relay = own_relay()
+    relay = own_relay(forked=False)
     program = source(STANDING)
     session = paused(relay, program)
     assert relay.client.post("/shutdown", {"keep_sessions": True}).ok()["keep_sessions"] is True
@@ -163,7 +163,7 @@ def test_sessions_are_kept_for_the_next(
 def test_a_second_relay_on_the_same_data_or_port(
     own_relay: Callable[..., Relay], tmp_path: Path
 ) -> None:
-    relay = own_relay()
+    relay = own_relay(forked=False)
     session = relay.client.session()
     second = serve("--port", "0", "--data-dir", str(relay.data_dir))
     assert (second.returncode, second.stdout) == (1, "")
@@ -189,7 +189,7 @@ def test_a_second_relay_on_the_same_data_or_port(
 def test_a_failed_start_keeps_the_sessions_of_before(
     own_relay: Callable[..., Relay], source: Callable[..., Source]
 ) -> None:
-    relay = own_relay()
+    relay = own_relay(forked=False)
     session = paused(relay, source(STANDING))
     relay.kill()
     assert (relay.data_dir / "relay.json").exists()

@@ -178,7 +178,7 @@ def test_a_planted_secret_is_in_no_reply_and_no_file(
     assert set(exported["missing_env"]) == ENV.keys() - {"COLOUR"}
     imported = ask("POST", "/sessions/import", exported, key="three")
     clone = ask("POST", f"{here}/clone", key="four")
-    assert (clone["missing_fields"], clone["missing_env"]) == ([], [])
+    assert not clone.keys() & {"missing_fields", "missing_env"}
     for path in ("", "/status", "/events", "/resources", "/breakpoints", "/ping"):
         ask("GET", here + path)
         ask("GET", here + path, format="text")
@@ -189,7 +189,8 @@ def test_a_planted_secret_is_in_no_reply_and_no_file(
     ask("GET", f"/processes/{pid}")
     # Where it lives in memory it is launched again as it was.
     assert ask("POST", f"{here}/restart", {"wait": 20})["status"] == "paused"
-    assert ask("POST", f"/sessions/{clone['session_id']}/restart", {"wait": 9})["exit_code"] is None
+    again = ask("POST", f"/sessions/{clone['session_id']}/restart", {"wait": 9})
+    assert "exit_code" not in again
     bad = {"script": str(program), "env": {"API_TOKEN": [CANARY]}, "token": CANARY}
     ask("POST", f"/sessions/{imported['session_id']}/launch", bad)
     ask("GET", "/sessions", token=CANARY)

@@ -30,7 +30,7 @@ KINDS = {
 
 
 def test_of_idle_clients(own_relay: Callable[..., Relay]) -> None:
-    relay = own_relay()
+    relay = own_relay(forked=False)
     sessions = [relay.client.session() for _ in range(2)]
     wire = Wire(relay.client)
     process = psutil.Process(relay.pid)
