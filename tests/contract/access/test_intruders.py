@@ -57,15 +57,13 @@ def nothing_forged(session: Session) -> None:
 
 
 @pytest.mark.parametrize("who", WHO)
-@pytest.mark.parametrize("with_children", [False, True])
 def test_launches_among_forgers(
     relay: Client,
     shared_relay: Relay,
     source: Callable[..., Source],
     who: int,
-    with_children: bool,
 ) -> None:
-    program = source(LAUNCHED)
+    program, with_children = source(LAUNCHED), who == -1
     launches, most = 0, 20
     with relay.session() as session:
         session.break_at(program, program["line"])
