@@ -1,4 +1,4 @@
-"""A launched program, from its plan to its end."""
+"""A launched Python program, from its plan to its end."""
 
 from __future__ import annotations
 
@@ -6,27 +6,22 @@ import asyncio
 import json
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.output_events import Category
-from debug_relay.protocol.state import State
-from debug_relay.protocol.system.procfs import Stat
 from debug_relay.protocol.wire import dap
 from debug_relay.worker import bundle
 from debug_relay.worker.debuggee import start_refusals
 from debug_relay.worker.debuggee.child_debugging import Children
 from debug_relay.worker.debuggee.child_output import ChildOutput
-from debug_relay.worker.debuggee.graceful_stop import GracefulStop
 from debug_relay.worker.debuggee.handshake import NewServers, kept_bytecode
-from debug_relay.worker.debuggee.input_wait import InputWatch
 from debug_relay.worker.debuggee.launch_plan import Plan
-from debug_relay.worker.debuggee.process import Exit, Process
+from debug_relay.worker.debuggee.owned import OwnedProgram
+from debug_relay.worker.debuggee.process import Exit
 from debug_relay.worker.debuggee.start_status import StartStatus
 from debug_relay.worker.debugger import adapter
 from debug_relay.worker.debugger.connection import DebugServer
@@ -45,7 +40,6 @@ _TAIL_BYTES: Final = 2000  # The end of the output that a failed start shows.
 # packages above the module takes longer, the program counts as running: it can be paused, given
 # input and ended.
 _IMPORT_SECONDS: Final = 2.0
-_SWEEP_SECONDS: Final = 3.0  # Processes that a program has left are ended within this time.
 # A lost connection is reported after this time: a killed program loses it before its end is
 # known.
 _ENDING_SECONDS: Final = 0.5
@@ -63,10 +57,8 @@ _FLAGS: Final = {"script": [], "module": ["-m"], "code": ["-c"]}
 _LONGEST_ARGUMENT_CHARACTERS: Final = 100_000
 
 
-class LaunchedProgram:
-    """A program that we launched: we are its parent, own its pipes and end it when we end."""
-
-    attached = False
+class LaunchedProgram(OwnedProgram):
+    """A Python program that we launched."""
 
     def __init__(
         self,
@@ -79,20 +71,13 @@ class LaunchedProgram:
         input_requests: InputRequests,
         servers: NewServers,
     ) -> None:
+        super().__init__(lifecycle, log, input_requests, launch.keep_children)
         self._plan = launch
         self._settings = settings
-        self._lifecycle = lifecycle
-        self._log = log
         self._hub, self._handshake, self._servers = servers
         self._debuggee = debuggee
-        self._input_requests = input_requests
-        self.keeps_children = launch.keep_children
-        self.shows: Final = "full"
-        self._process: Process | None = None
-        self._input: InputWatch | None = None
         self._status = StartStatus(launch)
         self._running = False
-        self._endings = 0  # calls that end the program now; they report its end with its children's
         self._adapter = adapter.Adapter(servers.listener.take, self._lost, descendants.uids)
         # Files for its children, in a directory of ours: a child may close inherited descriptors.
         self._child_setup = settings.folder / "family.json"
@@ -111,13 +96,6 @@ class LaunchedProgram:
         self._child_output = ChildOutput(self._child_printed)
         self._loss_timer: asyncio.TimerHandle | None = None
 
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process else None
-
-    def processes(self) -> list[Stat] | None:
-        return descendants.of_programs()
-
     # -- starting
 
     async def start(self) -> None:
@@ -125,7 +103,7 @@ class LaunchedProgram:
         try:
             async with asyncio.timeout(timeout):
                 await self._look_at_interpreter()
-                self._spawn()
+                self._start_process()
                 await self._until_started()
         except TimeoutError:
             raise await self._failed(start_refusals.too_slow(timeout)) from None
@@ -146,8 +124,7 @@ class LaunchedProgram:
         who = self._plan.interpreter
         await asyncio.to_thread(require_ours, [who.path, who.executable], found=who.found)
 
-    def _spawn(self) -> None:
-        self._log.forget_tail()
+    def _start_process(self) -> None:
         self._adapter.listen()
         status_pipe = self._status.listen()
         setup = self._setup_descriptor(status_pipe)
@@ -156,26 +133,17 @@ class LaunchedProgram:
         # Frozen modules have no lines to stop at, and debugpy warns of them on stderr.
         extra = ["-X", "frozen_modules=off"] if interpreter.version >= (3, 11) else []
         try:
-            self._process = Process(
+            process = self._spawn(
                 self._command(extra, bootstrap, setup),
                 cwd=self._plan.cwd,
                 env=self._plan.env,
-                pass_fds=(bootstrap, setup, status_pipe),
-                on_output=self._printed,
-                on_exit=self._exited,
                 terminal=self._plan.terminal,
-                alone=self._plan.keep_children,
+                pass_fds=(bootstrap, setup, status_pipe),
             )
         finally:
             for descriptor in (bootstrap, setup, status_pipe):
                 os.close(descriptor)
-        self._input = InputWatch(
-            self._process,
-            lambda: self._lifecycle.state is State.RUNNING,
-            self._input_requests.set,
-            on_terminal=self._plan.terminal is not None,
-        )
-        self._debuggee.program = msgspec.structs.replace(self._plan.program, pid=self._process.pid)
+        self._debuggee.program = msgspec.structs.replace(self._plan.program, pid=process.pid)
 
     def _command(self, extra: list[str], bootstrap: int, setup: int) -> list[str]:
         """Bootstrap's command line. It is at least as long as the program's own would be, because
@@ -190,9 +158,7 @@ class LaunchedProgram:
 
     def _printed(self, name: Category, data: bytes) -> None:
         self._child_output.flush()
-        self._log.take_output(name, data)
-        if self._input is not None:
-            self._input.printed(data)
+        super()._printed(name, data)
 
     def _child_printed(self, name: Category, data: bytes, pid: int) -> None:
         if self._process is not None:
@@ -335,8 +301,7 @@ class LaunchedProgram:
         self._forget_loss()
         self._status.read()
         self._child_output.drain()
-        if not self._endings:
-            self._report_end(exit, [])
+        super()._exited(exit)
 
     def _report_end(self, exit: Exit, swept: list[descendants.Ended]) -> None:
         if self._running or self._status.has_run:
@@ -352,91 +317,15 @@ class LaunchedProgram:
         self._children.wake()
 
     def flush_output(self) -> None:
-        if self._process is not None:
-            self._child_output.drain()
-            self._process.flush()
+        self._child_output.drain()
+        super().flush_output()
 
-    def state_changed(self) -> None:
-        if self._input is None:
-            return
-        if self._lifecycle.state is State.RUNNING:
-            self._input.soon()
-        else:
-            self._input.at_rest()
-
-    async def write_input(self, data: bytes, eof: bool) -> None:
-        assert self._process is not None
-        try:
-            self._process.stdin.write(data)
-        except OSError as error:
-            raise RelayError(
-                Code.INVALID_SESSION_STATE,
-                f"The program's standard input is closed: {error.strerror or error}",
-                "A call closed it with eof, or the program closed it; restart to write more.",
-            ) from None
-        except BufferError as error:
-            raise RelayError(
-                Code.INVALID_SESSION_STATE,
-                f"The program does not read its standard input: {error}",
-                "Wait until the program has read some of it: "
-                f"{call_of('session-status')} shows whether it runs, {call_of('continue')} resumes "
-                "it.",
-            ) from None
-        if eof:
-            self._process.stdin.finish()
-        if self._input is not None:
-            self._input.written(data, eof)
-
-    async def end(self, grace: float, for_all: bool = False) -> None:
-        process = self._process
-        if process is None:
-            return
-        deadline = asyncio.get_running_loop().time() + grace
-        graceful = (
-            GracefulStop(self.processes) if for_all and grace and not self.keeps_children else None
-        )
-        swept: dict[int, descendants.Ended] = {}
-        self._endings += 1
-        try:
-            # The signal to the program's group ends some of them: these count as swept, too.
-            there = [] if self.keeps_children else descendants.named(self.processes() or [])
-            if graceful is not None:
-                graceful.begin(process.pid)
-            # A paused program cannot act on SIGTERM; without the debugger it runs on.
-            await process.end(grace, self._hub.close)
-            if graceful is not None:
-                self._hub.close()  # its children's debuggers too
-                await graceful.until_gone(deadline)
-            swept = {one.pid: one for one in [*there, *await self.end_children()]}
-            swept.pop(process.pid, None)
-        finally:
-            self._endings -= 1
-            if process.exit is not None:
-                self._report_end(process.exit, list(swept.values()))
+    def _let_run(self) -> None:
+        self._hub.close()
 
     def kept_pipes(self) -> list[int]:
-        if not self.keeps_children or self._process is None:
-            return []
-        return [*self._process.open_pipes(), *self._child_output.open_pipes()]
-
-    async def end_children(self) -> list[descendants.Ended]:
-        if self.keeps_children or self._process is None:
-            return []
-        deadline = time.monotonic() + _SWEEP_SECONDS
-        awaited = self._process.pid if self._process.exit is None else None
-        return await asyncio.to_thread(descendants.end_programs, deadline, awaited)
-
-    async def detach(self) -> None:
-        raise RelayError(
-            Code.ATTACH_UNSUPPORTED,
-            "The program was launched by this session and ends with it",
-            "Resume it with continue, or end it with terminate; only attached programs "
-            "keep running.",
-        )
-
-    @property
-    def residue(self) -> str | None:
-        return None
+        pipes = super().kept_pipes()
+        return [*pipes, *self._child_output.open_pipes()] if self.keeps_children else pipes
 
     async def release(self) -> None:
         self._forget_loss()
@@ -447,8 +336,7 @@ class LaunchedProgram:
         self._hub.close()
         self._child_setup.unlink(missing_ok=True)
         self._sources.unlink(missing_ok=True)
-        if self._process is not None:
-            self._process.release()
+        await super().release()
 
 
 def _in_memory(name: str, content: bytes) -> int:

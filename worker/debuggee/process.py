@@ -31,8 +31,21 @@ _READ_BYTES: Final = 1 << 18  # One read of a program's output.
 _HOLD_SECONDS: Final = 0.02  # An unfinished line of output waits this long for its end.
 # A program that has not ended this long after SIGTERM is resumed, so that it can act on it.
 _TERM_SECONDS: Final = 0.1
+# An ended program that its debugger has not collected is looked at again after this time.
+_COLLECT_SECONDS: Final = 0.01
 _PR_SET_PDEATHSIG: Final = 1
 _libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent ends. It runs in a new process.
+
+    The kernel sends this signal when the *thread* that forked ends, so the worker starts processes
+    from its main thread only. The parent may have died before this line.
+    """
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(127)
 
 
 class Exit(Struct):
@@ -153,20 +166,21 @@ class Process:
         on_exit: Callable[[Exit], None],
         terminal: TerminalSize | None = None,
         alone: bool = False,
+        prepare: Callable[[], None] | None = None,
     ) -> None:
-        """`alone`: the processes that it starts are not ended with it."""
+        """`alone`: the processes that it starts are not ended with it. `prepare` runs in the new
+        process before the command does.
+        """
         parent = os.getpid()
         self._terminal = Terminal(terminal) if terminal is not None else None
         self._alone = alone
 
-        def die_with_parent() -> None:
-            # The kernel sends this signal when the *thread* that forked ends, so the worker starts
-            # programs from its main thread only. The parent may have died before this line.
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:
-                os._exit(127)
+        def begin() -> None:
+            die_with(parent)
             if terminal is not None:
                 come_to_front()
+            if prepare is not None:
+                prepare()
 
         try:
             self._popen = subprocess.Popen(
@@ -179,7 +193,7 @@ class Process:
                 pass_fds=pass_fds,
                 start_new_session=terminal is None,
                 process_group=None if terminal is None else 0,
-                preexec_fn=die_with_parent,
+                preexec_fn=begin,
             )
         except BaseException:
             if self._terminal is not None:
@@ -190,6 +204,7 @@ class Process:
         self._on_exit = on_exit
         self.exit: Exit | None = None
         self._ended = asyncio.Event()
+        self._again: asyncio.TimerHandle | None = None
         self._pumps: dict[Category, Pump] = {}
         if self._terminal is not None:
             self.stdin = Stdin(os.dup(self._terminal.master), self._terminal)
@@ -214,10 +229,14 @@ class Process:
         self._pumps[name] = Pump(os.dup(fd), lambda data: on_output(name, data))
 
     def _exited(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._pidfd)
         code = self._popen.poll()
         if code is None:
+            # A debugger that traces it is told first, and collects it before we can. The descriptor
+            # stays readable meanwhile.
+            self._again = loop.call_later(_COLLECT_SECONDS, self._exited)
             return
-        asyncio.get_running_loop().remove_reader(self._pidfd)
         self.exit = Exit(code)
         self._ended.set()
         # All that it has written is in the pipes. We do not wait for their end: a child of the
@@ -297,6 +316,8 @@ class Process:
         self.stdin.close()
         for pump in self._pumps.values():
             pump.close()
+        if self._again is not None:
+            self._again.cancel()
         if self._pidfd >= 0:
             asyncio.get_running_loop().remove_reader(self._pidfd)
             os.close(self._pidfd)
