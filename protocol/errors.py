@@ -338,7 +338,7 @@ def _rows() -> dict[Code, ErrorRow]:
         c.ATTACH_NO_DEBUGGER: row(
             503,
             "attach",
-            "gdb is needed to attach by pid and is not installed.",
+            "The debugger that this needs is not installed: gdb, gdbserver or lldb-server.",
             "Install gdb, or start the program with debugpy --listen.",
         ),
         c.DEBUGPY_ERROR: row(

@@ -66,6 +66,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     kind: Kind = "json"
     safe: bool = False  # only reads; may be repeated
     drives: bool = False  # changes the program's run, so the lease applies
+    python_only: bool = False  # needs the relay's own debugger: refused for native programs
     deadline: Deadline = Deadline()
     prepare: Preparation | None = None  # a step of the supervisor's before it asks the worker
     on_refusal: RefusalCheck | None = None  # what it looks at besides when the params are unsound
@@ -82,7 +83,10 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     @property
     def own_errors(self) -> frozenset[Code]:
-        return self.errors | ({Code.STOP_CHANGED} if self.checks_if_stop else frozenset())
+        further = {Code.STOP_CHANGED} if self.checks_if_stop else set()
+        if self.python_only:
+            further.add(Code.ATTACH_UNSUPPORTED)
+        return self.errors | further
 
     @property
     def checks_if_stop(self) -> bool:
@@ -130,6 +134,7 @@ _LAUNCH: Final = frozenset(
     {
         Code.LAUNCH_FAILED, Code.LAUNCH_SCRIPT_NOT_FOUND, Code.LAUNCH_MODULE_NOT_FOUND,
         Code.LAUNCH_INTERPRETER_NOT_FOUND, Code.LAUNCH_CWD_NOT_FOUND, Code.LAUNCH_SYNTAX_ERROR,
+        Code.ATTACH_NO_DEBUGGER,
     }
 )  # fmt: skip
 _MISSING: Final = frozenset({Code.LAUNCH_ENV_MISSING, Code.LAUNCH_FIELDS_MISSING})
@@ -381,8 +386,8 @@ def _drive(
 ) -> Operation:
     return _session(
         name, "POST", f"{_S}/{name}", params, execution.Execution,
-        group="execution", states=states, errors=_DRIVE | _UNSUPPORTED | errors, drives=True,
-        since=since, deadline=Deadline(fields=("wait",)),
+        group="execution", states=states, errors=_DRIVE | errors, drives=True,
+        python_only=True, since=since, deadline=Deadline(fields=("wait",)),
         aliases=(f"{_S}/threads/{{thread_id}}/{name}",), words=words,
     )  # fmt: skip
 
@@ -406,12 +411,12 @@ _EXECUTION_ROWS: Final = (
     _session(
         "trace", "POST", _S + "/trace", execution.Trace, execution.TraceRows,
         group="execution", states=_RUNNING,
-        errors=_DRIVE | _VERIFIED | _UNSUPPORTED | {Code.EVALUATE_ERROR}, drives=True,
+        errors=_DRIVE | _VERIFIED | {Code.EVALUATE_ERROR}, drives=True, python_only=True,
         deadline=Deadline(fields=("timeout",)),
     ),
     _session(
         "get-trace", "GET", _S + "/trace", execution.GetTrace, execution.TraceRows,
-        group="execution",
+        group="execution", python_only=True,
         words="Read further rows of the last trace, also while it runs.",
     ),
 )  # fmt: skip
@@ -420,7 +425,8 @@ _EXECUTION_ROWS: Final = (
 def _breakpoint(
     name: str, verb: Verb, path: str, params: type[Params], result: type[Result], **more: object
 ) -> Operation:
-    return _session(name, verb, _S + path, params, result, **{"group": "breakpoints", **more})
+    fields: dict[str, object] = {"group": "breakpoints", "python_only": True}
+    return _session(name, verb, _S + path, params, result, **{**fields, **more})
 
 
 _BREAKPOINT_ROWS: Final = (
@@ -481,7 +487,9 @@ _BREAKPOINT_ROWS: Final = (
 def _inspect(
     name: str, verb: Verb, path: str, params: type[Params], result: type[Result], **more: object
 ) -> Operation:
-    fields: dict[str, object] = {"group": "inspection", "states": _PAUSED, "errors": _DEBUGGER}
+    fields: dict[str, object] = {
+        "group": "inspection", "states": _PAUSED, "errors": _DEBUGGER, "python_only": True,
+    }  # fmt: skip
     return _session(name, verb, _S + path, params, result, **{**fields, **more})
 
 
@@ -548,16 +556,16 @@ _INSPECTION_ROWS: Final = (
     ),
     _inspect(
         "source", "GET", "/source", inspection.GetSource, inspection.SourceText, states=ANY,
-        scope="artifacts:read", errors=_DEBUGGER | _FRAME,
+        scope="artifacts:read", errors=_DEBUGGER | _FRAME, python_only=False,
     ),
     _inspect("snapshot", "GET", "/snapshot", stop_report.Snapshot, stop_report.StopReport),
     _inspect(
         "history", "GET", "/history", stop_report.History, stop_report.HistoryPage,
-        states=ANY, side="supervisor",
+        states=ANY, side="supervisor", python_only=False,
     ),
     _inspect(
         "tasks", "GET", "/tasks", inspection.Tasks, inspection.TaskList, states=LIVE,
-        errors=_DEBUGGER | {Code.THREAD_NOT_FOUND, Code.ATTACH_UNSUPPORTED},
+        errors=_DEBUGGER | {Code.THREAD_NOT_FOUND},
     ),
 )  # fmt: skip
 

@@ -132,6 +132,21 @@ def wrong_state(
     )
 
 
+def not_for_native(operation: str, program: Program) -> RelayError:
+    """400 for what only the relay's own debugger can do: this program has another one."""
+    client = "gdb" if program.adapter == "gdbserver" else "lldb"
+    return RelayError(
+        Code.ATTACH_UNSUPPORTED,
+        f"{operation} is for Python programs; {program.adapter} debugs this one",
+        f"Do it in {client}: connect it to debugger.uri of {call_of('get-session')}. "
+        f"Here work {call_of('output')}, {call_of('input')}, "
+        f"{call_of('events')}, {call_of('resources')}, {call_of('terminate')} and "
+        f"{call_of('restart')}.",
+        adapter=program.adapter,
+        operation=operation,
+    )
+
+
 def how_to_attach_again(program: Program) -> str:
     """The suggestion for an attached program that has ended."""
     if program.port is not None and program.host is not None:

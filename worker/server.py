@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import time
+from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -65,7 +66,7 @@ class Worker:
             server = await loop.create_unix_server(lambda: SupervisorLink(self), str(self._socket))
         finally:
             os.umask(before)
-        await self.session.joining.listen(self.ide.serve)
+        await self.session.joining.listen(self._join)
         await self.session.changes.find_interpreter()
         await self._write_identity()
         await self.session.blueprints.take_over()
@@ -251,6 +252,10 @@ class Worker:
         await session.record.settled()
         self.ended.set()
         return answer
+
+    async def _join(self, reader: StreamReader, writer: StreamWriter) -> None:
+        """Serve a connection to the join port: an IDE, or the debugger of a native program."""
+        await (self.session.debuggee.serve_debugger or self.ide.serve)(reader, writer)
 
     # -- supervisors
 

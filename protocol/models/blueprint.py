@@ -79,7 +79,7 @@ def shown_launch(given: Mapping[str, Any]) -> ShownLaunch:
     env = given.get("env") or {}
     shown_env = masked_environment(env)
     secret = frozenset(name for name, value in env.items() if shown_env[name] != value)
-    whose = given.get("script") or given.get("module") or ""
+    whose = given.get("program") or given.get("script") or given.get("module") or ""
     seen = {
         "args": masked_arguments(given.get("args") or [], whose),
         "python_args": masked_arguments(given.get("python_args") or []),

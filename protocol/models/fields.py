@@ -74,6 +74,24 @@ Script = Annotated[
         "path is looked up in `cwd`, else in `project_root`."
     ),
 ]
+Adapter = Annotated[
+    Literal["debugpy", "gdbserver", "lldb-server"],
+    Meta(description="What debugs the program: `debugpy` Python, the others native programs."),
+]
+NativeProgram = Annotated[
+    Path,
+    Meta(
+        description="An executable file, with `adapter` gdbserver or lldb-server. A relative path "
+        "is looked up as that of `script` is."
+    ),
+]
+WaitForDebugger = Annotated[
+    bool,
+    Meta(
+        description="Hold a native program at its first instruction until a debugger connects; "
+        "default: true."
+    ),
+]
 Cwd = Annotated[
     Path,
     Meta(

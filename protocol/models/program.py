@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from debug_relay.protocol.models.execution import Execution
 from debug_relay.protocol.models.fields import (
+    Adapter,
     Arg,
     Console,
     Cwd,
@@ -20,6 +21,7 @@ from debug_relay.protocol.models.fields import (
     Inputs,
     KeepChildren,
     Module,
+    NativeProgram,
     Path,
     PathMapping,
     Pid,
@@ -33,6 +35,7 @@ from debug_relay.protocol.models.fields import (
     TerminalSize,
     Venv,
     Wait,
+    WaitForDebugger,
 )
 from debug_relay.protocol.models.limits import LimitChanges
 from debug_relay.protocol.models.processes import Identity, ListeningOn, Match
@@ -43,8 +46,13 @@ Args = list[Arg]
 
 
 class Launch(SessionParams, kw_only=True):
-    """Start a program under the debugger. Give `script`, `module` or `code`."""
+    """Start a program under the debugger. Give `script`, `module` or `code`; for a native program
+    `adapter` and `program`.
+    """
 
+    adapter: Adapter = "debugpy"
+    program: NativeProgram | None = None
+    wait_for_debugger: WaitForDebugger | None = None
     script: Script | None = None
     module: Module | None = None
     code: SourceCode | None = None

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 from debug_relay.protocol.models.breakpoints import MAX_BATCH, BreakpointSpec
 from debug_relay.protocol.models.fields import (
     LABEL_FILTER,
+    Adapter,
     Arg,
     Console,
     Cwd,
@@ -26,6 +27,7 @@ from debug_relay.protocol.models.fields import (
     Limit,
     Location,
     Module,
+    NativeProgram,
     Offset,
     Params,
     Path,
@@ -43,6 +45,7 @@ from debug_relay.protocol.models.fields import (
     Time,
     TimeoutMinutes,
     Venv,
+    WaitForDebugger,
     always,
 )
 from debug_relay.protocol.models.limits import LimitChanges, Limits, PassedLimit
@@ -81,6 +84,9 @@ class CreateSession(Params, kw_only=True):
         Literal["launch", "attach"] | None, Meta(description="Also launch or attach, in this call.")
     ] = None
     # mode launch
+    adapter: Adapter = "debugpy"
+    program: NativeProgram | None = None
+    wait_for_debugger: WaitForDebugger | None = None
     script: Script | None = None
     module: Module | None = None
     code: SourceCode | None = None
@@ -363,8 +369,10 @@ def _no_env() -> dict[str, str | None]:
 class Program(Result, kw_only=True):
     """The program or target that is debugged."""
 
+    adapter: Adapter = "debugpy"
     script: str | None = always(None)
     module: str | None = always(None)
+    program: str | None = None  # the executable file of a native program
     args: list[str] = field(default_factory=_no_args)
     cwd: str | None = always(None)
     env: dict[str, str | None] = field(default_factory=_no_env)
@@ -374,6 +382,16 @@ class Program(Result, kw_only=True):
     attached: bool = False
     host: str | None = None
     port: int | None = None
+
+    @property
+    def is_native(self) -> bool:
+        """Whether a debugger of native programs debugs it, and not the relay."""
+        return self.adapter != "debugpy"
+
+    @property
+    def target(self) -> str | None:
+        """The file or module that runs."""
+        return self.program or self.script or self.module
 
 
 class ExceptionInfo(Result, kw_only=True):
@@ -387,12 +405,12 @@ class ExceptionInfo(Result, kw_only=True):
 
 
 class DebuggerAddress(Result, kw_only=True):
-    """The port on which IDEs join the session, on the relay's own machine."""
+    """The port on which IDEs and debuggers join the session, on the relay's own machine."""
 
-    adapter: Literal["debugpy"]  # the protocol that is spoken there: DAP, as debugpy speaks it
+    adapter: Adapter  # the protocol that is spoken there: with debugpy DAP, as debugpy speaks it
     uri: str
     token: str | None  # only for callers with `sessions:write`, and only in `get-session`
-    clients: list[str] = []  # the IDEs that have joined
+    clients: list[str] = []  # the IDEs or the debugger that have joined
 
 
 class SessionState(Result, kw_only=True):

@@ -66,7 +66,7 @@ def _more_of(state: sessions.SessionState) -> Iterator[Line]:
 def target(of: sessions.Program) -> str:
     """The program in a few words: its command, or where it was attached to."""
     pid = f" (pid {of.pid})" if of.pid is not None else ""
-    name = f"-m {of.module}" if of.module else of.script
+    name = f"-m {of.module}" if of.module else of.target
     if name is not None:
         return f"{' '.join([name, *of.args])}{pid}"
     if of.port is not None:

@@ -48,8 +48,9 @@ _ROWS: Final = ("at", "step")
 _TARGETS: Final = ("pid", "port", "listening_on", "match")
 _OF_PROCESSES: Final = ("identity", "wait_seconds", "redirect_output")
 _PLACES: Final = ("line", "text", "function")
+_NATIVE: Final = ("adapter", "program", "wait_for_debugger")
 _LAUNCH: Final = (
-    *_PROGRAMS, "args", "cwd", "env", "stop_on_exception", "python_args", "stdin_inputs",
+    *_NATIVE, *_PROGRAMS, "args", "cwd", "env", "stop_on_exception", "python_args", "stdin_inputs",
     "pythonpath", "env_file", "console", "pty", "debug_subprocesses", "keep_children",
 )  # fmt: skip
 _ATTACH: Final = (
@@ -74,6 +75,14 @@ _EXPORTED: Final = (
 _IMPORT_ADVICE: Final = (
     f"Send the data of GET {API_PREFIX}/sessions/SESSION_ID/export; for an empty session "
     f"POST {API_PREFIX}/sessions."
+)
+# The fields of a launch that mean something for Python alone.
+_OF_PYTHON: Final = (
+    *_PROGRAMS, "python_path", "venv", "python_args", "pythonpath", "stop_on_entry",
+    "stop_on_exception", "just_my_code", "debug_subprocesses",
+)  # fmt: skip
+_NATIVE_ADVICE: Final = (
+    'Send {"adapter": "gdbserver", "program": "/path/to/executable", "args": ["…"]}.'
 )
 _MODE_ADVICE: Final = 'Send "mode": "launch" with script or module, or "mode": "attach" with port.'
 
@@ -177,7 +186,17 @@ def _source(sent: Sent, _: Root) -> Iterator[Violation]:
 
 
 def _launch(sent: Sent, root: Root) -> Iterator[Violation]:
-    yield from _just_one(sent, _PROGRAMS, _LAUNCH_ADVICE)
+    adapter = sent.get("adapter", "debugpy")
+    is_native = adapter != "debugpy"
+    of_native = _given(sent, _NATIVE[1:])
+    if is_native:
+        yield from _native(sent, adapter)
+    elif of_native:
+        for name in of_native:
+            message = "needs adapter gdbserver or lldb-server"
+            yield Violation(Problem(name, message, sent[name]), _NATIVE_ADVICE)
+    else:
+        yield from _just_one(sent, _PROGRAMS, _LAUNCH_ADVICE)
     if root is None:
         here = "or create the session with project_root."
         yield from _absolute(
@@ -186,7 +205,8 @@ def _launch(sent: Sent, root: Root) -> Iterator[Violation]:
         )  # fmt: skip
         if not _given(sent, ["cwd"]):
             yield from _absolute(
-                sent, "script", "must be absolute: there is neither cwd nor project_root",
+                sent, "program" if is_native else "script",
+                "must be absolute: there is neither cwd nor project_root",
                 f"Send an absolute path, or cwd beside it, {here}",
             )  # fmt: skip
     if sent.get("console") == "externalTerminal":
@@ -194,6 +214,15 @@ def _launch(sent: Sent, root: Root) -> Iterator[Violation]:
             Problem("console", "a relay cannot open a terminal window", sent["console"]),
             "Leave console out: output and input go through the relay.",
         )
+
+
+def _native(sent: Sent, adapter: Any) -> Iterator[Violation]:
+    if not _given(sent, ["program"]):
+        yield Violation(Problem("program", MISSING), _NATIVE_ADVICE)
+    of_session = ("python_path", "venv", "stop_on_entry", "just_my_code") if "mode" in sent else ()
+    for name in _given(sent, [name for name in _OF_PYTHON if name not in of_session]):
+        message = f"not allowed with adapter {adapter}: it is for Python programs"
+        yield Violation(Problem(name, message, sent[name]), "Leave it out.")
 
 
 def _run(sent: Sent, _: Root) -> Iterator[Violation]:

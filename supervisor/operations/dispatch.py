@@ -28,6 +28,7 @@ from debug_relay.protocol.refusals import (
     MOST_PROBLEMS,
     Problem,
     decode_error,
+    not_for_native,
     stop_changed,
     wrong_state,
 )
@@ -436,6 +437,8 @@ class Dispatch:
         status, session_id = known.status, known.session_id
         if status is State.FAILED:
             raise self._registry.get(session_id).crashed(operation.name)
+        if operation.python_only and known.program is not None and known.program.is_native:
+            raise not_for_native(operation.name, known.program)
         if if_stop is not None and status is State.RUNNING and status not in operation.states:
             raise stop_changed(if_stop, status, known.stop_id, None, session_id)
         # The mirror may be a frame behind the worker (a pause may be requested while it still says

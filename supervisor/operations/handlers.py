@@ -463,7 +463,7 @@ def _item(shown: sessions.SessionState) -> sessions.SessionItem:
         stop_reason=shown.stop_reason,
         created_at=shown.created_at,
         expires_at=shown.expires_at,
-        program=(program.script or program.module) if program else None,
+        program=program.target if program else None,
         labels=shown.config.labels,
         created_by=shown.created_by,
         warning=shown.warning,

@@ -67,6 +67,7 @@ NO_BOUNDS = {
     "worker/probe/values/parts.py": "_OPTIMIZED",
     "worker/probe/values/class_facts.py": "_HEAP",
     "worker/probe/values/rendering.py": "LEAVES",
+    "worker/native/entry_hold.py": "_PTRACE_TRACEME _PTRACE_ATTACH _PTRACE_DETACH",
     "worker/process_title.py": "_PR_SET_NAME",
     "worker/system/descendants.py": "_PR_SET_CHILD_SUBREAPER",
 }

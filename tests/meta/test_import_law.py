@@ -55,7 +55,7 @@ LAW = {
         tracing
         limits
         debuggee
-        attach
+        attach native
         session
         operations
         rpc ide

@@ -44,13 +44,15 @@ def environment(
     params: Launch,
     config: SessionConfig,
     cwd: str,
-    interpreter: Interpreter,
+    interpreter: Interpreter | None,
     joining: JoinListener,
 ) -> dict[str, str]:
+    """`interpreter` is None for a native program."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(_OWN_VARIABLES)}
-    env.setdefault(UNBUFFERED, "1")
+    if interpreter is not None:
+        env.setdefault(UNBUFFERED, "1")
     env[_URI], env[_TOKEN] = joining.uri, joining.token
-    prefix = chosen_venv(params, config, interpreter)
+    prefix = chosen_venv(params, config, interpreter) if interpreter is not None else None
     if prefix is not None:
         _activate(env, prefix)
     if params.env_file is not None:

@@ -78,10 +78,11 @@ class LaunchPlanner:
         python_options.check(params.python_args)
         config = self._settings.config
         target = getattr(params, kind)
-        given_cwd = self._directory(params) if params.cwd else None
+        root = config.project_root
+        given_cwd = directory(params, root) if params.cwd else None
         if kind == "script":
-            target = _script(target, given_cwd, config.project_root)
-        cwd = given_cwd or self._directory(params)
+            target = existing_file(target, given_cwd, root)
+        cwd = given_cwd or directory(params, root)
         interpreter = await self._interpreters.find(
             params.python_path or (None if params.venv or config.venv else config.python_path),
             params.venv or config.venv,
@@ -92,7 +93,7 @@ class LaunchPlanner:
             await asyncio.to_thread(require_ours, [interpreter.path, interpreter.executable])
         # In a thread, because it reads files of the project, perhaps from a slow disk.
         env = await asyncio.to_thread(environment, params, config, cwd, interpreter, self._joining)
-        _check_lengths(env)
+        check_lengths(env)
         if not params.keep_children:
             env[MARK] = self._settings.id  # the sweep finds the program's processes by it
         optimize = python_options.optimization(params.python_args, env)
@@ -130,21 +131,23 @@ class LaunchPlanner:
             code_lines=code_lines,
         )
 
-    def _directory(self, params: Launch) -> str:
-        root = self._settings.config.project_root
-        wanted = os.path.expanduser(params.cwd) if params.cwd else None
-        if wanted is not None and not os.path.isabs(wanted) and root is not None:
-            wanted = os.path.join(root, wanted)
-        if wanted is None and root is None and params.script and os.path.isabs(params.script):
-            # Neither cwd nor project_root is set: use the script's folder, as a person would.
-            wanted = os.path.dirname(params.script)
-        chosen = wanted or root or os.path.expanduser("~")
-        if os.path.isdir(chosen):
-            return os.path.normpath(chosen)
-        near = closest_folder(chosen)
-        why = "is not a directory" if os.path.exists(chosen) else "does not exist"
-        what = "working directory" if wanted or root is None else "session's project_root"
-        raise start_refusals.no_directory(what, chosen, why, near)
+
+def directory(params: Launch, root: str | None) -> str:
+    """The working directory; `root` is the session's project root."""
+    wanted = os.path.expanduser(params.cwd) if params.cwd else None
+    file = params.script or params.program
+    if wanted is not None and not os.path.isabs(wanted) and root is not None:
+        wanted = os.path.join(root, wanted)
+    if wanted is None and root is None and file and os.path.isabs(file):
+        # Neither cwd nor project_root is set: use the file's folder, as a person would.
+        wanted = os.path.dirname(file)
+    chosen = wanted or root or os.path.expanduser("~")
+    if os.path.isdir(chosen):
+        return os.path.normpath(chosen)
+    near = closest_folder(chosen)
+    why = "is not a directory" if os.path.exists(chosen) else "does not exist"
+    what = "working directory" if wanted or root is None else "session's project_root"
+    raise start_refusals.no_directory(what, chosen, why, near)
 
 
 def _options(args: list[str], env: dict[str, str]) -> list[str]:
@@ -152,7 +155,7 @@ def _options(args: list[str], env: dict[str, str]) -> list[str]:
     return ["-u", *args] if unseen else args
 
 
-def _check_lengths(env: dict[str, str]) -> None:
+def check_lengths(env: dict[str, str]) -> None:
     for name, value in env.items():
         length = len(f"{name}={value}".encode("utf-8", "surrogatepass"))
         if length > _MOST_VARIABLE_BYTES:
@@ -169,7 +172,8 @@ def _given(value: bool | None, otherwise: bool) -> bool:
     return otherwise if value is None else value
 
 
-def _script(script: str, cwd: str | None, root: str | None) -> str:
+def existing_file(script: str, cwd: str | None, root: str | None) -> str:
+    """The absolute path of the file that a launch names."""
     script = os.path.expanduser(script)
     if not os.path.isabs(script):
         base = cwd or root

@@ -78,6 +78,7 @@ class OwnedProgram:
             terminal=terminal,
             alone=self.keeps_children,
             prepare=prepare,
+            on_kept=self._let_run,
         )
         self._input = InputWatch(
             process,
@@ -100,7 +101,9 @@ class OwnedProgram:
         raise NotImplementedError
 
     def _let_run(self) -> None:
-        """Make the debugger let go of the program, so that it can act on a signal."""
+        """Make the debugger let go of the program, so that the program can act on a signal, or its
+        end be collected.
+        """
         raise NotImplementedError
 
     # -- living with it

@@ -33,6 +33,8 @@ _HOLD_SECONDS: Final = 0.02  # An unfinished line of output waits this long for 
 _TERM_SECONDS: Final = 0.1
 # An ended program that its debugger has not collected is looked at again after this time.
 _COLLECT_SECONDS: Final = 0.01
+# After so many looks the debugger is not going to collect it.
+_MOST_LOOKS: Final = 100
 _PR_SET_PDEATHSIG: Final = 1
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -167,9 +169,11 @@ class Process:
         terminal: TerminalSize | None = None,
         alone: bool = False,
         prepare: Callable[[], None] | None = None,
+        on_kept: Callable[[], None] = lambda: None,
     ) -> None:
         """`alone`: the processes that it starts are not ended with it. `prepare` runs in the new
-        process before the command does.
+        process before the command does. `on_kept`: it has ended, and a debugger that traces it
+        does not collect it.
         """
         parent = os.getpid()
         self._terminal = Terminal(terminal) if terminal is not None else None
@@ -202,9 +206,11 @@ class Process:
         self.pid = self._popen.pid
         self._pidfd = os.pidfd_open(self.pid)
         self._on_exit = on_exit
+        self._on_kept = on_kept
         self.exit: Exit | None = None
         self._ended = asyncio.Event()
         self._again: asyncio.TimerHandle | None = None
+        self._looks = 0
         self._pumps: dict[Category, Pump] = {}
         if self._terminal is not None:
             self.stdin = Stdin(os.dup(self._terminal.master), self._terminal)
@@ -236,6 +242,9 @@ class Process:
             # A debugger that traces it is told first, and collects it before we can. The descriptor
             # stays readable meanwhile.
             self._again = loop.call_later(_COLLECT_SECONDS, self._exited)
+            self._looks += 1
+            if self._looks == _MOST_LOOKS:
+                self._on_kept()
             return
         self.exit = Exit(code)
         self._ended.set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -92,6 +94,10 @@ class Debuggee:
         self.shown_launch: ShownLaunch | None = None
         self.missing_env: list[str] = []
         self.missing_fields: list[str] = []
+        # A native program serves the connections to the session's join port itself, and has a
+        # notice for callers while it waits for the first one.
+        self.serve_debugger: Callable[[StreamReader, StreamWriter], Awaitable[None]] | None = None
+        self.notice: str | None = None
 
     @property
     def attached(self) -> bool:
@@ -105,6 +111,7 @@ class Debuggee:
     def clear(self) -> None:
         """Forget the program: none belongs to the session any more."""
         self.target = self.program = None
+        self.serve_debugger = self.notice = None
 
     async def end_children(self) -> list[Ended]:
         """End what an ended program has left running; who that was."""

@@ -100,7 +100,7 @@ class UsageReport:
     def _as_launched(self) -> dict[int, str]:
         """The program's command line as it was launched; the real one names our bootstrap."""
         program = self._debuggee.program
-        if program is None or program.pid is None or program.attached:
+        if program is None or program.pid is None or program.attached or program.is_native:
             return {}
         what = ["-m", program.module] if program.module else [program.script or "-c …"]
         return {program.pid: " ".join([program.python_path or "python", *what, *program.args])}

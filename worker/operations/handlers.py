@@ -31,7 +31,7 @@ async def launch_program(call: Call, params: p.Launch) -> Struct:
     session = call.session
     async with session.run.lock:
         session.access.require("launch")
-        plan = await session.starting.planner.plan(params)
+        plan = await session.starting.plan(params)
         before = session.stops.stop_id, session.input.count
         await session.starting.launch(params, plan)
     return await _launched(call, before, params.wait, params.snapshot)
@@ -44,7 +44,7 @@ async def restart_program(call: Call, params: p.Restart) -> Struct:
         session.access.require("restart")
         again = starting.restart.launch_of(params)
         # Planned before the old run is ended: a launch that is refused leaves the old run alone.
-        plan = await starting.planner.plan(again)
+        plan = await starting.plan(again)
         await starting.restart.make_room()
         before = session.stops.stop_id, session.input.count
         await starting.launch(again, plan)

@@ -265,7 +265,7 @@ async def _readable(session: Session, path: str) -> str:
             raise _bad_path("path", f"{path} is relative and the session has no project_root", path)
         path = os.path.join(root, path)
     program = session.debuggee.program
-    script = program.script if program is not None else None
+    script = (program.script or program.program) if program is not None else None
     real, is_ours = await asyncio.to_thread(
         _real_place, path, session.settings.config.project_root, script
     )

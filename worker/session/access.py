@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.protocol.refusals import has_moved_on, stop_changed, wrong_state
+from debug_relay.protocol.refusals import (
+    has_moved_on,
+    not_for_native,
+    stop_changed,
+    wrong_state,
+)
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.frames import Caller
 from debug_relay.worker.debugger.stops import Stops
@@ -38,6 +43,7 @@ class Access:
     def calling(self, operation: str, caller: Caller, if_stop: int | None) -> Iterator[None]:
         """Run the body as this call; raise at once if the stop it means has passed."""
         with self._callers.acting(caller, if_stop), self.lease.kept(operation, caller):
+            self._heed_adapter(operation)
             self._heed_stop(OPERATIONS[operation].states)
             yield
 
@@ -57,6 +63,11 @@ class Access:
         if caller is not None:
             self.lease.act(operation, caller)
         self._callers.allowed(operation)
+
+    def _heed_adapter(self, operation: str) -> None:
+        program = self._debuggee.program
+        if OPERATIONS[operation].python_only and program is not None and program.is_native:
+            raise not_for_native(operation, program)
 
     def _heed_stop(self, states: frozenset[State]) -> None:
         """Raise 409 if the call means another stop (`If-Stop`) than the present one."""

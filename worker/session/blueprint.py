@@ -114,6 +114,8 @@ def _given(kept: dict[str, Any]) -> dict[str, Any]:
 def _program(arguments: dict[str, Any], shown: ShownLaunch) -> Program:
     """The program that a restart would launch, as callers see it."""
     return Program(
+        adapter=arguments.get("adapter", "debugpy"),
+        program=arguments.get("program"),
         script=arguments.get("script"),
         module=arguments.get("module"),
         args=shown.args,

@@ -108,15 +108,16 @@ class PublicState:
             missing_fields=debuggee.missing_fields,
             waiting_for_input=waiting is not None,
             prompt=waiting.prompt if waiting else None,
-            warning=(waiting and waiting.warning) or self._limits.warning,
+            warning=(waiting and waiting.warning) or self._limits.warning or debuggee.notice,
             disk_trouble=self._disk_trouble(),
             lease=self._lease.shown(),
             debugger=self._debugger(),
         )
 
     def _debugger(self) -> DebuggerAddress | None:
+        program = self._debuggee.program
         return DebuggerAddress(
-            adapter="debugpy",
+            adapter=program.adapter if program is not None else "debugpy",
             uri=self._joining.uri,
             token=None,
             clients=list(self._joining.clients),

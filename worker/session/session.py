@@ -33,6 +33,7 @@ from debug_relay.worker.interpreter.cache import InterpreterCache
 from debug_relay.worker.joining.listener import JoinListener
 from debug_relay.worker.limits.usage_report import UsageReport
 from debug_relay.worker.limits.watch import LimitWatch
+from debug_relay.worker.native.plan import NativePlanner
 from debug_relay.worker.session.access import Access
 from debug_relay.worker.session.blueprint import Blueprints
 from debug_relay.worker.session.callers import Callers
@@ -192,6 +193,7 @@ class Session:
             self.breakpoints,
             self.interpreters,
             NewServers(hub, handshake, self.debug_events),
+            self.joining,
         )
         self.starting = Starting(
             settings,
@@ -202,6 +204,7 @@ class Session:
             self.exceptions,
             self.limits,
             LaunchPlanner(settings, self.interpreters, self.breakpoints, self.joining),
+            NativePlanner(settings, self.joining),
             RestartPlanner(settings, lifecycle, log, debuggee, run),
             targets,
         )

@@ -13,6 +13,7 @@ from debug_relay.worker.debuggee.launch_plan import LaunchPlanner, Plan
 from debug_relay.worker.debuggee.restart import RestartPlanner
 from debug_relay.worker.debugger.target import Debuggee, Target
 from debug_relay.worker.limits.watch import LimitWatch
+from debug_relay.worker.native.plan import NativePlan, NativePlanner
 from debug_relay.worker.session.settings_changes import stop_all_needs_probe
 from debug_relay.worker.session.targets import Targets
 from debug_relay.worker.state.lifecycle import Lifecycle
@@ -31,6 +32,7 @@ class Starting:
         exceptions: ExceptionFilters,
         limits: LimitWatch,
         planner: LaunchPlanner,
+        native_planner: NativePlanner,
         restart: RestartPlanner,
         targets: Targets,
     ) -> None:
@@ -42,13 +44,20 @@ class Starting:
         self._exceptions = exceptions
         self._limits = limits
         self._targets = targets
-        self.planner = planner
+        self._planner = planner
+        self._native_planner = native_planner
         self.restart = restart
 
-    async def launch(self, params: Launch, plan: Plan) -> None:
-        """Launch the program. `plan` was made before, so a refused launch has changed nothing."""
-        self._breakpoints.use(plan.code_lines)
-        self._stop_on_exception(params.stop_on_exception)
+    async def plan(self, params: Launch) -> Plan | NativePlan:
+        """Find all that the launch needs; a refused launch has changed nothing."""
+        if params.adapter == "debugpy":
+            return await self._planner.plan(params)
+        return await self._native_planner.plan(params, params.adapter)
+
+    async def launch(self, params: Launch, plan: Plan | NativePlan) -> None:
+        if isinstance(plan, Plan):
+            self._breakpoints.use(plan.code_lines)
+            self._stop_on_exception(params.stop_on_exception)
         debuggee = self._debuggee
         debuggee.launched_with(plan.arguments, plan.shown)
         self._limits.launch_with(params.limits)

@@ -14,6 +14,9 @@ from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.target import Debuggee, Target
 from debug_relay.worker.interpreter.cache import InterpreterCache
+from debug_relay.worker.joining.listener import JoinListener
+from debug_relay.worker.native.plan import NativePlan
+from debug_relay.worker.native.program import NativeTarget
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.log import SessionLog
 from debug_relay.worker.state.publication import Publication
@@ -34,6 +37,7 @@ class Targets:
         breakpoints: Breakpoints,
         interpreters: InterpreterCache,
         servers: NewServers,
+        joining: JoinListener,
     ) -> None:
         self._settings = settings
         self._lifecycle = lifecycle
@@ -46,8 +50,20 @@ class Targets:
         self._breakpoints = breakpoints
         self._interpreters = interpreters
         self._servers = servers
+        self._joining = joining
 
-    def launched(self, plan: Plan) -> LaunchedProgram:
+    def launched(self, plan: Plan | NativePlan) -> Target:
+        if isinstance(plan, NativePlan):
+            return NativeTarget(
+                plan,
+                self._settings,
+                self._lifecycle,
+                self._log,
+                self._publication,
+                self._debuggee,
+                self._input_requests,
+                self._joining,
+            )
         return LaunchedProgram(
             plan,
             self._settings,

@@ -1,0 +1,247 @@
+"""A launched native program, which gdb or lldb debugs through a server of its own.
+
+The worker is the program's parent, as it is a Python program's, so output, input, exit code, limits
+and end are the same. The worker does not see what the debugger does: it carries the bytes and reads
+none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import StreamReader, StreamWriter
+from typing import Final
+
+import msgspec
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.wire import dap
+from debug_relay.worker.debuggee import start_refusals
+from debug_relay.worker.debuggee.owned import OwnedProgram
+from debug_relay.worker.debuggee.process import Exit
+from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.input_requests import InputRequests
+from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.joining.listener import JoinListener
+from debug_relay.worker.native import entry_hold, remote_protocol
+from debug_relay.worker.native.entry_hold import EntryHold
+from debug_relay.worker.native.plan import CLIENTS, NativePlan
+from debug_relay.worker.native.server import NativeServer
+from debug_relay.worker.state.lifecycle import Lifecycle
+from debug_relay.worker.state.log import SessionLog
+from debug_relay.worker.state.publication import Publication
+from debug_relay.worker.state.settings import Settings
+from debug_relay.worker.system import descendants
+
+_TAIL_BYTES: Final = 2000  # The end of the output that a failed start shows.
+# A debugger learns of the program's end within this time, before its connection is closed.
+_LAST_WORDS_SECONDS: Final = 3.0
+_DROPPED_SECONDS: Final = 10.0  # A debugger's connection that is cancelled ends within this time.
+
+
+class NativeTarget(OwnedProgram):
+    def __init__(
+        self,
+        plan: NativePlan,
+        settings: Settings,
+        lifecycle: Lifecycle,
+        log: SessionLog,
+        publication: Publication,
+        debuggee: Debuggee,
+        input_requests: InputRequests,
+        joining: JoinListener,
+    ) -> None:
+        super().__init__(lifecycle, log, input_requests, plan.keep_children)
+        self._plan = plan
+        self._settings = settings
+        self._publication = publication
+        self._debuggee = debuggee
+        self._joining = joining
+        self._hold: EntryHold | None = None  # until the first debugger has connected
+        self._runs = False
+        self._client: asyncio.Task[None] | None = None  # serves the debugger that is connected
+        self._server: NativeServer | None = None
+        self._farewell: asyncio.TimerHandle | None = None
+
+    # -- starting
+
+    async def start(self) -> None:
+        plan, timeout = self._plan, self._settings.params.launch_timeout
+        try:
+            async with asyncio.timeout(timeout):
+                process = self._spawn(
+                    [plan.target, *plan.args],
+                    cwd=plan.cwd,
+                    env=plan.env,
+                    terminal=plan.terminal,
+                    prepare=entry_hold.ask_parent_to_trace if plan.waits else None,
+                )
+                if plan.waits:
+                    self._hold = EntryHold(process.pid)
+                    if not await self._hold.begin():
+                        await process.wait(timeout)
+                        raise await self._failed(_ending(process.exit))
+        except TimeoutError:
+            raise await self._failed(start_refusals.too_slow(timeout)) from None
+        except OSError as error:
+            raise await self._failed(start_refusals.not_startable(error)) from None
+        except BaseException:
+            await self._give_up()
+            raise
+        self._debuggee.program = msgspec.structs.replace(plan.program, pid=process.pid)
+        self._debuggee.serve_debugger = self.serve
+        self._runs = True
+        self._tell()
+
+    async def _failed(self, reason: str) -> RelayError:
+        exit = self._process.exit if self._process else None
+        await self._give_up()
+        return RelayError(
+            Code.LAUNCH_FAILED,
+            f"{self._plan.target} could not be run: {reason}",
+            "Read output_tail, correct the launch, and send the same call again.",
+            exit_code=exit.code if exit else None,
+            output_tail=self._log.tail(_TAIL_BYTES),
+            program=self._plan.target,
+        )
+
+    async def _give_up(self) -> None:
+        await self.end(0)
+        await self.release()
+
+    # -- its debugger
+
+    async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
+        """Serve one connection to the session's join port."""
+        problem = self._refusal()
+        if problem is not None:
+            await remote_protocol.refuse(reader, writer, problem)
+            return
+        self._client = asyncio.current_task()
+        try:
+            await self._debug(reader, writer)
+        finally:
+            self._client = None
+            self._tell()
+
+    def _refusal(self) -> str | None:
+        if self._process is None or self._process.exit is not None:
+            return "The program has ended; restart runs it again"
+        if self._client is not None:
+            return "Another debugger is connected to this session; one at a time"
+        return None
+
+    async def _debug(self, reader: StreamReader, writer: StreamWriter) -> None:
+        try:
+            problem = await self._hand_over()
+            if problem is not None:
+                self._log.say(f"A debugger could not be let in: {problem}")
+                await remote_protocol.refuse(reader, writer, problem)
+                return
+            assert self._server is not None
+            self._joined(True)
+            try:
+                await self._server.carry(reader, writer)
+            finally:
+                self._joined(False)
+        finally:
+            writer.close()
+            await self._end_server()
+
+    async def _hand_over(self) -> str | None:
+        """Let a new native server have the program; why it could not."""
+        assert self._process is not None
+        plan, pid, hold = self._plan, self._process.pid, self._hold
+        try:
+            if hold is not None:
+                hold.hand_over()  # before the server asks for the program
+            self._server = await NativeServer.start(plan.adapter, plan.server, pid)
+            said = await self._server.until_attached(pid)
+        except OSError as error:
+            said = str(error)
+        except BaseException:
+            if hold is not None:
+                hold.taken()
+            raise
+        if said is None and hold is not None:
+            hold.taken()
+            self._hold = None
+            self._tell()
+        elif said is not None:
+            await self._end_server()
+            if hold is not None:
+                await hold.take_back()
+            return f"{plan.adapter} could not attach to process {pid}: {said}"
+        return None
+
+    async def _end_server(self) -> None:
+        if self._server is not None:
+            await self._server.end()
+            self._server = None
+
+    def _joined(self, is_there: bool) -> None:
+        """Tell callers that a debugger has come, or has left."""
+        name = CLIENTS[self._plan.adapter]
+        if is_there:
+            self._joining.clients.append(name)
+        else:
+            self._joining.clients.remove(name)
+        reason = "debugger_connected" if is_there else "debugger_left"
+        self._log.journal("process", {"reason": reason, "adapter": self._plan.adapter})
+        self._publication.changed()
+
+    def _tell(self) -> None:
+        """Show callers that the program waits for a debugger, as long as it does."""
+        notice = None
+        if self._hold is not None and self._process is not None and self._process.exit is None:
+            notice = (
+                "The program waits at its first instruction for a debugger: connect one to "
+                f"debugger.uri of {call_of('get-session', self._settings.id)}"
+            )
+        if notice != self._debuggee.notice:
+            self._debuggee.notice = notice
+            self._publication.changed()
+
+    def _let_run(self) -> None:
+        if self._hold is not None:
+            self._hold.release()
+            self._hold = None
+        if self._server is not None:
+            self._server.hang_up()
+
+    # -- its end
+
+    def _report_end(self, exit: Exit, swept: list[descendants.Ended]) -> None:
+        if self._client is not None and self._farewell is None:
+            loop = asyncio.get_running_loop()
+            self._farewell = loop.call_later(_LAST_WORDS_SECONDS, self._client.cancel)
+        if self._runs:
+            self._runs = False
+            self._tell()
+            self._lifecycle.ended(exit.code, exit.signal_name, "target_exited", swept)
+
+    async def release(self) -> None:
+        if self._farewell is not None:
+            self._farewell.cancel()
+        if self._client is not None:
+            self._client.cancel()
+            await asyncio.wait([self._client], timeout=_DROPPED_SECONDS)
+        self._debuggee.notice = None
+        if self._hold is not None:
+            self._hold.release()
+            self._hold = None
+        await super().release()
+
+    # -- what only the relay's own debugger does
+
+    def on_event(self, server: DebugServer, message: dap.Message) -> bool:
+        return False
+
+    def wake(self) -> None:
+        """Nothing pauses it but its debugger."""
+
+
+def _ending(exit: Exit | None) -> str:
+    if exit is None:
+        return "it did not start"
+    return start_refusals.ended_early(exit.code, exit.signal_name)
