@@ -502,11 +502,11 @@ _INSPECTION_ROWS: Final = (
     ),
     _inspect(
         "scopes", "GET", "/scopes", inspection.Scopes, inspection.ScopeList,
-        aliases=(_S + "/frames/{frame_id}/scopes",), errors=_DEBUGGER | _FRAME,
+        aliases=(_S + "/frames/{frame_id}/scopes",), errors=_DEBUGGER | _FRAME, states=_RUNNING,
     ),
     _inspect(
         "frame-variables", "GET", "/frames/{frame_id}/variables", inspection.FrameVariables,
-        inspection.VariableList, errors=_DEBUGGER | _FRAME,
+        inspection.VariableList, errors=_DEBUGGER | _FRAME, states=_RUNNING,
     ),
     _inspect(
         "variables", "GET", "/variables", inspection.Variables, inspection.VariableList,
@@ -515,7 +515,7 @@ _INSPECTION_ROWS: Final = (
             _S + "/scopes/{variables_reference}/variables",
             _S + "/frames/{frame_id}/variables/{variables_reference}/children",
         ),
-        errors=_DEBUGGER | {Code.VARIABLE_NOT_FOUND},
+        errors=_DEBUGGER | {Code.VARIABLE_NOT_FOUND}, states=_RUNNING,
     ),
     _inspect(
         "set-variable", "POST", "/variables/{variables_reference}/set", inspection.SetVariable,
@@ -524,7 +524,7 @@ _INSPECTION_ROWS: Final = (
     _inspect(
         "evaluate", "POST", "/evaluate", inspection.Evaluate, inspection.Evaluated,
         errors=_DEBUGGER | _FRAME | {Code.EVALUATE_ERROR, Code.LAUNCH_INTERPRETER_NOT_FOUND},
-        deadline=_EVALUATE,
+        deadline=_EVALUATE, states=_RUNNING,
     ),
     _inspect(
         "add-watch", "POST", "/watch", inspection.AddWatch, inspection.Watch, states=ANY,

@@ -42,8 +42,61 @@ EvaluateTimeout = (
 )
 
 
+WithLocals = Annotated[
+    bool,
+    Meta(
+        description="Show the program's frames with their locals, and what waits for what. It is "
+        "read from outside and runs none of the program's code."
+    ),
+]
+WhichFrames = Annotated[
+    Literal["user", "all"], Meta(description="With `locals`: the program's frames, or all.")
+]
+
+
 class Threads(SessionParams, kw_only=True):
-    """List the program's threads."""
+    """List the program's threads; with `locals`, also of those that are blocked: one call shows a
+    hang."""
+
+    locals: WithLocals = False
+    frames: WhichFrames = "user"
+
+
+class LiveLocal(Result, kw_only=True):
+    name: str
+    type: str
+    value: str
+
+
+class LiveFrame(Result, kw_only=True):
+    """One frame of a thread or task; `id` is that of `…/frames/{frame_id}/…`."""
+
+    id: int
+    name: str
+    path: str
+    line: int
+    locals: list[LiveLocal] = []
+    locals_left_out: int = 0
+
+
+class Holder(Result, kw_only=True):
+    """A thread or task that could end a wait."""
+
+    how: str  # `holds it`, `is it` (a joined thread), `computes it` (a future)
+    thread_id: int | None = None
+    task: str | None = None
+    name: str | None = None  # the thread's
+    location: Location | None = None
+
+
+class WaitsFor(Result, kw_only=True):
+    """The wait of a thread or task, as far as Python knows what it is for."""
+
+    kind: str  # such as `lock`, `queue`, `thread`, `future`, `sleep`; `call`: a function in C
+    what: str | None = None  # the program's own expression for it, or the function's name
+    doing: str | None = None  # the function of the library in which it waits
+    value: str | None = None  # its state
+    held_by: list[Holder] = []
 
 
 class Thread(Result, kw_only=True):
@@ -56,11 +109,20 @@ class Thread(Result, kw_only=True):
     pause_pending: bool = False
     pid: int | None = None
     is_child: bool = False  # whether that process is a child of the program
+    # With `locals`:
+    live: bool | UnsetType = UNSET  # it runs, or is blocked in C: all this was read from outside
+    waits_for: WaitsFor | UnsetType = UNSET
+    frames: list[LiveFrame] | UnsetType = UNSET  # the innermost first
+    frames_left_out: int | UnsetType = UNSET
+    total_frames: int | UnsetType = UNSET  # with those of libraries
 
 
 class ThreadList(Result, kw_only=True):
     threads: list[Thread]
     stopped_thread_id: int | None
+    # Threads that wait for each other, each circle once.
+    deadlocks: list[list[int]] | UnsetType = UNSET
+    note: str | UnsetType = UNSET
 
 
 class Stacktrace(SessionParams, kw_only=True):
@@ -104,6 +166,10 @@ class Scopes(SessionParams, kw_only=True):
     thread_id: ThreadId | None = None
 
 
+# The thread runs or is blocked in C; its frame was read from outside, at this moment.
+Live = bool | UnsetType
+
+
 class Scope(Result, kw_only=True):
     name: str
     presentation_hint: str | None
@@ -117,6 +183,7 @@ class ScopeList(Result, kw_only=True):
     frame_id: int
     thread_id: int
     scopes: list[Scope]
+    live: Live = UNSET
 
 
 Summary = Annotated[
@@ -189,6 +256,7 @@ class VariableList(Result, kw_only=True):
     # running any.
     evaluating: bool | UnsetType = UNSET
     repr: Safe = UNSET
+    live: Live = UNSET
 
 
 class SetVariable(SessionParams, kw_only=True):
@@ -209,7 +277,8 @@ class VariableSet(Result, kw_only=True):
 
 
 class Evaluate(SessionParams, kw_only=True):
-    """Evaluate an expression in a stopped frame."""
+    """Evaluate an expression in a stopped frame; with `thread_id`, also in one that runs or is
+    blocked in C: then in another thread, with a copy of the frame's locals."""
 
     expression: Expression
     frame_id: FrameId = 0
@@ -240,6 +309,8 @@ class Evaluated(Result, kw_only=True):
     circular: bool | UnsetType = UNSET
     error: str | None = None
     error_details: ErrorDetails | None = None
+    live: Live = UNSET
+    note: str | UnsetType = UNSET
 
 
 class AddWatch(SessionParams, kw_only=True):

@@ -26,7 +26,7 @@ from debug_relay.protocol.models import (
 )
 from debug_relay.protocol.models import relay as relay_models
 from debug_relay.protocol.rendering import breakpoints as breakpoint_text
-from debug_relay.protocol.rendering import events, relay, stop, traces
+from debug_relay.protocol.rendering import events, live, relay, stop, traces
 from debug_relay.protocol.rendering import sessions as session_text
 from debug_relay.protocol.rendering.text import Code, Line, generic, more, short
 
@@ -111,7 +111,9 @@ def _variables(page: inspection.VariableList) -> Iterator[Line]:
         yield f"… {page.total} in all: ?start={page.start + len(page.variables)}"
     elif not page.variables:
         yield "no variables" if not page.total else f"no variables from {page.start} on"
-    if page.repr is not msgspec.UNSET:
+    if page.live is not msgspec.UNSET:
+        yield "(live: read from outside, without running the program's code)"
+    elif page.repr is not msgspec.UNSET:
         yield stop.SAFE_VALUES_NOTE
     if page.evaluating is True:
         yield "the thread hangs in its own code; none of the program's code was run for this reply"
@@ -134,6 +136,8 @@ def _evaluated(result: inspection.Evaluated) -> Iterator[Line]:
     kind = f"{result.type} = " if result.type else ""
     reference = f"  (ref {result.variables_reference})" if result.variables_reference else ""
     yield f"{kind}{text}{reference}{'  (cut)' if result.truncated else ''}"
+    if result.note is not msgspec.UNSET:
+        yield f"note: {result.note}"
 
 
 def _set(result: inspection.VariableSet) -> Iterator[Line]:
@@ -148,6 +152,9 @@ def _watches(result: inspection.WatchList) -> Iterator[Line]:
 
 
 def _threads(result: inspection.ThreadList) -> Iterator[Line]:
+    if any(thread.frames is not msgspec.UNSET for thread in result.threads):
+        yield from live.threads(result)
+        return
     for thread in result.threads:
         mark = "→" if thread.is_current else " "
         where = f" (child process {thread.pid})" if thread.is_child else ""

@@ -286,6 +286,12 @@ def threads(pid: int) -> list[int]:
         return []
 
 
+def thread_state(pid: int, thread: int) -> str | None:
+    """The kernel's letter: R while the thread runs or could run; None when it is gone."""
+    _, found, tail = _read(f"/proc/{pid}/task/{thread}/stat", _STAT_BYTES).rpartition(b")")
+    return tail.split()[0].decode() if found else None
+
+
 def syscall(pid: int, thread: int) -> Syscall | None:
     """None while it runs."""
     fields = _read(f"/proc/{pid}/task/{thread}/syscall", _STAT_BYTES).split()

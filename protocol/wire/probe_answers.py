@@ -57,6 +57,7 @@ class Variable(Struct, kw_only=True):
     truncated: bool = False
     circular: bool = False
     base64: str | None = None
+    way: list[Any] | None = None  # how it is found again in a frame that runs
 
 
 class VariablePage(Answer, kw_only=True):

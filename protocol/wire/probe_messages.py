@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 from msgspec import Struct, to_builtins
 
+from debug_relay.protocol.wire import live_answers as live
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire.probe_answers import FrameRow
 
@@ -41,6 +42,7 @@ class Posted(Struct):
     """The answer comes by event, unless the thread, frame or reference is not there any more."""
 
     gone: bool
+    busy: bool = False  # too many evaluations hang
 
 
 class Question(Request[Posted], Generic[A], kw_only=True):
@@ -194,6 +196,36 @@ class Live(Request[LiveStack]):
     levels: int
 
 
+class Look(Request[live.LookPage]):
+    """The stacks of threads, running or not, with locals and what each waits for."""
+
+    threads: list[int]
+    frames: int
+    locals: int
+    width: int
+    every: bool
+
+
+class Peek(Request[live.PeekPage]):
+    """A page of a running frame's scope, or of a value inside it."""
+
+    thread: int
+    frame: int
+    scope: str
+    way: list[Any]
+    start: int
+    count: int
+    filter: str | None
+    bounds: str
+
+
+class PeekSizes(Request[live.PeekedSizes]):
+    """How many variables the scopes of a running frame have."""
+
+    thread: int
+    frame: int
+
+
 class Alone(Request[None]):
     """Move these threads and leave the others as they are."""
 
@@ -244,6 +276,16 @@ class Running(Request[int]):
 
 
 class Evaluate(Question[answers.Evaluated]):
+    frame: int
+    text: str
+    context: str
+
+
+class EvaluateAside(Question[answers.Evaluated]):
+    """Evaluate in a frame of a running thread: in a thread of the debugger's, with a copy of the
+    frame's locals."""
+
+    thread: int
     frame: int
     text: str
     context: str
@@ -336,22 +378,7 @@ class Loaded(Request[bool]):
     path: str
 
 
-class TaskRow(Struct, kw_only=True):
-    name: str
-    coroutine: str
-    state: Literal["pending", "done", "cancelled"]
-    frames: list[tuple[str, str, int]]  # function, path, line
-    waiting_for: str | None
-    current: bool
-    exception: str | None = None
-
-
-class TaskPage(Struct):
-    total: int
-    rows: list[TaskRow]
-
-
-class Tasks(Request[TaskPage]):
+class Tasks(Request[live.TaskPage]):
     pass
 
 

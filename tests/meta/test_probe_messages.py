@@ -12,6 +12,7 @@ import pytest
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
+from debug_relay.protocol.wire import live_answers
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as messages
 from tests.meta.examples import ROOT
@@ -29,6 +30,7 @@ ANSWERED_BY = {
     "assign": {"assign"},
     "complete": {"complete"},
     "evaluate": {"answer", "shown"},
+    "evaluate_aside": {"answer", "evaluate"},
     "exception": {"report"},
     "page": {"page", "ask_aside"},
     "report": {"again", "tell"},
@@ -39,12 +41,20 @@ ANSWERED_BY = {
 PARTS: dict[type[Struct], tuple[str, set[str], set[str]]] = {
     answers.Failure: ("inspection/evaluation.py", {"described"}, set()),
     answers.Refusal: ("inspection/evaluation.py", {"_syntax"}, set()),
-    answers.Variable: ("values/rendering.py", {"_row", "sized", "extent"}, {"reference", "hint"}),
+    answers.Variable: (
+        "values/rendering.py",
+        {"_row", "sized", "extent"},
+        {"reference", "hint", "way"},
+    ),
     answers.Watched: ("inspection/stop_report.py", {"watched", "watched_all"}, set()),
     answers.ThreadReport: ("inspection/stop_report.py", {"made", "of_frame", "looked_at"}, set()),
     answers.ChainedException: ("inspection/exception_details.py", {"one"}, {"relation"}),
-    messages.TaskRow: ("inspection/modules_and_tasks.py", {"task_row"}, set()),
+    live_answers.TaskRow: ("inspection/modules_and_tasks.py", {"task_row"}, set()),
     messages.LiveStack: ("inspection/threads.py", {"live"}, set()),
+    live_answers.LiveFrame: ("inspection/live_threads.py", {"frame_row"}, set()),
+    live_answers.LookRow: ("inspection/live_threads.py", {"add_thread", "stack_row"}, set()),
+    live_answers.WaitRow: ("inspection/live_threads.py", {"wait_row"}, set()),
+    live_answers.Holder: ("inspection/live_threads.py", {"holder_row"}, set()),
 }
 # What is said of a value by plain DAP alone.
 NOT_SENT = {"uncounted"}

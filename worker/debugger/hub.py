@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -22,6 +22,8 @@ from debug_relay.worker.debugger.stack_frames import FrameList, frame_list
 _T = TypeVar("_T")
 
 FIRST_REFERENCE: Final = 1000
+# References into frames that run: the oldest go first.
+LIVE_REFERENCES: Final = 10_000
 # A child process answers within this time when the program itself is asked as well.
 CHILD_SECONDS: Final = 2.0
 # bootstrap's signal handler has this file name: a main thread that we woke may stop in it.
@@ -34,11 +36,20 @@ class KnownThread(Struct):
     name: str = ""
 
 
+class LivePlace(Struct):
+    """A value in a frame that runs: the program keeps no object for it, so it is found anew."""
+
+    frame: int
+    function: str
+    way: list[Any]
+
+
 class Reference(Struct):
     server: DebugServer
     dap_reference: int
     thread_id: int
     scope: str | None = None  # the scope's name, for the top of a frame
+    live: LivePlace | None = None
 
 
 class Hub:
@@ -259,6 +270,21 @@ class Hub:
             self._references[known] = Reference(server, dap_reference, thread_id, scope)
             self._next_reference += 1
         return known
+
+    def live_reference(self, thread: KnownThread, scope: str, place: LivePlace) -> int:
+        """The session's number for a scope, or a value in it, of a frame that runs."""
+        live = [number for number, known in self._references.items() if known.live is not None]
+        for number in live[: max(0, len(live) - LIVE_REFERENCES + 1)]:
+            del self._references[number]
+        self._references[self._next_reference] = Reference(
+            thread.server, 0, thread.id, scope, place
+        )
+        self._next_reference += 1
+        return self._next_reference - 1
+
+    def is_live(self, reference: int) -> bool:
+        entry = self._references.get(reference)
+        return entry is not None and entry.live is not None
 
     def resolve(self, reference: int) -> Reference:
         entry = self._references.get(reference)

@@ -21,6 +21,7 @@ from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.run_control import RunControl
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.thread_positions import ThreadPosition
+from debug_relay.worker.inspection.live import COPIED, LiveThreads
 from debug_relay.worker.inspection.variables import as_listed
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
@@ -39,6 +40,7 @@ class Views:
         breakpoints: Breakpoints,
         run: RunControl,
     ) -> None:
+        self.live = LiveThreads(hub, probes, stops)
         self._settings = settings
         self._lifecycle = lifecycle
         self._hub = hub
@@ -166,6 +168,8 @@ class Views:
         """A page of variables. With `safe` none of the program's code is run to render them."""
         hub = self._hub
         entry = hub.resolve(reference)
+        if entry.live is not None:
+            return await self.live.variables(reference, start, count, kind, summary)
         told = await self._probes.page(
             reference,
             self._settings.evaluate_timeout,
@@ -205,16 +209,26 @@ class Views:
         found = await self._probes.returned(thread.server, frame, self._settings.evaluate_timeout)
         return ReturnValue(type=found.type or "", value=found.value) if found else None
 
-    async def evaluate(self, params: i.Evaluate) -> i.Evaluated:
+    async def evaluate(
+        self, params: i.Evaluate, from_outside: KnownThread | None = None
+    ) -> i.Evaluated:
+        """Evaluate in a stopped frame; or `from_outside` in one of a thread that is not stopped."""
+        timeout = params.timeout or self._settings.evaluate_timeout
+        if from_outside is not None:
+            answer = await self.live.evaluate(from_outside, params, timeout)
+            shown = self._evaluated(params, answer, from_outside.id)
+            shown.live, shown.note = True, COPIED
+            return shown
         thread_id = self.thread_of(params.thread_id)
         frame = await self._hub.frame(thread_id, params.frame_id)
         answer = await self._probes.evaluate(
-            thread_id,
-            frame,
-            params.expression,
-            context=params.context,
-            timeout=params.timeout or self._settings.evaluate_timeout,
+            thread_id, frame, params.expression, context=params.context, timeout=timeout
         )
+        return self._evaluated(params, answer, thread_id)
+
+    def _evaluated(
+        self, params: i.Evaluate, answer: answers.Evaluated, thread_id: int
+    ) -> i.Evaluated:
         self.require_answer(answer)
         if answer.refused is not None:
             raise _refused(params, answer.refused)

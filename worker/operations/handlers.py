@@ -21,10 +21,14 @@ from debug_relay.protocol.models import program as p
 from debug_relay.protocol.models import sessions as s
 from debug_relay.protocol.models.fields import SessionParams, SnapshotBounds
 from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.state import State
 from debug_relay.worker.debugger import thread_positions
+from debug_relay.worker.debugger.hub import KnownThread
 from debug_relay.worker.operations import execution, inspection, stops, traces
 from debug_relay.worker.operations.call import Call, Handler
 from debug_relay.worker.session.session import Session
+
+_PAUSED: Final = frozenset({State.PAUSED})
 
 
 async def launch_program(call: Call, params: p.Launch) -> Struct:
@@ -205,6 +209,9 @@ async def threads(call: Call, params: i.Threads) -> Struct:
     session.access.require("threads")
     current = session.stops.current.thread_id if session.stops.current else None
     listed = await session.hub.refresh_threads()
+    if params.locals:
+        shown = [session.views.thread(thread, None) for thread in listed]
+        return await session.views.live.look(shown, every=params.frames == "all")
     known = await thread_positions.of_threads(session.probes)
     return i.ThreadList(
         threads=[session.views.thread(thread, known.get(thread.id)) for thread in listed],
@@ -212,17 +219,28 @@ async def threads(call: Call, params: i.Threads) -> Struct:
     )
 
 
+async def _live_thread(
+    session: Session, operation: str, thread_id: int | None
+) -> KnownThread | None:
+    """The named thread if it is not stopped and is to be read from outside. Without a name the call
+    means the selected thread, and the session must be paused.
+    """
+    session.access.require(operation, _PAUSED if thread_id is None else None)
+    return await session.views.live.find(thread_id)
+
+
 async def stacktrace(call: Call, params: i.Stacktrace) -> Struct:
     session = call.session
     # A named thread may run: its stack is that of one moment. The default is the stopped thread.
-    states = OPERATIONS["stacktrace" if params.thread_id is not None else "scopes"].states
-    session.access.require("stacktrace", states)
+    session.access.require("stacktrace", _PAUSED if params.thread_id is None else None)
     return await session.views.stack(params.thread_id, params.start_frame, params.levels)
 
 
 async def scopes(call: Call, params: i.Scopes) -> Struct:
     session = call.session
-    session.access.require("scopes")
+    live = await _live_thread(session, "scopes", params.thread_id)
+    if live is not None:
+        return await session.views.live.scopes(live, params.frame_id)
     thread_id = session.views.thread_of(params.thread_id)
     found = await session.hub.scopes(thread_id, params.frame_id)
     sizes = await session.probes.scope_sizes(
@@ -247,7 +265,8 @@ async def scopes(call: Call, params: i.Scopes) -> Struct:
 
 
 async def variables(call: Call, params: i.Variables) -> Struct:
-    call.session.access.require("variables")
+    is_live = call.session.hub.is_live(params.variables_reference)
+    call.session.access.require("variables", None if is_live else _PAUSED)
     return await call.session.views.variables(
         params.variables_reference,
         params.start if params.offset is None else params.offset,
@@ -260,7 +279,9 @@ async def variables(call: Call, params: i.Variables) -> Struct:
 
 async def frame_variables(call: Call, params: i.FrameVariables) -> Struct:
     session = call.session
-    session.access.require("frame-variables")
+    live = await _live_thread(session, "frame-variables", params.thread_id)
+    if live is not None:
+        return await session.views.live.frame_variables(live, params)
     thread_id = session.views.thread_of(params.thread_id)
     for scope, reference in await session.hub.scopes(thread_id, params.frame_id):
         if scope.name.lower() == params.scope:
@@ -276,8 +297,8 @@ async def frame_variables(call: Call, params: i.FrameVariables) -> Struct:
 
 async def evaluate(call: Call, params: i.Evaluate) -> Struct:
     session = call.session
-    session.access.require("evaluate")
-    return await session.views.evaluate(params)
+    live = await _live_thread(session, "evaluate", params.thread_id)
+    return await session.views.evaluate(params, live)
 
 
 async def patch_session(call: Call, params: s.PatchSession) -> Struct:

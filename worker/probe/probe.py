@@ -38,6 +38,7 @@ from debug_relay.worker.probe.engine.uncaught_exceptions import UncaughtExceptio
 from debug_relay.worker.probe.inspection.completions import Completions
 from debug_relay.worker.probe.inspection.evaluation import Evaluations
 from debug_relay.worker.probe.inspection.exception_details import ExceptionDetails
+from debug_relay.worker.probe.inspection.live_threads import LiveThreads
 from debug_relay.worker.probe.inspection.modules_and_tasks import ModulesAndTasks
 from debug_relay.worker.probe.inspection.set_variable import VariableSetter
 from debug_relay.worker.probe.inspection.source_texts import SourceTexts
@@ -68,6 +69,7 @@ class Probe(object):
         self.completions = Completions(self)
         self.texts = SourceTexts(self)
         self.threads = Threads(self)
+        self.live_threads = LiveThreads(self)
         self.run_to_line = RunToLine(self)
         self.step_into_c = StepIntoC(self)
         self.step_unwinding = StepUnwinding(self)

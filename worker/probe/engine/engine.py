@@ -57,6 +57,11 @@ class Engine(object):
         """`ended(wait, timeout)` replaces what ends the debugger's threads."""
         self.db.dispose_and_kill_all_pydevd_threads = ended
 
+    def spawn(self, function, *arguments):
+        """Call it in a new thread of the debugger's: hidden, not traced, not waited for."""
+        daemon = sys.modules[_BUNDLE + "daemon_thread"].PyDBDaemonThread
+        daemon(self.db, (function, arguments, {})).start()
+
     def around_commands(self, make):
         """Replace what a thread of the program calls for a command of the debugger's."""
         command = sys.modules[_BUNDLE + "comm"].InternalThreadCommand

@@ -1,0 +1,190 @@
+"""One hang, one call: threads that are blocked in C are read from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client, Session
+from tests.kit.relay import eventually
+from tests.kit.running import Running
+from tests.kit.source import Source
+
+PROGRAM = """
+    import concurrent.futures, queue, threading, time
+
+    class Account:
+        def __init__(self, name):
+            self.name = name
+            self.lock = threading.Lock()
+            self.guard = threading.RLock()
+
+        def __repr__(self):
+            ran.append(self.name)
+            return self.name
+
+    ran = []
+    ann, bob = Account("ann"), Account("bob")
+    first, jobs, event = threading.Barrier(2), queue.Queue(5), threading.Event()
+
+    def transfer(source, target, amount):
+        with source.lock:
+            first.wait()
+            with target.lock:  # @blocked
+                target.balance = amount
+
+    def guarded(account):
+        with account.guard:
+            event.wait()
+
+    def wants(account):
+        account.guard.acquire()
+
+    def consumer(limit):
+        jobs.get(timeout=3600)
+
+    def slow(n):
+        event.wait(timeout=3600)
+
+    def waiter(future):
+        return future.result()
+
+    def sleeper(seconds):
+        time.sleep(seconds)
+
+    def start(name, function, *args):
+        thread = threading.Thread(target=function, name=name, args=args, daemon=True)
+        thread.start()
+        return thread
+
+    pool = concurrent.futures.ThreadPoolExecutor(1, "pool")
+    future = pool.submit(slow, 7)
+    one = start("one", transfer, ann, bob, 5)
+    two = start("two", transfer, bob, ann, 6)
+    start("guarded", guarded, ann)
+    while not ran and "owner=0" in repr(ann.guard):
+        time.sleep(0.01)
+    start("wants", wants, ann)
+    start("consumer", consumer, 3)
+    start("waiter", waiter, future)
+    start("sleeper", sleeper, 3600)
+    SPIN
+    time.sleep(0.2)
+    print("up", flush=True)
+    one.join()
+"""
+SPIN = """
+    def spin():
+        while True:
+            time.sleep(0.001)
+    start("spin", spin)
+"""
+
+
+def threads_of(session: Session, **query: Any) -> dict[str, Any]:
+    listed = session.get("/threads", locals="true", **query).ok()
+    return {thread["name"]: thread for thread in listed["threads"]}
+
+
+def shown(thread: Any, function: str) -> dict[str, str]:
+    frame = next(frame for frame in thread["frames"] if frame["name"] == function)
+    return {row["name"]: row["value"] for row in frame["locals"]}
+
+
+@pytest.fixture
+def hung(
+    relay: Client, start: Callable[..., Running], source: Callable[..., Source], python: str
+) -> Callable[..., Session]:
+    def begin(how: str, spin: bool = False) -> Session:
+        text = PROGRAM.replace("SPIN", SPIN if spin else "")
+        session = relay.session(python_path=python)
+        if how == "attach":
+            running = start(text, python=python)
+            session.post("/attach", {"pid": running.pid, "connect_timeout": 30}).ok()
+        else:
+            program = source(text)
+            session.launch(program, wait=0)
+            eventually(lambda: session.printed().startswith("up"))
+        return session
+
+    return begin
+
+
+def check_look(session: Session) -> dict[str, Any]:
+    answer = session.get("/threads", locals="true").ok()
+    told = {thread["name"]: thread for thread in answer["threads"]}
+    ids = {name: thread["id"] for name, thread in told.items()}
+    one, two = told["one"], told["two"]
+    assert one["live"] is True
+    assert shown(one, "transfer")["amount"] == "5"
+    assert "name='ann'" in shown(one, "transfer")["source"]
+    for thread, other in ((one, "two"), (two, "one")):
+        wait = thread["waits_for"]
+        assert (wait["kind"], wait["what"]) == ("lock", "target.lock")
+        assert wait["value"].startswith("<locked _thread.lock at 0x")
+        (holder,) = wait["held_by"]
+        assert (holder["thread_id"], holder["how"]) == (ids[other], "holds it")
+        assert holder["location"]["function"] == "transfer"
+    assert [sorted(circle) for circle in answer["deadlocks"]] == [sorted([ids["one"], ids["two"]])]
+    guard = told["wants"]["waits_for"]
+    assert (guard["kind"], guard["what"]) == ("rlock", "account.guard")
+    assert guard["held_by"][0]["name"] == "guarded"
+    assert told["guarded"]["waits_for"]["kind"] == "event"
+    jobs = told["consumer"]["waits_for"]
+    assert (jobs["kind"], jobs["what"], jobs["doing"]) == ("queue", "jobs", "get")
+    assert jobs["value"].startswith("<queue.Queue 0 of 5 items at")
+    assert told["MainThread"]["waits_for"]["held_by"][0]["name"] == "one"
+    future = told["waiter"]["waits_for"]
+    assert (future["kind"], future["what"]) == ("future", "future")
+    assert future["held_by"][0]["how"] == "computes it"
+    assert future["held_by"][0]["name"].startswith("pool")
+    assert told["sleeper"]["waits_for"]["kind"] == "sleep"
+    return told
+
+
+def check_frames(session: Session, told: dict[str, Any]) -> None:
+    """The frame of a blocked thread: variables, what is inside them, scopes, evaluation."""
+    one = told["one"]["id"]
+    assert told["one"]["frames"][0]["id"] == 0
+    page = session.get("/frames/0/variables", thread_id=one).ok()
+    assert page["live"] is True
+    rows = {row["name"]: row for row in page["variables"]}
+    assert rows["amount"]["value"] == "5"
+    inside = session.get(f"/variables/{rows['source']['variables_reference']}").ok()
+    parts = {row["name"]: row["value"] for row in inside["variables"]}
+    assert parts["name"] == "'ann'"
+    assert parts["lock"].startswith("<locked _thread.lock")
+    scopes = session.get("/scopes", thread_id=one).ok()["scopes"]
+    assert [scope["name"] for scope in scopes] == ["Locals", "Globals"]
+    names = session.get(f"/variables/{scopes[1]['variables_reference']}").ok()["variables"]
+    assert {"ann", "bob", "jobs"} <= {row["name"] for row in names}
+    answer = session.post("/evaluate", {"expression": "source.name * 2", "thread_id": one}).ok()
+    assert (answer["result"], answer["live"]) == ("'annann'", True)
+    assert "copy" in answer["note"]
+    answer = session.post("/evaluate", {"expression": "source.nothing", "thread_id": one}).ok()
+    assert "nothing" in answer["error"]
+    session.post("/evaluate", {"expression": "1 +", "thread_id": one}).refused("EVALUATE_ERROR")
+
+
+@pytest.mark.parametrize("how", ["attach", "launch"])
+def test_a_deadlock_in_one_call(hung: Callable[..., Session], how: str) -> None:
+    with hung(how) as session:
+        told = check_look(session)
+        check_frames(session, told)
+        text = session.get("/threads", locals="true", format="text").raw.decode()
+        assert "deadlock: thread" in text
+        assert max(map(len, text.split("\nthread"))) < 480, text
+        # Nothing of the program ran for that.
+        ran = session.post("/evaluate", {"expression": "ran", "thread_id": told["one"]["id"]}).ok()
+        assert ran["result"] == "[]"
+
+
+def test_a_deadlock_in_a_paused_program(hung: Callable[..., Session]) -> None:
+    with hung("attach", spin=True) as session:
+        session.post("/pause", {"wait": 10}).ok()
+        told = check_look(session)
+        assert "live" not in told["spin"]
+        check_frames(session, told)
+        assert session.value("1 + 1") == "2"

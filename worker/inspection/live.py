@@ -1,0 +1,331 @@
+"""Looks at threads from outside: those that run, and those that are blocked in C.
+
+Such a thread answers nothing itself. The probe reads its frames in the debugger's thread and shows
+values safely, so none of the program's code runs. A reference into such a frame keeps no object of
+the program: the value is found anew at each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from debug_relay.protocol.calls import call_of
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.models import inspection as i
+from debug_relay.protocol.models.fields import UNSET, Location
+from debug_relay.protocol.system import procfs
+from debug_relay.protocol.version import API_PREFIX
+from debug_relay.protocol.wire import live_answers as told
+from debug_relay.protocol.wire import probe_answers as answers
+from debug_relay.protocol.wire import probe_messages as probe
+from debug_relay.worker.debugger import thread_positions
+from debug_relay.worker.debugger.connection import DebugServer
+from debug_relay.worker.debugger.hub import Hub, KnownThread, LivePlace
+from debug_relay.worker.debugger.probe_client import ProbeClient
+from debug_relay.worker.debugger.stops import Stops
+from debug_relay.worker.inspection.variables import counts
+
+# The program's own thread of the debugger answers a look within this time, unless C code keeps the
+# interpreter.
+LOOK_SECONDS: Final = 5.0
+FRAMES: Final = 10  # Frames of one thread in a look.
+LOCALS: Final = 30  # Locals of one frame in a look.
+VALUE: Final = 400  # Characters of one value in a look.
+CHARACTERS: Final = 60_000  # Characters of all locals of one look.
+COPIED: Final = "evaluated in another thread, with a copy of the frame's locals"
+
+
+class LiveThreads:
+    def __init__(self, hub: Hub, probes: ProbeClient, stops: Stops) -> None:
+        self._hub = hub
+        self._probes = probes
+        self._stops = stops
+
+    async def find(self, thread_id: int | None) -> KnownThread | None:
+        """The named thread if it is to be read from outside; None if it is stopped."""
+        if thread_id is None:
+            return None
+        known = self._hub.thread(thread_id)
+        if self._stops.threads.of(thread_id) is not None or not known.server.engine.decides_stops:
+            return None
+        try:
+            stack = await thread_positions.live_stack(self._probes, known, 0, 1, LOOK_SECONDS)
+        except RelayError as error:
+            raise _unreachable(error, known.server) from None
+        return None if stack is None else known
+
+    # -- all threads
+
+    async def look(self, shown: list[i.Thread], every: bool) -> i.ThreadList:
+        """Add to each thread its frames with their locals, and what it waits for."""
+        by_id = {thread.id: thread for thread in shown}
+        circles: list[list[int]] = []
+        without = [
+            f"process {server.pid} has no probe (attached by port)"
+            for server in self._hub.taking_changes()
+            if not server.engine.decides_stops
+        ]
+
+        async def ask(server: DebugServer) -> tuple[DebugServer, told.LookPage]:
+            request = probe.Look(threads=[], frames=FRAMES, locals=LOCALS, width=VALUE, every=every)
+            try:
+                return server, await self._probes.ask(server, request, LOOK_SECONDS)
+            except RelayError as error:
+                raise _unreachable(error, server) from None
+
+        pages = await self._hub.each(self._probes.probed(), ask)
+        for server, page in pages:
+            circles += [[self._hub.thread_id(server, key) for key in one] for one in page.circles]
+        urgent = {id for circle in circles for id in circle}
+        rows = [
+            (self._hub.thread_id(server, row.thread), server, row)
+            for server, page in pages
+            for row in page.rows
+        ]
+        room = CHARACTERS
+        for thread_id, server, row in sorted(rows, key=lambda one: (one[0] not in urgent, one[0])):
+            thread = by_id.get(thread_id)
+            if thread is None:
+                continue
+            room = self._add(thread, server, row, by_id, room)
+        note = "; ".join(without)
+        if room <= 0:
+            read = call_of("frame-variables", frame_id=0)
+            note = f"locals beyond {CHARACTERS} characters are left out: {read}?thread_id= has them"
+        return i.ThreadList(
+            threads=shown,
+            stopped_thread_id=self._stops.current.thread_id if self._stops.current else None,
+            deadlocks=circles or UNSET,
+            note=note or UNSET,
+        )
+
+    def _add(
+        self,
+        thread: i.Thread,
+        server: DebugServer,
+        row: told.LookRow,
+        by_id: dict[int, i.Thread],
+        room: int,
+    ) -> int:
+        """Fill in one thread; returns the characters that are left for others."""
+        thread.frames = []
+        for frame in row.frames:
+            shown, room = live_frame(frame, room)
+            thread.frames.append(shown)
+        thread.total_frames = row.total
+        thread.frames_left_out = max(0, row.own - len(row.frames)) or UNSET
+        thread.live = UNSET if row.stopped else True
+        if row.wait is not None and not _is_busy(server, row):
+            thread.waits_for = waits_for(row.wait, lambda key: self._named(server, key, by_id))
+        return room
+
+    def _named(
+        self, server: DebugServer, key: int | str, by_id: dict[int, i.Thread]
+    ) -> tuple[int | None, str | None]:
+        thread_id = self._hub.thread_id(server, int(key))
+        known = by_id.get(thread_id)
+        return thread_id, known.name if known is not None else None
+
+    # -- one frame
+
+    async def scopes(self, thread: KnownThread, frame: int) -> i.ScopeList:
+        sizes = await self._ask(thread, probe.PeekSizes(thread=thread.dap_id, frame=frame))
+        if sizes.gone or sizes.place is None:
+            raise self._no_frame(thread, frame)
+        place = LivePlace(frame, sizes.place[0], [])
+        return i.ScopeList(
+            frame_id=frame,
+            thread_id=thread.id,
+            scopes=[
+                i.Scope(
+                    name=name.capitalize(),
+                    presentation_hint=name,
+                    variables_reference=self._hub.live_reference(thread, name, place),
+                    named_variables=count,
+                    indexed_variables=0,
+                )
+                for name, count in (("locals", sizes.locals), ("globals", sizes.globals))
+            ],
+            live=True,
+        )
+
+    async def frame_variables(
+        self, thread: KnownThread, params: i.FrameVariables
+    ) -> i.VariableList:
+        place = LivePlace(params.frame_id, "", [])
+        reference = self._hub.live_reference(thread, params.scope, place)
+        found = await self.variables(reference, params.start, params.count, None, params.summary)
+        return found
+
+    async def variables(
+        self, reference: int, start: int, count: int, kind: str | None, summary: bool
+    ) -> i.VariableList:
+        """A page of a live reference: of what is there at this moment."""
+        entry = self._hub.resolve(reference)
+        place, scope = entry.live, entry.scope or "locals"
+        assert place is not None
+        thread = self._hub.thread(entry.thread_id)
+        page = await self._ask(
+            thread,
+            probe.Peek(
+                thread=thread.dap_id,
+                frame=place.frame,
+                scope=scope,
+                way=place.way,
+                start=start,
+                count=count,
+                filter=kind,
+                bounds="outline" if summary else "row",
+            ),
+        )
+        if page.gone:
+            raise self._no_frame(thread, place.frame)
+        if place.function and place.function != page.function:
+            raise RelayError(
+                Code.VARIABLE_NOT_FOUND,
+                f"Frame {place.frame} of thread {thread.id} runs {page.function} now, and the "
+                f"reference is of {place.function}: the thread has run on",
+                f"{call_of('threads')}?locals=true shows where it is now.",
+                variables_reference=reference,
+            )
+        return i.VariableList(
+            variables_reference=reference,
+            variables=[
+                self._variable(thread, scope, place.frame, page.function, row) for row in page.rows
+            ],
+            start=start,
+            total=page.total,
+            has_more=start + len(page.rows) < page.total,
+            repr="safe",
+            live=True,
+        )
+
+    def _variable(
+        self, thread: KnownThread, scope: str, frame: int, function: str, row: answers.Variable
+    ) -> i.ListedVariable:
+        reference = 0
+        if row.way is not None:
+            place = LivePlace(frame, function, row.way)
+            reference = self._hub.live_reference(thread, scope, place)
+        row.reference = reference
+        named, indexed = counts(row)
+        return i.ListedVariable(
+            name=row.name,
+            value=row.value,
+            type=row.type or "",
+            variables_reference=reference,
+            named_variables=named,
+            indexed_variables=indexed,
+            length=row.length,
+            expandable=reference != 0,
+            presentation_hint=row.hint,
+            truncated=row.truncated,
+            base64=UNSET if row.base64 is None else row.base64,
+            circular=row.circular or UNSET,
+        )
+
+    async def evaluate(
+        self, thread: KnownThread, params: i.Evaluate, timeout: float
+    ) -> answers.Evaluated:
+        """Evaluate in another thread, with the frame's globals and a copy of its locals."""
+        question = probe.EvaluateAside(
+            thread=thread.dap_id,
+            frame=params.frame_id,
+            text=params.expression,
+            context=params.context,
+        )
+        answer = await self._probes.ask_thread(thread.server, params.expression, timeout, question)
+        if answer.gone:
+            raise self._no_frame(thread, params.frame_id)
+        return answer
+
+    async def _ask(self, thread: KnownThread, request: probe.Request[probe.T]) -> probe.T:
+        try:
+            return await self._probes.ask(thread.server, request, LOOK_SECONDS)
+        except RelayError as error:
+            raise _unreachable(error, thread.server) from None
+
+    def _no_frame(self, thread: KnownThread, frame: int) -> RelayError:
+        return RelayError(
+            Code.FRAME_NOT_FOUND,
+            f"Thread {thread.id} has no frame {frame} at this moment, or the value is gone: it "
+            "runs, or is blocked in C",
+            f"{call_of('threads')}?locals=true shows its frames.",
+            frame_id=frame,
+            thread_id=thread.id,
+        )
+
+
+def live_frame(frame: told.LiveFrame, room: int) -> tuple[i.LiveFrame, int]:
+    """A frame with as many locals as there is room for; and the room that is left."""
+    shown: list[i.LiveLocal] = []
+    for row in frame.locals:
+        room -= len(row.name) + len(row.value)
+        if room <= 0:
+            break
+        shown.append(i.LiveLocal(name=row.name, type=row.type or "", value=row.value))
+    return (
+        i.LiveFrame(
+            id=frame.number,
+            name=frame.name,
+            path=frame.path,
+            line=frame.line,
+            locals=shown,
+            locals_left_out=frame.total_locals - len(shown),
+        ),
+        room,
+    )
+
+
+def waits_for(
+    row: told.WaitRow, named: Callable[[int | str], tuple[int | None, str | None]]
+) -> i.WaitsFor:
+    holders = []
+    for one in row.by:
+        thread_id, name = named(one.key)
+        place = None
+        if one.place is not None:
+            function, path, line = one.place
+            place = Location(path=path, line=line, column=1, function=function)
+        holders.append(
+            i.Holder(
+                how=one.how,
+                thread_id=thread_id,
+                task=one.key if isinstance(one.key, str) else None,
+                name=name,
+                location=place,
+            )
+        )
+    return i.WaitsFor(
+        kind=row.kind, what=row.text, doing=row.doing, value=row.value, held_by=holders
+    )
+
+
+def _is_busy(server: DebugServer, row: told.LookRow) -> bool:
+    """Whether the kernel says that the thread runs: then it waits in no function in C."""
+    if row.wait is None or row.wait.kind != "call" or row.native is None or not server.pid:
+        return False
+    return procfs.thread_state(server.pid, row.native) == "R"
+
+
+def _unreachable(error: RelayError, server: DebugServer) -> RelayError:
+    """An error for when not even the debugger's thread in the program runs."""
+    if error.code is not Code.DEBUGPY_TIMEOUT:
+        return error
+    threads = []
+    for native in procfs.threads(server.pid)[:50] if server.pid else []:
+        state, call = procfs.thread_state(server.pid, native), procfs.syscall(server.pid, native)
+        threads.append(
+            {"os_thread_id": native, "state": state, "syscall": call.number if call else None}
+        )
+    return RelayError(
+        Code.DEBUGPY_TIMEOUT,
+        f"Process {server.pid} lets no Python code run: one of its threads keeps the interpreter "
+        "(the GIL) in C, so not even the debugger's thread can read the others",
+        f"GET {API_PREFIX}/processes/{server.pid}/stacks?locals=true reads the stacks from outside "
+        "the process.",
+        operation="threads",
+        pid=server.pid,
+        os_threads=threads,
+    )

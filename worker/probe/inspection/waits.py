@@ -1,0 +1,297 @@
+"""Finds what each thread waits for, and which thread could end that.
+
+Python knows the owner of a reentrant lock, the target of a `join`, and the work item that completes
+a future. A plain lock has no owner: its holder is the thread with a frame inside `with lock`, or
+behind `lock.acquire()` in a function that has not called `release()` since.
+"""
+
+import _thread
+import sys
+import threading
+import types
+
+from debug_relay.worker.probe.inspection.call_sites import CallSites
+from debug_relay.worker.probe.values.attributes import own
+from debug_relay.worker.probe.values.class_facts import full_name, lookup, mro, names_in
+from debug_relay.worker.probe.values.parts import names_of
+from debug_relay.worker.probe.values.stdlib_states import owner_of
+
+LEVELS = 60  # Frames of one thread that are searched for the locks that it holds.
+_Lock = type(_thread.allocate_lock())
+_RLock = _thread.RLock
+_FUTURES = "concurrent.futures._base"
+# The functions of the library in which threads wait: what for, and its name in their frames.
+_WAITS = {
+    ("threading", "join"): ("thread", "self"),
+    ("threading", "wait"): (None, "self"),
+    ("threading", "acquire"): (None, "self"),
+    ("threading", "__enter__"): (None, "self"),
+    ("threading", "_shutdown"): ("exit", None),
+    ("queue", "get"): ("queue", "self"),
+    ("queue", "put"): ("queue", "self"),
+    ("queue", "join"): ("queue", "self"),
+    (_FUTURES, "result"): ("future", "self"),
+    (_FUTURES, "exception"): ("future", "self"),
+    (_FUTURES, "wait"): ("futures", "fs"),
+    (_FUTURES, "as_completed"): ("futures", "fs"),
+    ("concurrent.futures.thread", "_worker"): ("work", "work_queue"),
+    ("concurrent.futures.thread", "shutdown"): ("pool", "self"),
+    ("subprocess", "wait"): ("process", "self"),
+    ("subprocess", "communicate"): ("process", "self"),
+    ("multiprocessing.process", "join"): ("process", "self"),
+    ("multiprocessing.queues", "get"): ("queue", "self"),
+    ("multiprocessing.connection", "recv"): ("connection", "self"),
+    ("multiprocessing.connection", "recv_bytes"): ("connection", "self"),
+    ("multiprocessing.connection", "wait"): ("connection", None),
+    ("socket", "accept"): ("connection", "self"),
+    ("socketserver", "serve_forever"): ("connection", "self"),
+    ("selectors", "select"): ("io", "self"),
+    ("asyncio.base_events", "run_forever"): ("event loop", "self"),
+    ("asyncio.locks", "acquire"): (None, "self"),
+    ("asyncio.locks", "wait"): (None, "self"),
+    ("asyncio.locks", "__aenter__"): (None, "self"),
+    ("asyncio.queues", "get"): ("queue", "self"),
+    ("asyncio.queues", "put"): ("queue", "self"),
+    ("asyncio.queues", "join"): ("queue", "self"),
+    ("asyncio.tasks", "sleep"): ("sleep", "delay"),
+    ("asyncio.tasks", "_wait"): ("futures", "fs"),
+    ("asyncio.streams", "read"): ("stream", "self"),
+    ("asyncio.streams", "readline"): ("stream", "self"),
+    ("asyncio.streams", "readuntil"): ("stream", "self"),
+    ("asyncio.streams", "readexactly"): ("stream", "self"),
+    ("asyncio.streams", "drain"): ("stream", "self"),
+    ("asyncio.subprocess", "wait"): ("process", "self"),
+    ("asyncio.subprocess", "communicate"): ("process", "self"),
+    ("asyncio.base_events", "sock_recv"): ("io", None),
+}
+# The classes of `threading` and `asyncio.locks` that are told apart by what `self` is.
+_KINDS = {"Event": "event", "Condition": "condition", "Semaphore": "semaphore",
+          "Barrier": "barrier", "Lock": "lock", "_RLock": "rlock"}  # fmt: skip
+_SLEEPS = ("sleep",)
+
+
+class Level(object):
+    """One frame of a thread or task, with its place in the stack as callers count it."""
+
+    def __init__(self, frame, path, number, is_own):
+        self.frame, self.path, self.number, self.is_own = frame, path, number, is_own
+        self._values = None
+
+    @property
+    def values(self):
+        """The frame's locals, read once."""
+        if self._values is None:
+            self._values = dict(names_of(self.frame))
+        return self._values
+
+    def place(self):
+        return [self.frame.f_code.co_name, self.path, self.frame.f_lineno or 0]
+
+
+class Wait(object):
+    """The wait of a thread: `kind`, the object, and how the program's code names it."""
+
+    def __init__(self, kind, subject, text=None):
+        self.kind, self.subject, self.text = kind, subject, text
+        self.doing = None  # the method that it waits in
+        self.subjects = [subject]  # with those of the library's functions inside
+
+
+class Waits(object):
+    """The waits of some stacks: {key: [Level]}, from the top. The keys are of threads or tasks.
+
+    A stopped thread waits for nothing, but may hold what others wait for.
+    """
+
+    def __init__(self, stacks, stopped=()):
+        self.stacks = stacks
+        self.known = {}  # byte code that was read
+        self.found = {key: self._of(stack) for key, stack in stacks.items() if key not in stopped}
+        self._holders = None
+
+    # -- what for
+
+    def _of(self, stack):
+        found = None
+        for level in stack:
+            said = _of_library(level)
+            if said is not None:
+                if found is not None:
+                    said.subjects += found.subjects
+                found = said
+            if level.is_own:
+                reached = CallSites(level, self.known).present()
+                if found is None:
+                    return _in_c(reached) if level is stack[0] else None
+                if reached is not None and reached.value in _Same(found.subjects):
+                    found.text, found.doing = reached.text, reached.method
+                return found
+            if found is None and level is stack[0]:
+                found = _in_c(CallSites(level, self.known).present())
+        return found
+
+    # -- who could end it
+
+    def holders(self, key):
+        """[(key of a thread or task, its Level or None, what it does)] for a wait."""
+        wait = self.found.get(key)
+        if wait is None:
+            return []
+        for subject in wait.subjects:
+            found = self._holders_of(subject, key)
+            if found:
+                return found
+        return []
+
+    def _holders_of(self, subject, waiting):
+        if subject is None:
+            return []
+        owner = owner_of(subject)
+        if owner is not None:
+            return [(owner, self._level_with(owner, subject), "holds it")]
+        kind = type(subject)
+        if issubclass(kind, threading.Thread):
+            ident = own(subject, kind).get("_ident")
+            return [(ident, None, "is it")] if ident in self.stacks else []
+        lock = inner_lock(subject)
+        if lock is not subject and owner_of(lock) is not None:
+            return self._holders_of(lock, waiting)
+        known = self.all_holders()
+        found = known.get(id(subject)) or known.get(id(lock)) or []
+        return [one for one in found if one[0] != waiting or one[2] != "holds it"]
+
+    def _level_with(self, owner, lock):
+        for key, level, _ in self.all_holders().get(id(lock), ()):
+            if key == owner:
+                return level
+        return None
+
+    def all_holders(self):
+        """id of a lock or future → the threads that hold it, or compute it."""
+        if self._holders is None:
+            self._holders = {}
+            for key, stack in self.stacks.items():
+                for level in stack[:LEVELS]:
+                    self._note(key, level)
+        return self._holders
+
+    def _note(self, key, level):
+        frame = level.frame
+        place = _module_of(frame), frame.f_code.co_name
+        if place == ("concurrent.futures.thread", "run"):
+            future = attribute_of(level.values.get("self"), "future")
+            if future is not None:
+                own_level = next((one for one in self.stacks[key] if one.is_own), level)
+                self._add(future, key, own_level, "computes it")
+        sites = CallSites(level, self.known)
+        if not sites.may_hold():
+            return
+        wait = self.found.get(key)
+        for reached in sites.held() + sites.acquired():
+            lock = inner_lock(reached.value)
+            # `Condition.wait` has given its lock away.
+            if wait is not None and reached.value in _Same(wait.subjects):
+                continue
+            self._add(lock, key, level, "holds it")
+            if lock is not reached.value:
+                self._add(reached.value, key, level, "holds it")
+
+    def _add(self, subject, key, level, how):
+        known = self._holders.setdefault(id(subject), [])
+        if all(one[0] != key for one in known):
+            known.append((key, level, how))
+
+    def cycles(self):
+        """Threads that wait for each other, each circle once."""
+        follows = {key: [one[0] for one in self.holders(key)] for key in self.found}
+        found, done = [], set()
+        for first in follows:
+            path, here = [], first
+            while here is not None and here not in done and here not in path:
+                path.append(here)
+                here = next(iter(follows.get(here, ())), None)
+            if here in path:
+                found.append(path[path.index(here) :])
+            done.update(path)
+        return found
+
+
+class _Same(object):
+    """Whether a value is among others, by identity: no `__eq__` runs."""
+
+    def __init__(self, values):
+        self.ids = {id(value) for value in values}
+
+    def __contains__(self, value):
+        return id(value) in self.ids
+
+
+def inner_lock(value):
+    """The lock inside a condition or semaphore; else the value itself."""
+    kind = type(value)
+    if issubclass(kind, threading.Condition):
+        return own(value, kind).get("_lock", value)
+    return value
+
+
+def attribute_of(value, name):
+    return own(value, type(value)).get(name)
+
+
+def _module_of(frame):
+    name = dict.get(frame.f_globals, "__name__")
+    return name if type(name) is str else None
+
+
+def _of_library(level):
+    """A wait in one of the library's functions."""
+    if level.is_own:
+        return None
+    place = _module_of(level.frame), level.frame.f_code.co_name
+    found = _WAITS.get(place)
+    if found is None:
+        return None
+    kind, name = found
+    subject = level.values.get(name) if name is not None else None
+    if kind is None:
+        kind = _kind_of(subject)
+        if kind is None:
+            return None
+    wait = Wait(kind, subject)
+    wait.doing = place[1]
+    if place[1] == "__enter__" and kind == "condition":
+        wait.kind = "lock"
+    return wait
+
+
+def _kind_of(subject):
+    for base in mro(type(subject)):
+        module = names_in(base).get("__module__")
+        if type(module) is str and module in ("threading", "asyncio.locks"):
+            kind = _KINDS.get(base.__name__)
+            if kind is not None:
+                return kind
+    return None
+
+
+def _in_c(reached):
+    """A wait in a function in C, that the byte code names; None for one in Python."""
+    if reached is None:
+        return None
+    value, kind = reached.value, type(reached.value)
+    if kind is _Lock or issubclass(kind, _RLock):
+        if reached.method not in ("__enter__", "acquire"):
+            return None
+        return Wait("lock" if kind is _Lock else "rlock", value, reached.text)
+    if full_name(kind) == "_queue.SimpleQueue" and reached.method == "get":
+        return Wait("queue", value, reached.text)
+    called = value
+    if reached.method is not None:
+        called = lookup(kind, reached.method)
+        if issubclass(kind, types.ModuleType):
+            called = dict.get(types.ModuleType.__getattribute__(value, "__dict__"), reached.method)
+    if type(called) is types.FunctionType or issubclass(type(called), type) or called is None:
+        return None  # it is in Python, or about to be
+    text = reached.text if reached.method is None else "%s.%s" % (reached.text, reached.method)
+    is_sleep = called is vars(sys.modules["time"]).get("sleep")
+    return Wait("sleep" if is_sleep else "call", None, text)
