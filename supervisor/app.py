@@ -56,8 +56,16 @@ _REQUESTS_SECONDS: Final = 2.0  # Requests under way may take this long when the
 _LARGE_PIECE: Final = 1 << 20
 
 
-def serve(loaded: Loaded, keep_sessions: bool = False, insecure_no_auth: bool = False) -> int:
-    """Runs the relay until it is told to stop; returns the exit code."""
+def serve(
+    loaded: Loaded,
+    keep_sessions: bool = False,
+    insecure_no_auth: bool = False,
+    private: bool = False,
+) -> int:
+    """Runs the relay until it is told to stop; returns the exit code.
+
+    A private relay has its Unix socket alone, no TCP port, and stops when its standard input ends.
+    """
     settings = loaded.settings
     server = settings.server
     address = ListeningAddress(server.host)
@@ -81,7 +89,7 @@ def serve(loaded: Loaded, keep_sessions: bool = False, insecure_no_auth: bool = 
             _log.warning("auth.off", reason="--insecure-no-auth: whoever gets in runs code as us")
         for warning in warnings:
             _log.warning("listen.open", reason=warning)
-        relay = _Relay(loaded, directories, output, audit, keep_sessions, insecure_no_auth)
+        relay = _Relay(loaded, directories, output, audit, keep_sessions, insecure_no_auth, private)
         return asyncio.run(relay.run())
     finally:
         if audit is not None:
@@ -99,6 +107,7 @@ class _Relay:
         audit: Audit,
         keep_sessions: bool,
         insecure_no_auth: bool,
+        private: bool,
     ) -> None:
         self._loaded = loaded
         self._settings = loaded.settings
@@ -108,6 +117,7 @@ class _Relay:
         self._stopping = asyncio.Event()
         self._keep_sessions = keep_sessions
         self._insecure_no_auth = insecure_no_auth
+        self._private = private
         orphan_cleanup.become_subreaper()
 
     async def run(self) -> int:
@@ -162,11 +172,12 @@ class _Relay:
         # We adopt before we listen: a caller finds its sessions right after a restart.
         await registry.adopt()
         try:
-            port = await self._listen(listener)
-            facts.url = f"http://{address.reachable_host}:{port}{API_PREFIX}"
+            facts.url = await self._listen(listener, address)
             self._directories.announce(facts.url)
             registry.background.begin(self._catch_up())
             self._listen_to_signals()
+            if self._private:
+                self._stop_with_standard_input()
             print(f"debug-relay listening on {facts.url} (pid {os.getpid()})", flush=True)
             _log.info("relay.started", url=facts.url, pid=os.getpid(), version=VERSION)
             registry.zygote.start()  # it is ready before most callers' first session
@@ -193,10 +204,14 @@ class _Relay:
             except SetupError as error:
                 _log.warning("store.not_written", error=error.message)
 
-    async def _listen(self, listener: Listener) -> int:
+    async def _listen(self, listener: Listener, address: ListeningAddress) -> str:
+        """Opens the sockets; returns the address for callers."""
         server = self._settings.server
+        url = f"unix:{server.socket}"
         try:
-            port = await listener.start_tcp(server.host, server.port)
+            if not self._private:
+                port = await listener.start_tcp(server.host, server.port)
+                url = f"http://{address.reachable_host}:{port}{API_PREFIX}"
             if server.socket is not None:
                 await listener.start_unix(server.socket)
         except OSError as error:
@@ -210,7 +225,7 @@ class _Relay:
                 f"Cannot listen on {server.host}:{server.port}: {error.strerror or error}.",
                 "Choose another --host or --port.",
             ) from error
-        return port
+        return url
 
     def stop(self, keep_sessions: bool | None) -> bool:
         """Begins the stop. Returns whether sessions are kept: as this call says, or as `serve` was
@@ -230,6 +245,19 @@ class _Relay:
         loop.add_signal_handler(signal.SIGCHLD, lambda: orphan_cleanup.reap_orphans(watched()))
         # The relay continues when its terminal is closed.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _stop_with_standard_input(self) -> None:
+        """The process that started a private relay holds the other end of its standard input, which
+        the kernel closes however that process ends.
+        """
+        loop = asyncio.get_running_loop()
+
+        def look() -> None:
+            if not os.read(0, 4096):
+                loop.remove_reader(0)
+                self._stopping.set()
+
+        loop.add_reader(0, look)
 
     def _signalled(self, number: signal.Signals) -> None:
         if self._stopping.is_set():

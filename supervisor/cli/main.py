@@ -52,6 +52,7 @@ WORDS = {
     "out": Word(_DRIVE, "commands.running", "run until this function has returned"),
     "pause": Word(_DRIVE, "commands.running", "stop a running program"),
     "rm": Word(_DRIVE, "commands.listing", "end sessions and forget them"),
+    "stdio": Word(_FOLLOW, "commands.fronts", "let an IDE debug a program by JSON lines"),
     "serve": Word(_RELAY, "serving", "run the relay until it is stopped"),
     "config": Word(_RELAY, "serving", "print every setting and where it comes from"),
     "token": Word(_RELAY, "token_commands", "create, list and revoke bearer tokens"),

@@ -40,6 +40,7 @@ LAW = {
         streams
         http
         app
+        private_relay
         cli
         __main__
     """,

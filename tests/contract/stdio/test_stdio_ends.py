@@ -1,0 +1,89 @@
+"""However the front ends, its relay, worker and program end with it, and no file is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import psutil
+import pytest
+
+from tests.kit.stdio_ide import Ide
+from tests.kit.relay import eventually
+from tests.kit.source import Source
+
+PROGRAM = """\
+import time
+x = 1
+print("up", flush=True)
+while True:
+    time.sleep(0.01)
+    print("x" * 1000)
+"""
+
+
+def relay_of(ide: Ide) -> psutil.Process:
+    found = [one for one in ide.left() if "debug_relay.supervisor.private_relay" in one.cmdline()]
+    assert len(found) == 1
+    return found[0]
+
+
+ENDS = ["input", "SIGTERM", "SIGINT", "SIGKILL", "output"]
+
+
+@pytest.mark.parametrize("state", ["starting", "paused", "running"])
+def test_nothing_is_left_behind(state: str, source: Callable[..., Source]):
+    program = source(PROGRAM)
+    with ExitStack() as stack:
+        ides = [stack.enter_context(Ide()) for _ in ENDS]
+        if state != "starting":
+            for ide in ides:
+                ide.send("initialize", file=str(program.path))
+                ide.send("start")
+            for ide in ides:
+                ide.expect("initialized", "started", "stopped")
+        for ide, end in zip(ides, ENDS, strict=True):
+            if state == "running":
+                ide.ask("continue", "output")
+            finish(ide, end, state)
+
+
+def finish(ide: Ide, end: str, state: str) -> None:
+    match end:
+        case "input":
+            ide.process.stdin.close()  # type: ignore[union-attr]
+        case "output":
+            ide.stop_reading()
+            if state != "running":
+                ide.send("nothing")
+        case _:
+            ide.process.send_signal(getattr(signal, end))
+    code = ide.process.wait(40)
+    if end == "SIGKILL":
+        assert code == -9
+    elif end in ("input", "output"):
+        assert code == 0
+
+
+@pytest.mark.parametrize("victim", ["relay", "both"])
+def test_a_killed_relay_leaves_no_program(victim: str, source: Callable[..., Source]):
+    with Ide() as ide:
+        ide.ask("initialize", "initialized", file=str(source(PROGRAM).path))
+        ide.ask("start", "started", "stopped")
+        ide.ask("continue", "output")
+        relay = relay_of(ide)
+        if victim == "both":
+            ide.process.kill()
+        relay.kill()
+        if victim == "relay":
+            assert "relay does not answer" in ide.until("error")["message"]
+            assert ide.process.wait(40) == 1
+        else:
+            # Nobody is left to remove the files: the next private relay does, a minute later.
+            eventually(lambda: ide.left() == [], 40)
+            for folder in ide.folder.iterdir():
+                os.utime(folder, (0, 0))
+            with Ide(TMPDIR=str(ide.folder)) as next_ide:
+                next_ide.ask("initialize", "initialized", file=__file__)
