@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.stdio_ide import Ide
 from tests.kit.source import Source
+from tests.kit.stdio_ide import Ide
 
 HERE = Path(__file__).parent
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 
 from tests.kit.client import Client
-from tests.kit.stdio_ide import Ide
 from tests.kit.source import Source
+from tests.kit.stdio_ide import Ide
 
 
 def test_what_goes_wrong_is_told_as_an_error_event(source: Callable[..., Source]):

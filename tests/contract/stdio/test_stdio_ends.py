@@ -10,9 +10,9 @@ from contextlib import ExitStack
 import psutil
 import pytest
 
-from tests.kit.stdio_ide import Ide
 from tests.kit.relay import eventually
 from tests.kit.source import Source
+from tests.kit.stdio_ide import Ide
 
 PROGRAM = """\
 import time
