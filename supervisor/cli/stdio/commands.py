@@ -145,6 +145,7 @@ class Commands:
         except RelayError:
             self._program.becomes("ready")
             raise
+        self._program.has_resumed()
         self._end_input()
 
     def _end_input(self) -> None:
@@ -180,6 +181,7 @@ class Commands:
             if error.code is not Code.INVALID_SESSION_STATE:
                 self._program.becomes("paused")
             raise
+        self._program.has_resumed()
 
     def _set_breakpoint(self, params: messages.Breakpoint) -> None:
         self._program.require("set a breakpoint", "ready", "running", "paused", "ended")

@@ -98,7 +98,7 @@ class Follower:
         if type == "stopped":
             self._tell_stop(body)
         elif type == "session" and body.get("status") == "running":
-            self._tell_start(by_another=self._program.now != "running")
+            self._tell_start(by_another=self._shared and self._program.now != "running")
         elif type == "terminated":
             self._tell_end(body)
 

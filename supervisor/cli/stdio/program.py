@@ -12,7 +12,7 @@ State = Literal["new", "ready", "running", "paused", "ended"]
 
 # A command that needs a stopped program waits for its stop until this long after it was resumed:
 # an IDE, or a script, may send it right behind the step.
-_SETTLE_SECONDS: Final = 2.0
+_SETTLE_SECONDS: Final = 5.0
 # The event of a program's end follows the reply to the call that ended it within this time.
 _END_SECONDS: Final = 5.0
 _REASONS: Final[dict[State, str]] = {
@@ -59,6 +59,11 @@ class ProgramState:
         with self._changed:
             self._state = "running"
             self._announce = announce
+            self._resumed_at = time.monotonic()
+
+    def has_resumed(self) -> None:
+        """The relay has answered: a start takes longer than a step, and both count from here."""
+        with self._changed:
             self._resumed_at = time.monotonic()
 
     def take_announcement(self) -> bool:
