@@ -220,6 +220,8 @@ class Breakpoints:
             await self.suspend(False)
             self._watch.seen(batch.seen)
             before = {entry.id: entry.spec() for entry in self._table.owned_by(owner)}
+            with contextlib.suppress(RelayError):  # a relative path without a project root
+                path = self._verifier.absolute(path) if path is not None else None
             for entry in checked:
                 entry.owner = owner
             stored = [self._store(entry)[0] for entry in checked]
@@ -227,7 +229,7 @@ class Breakpoints:
                 [
                     entry
                     for entry in self._table.owned_by(owner)
-                    if entry.id not in stored and _is_in(entry, path, self._verifier)
+                    if entry.id not in stored and _is_in(entry, path)
                 ]
             )
             changed = [id for id in dict.fromkeys(stored) if before.get(id) != self._spec(id)]
@@ -519,11 +521,11 @@ class Breakpoints:
         self._sync.close()
 
 
-def _is_in(entry: Entry, path: str | None, verifier: Verifier) -> bool:
+def _is_in(entry: Entry, path: str | None) -> bool:
     """Whether it is in this file, or without a path on a function."""
     if path is None or entry.function is not None:
         return path is None and entry.function is not None
-    return verifier.absolute(path) == entry.path
+    return path == entry.path
 
 
 async def _verify_all(

@@ -23,6 +23,7 @@ from debug_relay.protocol.wire.dap import DapError, Message
 from debug_relay.worker.ide import told_events
 from debug_relay.worker.ide.arguments import Arguments, Initialize
 from debug_relay.worker.ide.connection import Connection
+from debug_relay.worker.ide.expressions import Expressions
 from debug_relay.worker.ide.frame_ids import FrameIds, NotStopped
 from debug_relay.worker.ide.joined_ide import JoinedIde, Request
 from debug_relay.worker.ide.requests import PRESSED, REQUESTS, TAKE_OVER, left
@@ -46,6 +47,7 @@ class IdeFront:
         self._session = session
         self._joined: list[JoinedIde] = []
         self._frame_ids = FrameIds()
+        self._expressions = Expressions()
         self._tasks: set[asyncio.Task[None]] = set()
         session.log.events.heard_by = self._heard
         session.when_changed = self._variables_changed
@@ -55,7 +57,8 @@ class IdeFront:
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         uid = peer_uid(writer.get_extra_info("socket"))
         connection = Connection(reader, writer)
-        ide = JoinedIde(self._session, connection, -1 if uid is None else uid, self._frame_ids)
+        known_uid = -1 if uid is None else uid
+        ide = JoinedIde(self._session, connection, known_uid, self._frame_ids, self._expressions)
         try:
             async with asyncio.timeout(_FIRST_SECONDS):
                 await self._introduce(ide)
@@ -173,6 +176,8 @@ class IdeFront:
         """Tell all IDEs of an event. A defect here must not keep the session from going on."""
         if type in ("continued", "terminated", "session"):
             self._frame_ids.keep(self._session.stops.stopped_threads())
+            if self._session.stops.current is None:
+                self._expressions.clear()
         for ide in list(self._joined):
             try:
                 told_events.hear(ide, type, body)
@@ -203,6 +208,9 @@ class IdeFront:
                 with session.access.calling("clear-breakpoints", ide.caller, None):
                     await session.breakpoints.disown(ide.name)
                     await session.exceptions.also(ide.name, [])
+                    lease = session.lease.shown()
+                    if lease is not None and lease.holder == ide.name:
+                        session.lease.drop(ide.caller)
         left(ide)
 
     async def close(self) -> None:

@@ -17,6 +17,7 @@ from debug_relay.protocol.wire.dap import Message
 from debug_relay.protocol.wire.frames import Caller, RequestHead
 from debug_relay.worker.ide.arguments import Initialize
 from debug_relay.worker.ide.connection import Connection
+from debug_relay.worker.ide.expressions import Expressions
 from debug_relay.worker.ide.frame_ids import FrameIds, NotStopped
 from debug_relay.worker.ide.path_mappings import PathMappings
 from debug_relay.worker.operations.call import Call
@@ -39,11 +40,17 @@ class Request(Struct):
 
 class JoinedIde:
     def __init__(
-        self, session: Session, connection: Connection, uid: int, frame_ids: FrameIds
+        self,
+        session: Session,
+        connection: Connection,
+        uid: int,
+        frame_ids: FrameIds,
+        expressions: Expressions,
     ) -> None:
         self.session = session
         self.connection = connection
         self.frame_ids = frame_ids
+        self.expressions = expressions
         self.left = asyncio.Event()
         self.caller = Caller("ide", uid, SCOPES, "IDE")
         self.paths = PathMappings(())

@@ -227,6 +227,7 @@ async def scopes(ide: JoinedIde, arguments: a.Scopes) -> Body:
     ide.frame(arguments.frame_id)
     shown = []
     for scope in listed:
+        ide.expressions.scope(scope.variables_reference)
         body = {
             "name": scope.name,
             "variablesReference": scope.variables_reference,
@@ -247,7 +248,15 @@ async def variables(ide: JoinedIde, arguments: a.Variables) -> Body:
         count=min(arguments.count or _MOST_VARIABLES, _MOST_VARIABLES),
         filter=arguments.filter,
     )
-    return {"variables": [variable_of(variable) for variable in listed.variables]}
+    shown = []
+    for variable in listed.variables:
+        body = variable_of(variable)
+        expression = ide.expressions.child(arguments.variables_reference, variable.name)
+        if expression is not None:
+            body["evaluateName"] = expression
+        ide.expressions.value(variable.variables_reference, expression, variable.type)
+        shown.append(body)
+    return {"variables": shown}
 
 
 async def set_variable(ide: JoinedIde, arguments: a.SetVariable) -> Body:
@@ -276,7 +285,10 @@ async def evaluate(ide: JoinedIde, arguments: a.Evaluate) -> Body:
     answer = await ide.ask(
         operation, thread_id=thread_id, frame_id=index, expression=arguments.expression, **fields
     )
-    return evaluated(_sound(answer))
+    _sound(answer)
+    expression = f"({command})"
+    ide.expressions.value(answer.variables_reference, expression, answer.type)
+    return evaluated(answer)
 
 
 async def _lease(ide: JoinedIde, command: str) -> Body:

@@ -28,6 +28,9 @@ _READER_BYTES: Final = 256 * 1024
 _MOST_PENDING: Final = 64
 _MOST_TOLD: Final = 100  # Users whose refused connections are logged.
 
+# A client has this long to read what it was sent last, such as the answer to `disconnect`.
+_LAST_SECONDS: Final = 2.0
+
 Serve = Callable[[StreamReader, StreamWriter], Awaitable[None]]
 
 
@@ -60,8 +63,8 @@ class JoinListener:
             except Exception:
                 log.exception("join.failed")  # a defect of ours must end this connection alone
             finally:
+                await _closed(writer)
                 del self._serving[task]
-                writer.close()
 
         self._server = await asyncio.start_server(
             admit, "127.0.0.1", 0, limit=_READER_BYTES, backlog=_MOST_PENDING
@@ -97,3 +100,15 @@ class JoinListener:
         if uid not in self._told and len(self._told) < _MOST_TOLD:
             self._told.add(uid)
             log.warning("join.refused", extra={"fields": {"uid": uid, "reason": reason}})
+
+
+async def _closed(writer: StreamWriter) -> None:
+    """Close the connection, when all is sent or the client has had its time."""
+    writer.close()
+    try:
+        async with asyncio.timeout(_LAST_SECONDS):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        pass
+    finally:
+        writer.transport.abort()
