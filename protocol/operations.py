@@ -18,6 +18,7 @@ from msgspec import Struct
 from debug_relay.protocol.errors import COMMON, COMMON_SESSION, Code
 from debug_relay.protocol.models import (
     breakpoints,
+    creation,
     execution,
     inspection,
     output_events,
@@ -222,8 +223,8 @@ _SERVER_ROWS: Final = (
         words="Metrics for Prometheus: sessions, requests, latencies, refusals, workers' memory.",
     ),
     _server(
-        "llms", "GET", "/llms.txt", relay.Document, safe=True, kind="document", since=9,
-        words="A short guide to the relay for language models.",
+        "llms", "GET", "/llms.txt", relay.Document, safe=True, kind="document",
+        words="A short guide to the relay for language models: eight recipes.",
     ),
     _server(
         "mcp", "POST", "/mcp", relay.Document, kind="document", scope="sessions:write", since=9,
@@ -279,9 +280,9 @@ _SERVER_ROWS: Final = (
 
 _SESSION_ROWS: Final = (
     _session(
-        "create-session", "POST", "/sessions", sessions.CreateSession, sessions.SessionState,
+        "create-session", "POST", "/sessions", creation.CreateSession, creation.SessionCreated,
         side="supervisor", status=201, follow_up="mode", finishes=True,
-        errors=_LAUNCH | _ATTACH | _IDEMPOTENT | _DEBUGGER
+        errors=_LAUNCH | _ATTACH | _IDEMPOTENT | _DEBUGGER | _BREAKPOINT
         | {Code.SESSION_LIMIT_REACHED, Code.WORKER_START_FAILED, Code.WORKER_UNRESPONSIVE,
            Code.SESSION_CRASHED},
     ),
@@ -558,7 +559,11 @@ _INSPECTION_ROWS: Final = (
         "source", "GET", "/source", inspection.GetSource, inspection.SourceText, states=ANY,
         scope="artifacts:read", errors=_DEBUGGER | _FRAME, python_only=False,
     ),
-    _inspect("snapshot", "GET", "/snapshot", stop_report.Snapshot, stop_report.StopReport),
+    _inspect(
+        "snapshot", "GET", "/snapshot", stop_report.Snapshot, stop_report.StopReport,
+        # With `wait` it answers where a running program stops or ends; the handler refuses others.
+        states=LIVE | {State.LAUNCHING, State.TERMINATED}, deadline=Deadline(fields=("wait",)),
+    ),
     _inspect(
         "history", "GET", "/history", stop_report.History, stop_report.HistoryPage,
         states=ANY, side="supervisor", python_only=False,

@@ -260,6 +260,15 @@ def no_such_session(session_id: str, known: list[str]) -> RelayError:
     )
 
 
+def ambiguous_name(name: str, ids: list[str]) -> RelayError:
+    return RelayError(
+        Code.SESSION_NOT_FOUND,
+        f"{len(ids)} sessions are called {name!r}",
+        f"Name one by its id: {', '.join(ids[:10])}.",
+        sessions=ids[:10],
+    )
+
+
 def deleted_meanwhile(session_id: str) -> RelayError:
     return RelayError(
         Code.SESSION_NOT_FOUND,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -35,7 +35,7 @@ SessionId = Annotated[
     str,
     Meta(
         # No pattern: an id of the wrong shape is simply unknown (404, not 400).
-        description="The session's id.",
+        description="The session's id, or its name if no other session has it.",
         examples=["sess_a1b2c3d4"],
     ),
 ]
@@ -245,6 +245,10 @@ SnapshotBounds = Annotated[
     bool | Bounds,
     Meta(description="Add the stop report; an object sets bounds for its parts."),
 ]
+
+
+# A reader of text gets the place of the stop without asking for it.
+TEXT_BOUNDS: Final = Bounds(frames=4, locals=20, source_lines=2, output_bytes=1024)
 
 
 class TerminalSize(Params, kw_only=True):

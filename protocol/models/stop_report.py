@@ -20,7 +20,8 @@ from debug_relay.protocol.models.fields import (
     Time,
 )
 from debug_relay.protocol.models.inspection import Frame, Safe, Variable, Watch
-from debug_relay.protocol.models.sessions import ExceptionInfo, StopReason
+from debug_relay.protocol.models.sessions import EndReason, ExceptionInfo, StopReason
+from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.ring_format import Place
 
 
@@ -113,17 +114,33 @@ class KeptStop(Result, kw_only=True):
 
 
 class Snapshot(SessionParams, kw_only=True):
-    """The stop report."""
+    """The stop report. With `wait`, of the next stop, if the program does not stand at one."""
 
-    frames: FrameLimit = 20
-    locals: LocalLimit = 50
-    source_lines: SourceLines = 3
-    output_bytes: OutputBytes = 4096
+    wait: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=300,
+            description="Seconds to wait for a stop, the end, or a question for input.",
+        ),
+    ] = 0
+    frames: FrameLimit | None = None
+    locals: LocalLimit | None = None
+    source_lines: SourceLines | None = None
+    output_bytes: OutputBytes | None = None
     max_bytes: ReportBytes = 65536
 
 
 class StopReport(Result, kw_only=True):
-    stop: Stop
+    """The stop; without one, how the program is at the end of `wait`."""
+
+    stop: Stop | None = None
+    status: State = State.PAUSED
+    exit_code: int | None = None
+    signal: str | None = None
+    end_reason: EndReason | None = None
+    waiting_for_input: bool = False
+    prompt: str | None = None
 
 
 class History(SessionParams, kw_only=True):

@@ -14,6 +14,7 @@ import msgspec
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.models import (
     breakpoints,
+    creation,
     execution,
     fields,
     inspection,
@@ -63,8 +64,7 @@ def _execution(result: execution.Execution) -> Iterator[Line]:
         if result.waiting_for_input:
             how = call_of("input", result.session_id)
             yield f"waits for input: {short(result.prompt or '', 200)!r}: send it with {how}"
-        query = f"timeout=30&types=stopped,terminated,input&cursor={result.events_cursor}"
-        yield f"not stopped yet: wait with {call_of('events', result.session_id)}?{query}"
+        yield f"not stopped yet: wait with {call_of('snapshot', result.session_id)}?wait=30"
     elif not result.completed and result.status == "paused":
         yield "the resumed thread still runs; this is where another thread is paused"
     if result.pause_pending:
@@ -79,6 +79,30 @@ def _execution(result: execution.Execution) -> Iterator[Line]:
         yield from stop.stop(result.stop, headline=False)
     elif result.return_value is not None:
         yield stop.returned(result.return_value)
+
+
+def _created(result: creation.SessionCreated) -> Iterator[Line]:
+    """The state, breakpoints that will not be hit as they are, and the first stop."""
+    place = None if result.stop is not None else result.current_location
+    yield from session_text.session(msgspec.structs.replace(result, current_location=place))
+    for point in result.breakpoints:
+        if not point.verified or point.message:
+            yield breakpoint_text.breakpoint(point)
+    if result.stop is not None:
+        yield from stop.stop(result.stop, headline=False)
+    elif result.status == "running":
+        yield f"not stopped yet: wait with {call_of('snapshot', result.session_id)}?wait=30"
+
+
+def _snapshot(result: stop_report.StopReport) -> Iterator[Line]:
+    if result.stop is not None:
+        yield from stop.stop(result.stop)
+    else:
+        yield result.status + traces.ending(result.exit_code, result.signal, result.end_reason)
+        if result.waiting_for_input:
+            yield f"waits for input: {short(result.prompt or '', 200)!r}: POST …/input sends it"
+        elif result.status == "running":
+            yield "not stopped yet: call again"
 
 
 def _trace(result: execution.TraceRows) -> Iterator[Line]:
@@ -210,7 +234,7 @@ _RENDERERS: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
     run.RunReport: traces.run,
     inspection.ExceptionReport: traces.exception,
     stop_report.Stop: stop.stop,
-    stop_report.StopReport: lambda report: stop.stop(report.stop),
+    stop_report.StopReport: _snapshot,
     stop_report.HistoryPage: _history,
     inspection.Stack: _stack,
     inspection.ScopeList: _scopes,
@@ -235,6 +259,7 @@ _RENDERERS: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
     fields.Deleted: breakpoint_text.deleted,
     fields.Count: breakpoint_text.count,
     sessions.Lease: session_text.lease,
+    creation.SessionCreated: _created,
     sessions.SessionState: session_text.session,
     sessions.SessionStatus: session_text.session,
     sessions.SessionList: session_text.listed,

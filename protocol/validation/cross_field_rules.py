@@ -22,12 +22,13 @@ from debug_relay.protocol.models.breakpoints import (
     ListBreakpoints,
     SetBreakpoints,
 )
+from debug_relay.protocol.models.creation import CreateSession
 from debug_relay.protocol.models.execution import RunTo, Trace
 from debug_relay.protocol.models.fields import Params
 from debug_relay.protocol.models.inspection import GetSource, Variables
 from debug_relay.protocol.models.program import Attach, Input, Launch
 from debug_relay.protocol.models.run import Run
-from debug_relay.protocol.models.sessions import CreateSession, ImportSession, PatchSession
+from debug_relay.protocol.models.sessions import ImportSession, PatchSession
 from debug_relay.protocol.refusals import MISSING, MOST_PROBLEMS, Problem
 from debug_relay.protocol.version import API_PREFIX
 
@@ -132,6 +133,10 @@ def _create(sent: Sent, root: Root) -> Iterator[Violation]:
         yield from _launch(sent, sent.get("project_root"))
     elif mode == "attach":
         yield from _just_one(sent, _TARGETS, _ATTACH_ADVICE)
+    else:
+        if sent.get("snapshot") not in (None, False, UNSET):
+            yield Violation(Problem("snapshot", reason, sent["snapshot"]), _MODE_ADVICE)
+    yield from _batch(sent, sent.get("project_root") or sent.get("cwd"))
 
 
 def _config(sent: Sent, _: Root) -> Iterator[Violation]:

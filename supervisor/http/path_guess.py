@@ -52,7 +52,8 @@ _WORDS: Final[Mapping[str, str]] = {
     "list-processes": "ps process pids",
     "health": "healthz ready readyz livez ping alive",
     "info": "version about",
-    "openapi": "help swagger schema spec openapi-json",
+    "openapi": "swagger schema spec openapi-json",
+    "llms": "help guide recipes readme llms howto manual",
     "list-profiles": "profiles",
 }  # fmt: skip
 # A launch or attach needs a session: one call does both.

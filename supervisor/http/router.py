@@ -114,7 +114,7 @@ class Router:
         return RelayError(
             Code.NOT_FOUND,
             f"There is no {method} {shown}.",
-            f"{advice}; GET {self._prefix}/openapi.json lists all paths.",
+            f"{advice}; GET {self._prefix}/llms.txt shows the usual calls.",
             closest=f"{verb} {template}",
         )
 
@@ -124,7 +124,7 @@ class Router:
         filled = {_filled(template, given): template for template in self._candidates()}
         for best in difflib.get_close_matches(path, filled, n=1, cutoff=_SIMILAR):
             return filled[best], best
-        overview = f"{self._prefix}/openapi.json"
+        overview = f"{self._prefix}/llms.txt"
         fallback = overview if overview in self._verbs else next(self._candidates())
         return fallback, fallback
 

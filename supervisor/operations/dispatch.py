@@ -46,7 +46,13 @@ from debug_relay.supervisor.access.guard import Guard
 from debug_relay.supervisor.access.refusal_log import BEFORE_AUTHENTICATION, RefusalLog
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.operations.breakpoint_batch import verify_sound_entries
-from debug_relay.supervisor.operations.handlers import REQUEST_ID, Answer, Document, Handlers
+from debug_relay.supervisor.operations.handlers import (
+    FORMAT,
+    REQUEST_ID,
+    Answer,
+    Document,
+    Handlers,
+)
 from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import Finished
 from debug_relay.supervisor.operations.metrics import Metrics
@@ -159,6 +165,7 @@ class Dispatch:
         """The answer or refusal. It is cancelled when the caller leaves."""
         call = _Call(request, time.monotonic())
         REQUEST_ID.set(request.id)
+        FORMAT.set(request.format)
         try:
             finished = await self._finished(call)
         except asyncio.CancelledError:
@@ -301,6 +308,8 @@ class Dispatch:
         body = await request.body() if callable(request.body) else request.body
         if request.misread is not None:
             raise request.misread
+        if (address := request.path.get("session_id")) is not None:
+            request.path = {**request.path, "session_id": self._registry.id_of(address)}
         query = _single_values(request.query)
         if not operation.implemented:
             raise RelayError(
@@ -390,6 +399,8 @@ class Dispatch:
             return await self._forward(understood)
         answer = await handler(understood.params, understood.caller)
         if isinstance(answer, Document):
+            if answer.text is not None and understood.format != "json":
+                return Finished(200, answer.text.encode(), text.CONTENT_TYPES[understood.format])
             return Finished(200, answer.body, answer.content_type)
         understood.created = getattr(answer, "session_id", None)
         status = operation.status

@@ -19,10 +19,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from debug_relay.protocol.docs.llms import first_calls, index_text, llms_text
 from debug_relay.protocol.docs.openapi import openapi
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import breakpoints, output_events, relay, sessions, stop_report
-from debug_relay.protocol.models.fields import Empty, SessionParams
+from debug_relay.protocol.models.creation import CreateSession
+from debug_relay.protocol.models.fields import TEXT_BOUNDS, Empty, SessionParams
 from debug_relay.protocol.models.run import Run
 from debug_relay.protocol.operations import OPERATIONS, SAVE_STOP_REPORTS, Operation
 from debug_relay.protocol.scopes import READS_OUTPUT, RUNS_CODE
@@ -42,6 +44,7 @@ from debug_relay.supervisor.sessions.registry import Registry
 from debug_relay.supervisor.storage.breakpoint_profiles import Profiles
 from debug_relay.supervisor.storage.disk_health import DiskWatch
 
+_JSON_TYPE: Final = "application/json; charset=utf-8"
 _NAME: Final = "OpenCode Debug Relay Server"
 _LINKED: Final = ("health", "info", "list-sessions", "openapi", "docs", "llms", "metrics", "mcp")
 _MAX_WAITERS: Final = 2000  # Requests that wait for events, in all sessions together.
@@ -56,6 +59,8 @@ Handler = Callable[[Any, Caller], Awaitable[Struct]]
 
 # The id of the request that is being answered: it is part of replies that are bounded in bytes.
 REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id", default="")
+# The format of its answer: a reader of text gets the stop without asking for it.
+FORMAT: Final[ContextVar[str]] = ContextVar("format", default="json")
 
 
 class Document(Struct):
@@ -64,6 +69,7 @@ class Document(Struct):
     body: bytes
     content_type: str
     is_json: bool = False
+    text: str | None = None  # its form for readers, if the body is not made for them
 
 
 class Answer(Struct):
@@ -112,6 +118,7 @@ class Handlers:
             "patch-config": self._patch_config,
             "shutdown": self._shutdown,
             "openapi": self._openapi_document,
+            "llms": self._llms,
             "metrics": self._metrics_page,
             "list-processes": self._list_processes,
             "get-process": self._get_process,
@@ -166,21 +173,20 @@ class Handlers:
 
     async def _index(self, params: Empty, caller: Caller) -> Struct:
         url = self._facts.url
-        sends = "-H 'Content-Type: application/json' -d"
-        launch = '{"script": "/path/to/program.py", "stop_on_entry": true, "wait": 5}'
         linked = (OPERATIONS[name] for name in _LINKED)
         links = {row.name: url + row.path for row in linked if row.implemented}
         index = {
             "name": _NAME,
             "version": VERSION,
             "links": links,
-            "try": [
-                f"curl -s {url}/sessions {sends} '{{}}'",
-                f"curl -s {url}/sessions/ID/launch {sends} '{launch}'",
-                f"curl -s {url}/sessions/ID/stacktrace",
-            ],
+            "try": first_calls(url),
         }
-        return Document(encode_json(index) + b"\n", "application/json; charset=utf-8", is_json=True)
+        body = encode_json(index) + b"\n"
+        return Document(body, _JSON_TYPE, is_json=True, text=index_text(VERSION, url))
+
+    async def _llms(self, params: Empty, caller: Caller) -> Struct:
+        body = llms_text(self._facts.url).encode()
+        return Document(body, "text/plain; charset=utf-8")
 
     async def _health(self, params: Empty, caller: Caller) -> Struct:
         warnings = []
@@ -251,7 +257,7 @@ class Handlers:
     async def _openapi_document(self, params: Empty, caller: Caller) -> Struct:
         if self._openapi is None:
             self._openapi = encode_json(openapi(VERSION, self._facts.url)) + b"\n"
-        return Document(self._openapi, "application/json; charset=utf-8", is_json=True)
+        return Document(self._openapi, _JSON_TYPE, is_json=True)
 
     async def _metrics_page(self, params: Empty, caller: Caller) -> Struct:
         page = await asyncio.to_thread(self._metrics.text, dict(self._registry.sessions))
@@ -271,9 +277,10 @@ class Handlers:
 
     # -- sessions
 
-    async def _create(self, params: sessions.CreateSession, caller: Caller) -> Struct:
-        session = await create_and_start(self._registry, self._worker_calls, params, caller)
-        return session.present()
+    async def _create(self, params: CreateSession, caller: Caller) -> Struct:
+        if params.mode is not None and params.snapshot in (False, True) and FORMAT.get() != "json":
+            params.snapshot = TEXT_BOUNDS
+        return await create_and_start(self._registry, self._worker_calls, params, caller)
 
     async def _list(self, params: sessions.ListSessions, caller: Caller) -> Struct:
         shown = [session.present() for session in reversed(self._registry.sessions.values())]

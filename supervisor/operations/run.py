@@ -15,6 +15,7 @@ import msgspec
 
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models import execution, inspection, program
+from debug_relay.protocol.models.creation import CreateSession
 from debug_relay.protocol.models.fields import Result, SessionParams
 from debug_relay.protocol.models.run import (
     Run,
@@ -24,7 +25,6 @@ from debug_relay.protocol.models.run import (
     RunReport,
     RunTrace,
 )
-from debug_relay.protocol.models.sessions import CreateSession
 from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.protocol.state import LIVE, State

@@ -82,7 +82,8 @@ class SeveralSessions:
 
     def _chosen(self, params: GetAllEvents, before: AllEventsPage | None) -> list[Session]:
         if params.sessions is not None:
-            ids = list(dict.fromkeys(id.strip() for id in params.sessions.split(",")))
+            given = (address.strip() for address in params.sessions.split(","))
+            ids = list(dict.fromkeys(self._registry.id_of(address) for address in given))
             there = self._registry.sessions
             # A session that is deleted while the call waits ends the waiting, not the call.
             known = [there[id] for id in ids if id in there] if before is not None else None

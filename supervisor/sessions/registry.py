@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import secrets
 import shutil
 import time
@@ -18,11 +19,12 @@ from typing import Final
 from debug_relay.protocol import state
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.blueprint import SessionRecord
+from debug_relay.protocol.models.creation import CreateSession
 from debug_relay.protocol.models.fields import SessionParams
-from debug_relay.protocol.models.sessions import Blueprint, CreateSession, SessionDeleted
+from debug_relay.protocol.models.sessions import Blueprint, SessionDeleted
 from debug_relay.protocol.models.worker_messages import WorkerParams
 from debug_relay.protocol.operations import GET_BLUEPRINT
-from debug_relay.protocol.refusals import no_such_session, require_project
+from debug_relay.protocol.refusals import ambiguous_name, no_such_session, require_project
 from debug_relay.protocol.state import State
 from debug_relay.protocol.version import API_PREFIX
 from debug_relay.protocol.wire.frames import Caller
@@ -62,6 +64,8 @@ _TOGETHER_SECONDS: Final = 0.5  # Ends of workers within this time are cleaned u
 _MOST_ENDED: Final = 100  # Ended sessions that are kept; the oldest beyond them are deleted.
 # A request that is sent again after this time is a new one, as for replies that are kept.
 _UNANSWERED_SECONDS: Final = 600.0
+# Names that are as good as ids in a path; ids look like this too.
+_ADDRESS: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _MOST_NAMED: Final = 10  # Sessions that a warning names.
 
 
@@ -105,6 +109,17 @@ class Registry:
                 session_id=id,
             )
         raise no_such_session(id, list(self.sessions))
+
+    def id_of(self, address: str) -> str:
+        """The id of the session that a path names by its id, or by a name that only it has."""
+        if address in self.sessions or _ADDRESS.fullmatch(address) is None:
+            return address
+        named = [one for one in self.sessions.values() if one.state.name == address]
+        # An agent gives its sessions the same name day by day: those that have ended do not count.
+        living = [one for one in named if one.state.status not in state.ENDED] or named
+        if len(living) > 1:
+            raise ambiguous_name(address, [one.id for one in living])
+        return living[0].id if living else address
 
     def counted(self) -> list[Session]:
         return [

@@ -16,6 +16,9 @@ from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models.execution import GetTrace, TraceRows
 from debug_relay.protocol.models.retired_session import FILE, Aftermath
 from debug_relay.protocol.models.sessions import ProcessUse, Resources
+from debug_relay.protocol.models.stop_report import Snapshot, StopReport
+from debug_relay.protocol.refusals import wrong_state
+from debug_relay.protocol.state import State
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.trace_pages import FILE as TRACE_FILE
 from debug_relay.protocol.trace_pages import PageSize, nothing_was_traced, page_of
@@ -29,6 +32,8 @@ def answer(session: Session, operation: str, params: Struct) -> Struct | None:
     """None if only a worker can answer. Raises RelayError for a refusal. Blocks for as long as the
     disk does.
     """
+    if isinstance(params, Snapshot):
+        return _end(session, params)
     if operation not in _ANSWERED:
         return None
     try:
@@ -53,6 +58,20 @@ _ANSWERED = frozenset(
         "resources", "get-trace",
     }
 )  # fmt: skip
+
+
+def _end(session: Session, params: Snapshot) -> StopReport:
+    """The next stop of a session that has ended."""
+    known = session.state
+    if not params.wait:
+        paused = frozenset({State.PAUSED})
+        raise wrong_state("snapshot", known.status, paused, session.id, known.program)
+    return StopReport(
+        status=known.status,
+        exit_code=known.exit_code,
+        signal=known.signal,
+        end_reason=known.end_reason,
+    )
 
 
 def _rows(session: Session, left: Aftermath, params: GetTrace) -> TraceRows | None:

@@ -6,8 +6,9 @@ import os
 
 import msgspec
 
+from debug_relay.protocol.models.creation import CreateSession
 from debug_relay.protocol.models.limits import with_changes
-from debug_relay.protocol.models.sessions import Blueprint, CreateSession, SessionConfig
+from debug_relay.protocol.models.sessions import Blueprint, SessionConfig
 from debug_relay.protocol.models.worker_messages import WorkerParams
 from debug_relay.protocol.wire.envelope import timestamp
 from debug_relay.supervisor.config.settings import Settings

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Meta, UnsetType
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models import breakpoints, execution, inspection, program, sessions
+from debug_relay.protocol.models import (
+    breakpoints,
+    creation,
+    execution,
+    inspection,
+    program,
+    sessions,
+)
 from debug_relay.protocol.models import output_events as output
 from debug_relay.protocol.models.fields import Params
 from debug_relay.protocol.operations import OPERATIONS
@@ -404,7 +411,7 @@ def test_of_very_many_unknown_names_the_first_are_told():
     began = time.process_time()
     sent = {f"k{number}": 1 for number in range(100_000)}
     with pytest.raises(RelayError) as caught:
-        convert(sessions.CreateSession, {}, {}, sent)
+        convert(creation.CreateSession, {}, {}, sent)
     assert len(caught.value.details["errors"]) == MOST_PROBLEMS
     assert "(and more than 97 more)" in caught.value.message
     assert time.process_time() - began < 2
@@ -417,10 +424,10 @@ def test_of_very_many_unknown_names_the_first_are_told():
         (breakpoints.SetBreakpoints, {"breakpoints": [{"function": 1}] * 100_000}, 1),
         (breakpoints.SetBreakpoints, {"breakpoints": [{"function": 1}] * 10_000}, MOST_PROBLEMS),
         (breakpoints.PutProfile, {"breakpoints": [{}] * 9_999 + [{"x": 1}]}, 1),
-        (sessions.CreateSession, {"labels": {f"{n}": "x" for n in range(100_000)}}, 1),
-        (sessions.CreateSession, {"mode": "launch", "code": "1", "args": ["x"] * 150_000 + [1]}, 1),
-        (sessions.CreateSession, {"labels": [["x" * 1000] * 1000] * 100}, 1),
-        (sessions.CreateSession, {f"{n}name"[:5] * 18: 1 for n in range(100_000)}, MOST_PROBLEMS),
+        (creation.CreateSession, {"labels": {f"{n}": "x" for n in range(100_000)}}, 1),
+        (creation.CreateSession, {"mode": "launch", "code": "1", "args": ["x"] * 150_000 + [1]}, 1),
+        (creation.CreateSession, {"labels": [["x" * 1000] * 1000] * 100}, 1),
+        (creation.CreateSession, {f"{n}name"[:5] * 18: 1 for n in range(100_000)}, MOST_PROBLEMS),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_much_is_found_in_a_moment(

@@ -200,7 +200,7 @@ async def source(call: Call, params: i.GetSource) -> Struct:
         if lines is None:
             raise _bad_path("path", f"{path} cannot be read as source", path)
     else:
-        session.access.require("source", OPERATIONS["snapshot"].states)
+        session.access.require("source", OPERATIONS["scopes"].states)
         path, lines, decompiled = await _of_frame(session, params)
     start, end = params.start or 1, min(params.end or len(lines), len(lines))
     if start > max(end, 1):

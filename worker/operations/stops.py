@@ -9,24 +9,25 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models import stop_report as st
 from debug_relay.protocol.models.execution import Execution
-from debug_relay.protocol.models.fields import Bounds, Count
+from debug_relay.protocol.models.fields import TEXT_BOUNDS, Bounds, Count
 from debug_relay.protocol.rendering import output_withheld
 from debug_relay.protocol.rendering.size_limit import ENVELOPE_BYTES, fit
 from debug_relay.protocol.rendering.text import CONTENT_TYPES
-from debug_relay.protocol.state import State
+from debug_relay.protocol.state import ENDED, State
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.inspection.stop_reports import Told
 from debug_relay.worker.operations.call import Call
 
-# A caller that reads text gets the place of the stop without asking for it.
-_IN_TEXT = Bounds(frames=4, locals=20, source_lines=2, output_bytes=1024)
+_PAUSED = frozenset({State.PAUSED})
+_OVER = _PAUSED | ENDED
+_WITHOUT_STOP = ("exit_code", "signal", "end_reason", "waiting_for_input", "prompt")
 _NO_LOCALS = Bounds(frames=0, locals=0, source_lines=0, output_bytes=0)
 
 
 async def add_report(call: Call, result: Execution, wanted: bool | Bounds) -> None:
     """Add the stop report to the reply of a call that waited for a stop."""
-    if wanted is False and call.head.format in CONTENT_TYPES:
-        wanted = _IN_TEXT
+    if isinstance(wanted, bool) and call.head.format in CONTENT_TYPES:
+        wanted = TEXT_BOUNDS
     if wanted is False or result.status is not State.PAUSED:
         return
     bounds = Bounds() if wanted is True else wanted
@@ -60,9 +61,23 @@ def _sound(text: str) -> str:
 
 async def snapshot(call: Call, params: st.Snapshot) -> Struct:
     session = call.session
-    session.access.require("snapshot")
-    bounds = Bounds(
-        **{name: getattr(params, name) for name in Bounds.__struct_fields__},
+    lifecycle = session.lifecycle
+    if params.wait:
+        await session.publication.until(
+            lambda: lifecycle.state in _OVER or session.input.began_since(-1),
+            params.wait,
+            call.abandoned,
+        )
+        if lifecycle.state is not State.PAUSED:
+            now = session.run.result(completed=False)
+            return st.StopReport(
+                **{name: getattr(now, name) for name in ("status", *_WITHOUT_STOP)},
+            )
+    session.access.require("snapshot", _PAUSED)
+    usual = TEXT_BOUNDS if call.head.format in CONTENT_TYPES else Bounds()
+    given = {name: getattr(params, name) for name in Bounds.__struct_fields__}
+    bounds = msgspec.structs.replace(
+        usual, **{name: value for name, value in given.items() if value is not None}
     )
     composed = await session.reports.now(bounds, call.is_safe)
     report, calls = _readable_by(call, composed)

@@ -200,6 +200,7 @@ def of_the_relay(client: Checked) -> None:
         "/info",
         "/config",
         "/openapi.json",
+        "/llms.txt",
         "/metrics",
         "/sessions",
         "/events",

@@ -61,15 +61,11 @@ def in_words(session: Session, path: str, body: dict[str, Any]) -> str:
     return session.post(path, body, format="text").raw.decode()
 
 
-def waits_on(session: Session, text: str) -> list[dict[str, Any]]:
-    """The events that the hint leads to."""
-    found = re.search(
-        r"GET /api/v1/sessions/\w+(/events\?timeout=30&types=stopped,terminated,input&cursor=\S+)",
-        text,
-    )
+def waits_on(session: Session, text: str) -> Any:
+    """What the hint leads to."""
+    found = re.search(r"GET /api/v1/sessions/\w+(/snapshot\?wait=30)", text)
     assert found is not None, text
-    events: list[dict[str, Any]] = session.get(found.group(1)).ok()["events"]
-    return events
+    return session.get(found.group(1)).ok()
 
 
 def test_the_hint_leads_to_what_comes_next(relay: Client, source: Write) -> None:
@@ -82,11 +78,9 @@ def test_the_hint_leads_to_what_comes_next(relay: Client, source: Write) -> None
         assert nothing["events"] == []
         for stop in (2, 3):
             text = in_words(session, "/continue", {"wait": 0})
-            (event,) = waits_on(session, text)
-            assert (event["type"], event["body"]["stop_id"]) == ("stopped", stop)
+            assert waits_on(session, text)["stop"]["stop_id"] == stop
         text = in_words(session, "/continue", {"wait": 0})
-        (event,) = waits_on(session, text)
-        assert event["type"] == "terminated"
+        assert waits_on(session, text)["status"] == "terminated"
 
 
 def test_the_hint_leads_to_a_question(relay: Client, source: Write) -> None:
@@ -95,8 +89,8 @@ def test_the_hint_leads_to_a_question(relay: Client, source: Write) -> None:
         session.break_at(program, program["here"], hit_condition="1")
         session.launch(program, args=["ask"])
         text = in_words(session, "/continue", {"wait": 0})
-        (event,) = waits_on(session, text)
-        assert (event["type"], event["body"]["waiting_for_input"]) == ("input", True)
+        asks = waits_on(session, text)
+        assert (asks["status"], asks["waiting_for_input"]) == ("running", True)
 
 
 def test_where_no_cursor_is_known_its_place_is_told(relay: Client, source: Write) -> None:
