@@ -477,15 +477,20 @@ class SourceText(Result, kw_only=True):
 
 
 class Tasks(SessionParams, kw_only=True):
-    """The program's asyncio tasks; with `thread_id`, those of that thread's process."""
+    """The program's asyncio tasks; with `thread_id`, those of that thread's process. With `locals`
+    also what each waits for, through what it awaits."""
 
     thread_id: ThreadId | None = None
+    locals: WithLocals = False
+    frames: WhichFrames = "user"
 
 
 class TaskFrame(Result, kw_only=True):
     name: str
     path: str
     line: int
+    locals: list[LiveLocal] | UnsetType = UNSET
+    locals_left_out: int | UnsetType = UNSET
 
 
 class Task(Result, kw_only=True):
@@ -497,8 +502,12 @@ class Task(Result, kw_only=True):
     waiting_for: str | None = None
     current: bool = False  # whether its event loop runs it at this moment
     exception: str | None = None  # the exception that ended it
+    waits_for: WaitsFor | UnsetType = UNSET  # with `locals`
 
 
 class TaskList(Result, kw_only=True):
     tasks: list[Task]
     total: int
+    # Tasks that wait for each other, each circle once; with `locals`.
+    deadlocks: list[list[str]] | UnsetType = UNSET
+    note: str | UnsetType = UNSET

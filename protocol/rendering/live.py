@@ -1,7 +1,7 @@
 """Text of threads and tasks as they are at one moment: what each waits for, frames, locals.
 
-One line a frame, its locals below it, at most about 300 characters a thread. Threads that do the
-same are told in one line.
+One line a frame, its locals below it, at most about 300 characters a thread. Of several threads at
+the same place the first is shown, and the others are named.
 """
 
 from __future__ import annotations
@@ -17,34 +17,82 @@ from debug_relay.protocol.rendering.text import Line, short
 _THREAD: Final = 300  # Characters of one thread, without its first line.
 _VALUE: Final = 60  # Characters of one value.
 _LOCALS: Final = 200  # Characters of the locals of one frame.
-_IDLE_NAMES: Final = 5  # Threads that do the same and are named.
+_ALIKE: Final = 2  # Threads at one place that are all shown; of more only the first.
+_NAMED: Final = 5  # Others at that place that are named.
 
 
 def threads(result: i.ThreadList) -> Iterator[Line]:
-    alike: dict[str, list[i.Thread]] = {}
+    groups: dict[object, list[i.Thread]] = {}
     for thread in result.threads:
-        said = _body(thread.frames), thread.waits_for
-        key = repr(said) if not any(frame.locals for frame in thread.frames or ()) else ""
-        alike.setdefault(key or str(thread.id), []).append(thread)
-    for same in alike.values():
-        first = same[0]
-        if len(same) > 1:
-            names = ", ".join(f"{one.id} {short(one.name, 40)}" for one in same[:_IDLE_NAMES])
-            more = f", … {len(same) - _IDLE_NAMES} more" if len(same) > _IDLE_NAMES else ""
-            yield f"threads {names}{more}:{_waiting(first.waits_for)}"
-        else:
-            mark = "→ " if first.is_current else ""
-            where = f" (child process {first.pid})" if first.is_child else ""
-            state = " paused" if first.live is UNSET else ""
-            head = f"{mark}thread {first.id} {short(first.name, 60)}{where}{state}:"
-            yield head + _waiting(first.waits_for)
-        yield from _body(first.frames)
-        if first.frames_left_out is not UNSET:
-            yield f"  … {first.frames_left_out} frames of its own more"
+        groups.setdefault(_doing(thread.waits_for, thread.frames), []).append(thread)
+    for same in groups.values():
+        shown = same if len(same) <= _ALIKE else same[:1]
+        for thread in shown:
+            mark = "→ " if thread.is_current else ""
+            where = f" (child process {thread.pid})" if thread.is_child else ""
+            state = " paused" if thread.live is UNSET else ""
+            head = f"{mark}thread {thread.id} {short(thread.name, 60)}{where}{state}:"
+            yield head + _waiting(thread.waits_for)
+            yield from _body(thread.frames)
+            if thread.frames_left_out is not UNSET:
+                yield f"  … {thread.frames_left_out} more frames of its own"
+        if shown is not same:
+            names = ", ".join(f"{one.id} {short(one.name, 40)}" for one in same[1 : _NAMED + 1])
+            more = f", … {len(same) - 1 - _NAMED} more" if len(same) - 1 > _NAMED else ""
+            yield f"  {len(same) - 1} threads stand at the same place: {names}{more}"
     for circle in result.deadlocks or ():
         yield f"deadlock: {' waits for '.join(f'thread {one}' for one in [*circle, circle[0]])}"
     if result.note is not UNSET:
         yield f"note: {result.note}"
+
+
+def tasks(result: i.TaskList) -> Iterator[Line]:
+    groups: dict[object, list[i.Task]] = {}
+    for task in result.tasks:
+        frames = [(frame.path, frame.line) for frame in task.frames]
+        key = task.state, task.exception, _waiting(task.waits_for), repr(frames)
+        groups.setdefault(key, []).append(task)
+    for same in groups.values():
+        shown = same if len(same) <= _ALIKE else same[:1]
+        for task in shown:
+            mark = "→ " if task.current else ""
+            state = "" if task.state == "pending" else f" {task.state}"
+            ended = f", raised {short(task.exception, 200)}" if task.exception else ""
+            head = f"{mark}{short(task.name, 60)} {short(task.coroutine, 80)}{state}{ended}"
+            wait = _waiting(task.waits_for)
+            yield f"{head}:{wait}" if wait else head
+            yield from _body(
+                [
+                    i.LiveFrame(
+                        id=number,
+                        name=frame.name,
+                        path=frame.path,
+                        line=frame.line,
+                        locals=frame.locals or [],
+                        locals_left_out=frame.locals_left_out or 0,
+                    )
+                    for number, frame in enumerate(task.frames)
+                ]
+            )
+        if shown is not same:
+            names = ", ".join(short(one.name, 40) for one in same[1 : _NAMED + 1])
+            more = f", … {len(same) - 1 - _NAMED} more" if len(same) - 1 > _NAMED else ""
+            yield f"  {len(same) - 1} tasks stand at the same place: {names}{more}"
+    if not result.total:
+        yield "no asyncio tasks"
+    elif result.total != len(result.tasks):
+        yield f"… {result.total} in all"
+    for circle in result.deadlocks or ():
+        yield f"deadlock: {' waits for '.join([*circle, circle[0]])}"
+    if result.note is not UNSET:
+        yield f"note: {result.note}"
+
+
+def _doing(wait: object, frames: list[i.LiveFrame] | object) -> object:
+    """Equal for threads that stand at the same place and wait for the same."""
+    places = [(one.path, one.line) for one in frames] if isinstance(frames, list) else []
+    what = (wait.kind, wait.what, wait.held_by) if isinstance(wait, i.WaitsFor) else None
+    return repr((places, what))
 
 
 def _waiting(wait: i.WaitsFor | None | object) -> str:

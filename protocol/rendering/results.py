@@ -209,6 +209,9 @@ def _modules(page: inspection.ModuleList) -> Iterator[Line]:
 
 
 def _tasks(result: inspection.TaskList) -> Iterator[Line]:
+    if any(frame.locals is not msgspec.UNSET for task in result.tasks for frame in task.frames):
+        yield from live.tasks(result)
+        return
     for task in result.tasks:
         waits = f", waits for {short(task.waiting_for, 200)}" if task.waiting_for else ""
         ended = f", raised {short(task.exception, 200)}" if task.exception else ""

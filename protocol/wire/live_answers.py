@@ -14,9 +14,11 @@ from debug_relay.protocol.wire import probe_answers as answers
 
 
 class Holder(Struct, kw_only=True):
-    """A thread that could end a wait: it holds the lock, is joined, or computes the future."""
+    """A thread or task that could end a wait: it holds the lock, is joined, or computes the
+    future.
+    """
 
-    key: int
+    key: int | str  # a thread's number, or a task's name
     how: str
     place: tuple[str, str, int] | None = None  # function, path, line
 
@@ -83,8 +85,11 @@ class TaskRow(Struct, kw_only=True):
     waiting_for: str | None
     current: bool
     exception: str | None = None
+    looked: list[LiveFrame] = []  # its frames with their locals, the outermost first
+    wait: WaitRow | None = None
 
 
 class TaskPage(Struct):
     total: int
     rows: list[TaskRow]
+    circles: list[list[str]]  # tasks that wait for each other

@@ -379,7 +379,11 @@ class Loaded(Request[bool]):
 
 
 class Tasks(Request[live.TaskPage]):
-    pass
+    """The tasks of asyncio; with `locals` as many of each frame, and what each task waits for."""
+
+    locals: int
+    width: int
+    every: bool
 
 
 class Text(Request[list[str] | None]):

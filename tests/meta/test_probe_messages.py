@@ -49,7 +49,7 @@ PARTS: dict[type[Struct], tuple[str, set[str], set[str]]] = {
     answers.Watched: ("inspection/stop_report.py", {"watched", "watched_all"}, set()),
     answers.ThreadReport: ("inspection/stop_report.py", {"made", "of_frame", "looked_at"}, set()),
     answers.ChainedException: ("inspection/exception_details.py", {"one"}, {"relation"}),
-    live_answers.TaskRow: ("inspection/modules_and_tasks.py", {"task_row"}, set()),
+    live_answers.TaskRow: ("inspection/modules_and_tasks.py", {"task_row", "look"}, set()),
     messages.LiveStack: ("inspection/threads.py", {"live"}, set()),
     live_answers.LiveFrame: ("inspection/live_threads.py", {"frame_row"}, set()),
     live_answers.LookRow: ("inspection/live_threads.py", {"add_thread", "stack_row"}, set()),

@@ -35,6 +35,8 @@ VALUE: Final = 400  # Characters of one value in a look.
 CHARACTERS: Final = 60_000  # Characters of all locals of one look.
 COPIED: Final = "evaluated in another thread, with a copy of the frame's locals"
 
+Page = tuple[DebugServer, told.LookPage]
+
 
 class LiveThreads:
     def __init__(self, hub: Hub, probes: ProbeClient, stops: Stops) -> None:
@@ -57,26 +59,26 @@ class LiveThreads:
 
     # -- all threads
 
-    async def look(self, shown: list[i.Thread], every: bool) -> i.ThreadList:
-        """Add to each thread its frames with their locals, and what it waits for."""
-        by_id = {thread.id: thread for thread in shown}
-        circles: list[list[int]] = []
-        without = [
-            f"process {server.pid} has no probe (attached by port)"
-            for server in self._hub.taking_changes()
-            if not server.engine.decides_stops
-        ]
+    async def look(self, every: bool) -> list[Page]:
+        """Ask every process for its threads' frames and what they wait for."""
 
-        async def ask(server: DebugServer) -> tuple[DebugServer, told.LookPage]:
+        async def ask(server: DebugServer) -> Page:
             request = probe.Look(threads=[], frames=FRAMES, locals=LOCALS, width=VALUE, every=every)
             try:
                 return server, await self._probes.ask(server, request, LOOK_SECONDS)
             except RelayError as error:
                 raise _unreachable(error, server) from None
 
-        pages = await self._hub.each(self._probes.probed(), ask)
-        for server, page in pages:
-            circles += [[self._hub.thread_id(server, key) for key in one] for one in page.circles]
+        return await self._hub.each(self._probes.probed(), ask)
+
+    def as_list(self, pages: list[Page], shown: list[i.Thread]) -> i.ThreadList:
+        """Add to each thread its frames with their locals, and what it waits for."""
+        by_id = {thread.id: thread for thread in shown}
+        circles = [
+            [self._hub.thread_id(server, key) for key in circle]
+            for server, page in pages
+            for circle in page.circles
+        ]
         urgent = {id for circle in circles for id in circle}
         rows = [
             (self._hub.thread_id(server, row.thread), server, row)
@@ -85,19 +87,20 @@ class LiveThreads:
         ]
         room = CHARACTERS
         for thread_id, server, row in sorted(rows, key=lambda one: (one[0] not in urgent, one[0])):
-            thread = by_id.get(thread_id)
-            if thread is None:
-                continue
-            room = self._add(thread, server, row, by_id, room)
-        note = "; ".join(without)
+            if thread_id in by_id:
+                room = self._add(by_id[thread_id], server, row, by_id, room)
+        notes = [
+            f"process {server.pid} has no probe (attached by port): its threads have no locals here"
+            for server in self._hub.taking_changes()
+            if not server.engine.decides_stops
+        ]
         if room <= 0:
-            read = call_of("frame-variables", frame_id=0)
-            note = f"locals beyond {CHARACTERS} characters are left out: {read}?thread_id= has them"
+            notes.append(_cut())
         return i.ThreadList(
             threads=shown,
             stopped_thread_id=self._stops.current.thread_id if self._stops.current else None,
             deadlocks=circles or UNSET,
-            note=note or UNSET,
+            note="; ".join(notes) or UNSET,
         )
 
     def _add(
@@ -123,9 +126,57 @@ class LiveThreads:
     def _named(
         self, server: DebugServer, key: int | str, by_id: dict[int, i.Thread]
     ) -> tuple[int | None, str | None]:
-        thread_id = self._hub.thread_id(server, int(key))
+        if isinstance(key, str):
+            return None, None
+        thread_id = self._hub.thread_id(server, key)
         known = by_id.get(thread_id)
         return thread_id, known.name if known is not None else None
+
+    # -- tasks
+
+    async def tasks(self, server: DebugServer, params: i.Tasks) -> i.TaskList:
+        request = probe.Tasks(
+            locals=LOCALS if params.locals else 0, width=VALUE, every=params.frames == "all"
+        )
+        try:
+            page = await self._probes.ask(server, request, LOOK_SECONDS)
+        except RelayError as error:
+            raise _unreachable(error, server) from None
+        room, listed = CHARACTERS, []
+        for row in page.rows:
+            task = i.Task(
+                name=row.name,
+                coroutine=row.coroutine,
+                state=row.state,
+                frames=[
+                    i.TaskFrame(name=name, path=path, line=line) for name, path, line in row.frames
+                ],
+                waiting_for=row.waiting_for,
+                current=row.current,
+                exception=row.exception,
+            )
+            if params.locals and row.state == "pending":
+                task.frames = []
+                for looked in row.looked:
+                    frame, room = live_frame(looked, room)
+                    task.frames.append(
+                        i.TaskFrame(
+                            name=frame.name,
+                            path=frame.path,
+                            line=frame.line,
+                            locals=frame.locals,
+                            locals_left_out=frame.locals_left_out or UNSET,
+                        )
+                    )
+                if row.wait is not None:
+                    task.waits_for = waits_for(row.wait, lambda key: self._named(server, key, {}))
+            listed.append(task)
+        return i.TaskList(
+            tasks=listed,
+            total=page.total,
+            deadlocks=page.circles or UNSET,
+            note=_cut() if room <= 0 else UNSET,
+        )
 
     # -- one frame
 
@@ -300,6 +351,11 @@ def waits_for(
     return i.WaitsFor(
         kind=row.kind, what=row.text, doing=row.doing, value=row.value, held_by=holders
     )
+
+
+def _cut() -> str:
+    read = call_of("frame-variables", frame_id=0)
+    return f"locals beyond {CHARACTERS} characters are left out: {read}?thread_id= has them"
 
 
 def _is_busy(server: DebugServer, row: told.LookRow) -> bool:

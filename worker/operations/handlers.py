@@ -208,10 +208,13 @@ async def threads(call: Call, params: i.Threads) -> Struct:
     session = call.session
     session.access.require("threads")
     current = session.stops.current.thread_id if session.stops.current else None
-    listed = await session.hub.refresh_threads()
     if params.locals:
+        # Asked first: it tells soon where the program lets no Python code run.
+        pages = await session.views.live.look(every=params.frames == "all")
+        listed = await session.hub.refresh_threads()
         shown = [session.views.thread(thread, None) for thread in listed]
-        return await session.views.live.look(shown, every=params.frames == "all")
+        return session.views.live.as_list(pages, shown)
+    listed = await session.hub.refresh_threads()
     known = await thread_positions.of_threads(session.probes)
     return i.ThreadList(
         threads=[session.views.thread(thread, known.get(thread.id)) for thread in listed],

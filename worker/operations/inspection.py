@@ -172,24 +172,7 @@ async def tasks(call: Call, params: i.Tasks) -> Struct:
         "Evaluate asyncio.all_tasks() in a frame of the event loop's thread.",
         session.debuggee.attached,
     )
-    found = await session.probes.ask(server, probe.Tasks())
-    return i.TaskList(
-        tasks=[
-            i.Task(
-                name=row.name,
-                coroutine=row.coroutine,
-                state=row.state,
-                frames=[
-                    i.TaskFrame(name=name, path=path, line=line) for name, path, line in row.frames
-                ],
-                waiting_for=row.waiting_for,
-                current=row.current,
-                exception=row.exception,
-            )
-            for row in found.rows
-        ],
-        total=found.total,
-    )
+    return await session.views.live.tasks(server, params)
 
 
 async def source(call: Call, params: i.GetSource) -> Struct:

@@ -174,16 +174,14 @@ class CallSites(object):
         at = self._index(self.frame.f_lasti)
         if at is None:
             return None
-        for index in range(at, max(-1, at - AWAIT), -1):
-            name = self.steps[index].opname
-            if name in ("GET_AWAITABLE", "BEFORE_ASYNC_WITH"):
-                before = self.steps[index - 1]
-                if name == "BEFORE_ASYNC_WITH" or before.opname == "LOAD_SPECIAL":
-                    return self._entered(index)
-                if before.opname in _CALLS:
-                    special = index > 1 and self.steps[index - 2].opname == "LOAD_SPECIAL"
-                    return self._entered(index) if special else self._called(index - 1)
-                return self._chain(index - 1)
+        for index in range(at, max(0, at - AWAIT), -1):
+            if self.steps[index].opname != "GET_AWAITABLE":
+                continue
+            before = self.steps[index - 1].opname
+            is_special = self.steps[index - 2].opname == "LOAD_SPECIAL"
+            if before == "BEFORE_ASYNC_WITH" or (before in _CALLS and is_special):
+                return self._entered(index - 1)
+            return self._called(index - 1) if before in _CALLS else self._chain(index - 1)
         return None
 
     def _index(self, offset):

@@ -39,19 +39,9 @@ class LiveThreads(object):
         """The stacks of these threads, or of all, with the locals of the program's own frames and
         what each thread waits for. `every` shows the libraries' frames, too.
         """
-        found, known = control.of_program(), {}
-        current = running_frames.of_all()
-        stacks, about, stopped = {}, {}, set()
-        for id, thread in found:
-            ident = thread.ident
-            if ident is None:
-                continue
-            about[ident] = (self.probe.engine.dap_id(id), thread)
-            stacks[ident] = self.levels(current.get(ident), known)
-            if self.probe.engine.frames(id) is not None:
-                stopped.add(ident)
+        about, stacks, stopped = self.stacks()
         waits = Waits(stacks, stopped)
-        view = View("safe", width=width, depth=DEPTH, seconds=SECONDS, total=NODES)
+        view = live_view(width)
         told = []
         for ident, (dap_id, thread) in about.items():
             if threads and dap_id not in threads:
@@ -62,6 +52,28 @@ class LiveThreads(object):
             told.append(row)
         circles = [[about[ident][0] for ident in circle] for circle in waits.cycles()]
         return {"rows": told, "circles": circles}
+
+    def stacks(self):
+        """ident → (DAP's number, thread); ident → its levels; the idents of stopped threads."""
+        current, known = running_frames.of_all(), {}
+        about, stacks, stopped = {}, {}, set()
+        for id, thread in control.of_program():
+            ident = thread.ident
+            if ident is None:
+                continue
+            about[ident] = (self.probe.engine.dap_id(id), thread)
+            stacks[ident] = self.levels(current.get(ident), known)
+            if self.probe.engine.frames(id) is not None:
+                stopped.add(ident)
+        return about, stacks, stopped
+
+    def waits(self):
+        _, stacks, stopped = self.stacks()
+        return Waits(stacks, stopped)
+
+    def ids(self):
+        """ident → DAP's number of each thread."""
+        return {thread.ident: self.probe.engine.dap_id(id) for id, thread in control.of_program()}
 
     def add_thread(self, row, dap_id, thread, is_stopped, wait):
         native = own(thread, type(thread)).get("_native_id")
@@ -197,6 +209,10 @@ class LiveThreads(object):
         pages = self.probe.pages
         view = pages.view("whole", seconds=AS_LONG_AS_IT_TAKES, quiet=False)
         return {"id": id, "value": view.row(clean(text)[:100], value)}
+
+
+def live_view(width):
+    return View("safe", width=width, depth=DEPTH, seconds=SECONDS, total=NODES)
 
 
 def is_made_by_tool(name):

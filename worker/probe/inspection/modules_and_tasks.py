@@ -8,8 +8,14 @@ import sys
 import types
 
 from debug_relay.worker.probe.engine.engine import is_debuggers_module
+from debug_relay.worker.probe.engine.library_files import is_library
+from debug_relay.worker.probe.engine.threads import running_frames
+from debug_relay.worker.probe.inspection.call_sites import CallSites
+from debug_relay.worker.probe.inspection.live_threads import live_view, wait_row
+from debug_relay.worker.probe.inspection.waits import Level, Wait, Waits
 from debug_relay.worker.probe.values.class_facts import full_name, key_of
 from debug_relay.worker.probe.values.rendering import View, clean
+from debug_relay.worker.probe.values.stdlib_states import slot
 
 _held = types.ModuleType.__getattribute__
 TASKS = 1000  # Tasks of asyncio in one answer.
@@ -35,9 +41,115 @@ class ModulesAndTasks(object):
         """Whether the path is the file of one of the program's modules."""
         return any(file_of(module) == path for module in list(sys.modules.values()))
 
-    def tasks(self):
+    def tasks(self, locals, width, every):
+        """All tasks; with `locals` the program's own frames of each with so many locals, and what
+        the tasks wait for.
+        """
         found = all_tasks()
-        return {"total": len(found), "rows": [task_row(task) for task in found[:TASKS]]}
+        shown = [(task, task_row(task)) for task in found[:TASKS]]
+        circles = self.look(shown, locals, width, every) if locals else []
+        return {"total": len(found), "rows": [row for _, row in shown], "circles": circles}
+
+    @running_frames.steady
+    def look(self, shown, most, width, every):
+        """Add frames and waits to the rows of pending tasks; returns the circles of waits."""
+        live, known, view = self.probe.live_threads, {}, live_view(width)
+        names = {id(task): row["name"] for task, row in shown}
+        stacks = {
+            id(task): coroutine_levels(live, task, known)
+            for task, row in shown
+            if row["state"] == "pending"
+        }
+        waits = TaskWaits(live, stacks, {id(task): task for task, _ in shown})
+        for task, row in shown:
+            if id(task) not in stacks:
+                continue
+            stack = stacks[id(task)]
+            levels = [level for level in stack if every or level.is_own] or stack[-1:]
+            row["looked"] = [live.frame_row(level, most, view) for level in levels[::-1]]
+            row["wait"] = wait_row(waits, id(task), view, lambda key: names.get(key, key))
+        return [[names[key] for key in circle] for circle in waits.cycles()]
+
+
+class TaskWaits(Waits):
+    """The waits of tasks: for other tasks, locks and queues of asyncio, futures of threads."""
+
+    def __init__(self, live, stacks, tasks):
+        self.live, self.tasks = live, tasks
+        self._of_threads = None
+        super().__init__(stacks, present=CallSites.awaited)
+        for key in stacks:
+            self.found[key] = self.awaiting(key) or self.found[key]
+
+    def blocked(self, reached):
+        """None: a suspended coroutine calls nothing."""
+
+    def awaiting(self, key):
+        """The wait for another task, for gathered ones, or for a future of a thread."""
+        future = held(self.tasks[key], "_fut_waiter")
+        if future is None:
+            return None
+        if id(future) in self.tasks:
+            return Wait("task", future)
+        if type(future) is vars(_tasks()).get("_GatheringFuture"):
+            wait = Wait("tasks", None)
+            wait.subjects = list(getattr(future, "_children", ()))[:GATHERED]
+            return wait
+        if self.found[key] is not None:
+            return self.found[key]
+        of_thread = chained_future(future)
+        if of_thread is not None:
+            return Wait("future", of_thread)
+        reached = None
+        for level in self.stacks[key]:
+            if level.is_own:
+                reached = CallSites(level, self.known).awaited()
+                break
+        return Wait("future", future, reached and reached.value is future and reached.text or None)
+
+    def _holders_of(self, subject, waiting):
+        if id(subject) in self.tasks and id(subject) in self.stacks:
+            return [(id(subject), None, "is it")]
+        if full_name(type(subject)) == "concurrent.futures._base.Future":
+            found = self.threads().all_holders().get(id(subject), ())
+            ids = self.live.ids()
+            return [(ids[ident], level, how) for ident, level, how in found if ident in ids]
+        return super()._holders_of(subject, waiting)
+
+    def threads(self):
+        if self._of_threads is None:
+            self._of_threads = self.live.waits()
+        return self._of_threads
+
+
+def coroutine_levels(live, task, known):
+    """The frames of a task's coroutine and of what it awaits, the innermost first."""
+    found, awaited = [], slot(task, "_coro")
+    while awaited is not None and len(found) < STACK:
+        prefix = PREFIXES.get(key_of(type(awaited)))
+        frame = prefix and getattr(awaited, prefix[0])
+        if not frame:
+            break
+        path = frame.f_code.co_filename
+        found.append(Level(frame, clean(path), len(found), not is_library(path)))
+        awaited = getattr(awaited, prefix[1])
+    return found[::-1]
+
+
+def chained_future(future):
+    """The future of a thread that completes this one: asyncio links them by a callback."""
+    for entry in list(slot(future, "_callbacks") or ()):
+        callback = entry[0] if type(entry) is tuple else entry
+        if type(callback) is not types.FunctionType:
+            continue
+        for cell in callback.__closure__ or ():
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                continue
+            if full_name(type(value)) == "concurrent.futures._base.Future":
+                return value
+    return None
 
 
 def file_of(module):

@@ -103,8 +103,10 @@ class Waits(object):
     A stopped thread waits for nothing, but may hold what others wait for.
     """
 
-    def __init__(self, stacks, stopped=()):
+    def __init__(self, stacks, stopped=(), present=CallSites.present):
+        """`present` reads what a frame does: a coroutine awaits, a thread's frame calls."""
         self.stacks = stacks
+        self.present = present
         self.known = {}  # byte code that was read
         self.found = {key: self._of(stack) for key, stack in stacks.items() if key not in stopped}
         self._holders = None
@@ -120,15 +122,19 @@ class Waits(object):
                     said.subjects += found.subjects
                 found = said
             if level.is_own:
-                reached = CallSites(level, self.known).present()
+                reached = self.present(CallSites(level, self.known))
                 if found is None:
-                    return _in_c(reached) if level is stack[0] else None
+                    return self.blocked(reached) if level is stack[0] else None
                 if reached is not None and reached.value in _Same(found.subjects):
                     found.text, found.doing = reached.text, reached.method
                 return found
             if found is None and level is stack[0]:
-                found = _in_c(CallSites(level, self.known).present())
+                found = self.blocked(self.present(CallSites(level, self.known)))
         return found
+
+    def blocked(self, reached):
+        """The wait in a function in C that the top frame calls."""
+        return _in_c(reached)
 
     # -- who could end it
 
@@ -229,7 +235,7 @@ class _Same(object):
 def inner_lock(value):
     """The lock inside a condition or semaphore; else the value itself."""
     kind = type(value)
-    if issubclass(kind, threading.Condition):
+    if _kind_of(value) == "condition":
         return own(value, kind).get("_lock", value)
     return value
 
