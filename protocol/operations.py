@@ -242,12 +242,11 @@ _SERVER_ROWS: Final = (
     ),
     _server(
         "process-stacks", "GET", "/processes/{pid}/stacks", relay.Stacks,
-        params=relay.OneProcess, scope="processes:attach", safe=True,
+        params=relay.ReadStacks, scope="processes:attach", safe=True,
         errors=frozenset(
             {Code.ATTACH_NO_SUCH_PROCESS, Code.ATTACH_NOT_PYTHON, Code.ATTACH_NO_DEBUGGER,
              Code.ATTACH_NOT_PERMITTED, Code.ATTACH_FAILED}
         ),
-        words="Show the stack of every thread of a process, without stopping it or attaching.",
     ),
     _server(
         "run", "POST", "/run", run.RunReport,

@@ -147,7 +147,10 @@ _SERVER: Final = {
     "process-stacks": Example({}, {
         "pid": 12345,
         "threads": [
-            {"thread_name": "MainThread", "frames": [{"name": "total", "line": 42}]},
+            {
+                "thread_id": 140555024141184, "thread_name": "MainThread", "os_thread_id": 12345,
+                "frames": [{"name": "total", "filename": _FILE, "line": 42}],
+            },
         ],
     }),
     "run": Example({**_LAUNCH, "timeout": 30}, {

@@ -110,11 +110,42 @@ class OneProcess(Params, kw_only=True):
     pid: Pid
 
 
+class ReadStacks(OneProcess, kw_only=True):
+    """Show the stack of every thread of a process, without stopping it or attaching."""
+
+    locals: Annotated[
+        bool, Meta(description="With the locals, as py-spy reads them from memory.")
+    ] = False
+
+
+class StackLocal(Result, kw_only=True):
+    name: str
+    value: str | None = None
+
+
+class StackFrame(Result, kw_only=True):
+    name: str
+    filename: str
+    line: int
+    locals: list[StackLocal] = []
+
+
+class StackThread(Result, kw_only=True):
+    """One thread; its frames with the innermost first."""
+
+    thread_id: int
+    thread_name: str | None = None
+    os_thread_id: int | None = None
+    active: bool = False  # it runs, or waits for the interpreter
+    owns_gil: bool = False  # it has the interpreter
+    frames: list[StackFrame]
+
+
 class Stacks(Result, kw_only=True):
-    """Every thread's stack, the innermost frame first, as py-spy reports it."""
+    """Every thread's stack, as py-spy reports it."""
 
     pid: int
-    threads: list[Json]
+    threads: list[StackThread]
 
 
 class Document(Result, kw_only=True):

@@ -12,12 +12,14 @@ from typing import Final
 from msgspec import UNSET
 
 from debug_relay.protocol.models import inspection as i
+from debug_relay.protocol.models import relay
 from debug_relay.protocol.rendering.text import Line, short
 
 _THREAD: Final = 300  # Characters of one thread, without its first line.
 _VALUE: Final = 60  # Characters of one value.
 _LOCALS: Final = 200  # Characters of the locals of one frame.
 _ALIKE: Final = 2  # Threads at one place that are all shown; of more only the first.
+_BARE: Final = 3  # Frames of a thread that runs no code of the program.
 _NAMED: Final = 5  # Others at that place that are named.
 
 
@@ -86,6 +88,65 @@ def tasks(result: i.TaskList) -> Iterator[Line]:
         yield f"deadlock: {' waits for '.join([*circle, circle[0]])}"
     if result.note is not UNSET:
         yield f"note: {result.note}"
+
+
+def stacks(result: relay.Stacks) -> Iterator[Line]:
+    """The stacks of a process that is not debugged: the program's frames, the others counted."""
+    groups: dict[object, list[relay.StackThread]] = {}
+    for thread in result.threads:
+        places = [(one.filename, one.line, one.name, len(one.locals)) for one in thread.frames]
+        groups.setdefault(repr(places), []).append(thread)
+    for same in groups.values():
+        first = same[0]
+        state = ", has the interpreter" if first.owns_gil else ", runs" if first.active else ""
+        yield f"thread {_name_of(first)}{state}:"
+        own = [
+            i.LiveFrame(
+                id=number,
+                name=frame.name,
+                path=frame.filename,
+                line=frame.line,
+                locals=[
+                    i.LiveLocal(name=one.name, type="", value=one.value or "?")
+                    for one in frame.locals
+                    if not one.name.startswith("@")
+                ],
+            )
+            for number, frame in enumerate(first.frames)
+            if not is_library(frame.filename)
+        ]
+        if own and own[0].id:
+            yield f"  … {_called(first.frames[: own[0].id])}"
+        if own:
+            yield from _body(own)
+        else:
+            yield from (f"  #{n} {_place(one)}" for n, one in enumerate(first.frames[:_BARE]))
+        if len(same) > 1:
+            names = ", ".join(_name_of(one) for one in same[1 : _NAMED + 1])
+            more = f", … {len(same) - 1 - _NAMED} more" if len(same) - 1 > _NAMED else ""
+            yield f"  {len(same) - 1} threads stand at the same place: {names}{more}"
+
+
+def _name_of(thread: relay.StackThread) -> str:
+    number = thread.os_thread_id or thread.thread_id
+    return f"{short(thread.thread_name or '', 60)} {number}".strip()
+
+
+def _place(frame: relay.StackFrame) -> str:
+    return f"{frame.name} at {frame.filename}:{frame.line}"
+
+
+def _called(frames: list[relay.StackFrame]) -> str:
+    """The frames of libraries above the program's own: the outermost says what it waits in."""
+    count = f" and {len(frames) - 1} more" if len(frames) > 1 else ""
+    last = frames[-1]
+    return f"in {last.name} of {last.filename.rpartition('/')[2]}:{last.line}{count}"
+
+
+def is_library(path: str) -> bool:
+    """Whether a file is of the standard library or an installed package."""
+    installed = "/site-packages/" in path or "/dist-packages/" in path
+    return installed or "/lib/python" in path or path.startswith("<frozen")
 
 
 def _doing(wait: object, frames: list[i.LiveFrame] | object) -> object:

@@ -247,6 +247,7 @@ _RENDERERS: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
     inspection.Watch: lambda watch: iter([stop.watch(watch)]),
     inspection.WatchList: _watches,
     inspection.ThreadList: _threads,
+    relay_models.Stacks: live.stacks,
     inspection.SourceText: _source,
     inspection.ModuleList: _modules,
     inspection.TaskList: _tasks,

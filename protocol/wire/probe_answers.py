@@ -35,6 +35,7 @@ class Answer(Struct, kw_only=True):
 
     id: int | None = None  # the question's; None in a report that nobody asked for
     gone: bool = False  # the thread, frame or reference is not there any more
+    busy: bool = False  # too many evaluations hang: this one did not begin
     interrupted: bool = False
     raised: Failure | None = None
 

@@ -269,8 +269,8 @@ class Handlers:
     async def _get_process(self, params: relay.OneProcess, caller: Caller) -> Struct:
         return await self._processes.one(params.pid)
 
-    async def _process_stacks(self, params: relay.OneProcess, caller: Caller) -> Struct:
-        return await self._processes.stacks(params.pid)
+    async def _process_stacks(self, params: relay.ReadStacks, caller: Caller) -> Struct:
+        return await self._processes.stacks(params.pid, params.locals)
 
     async def _run(self, params: Run, caller: Caller) -> Struct:
         return await self._runs.run(params, caller)

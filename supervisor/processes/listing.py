@@ -30,6 +30,7 @@ from debug_relay.supervisor.processes.facts import Facts, command, look
 from debug_relay.supervisor.processes.listening_ports import Listeners
 from debug_relay.supervisor.processes.patterns import Patterns
 from debug_relay.supervisor.processes.python_scan import PythonScan
+from debug_relay.supervisor.processes.stacks import stacks_of
 from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.workers.zygote import Zygote
 
@@ -74,7 +75,7 @@ class Processes:
     async def one(self, pid: int) -> Process:
         return await asyncio.to_thread(_one, pid, self._around())
 
-    async def stacks(self, pid: int) -> Stacks:
+    async def stacks(self, pid: int, with_locals: bool) -> Stacks:
         """The stacks of all threads, which py-spy reads from the process's memory."""
         facts = await asyncio.to_thread(look, pid)
         if facts is None:
@@ -88,11 +89,12 @@ class Processes:
                 pid=pid,
             )
         try:
-            said = await _run(command, "dump", "--json", "--nonblocking", "--pid", str(pid))
+            more = ["--locals"] if with_locals else []
+            said = await _run(command, "dump", "--json", "--nonblocking", *more, "--pid", str(pid))
         except TimeoutError:
             raise _unreadable(facts, f"it took longer than {_STACKS_SECONDS:g} s") from None
         try:
-            return Stacks(pid=pid, threads=msgspec.json.decode(said[0]))
+            return stacks_of(pid, said[0])
         except msgspec.DecodeError:
             refusal = await asyncio.to_thread(attach_preflight.unseen, facts, self._around())
             raise refusal or _unreadable(facts, said[1]) from None

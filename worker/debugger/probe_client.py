@@ -230,7 +230,7 @@ class ProbeClient:
             question = replace(question, id=number)
             posted = await self.ask(server, question)
             if posted.gone:
-                return kind(gone=True)
+                return kind(gone=True, busy=posted.busy)
             if partial:
                 await self._interrupt_late(server, future, timeout)
             hangs = soon and await self._interrupt_soon(server, future)

@@ -287,6 +287,15 @@ class LiveThreads:
             context=params.context,
         )
         answer = await self._probes.ask_thread(thread.server, params.expression, timeout, question)
+        if answer.busy:
+            raise RelayError(
+                Code.INVALID_SESSION_STATE,
+                "Several earlier evaluations for threads that do not stop still hang in C",
+                f"{call_of('threads')}?locals=true shows values without evaluating; terminating "
+                "the program ends them.",
+                current_state="evaluating",
+                required_state="paused",
+            )
         if answer.gone:
             raise self._no_frame(thread, params.frame_id)
         return answer

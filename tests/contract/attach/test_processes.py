@@ -186,6 +186,16 @@ def test_stacks(relay: Client, start: Start, python: str) -> None:
     pid = start(python, "-c", SLEEP)
     threads = relay.get(f"/processes/{pid}/stacks", within=30).ok()["threads"]
     assert threads[0]["frames"][-1]["name"] == "<module>"
+    assert threads[0]["frames"][-1]["locals"] == []
+
+
+def test_stacks_with_locals(relay: Client, start: Start, python: str) -> None:
+    code = "import time\ndef naps(limit):\n    time.sleep(100)\nprint('up', flush=True)\nnaps([7])"
+    pid = start(python, "-c", code)
+    (thread,) = relay.get(f"/processes/{pid}/stacks", locals="true", within=30).ok()["threads"]
+    assert thread["frames"][0]["locals"] == [{"name": "limit", "value": "[7]"}]
+    text = relay.get(f"/processes/{pid}/stacks", locals="true", format="text").raw.decode()
+    assert text.splitlines()[1:3] == ["  #0 naps at <string>:3", "     limit = [7]"]
 
 
 def test_what_is_no_python_has_no_stacks(relay: Client) -> None:

@@ -188,3 +188,59 @@ def test_a_deadlock_in_a_paused_program(hung: Callable[..., Session]) -> None:
         assert "live" not in told["spin"]
         check_frames(session, told)
         assert session.value("1 + 1") == "2"
+
+
+def test_evaluations_that_hang(hung: Callable[..., Session]) -> None:
+    """An evaluation has a thread of its own: one that blocks for ever holds up nothing."""
+    with hung("attach") as session:
+        one = threads_of(session)["one"]["id"]
+        asked = {"thread_id": one, "timeout": 0.5}
+        blocks = {"expression": "target.lock.acquire()", **asked}
+        for _ in range(3):
+            refusal = session.post("/evaluate", blocks).refused("DEBUGPY_TIMEOUT")
+            assert refusal["details"]["evaluating"] is True
+        session.post("/evaluate", blocks).refused("INVALID_SESSION_STATE")
+        assert threads_of(session)["one"]["waits_for"]["what"] == "target.lock"
+
+
+def test_an_evaluation_that_never_ends(hung: Callable[..., Session]) -> None:
+    with hung("launch") as session:
+        one = threads_of(session)["one"]["id"]
+        asked = {"thread_id": one, "timeout": 0.5}
+        loops = {"expression": "while True: amount += 1", **asked}
+        refusal = session.post("/evaluate", loops).refused("DEBUGPY_TIMEOUT")
+        assert refusal["details"]["evaluating"] is False
+        # The loop has counted up a copy.
+        assert session.post("/evaluate", {"expression": "amount", **asked}).ok()["result"] == "5"
+
+
+KEEPS = """
+    import ctypes, time
+
+    def keeps(seconds):
+        ctypes.PyDLL(None).sleep(seconds)  # without giving the interpreter away
+
+    print("up", flush=True)
+    time.sleep(0.5)
+    keeps(3600)
+"""
+
+
+@pytest.mark.one_python
+def test_c_code_that_keeps_the_interpreter(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    with relay.session(python_path=python) as session:
+        pid = session.launch(source(KEEPS), wait=0)["pid"]
+        eventually(lambda: session.printed() == "up\n")
+
+        def is_stuck() -> bool:
+            stacks = relay.get(f"/processes/{pid}/stacks", locals="true").ok()["threads"]
+            return any(frame["name"] == "keeps" for one in stacks for frame in one["frames"])
+
+        eventually(is_stuck)
+        error = session.get("/threads", locals="true").refused("DEBUGPY_TIMEOUT")
+        assert "keeps the interpreter" in error["message"]
+        assert f"/processes/{pid}/stacks?locals=true" in error["details"]["suggestion"]
+        states = {one["os_thread_id"]: one["state"] for one in error["details"]["os_threads"]}
+        assert states[pid] == "S"
