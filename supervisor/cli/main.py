@@ -40,6 +40,7 @@ WORDS = {
     "ps": Word(_PROGRAM, "commands.listing", "list the Python processes, and how to attach"),
     "launch": Word(_PROGRAM, "commands.programs", "start a program under the debugger"),
     "attach": Word(_PROGRAM, "commands.programs", "debug a process that runs already"),
+    "run": Word(_PROGRAM, "commands.whole_run", "run a program to its end, explain its crash"),
     "sessions": Word(_LOOK, "commands.listing", "list the sessions"),
     "status": Word(_LOOK, "commands.listing", "show a session"),
     "where": Word(_LOOK, "commands.looking", "show where a program is: its stack and the source"),
@@ -53,9 +54,16 @@ WORDS = {
     "pause": Word(_DRIVE, "commands.running", "stop a running program"),
     "rm": Word(_DRIVE, "commands.listing", "end sessions and forget them"),
     "stdio": Word(_FOLLOW, "commands.fronts", "let an IDE debug a program by JSON lines"),
+    "wait": Word(_FOLLOW, "commands.following", "wait for the next stop or end"),
+    "events": Word(_FOLLOW, "commands.following", "print what happens, one line for each event"),
+    "logs": Word(_FOLLOW, "commands.following", "print what a program has printed"),
     "serve": Word(_RELAY, "serving", "run the relay until it is stopped"),
     "config": Word(_RELAY, "serving", "print every setting and where it comes from"),
     "token": Word(_RELAY, "token_commands", "create, list and revoke bearer tokens"),
+    "openapi": Word(_RELAY, "commands.texts", "print the OpenAPI document"),
+    "doctor": Word(_RELAY, "doctor", "check this machine, and say how to mend what is wrong"),
+    "skill": Word(_SHELL, "commands.texts", "print how an agent debugs with the relay"),
+    "completion": Word(_SHELL, "commands.completing", "print a shell's part of the completion"),
 }  # fmt: skip
 
 
@@ -101,6 +109,8 @@ def _run(argv: list[str]) -> int:
     if word == "--version":
         sys.stdout.write(f"debug-relay {VERSION}\n")
         return OK
+    if word == "__complete":
+        return _complete(argv[1:])
     if word not in WORDS:
         return _unknown(word)
     from debug_relay.supervisor.cli.client.running_command import run_command
@@ -110,6 +120,13 @@ def _run(argv: list[str]) -> int:
 
 def command_module(word: str) -> ModuleType:
     return importlib.import_module(f"debug_relay.supervisor.cli.{WORDS[word].module}")
+
+
+def _complete(argv: list[str]) -> int:
+    """Prints the words that fit next; the shells call this, people do not."""
+    from debug_relay.supervisor.cli.commands.completing import complete
+
+    return complete(argv)
 
 
 def help_text() -> str:

@@ -38,7 +38,7 @@ def test_commands_need_the_standard_library_alone(path: Path):
 
 def test_no_command_waits_for_slow_modules():
     """Of all commands that call a relay, and of the list of commands."""
-    words = [word for word in WORDS if command(word).in_relay]
+    words = [name for name, word in WORDS.items() if word.module.startswith("commands.")]
     code = (
         "import sys; from debug_relay.supervisor.cli import main\n"
         "main.exit_code(['--help'])\n"

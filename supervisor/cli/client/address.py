@@ -52,6 +52,11 @@ def data_directory(given: str | None) -> str:
     return os.path.abspath(os.path.expanduser(named))
 
 
+def is_named(url: str | None, data_dir: str | None) -> bool:
+    """Whether an address names the relay: then it may be elsewhere, and is not ours to start."""
+    return bool(url or (data_dir is None and os.environ.get(URL_VARIABLE)))
+
+
 def find(url: str | None, data_dir: str | None) -> Address:
     """The relay's address; raises NoRelay if nothing names one."""
     if url:

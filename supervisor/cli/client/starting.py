@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from debug_relay.supervisor.cli.client import terminal
-from debug_relay.supervisor.cli.client.address import NoRelay, data_directory
+from debug_relay.supervisor.cli.client.address import NoRelay, data_directory, is_named
 from debug_relay.supervisor.cli.client.calls import Relay
 
 _START_SECONDS = 30.0  # How long a relay may take until it listens.
@@ -24,8 +24,8 @@ def started(find: Callable[[], Relay], given: argparse.Namespace) -> Relay:
         relay = find()
         relay.call("health")
     except NoRelay:
-        if given.url or (not given.data_dir and os.environ.get("OPENCODE_DEBUG_URL")):
-            raise  # a relay elsewhere is not ours to start
+        if is_named(given.url, given.data_dir):
+            raise
     else:
         return relay
     with terminal.progress("starting a relay"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from argparse import Namespace
 from typing import Any
 
 from debug_relay.supervisor.cli.client.here import Here, shown_name
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields, add_session
+from debug_relay.supervisor.cli.client.suggestions import in_commands
 from debug_relay.supervisor.cli.client.terminal import table
 
 _ENDED = ("terminated", "failed")
@@ -35,7 +37,8 @@ def _process_lines(items: list[dict[str, Any]], given: Namespace) -> list[str]:
     rows = []
     for item in items:
         command = " ".join(item["command"])
-        if item.get("code") == "ATTACH_SELF" and not given.all:
+        is_ours = item.get("code") == "ATTACH_SELF" or item["pid"] == os.getpid()
+        if is_ours and not given.all:
             continue
         if given.match and given.match not in command:
             continue
@@ -71,7 +74,7 @@ def _advice(items: list[dict[str, Any]], rows: list[list[str]]) -> list[str]:
         for item in reversed(items)
         if not item["attachable"] and item.get("suggestion") and str(item["pid"]) in shown
     }
-    return [f"{pid}: {way}" for way, pid in reversed(ways.items())]
+    return [f"{pid}: {in_commands(way)}" for way, pid in reversed(ways.items())]
 
 
 def _age(start_time: float) -> str:

@@ -1,0 +1,309 @@
+"""`wait`, `events`, `logs`: what happens in sessions, as it happens.
+
+Agents run these in the background and read stdout alone: each line is flushed, errors are on stdout
+too, and the last line says why there are no more.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import time
+from argparse import Namespace
+from typing import Any
+
+from debug_relay.supervisor.cli.client import terminal
+from debug_relay.supervisor.cli.client.address import Misused
+from debug_relay.supervisor.cli.client.calls import Refused
+from debug_relay.supervisor.cli.client.following import (
+    ENDED,
+    FORGOTTEN,
+    GONE_SECONDS,
+    Follower,
+    RelayGone,
+)
+from debug_relay.supervisor.cli.client.here import Choose, Here, shown_name
+from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields, add_session
+from debug_relay.supervisor.cli.commands import event_lines
+from debug_relay.supervisor.cli.exit_codes import FAILED, INTERRUPTED, OK, TIMED_OUT
+
+_WAITED_FOR = {"stop": "stopped", "end": "terminated", "input": "input"}
+_DELETED = "the session was deleted"
+_ENTRIES = 1000  # Entries of output of one call.
+
+
+class _Lines:
+    """Flushed lines on stdout, the last of which says why it is the last."""
+
+    def __init__(self, here: Here) -> None:
+        self._as_json = here.as_json
+
+    def write(self, text: str, **fields: Any) -> None:
+        if self._as_json:
+            sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")
+        else:
+            terminal.print_text(text)
+        sys.stdout.flush()
+
+    def notice(self, text: str) -> None:
+        self.write(f"relay: {text}", type="relay", message=text)
+
+    def end(self, code: int, reason: str, **fields: Any) -> int:
+        self.write(f"end: {reason}", type="end", reason=reason, exit_code=code, **fields)
+        return code
+
+
+def _seconds_left(began: float, timeout: float | None) -> float | None:
+    return None if timeout is None else began + timeout - time.monotonic()
+
+
+# -- wait
+
+
+def _wait_options(parser: Parser) -> None:
+    add_session(parser, many=True)
+    parser.add_argument(
+        "--for",
+        dest="what",
+        action="append",
+        choices=list(_WAITED_FOR),
+        help="what to wait for; may be repeated; default: stop and end",
+    )
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="then exit with 5")
+
+
+def _wait(here: Here, given: Namespace) -> int:
+    lines = _Lines(here)
+    began = time.monotonic()
+    what = given.what or ["stop", "end"]
+    types = ",".join(_WAITED_FOR[one] for one in what)
+    ids = [here.session(named) for named in given.session]
+    if not ids and not here.sessions():
+        raise Choose("there is no session; start one: debug-relay launch SCRIPT")
+    follower = Follower(here, ids, types, lines.notice)
+    try:
+        for _ in follower.kept():
+            pass  # only the state that the sessions have now counts
+        found = _standing(here, follower, what, named=bool(ids))
+        with here.progress("waiting"):
+            while found is None:
+                left = _seconds_left(began, given.timeout)
+                if left is not None and left <= 0:
+                    return lines.end(TIMED_OUT, f"timed out after {given.timeout:g} s")
+                if ids and not follower.ids:
+                    return lines.end(OK if "end" in what else FAILED, _DELETED)
+                events = follower.next(left)
+                found = events[0]["session_id"] if events else None
+    except RelayGone:
+        return lines.end(FAILED, f"the relay has been gone for {GONE_SECONDS:g} s")
+    except KeyboardInterrupt:
+        return lines.end(INTERRUPTED, "interrupted; the programs go on")
+    try:
+        return _report(here, lines, found)
+    except Refused as refused:
+        if refused.code not in FORGOTTEN:
+            raise
+        return lines.end(OK if "end" in what else FAILED, _DELETED)
+
+
+def _standing(here: Here, follower: Follower, what: list[str], named: bool) -> str | None:
+    """A session that is already where it is waited for. Unless it is named, one that has ended is
+    no news.
+    """
+    for id, status in follower.statuses.items():
+        if status == "paused" and "stop" in what:
+            return id
+        if status in ENDED and "end" in what and named:
+            return id
+        if status == "running" and "input" in what:
+            state = here.relay.call("session-status", session_id=id).data
+            if state.get("waiting_for_input"):
+                return id
+    if not named and "stop" in what and not set(follower.statuses.values()) - set(ENDED):
+        raise Choose("every session has ended; debug-relay sessions lists them")
+    return None
+
+
+def _report(here: Here, lines: _Lines, id: str) -> int:
+    """The stop with its source, or how the program has ended."""
+    state = here.relay.call("get-session", session_id=id).data
+    name = shown_name(state)
+    if here.as_json:
+        sys.stdout.write(here.relay.call("session-status", session_id=id).body.decode())
+        sys.stdout.flush()
+        return OK
+    if state["status"] == "paused":
+        here.show(here.call("snapshot", session_id=id))
+    else:
+        here.show(here.call("session-status", session_id=id))
+    if state.get("waiting_for_input"):
+        return lines.end(OK, f"{name} waits for input")
+    return lines.end(OK, f"{name} is {state['status']}")
+
+
+# -- events
+
+
+def _events_options(parser: Parser) -> None:
+    add_session(parser, many=True)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on with what happens")
+    add_fields(parser, "all-events", "types")
+    parser.add_argument("--new", action="store_true", help="leave out what has happened already")
+    parser.add_argument("--cursor", help="go on where an earlier call ended")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="then exit with 5")
+
+
+def _events(here: Here, given: Namespace) -> int:
+    if given.new and given.cursor:
+        raise Misused("give one of --new and --cursor")
+    lines = _Lines(here)
+    began = time.monotonic()
+    ids = [here.session(named) for named in given.session]
+    names = {item["session_id"]: shown_name(item) for item in here.sessions()}
+    follower = Follower(here, ids, given.types, lines.notice, given.cursor)
+
+    def show(event: dict[str, Any]) -> None:
+        id = event["session_id"]
+        if id not in names:
+            names.update({item["session_id"]: shown_name(item) for item in here.sessions()})
+        lines.write(event_lines.line(names.get(id, id), event), **event)
+
+    def end(code: int, reason: str) -> int:
+        return lines.end(code, f"{reason}; cursor {follower.cursor}", cursor=follower.cursor)
+
+    try:
+        for event in follower.kept():
+            if not given.new:
+                show(event)
+        while given.follow:
+            if ids and (over := _over(follower)):
+                return end(OK, over)
+            left = _seconds_left(began, given.timeout)
+            if left is not None and left <= 0:
+                return end(TIMED_OUT, f"timed out after {given.timeout:g} s")
+            for event in follower.next(left):
+                show(event)
+    except RelayGone:
+        return end(FAILED, f"the relay has been gone for {GONE_SECONDS:g} s")
+    except KeyboardInterrupt:
+        return end(INTERRUPTED, "interrupted; the programs go on")
+    return end(OK, "these are all so far")
+
+
+def _over(follower: Follower) -> str:
+    """Why the named sessions have no more events; empty while one may have."""
+    if not follower.ids:
+        return _DELETED
+    living = [id for id in follower.ids if follower.statuses.get(id) not in ENDED]
+    if living:
+        return ""
+    states = ", ".join(f"{id} {follower.statuses[id]}" for id in follower.ids)
+    return f"the session has ended ({states})"
+
+
+# -- logs
+
+
+def _logs_options(parser: Parser) -> None:
+    add_session(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the program ends")
+    parser.add_argument("-n", "--tail", type=int, metavar="N", help="only the last N entries")
+    add_fields(parser, "output", "category")
+    parser.add_argument("-t", "--timestamps", action="store_true", help="when it was printed")
+
+
+def _logs(here: Here, given: Namespace) -> int:
+    id = here.session(given.session)
+    output = _Output(here, id, given)
+    if not given.follow:
+        output.show()
+        return OK
+
+    def notice(text: str) -> None:
+        terminal.complain(f"debug-relay logs: {text}")
+
+    follower = Follower(here, [id], "output,terminated", notice)
+    try:
+        for _ in follower.kept():
+            pass  # the output itself is read from where it is kept
+        output.show()
+        while follower.ids and follower.statuses.get(id) not in ENDED:
+            follower.next(None)
+            output.show()
+    except RelayGone:
+        notice(f"the relay has been gone for {GONE_SECONDS:g} s")
+        return FAILED
+    return OK
+
+
+class _Output:
+    """The program's output, written as the program wrote it."""
+
+    def __init__(self, here: Here, id: str, given: Namespace) -> None:
+        self._here = here
+        self._id = id
+        self._category = given.category
+        self._tail = given.tail
+        self._with_time = given.timestamps
+        self._cursor: str | None = None
+
+    def show(self) -> None:
+        """Writes all that has come since the last time."""
+        has_more = True
+        while has_more:
+            first = {"tail": self._tail} if self._tail and self._cursor is None else {}
+            reply = self._here.relay.call(
+                "output",
+                session_id=self._id,
+                cursor=self._cursor,
+                limit=None if first else _ENTRIES,
+                category=self._category,
+                **first,
+            )
+            page = reply.data
+            self._cursor, has_more = page["next_cursor"], page["has_more"] and not first
+            if page.get("dropped"):
+                terminal.complain(f"debug-relay logs: {page['dropped']} earlier entries are gone")
+            for entry in page["entries"]:
+                self._write(entry)
+        sys.stdout.flush()
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        if self._here.as_json:
+            sys.stdout.write(json.dumps(entry, ensure_ascii=False) + "\n")
+            return
+        text = entry["output"]
+        data = base64.b64decode(text) if entry.get("encoding") else text.encode("utf-8", "replace")
+        stream = sys.stderr if entry["category"] == "stderr" else sys.stdout
+        stream.flush()
+        if self._with_time:
+            data = f"{entry['timestamp']} ".encode() + data
+        stream.buffer.write(data)
+        stream.buffer.flush()
+
+
+COMMANDS = {
+    "wait": Command(
+        _wait_options,
+        _wait,
+        "debug-relay wait shop --timeout 60",
+        "It answers at once where the program is stopped or has ended already. Without a session "
+        "it waits for any. Its last line says what has happened; exit code 5 is the timeout.",
+        errors_on_stdout=True,
+    ),
+    "events": Command(
+        _events_options,
+        _events,
+        "debug-relay events shop --types stopped,terminated",
+        "One line for each event, of all sessions if none is named. When the relay is restarted "
+        "it goes on where it was. The last line says why it ends, with the cursor for --cursor.",
+        errors_on_stdout=True,
+    ),
+    "logs": Command(
+        _logs_options,
+        _logs,
+        "debug-relay logs shop --tail 20",
+        "What the program printed, as it printed it: stderr goes to stderr.",
+    ),
+}

@@ -1,0 +1,184 @@
+"""`run -- PROGRAM …`: a program from its start to its end, and a report if it crashes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from typing import Any
+
+from debug_relay.supervisor.cli.client import terminal
+from debug_relay.supervisor.cli.client.here import Here
+from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields
+from debug_relay.supervisor.cli.commands import places, python_program
+from debug_relay.supervisor.cli.commands.programs import add_program, command_of, environment
+from debug_relay.supervisor.cli.exit_codes import FAILED, OK
+
+# The variables that belong to this shell and to this command.
+_NOT_PASSED = ("_", "SHLVL", "OLDPWD", "PWD")
+_MOST_LOCALS = 12  # Local variables of one frame of a crash.
+_VALUE_CHARACTERS = 100  # One value in a crash report on a terminal.
+
+
+def _options(parser: Parser) -> None:
+    add_program(parser)
+    add_fields(parser, "run", "cwd", "venv", "env_file", python="python_path")
+    parser.add_argument("-e", "--env", action="append", metavar="NAME=VALUE", help="set a variable")
+    add_fields(parser, "run", "timeout", "just_my_code", keep="keep_on_exception")
+    parser.add_argument(
+        "-t",
+        "--trace",
+        action="append",
+        metavar="PLACE=EXPRESSION,…",
+        help="record the values of expressions at FILE:LINE each time; may be repeated",
+    )
+
+
+def _run(here: Here, given: Namespace) -> int:
+    program = python_program.described(command_of(given), given.cwd)
+    if given.python_path or given.venv:
+        program.pop("python_path", None)
+    elif "python_path" not in program and (active := os.environ.get("VIRTUAL_ENV")):
+        given.venv = active
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _NOT_PASSED and not name.startswith("OPENCODE_DEBUG_")
+    }
+    fields: dict[str, Any] = {
+        "cwd": os.path.abspath(given.cwd or os.getcwd()),
+        "python_path": given.python_path,
+        "venv": given.venv and os.path.abspath(given.venv),
+        "env_file": given.env_file and os.path.abspath(given.env_file),
+        "env": {**env, **(environment(given.env) or {})},
+        "just_my_code": given.just_my_code,
+        "keep_on_exception": given.keep_on_exception,
+        "timeout": given.timeout,
+        "trace": {"at": [_trace_at(text, given) for text in given.trace]} if given.trace else None,
+        **program,
+    }
+    with here.progress("running"):
+        reply = here.relay.call("run", **fields)
+    report = reply.data
+    if here.as_json:
+        here.show(reply)
+    else:
+        sys.stdout.write(report["output"])
+        sys.stdout.flush()
+        _explain(report)
+    ended_well = report.get("exit_code") == 0 and not report.get("session_id")
+    return OK if ended_well else FAILED
+
+
+def _trace_at(text: str, given: Namespace) -> dict[str, Any]:
+    place, equals, expressions = text.partition("=")
+    point = places.breakpoint_at(place)
+    if not equals or not expressions or "line" not in point:
+        given.parser.error(f"--trace {text}: give FILE:LINE=EXPRESSION, or several with commas")
+    return {**point, "capture": [one.strip() for one in expressions.split(",")]}
+
+
+def _explain(report: dict[str, Any]) -> None:
+    """Prints on stderr what is known beside the output, which is the program's."""
+    lines: list[str] = []
+    if report.get("output_left_out"):
+        lines.append(f"({report['output_left_out']} bytes at the beginning are left out)")
+    if trace := report.get("trace"):
+        lines += _rows(trace)
+    if crash := report.get("exception"):
+        lines += _crash(crash)
+    elif stack := report.get("stack"):
+        lines.append("it was here when the time was up:")
+        lines += [
+            f"  {frame['name']} at {frame['source']['path']}:{frame['line']}"
+            for frame in stack["frames"]
+        ]
+    if report.get("note"):
+        lines.append(report["note"])
+    if id := report.get("session_id"):
+        lines.append(f"the program is kept, stopped there: debug-relay where {id}")
+    else:
+        lines.append(_ending(report))
+    encoding = sys.stderr.encoding or "utf-8"
+    for line in lines:
+        sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+
+
+def _ending(report: dict[str, Any]) -> str:
+    how = f"exit code {report['exit_code']}" if report.get("exit_code") is not None else "no exit"
+    if report.get("signal"):
+        how = f"killed by {report['signal']}"
+    reason = report.get("end_reason")
+    return f"{how}" + (f" ({reason})" if reason not in (None, "target_exited") else "")
+
+
+def _rows(trace: dict[str, Any]) -> list[str]:
+    rows = [
+        [f"{row['path']}:{row['line']}", str(row["hit"])]
+        + [f"{name} = {value}" for name, value in row["values"].items()]
+        for row in trace["rows"]
+    ]
+    width = max((len(row) for row in rows), default=2)
+    head = ["PLACE", "HIT", *["VALUE"] * (width - 2)]
+    lines = list(terminal.table(head, [row + [""] * (width - len(row)) for row in rows]))
+    if trace.get("left_out"):
+        lines.append(f"({trace['left_out']} more rows)")
+    return lines + list(trace.get("warnings") or ())
+
+
+def _crash(crash: dict[str, Any]) -> list[str]:
+    """The exception, then its frames, the innermost first, each with its line and its locals."""
+    message = terminal.harmless(crash["message"])
+    lines = ["", _red(f"{crash['type']}: {message}" if message else crash["type"])]
+    for frame in crash["frames"]:
+        lines.append(_bold(f"  {frame['path']}:{frame['line']} in {frame['name']}"))
+        if source := _source_line(frame["path"], frame["line"]):
+            lines.append(_yellow(f"  → {source}"))
+        shown = frame["locals"][:_MOST_LOCALS]
+        lines += [f"      {one['name']} = {_short(one['value'])}" for one in shown]
+        left = len(frame["locals"]) - len(shown) + frame.get("locals_left_out", 0)
+        lines += [f"      … {left} more"] if left else []
+    hidden = crash["total_frames"] - len(crash["frames"])
+    return [*lines, f"  … {hidden} more frames", ""] if hidden else [*lines, ""]
+
+
+def _source_line(path: str, number: int) -> str | None:
+    """The line as it is on this machine; None where the file is elsewhere."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for count, line in enumerate(file, 1):
+                if count == number:
+                    return terminal.harmless(line.strip())
+    except OSError:
+        pass
+    return None
+
+
+def _short(value: str) -> str:
+    value = terminal.harmless(value.replace("\n", "\\n"))
+    return value if len(value) <= _VALUE_CHARACTERS else value[:_VALUE_CHARACTERS] + "…"
+
+
+def _red(text: str) -> str:
+    return terminal.paint(text, "1;31", sys.stderr)
+
+
+def _bold(text: str) -> str:
+    return terminal.paint(text, terminal.BOLD, sys.stderr)
+
+
+def _yellow(text: str) -> str:
+    return terminal.paint(text, "1;33", sys.stderr)
+
+
+COMMANDS = {
+    "run": Command(
+        _options,
+        _run,
+        "debug-relay run -- python -c 'print(6 * 7)'\n"
+        "debug-relay run --trace shop.py:4=price,amount -- shop.py",
+        "The program runs to its end as it would in this shell, with its environment. If an "
+        "exception ends it, the stack is shown with the variables of each frame. The exit code is "
+        "0 if the program's is. --keep keeps the program, stopped at the exception.",
+    )
+}
