@@ -215,8 +215,8 @@ _SERVER_ROWS: Final = (
         words="The OpenAPI 3.1 document of all operations.",
     ),
     _server(
-        "docs", "GET", "/docs", relay.Document, safe=True, kind="document", since=9,
-        words="The documentation as a page that works without the internet.",
+        "docs", "GET", "/docs", relay.Document, safe=True, kind="document",
+        words="The reference as one page to search in, which works without the internet.",
     ),
     _server(
         "metrics", "GET", "/metrics", relay.Document, safe=True, kind="document",

@@ -401,7 +401,7 @@ class Dispatch:
         if isinstance(answer, Document):
             if answer.text is not None and understood.format != "json":
                 return Finished(200, answer.text.encode(), text.CONTENT_TYPES[understood.format])
-            return Finished(200, answer.body, answer.content_type)
+            return Finished(200, answer.body, answer.content_type, answer.headers)
         understood.created = getattr(answer, "session_id", None)
         status = operation.status
         if isinstance(answer, Answer):

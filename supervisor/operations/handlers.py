@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from debug_relay.protocol.docs import reference_page
 from debug_relay.protocol.docs.llms import first_calls, index_text, llms_text
 from debug_relay.protocol.docs.openapi import openapi
 from debug_relay.protocol.errors import Code, RelayError
@@ -70,6 +71,7 @@ class Document(Struct):
     content_type: str
     is_json: bool = False
     text: str | None = None  # its form for readers, if the body is not made for them
+    headers: dict[str, str] = {}
 
 
 class Answer(Struct):
@@ -108,6 +110,7 @@ class Handlers:
         self._config = config
         self._profiles = Profiles(registry.directories.profiles)
         self._openapi: bytes | None = None
+        self._docs_page: bytes | None = None
         self._several = SeveralSessions(registry)
         self._waiting: Counter[str] = Counter()
         self._table: dict[str, Handler] = {
@@ -119,6 +122,7 @@ class Handlers:
             "shutdown": self._shutdown,
             "openapi": self._openapi_document,
             "llms": self._llms,
+            "docs": self._docs,
             "metrics": self._metrics_page,
             "list-processes": self._list_processes,
             "get-process": self._get_process,
@@ -258,6 +262,12 @@ class Handlers:
         if self._openapi is None:
             self._openapi = encode_json(openapi(VERSION, self._facts.url)) + b"\n"
         return Document(self._openapi, _JSON_TYPE, is_json=True)
+
+    async def _docs(self, params: Empty, caller: Caller) -> Struct:
+        if self._docs_page is None:
+            self._docs_page = await asyncio.to_thread(reference_page.html_page, self._facts.url)
+        kind, headers = reference_page.CONTENT_TYPE, reference_page.HEADERS
+        return Document(self._docs_page, kind, headers=headers)
 
     async def _metrics_page(self, params: Empty, caller: Caller) -> Struct:
         page = await asyncio.to_thread(self._metrics.text, dict(self._registry.sessions))

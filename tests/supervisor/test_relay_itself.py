@@ -40,7 +40,8 @@ def test_the_index_says_where_to_begin(relay: Client) -> None:
         "application/json; charset=utf-8",
     )
     assert answer.body["version"] == VERSION
-    assert set(answer.body["links"]) == {"health", "info", "list-sessions", "openapi", "metrics"}
+    links = {"health", "info", "list-sessions", "openapi", "docs", "metrics"}
+    assert set(answer.body["links"]) == links
     for url in answer.body["links"].values():
         assert relay.get(url.removeprefix(relay.url)).status == 200
     for path in ("", "/"):

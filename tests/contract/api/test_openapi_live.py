@@ -202,6 +202,7 @@ def of_the_relay(client: Checked) -> None:
         "/openapi.json",
         "/llms.txt",
         "/metrics",
+        "/docs",
         "/sessions",
         "/events",
     ):
