@@ -15,7 +15,6 @@ import re
 import shlex
 from collections.abc import Iterator
 from typing import Final
-from urllib.parse import urlencode
 
 from debug_relay.protocol.calls import filled
 from debug_relay.protocol.docs.examples import EXAMPLES, PATH_VALUES
@@ -153,9 +152,13 @@ def _example_call(row: Operation, url: str) -> str:
     if row.streams:
         return f"curl -sN {target}" if row.kind == "sse" else f"websocat {_websocket(target)}"
     if not row.takes_body:
-        texts = {key: _query(value) for key, value in sent.items()}
-        verb = "" if row.verb == "GET" else f"-X {row.verb} "
-        return f"curl -s {verb}{shlex.quote(target + '?' + urlencode(texts) if texts else target)}"
+        asked = "".join(
+            f" --data-urlencode {shlex.quote(f'{key}={_query(value)}')}"
+            for key, value in sent.items()
+        )
+        query = "G" if asked else ""
+        verb = "" if row.verb == "GET" else f" -X {row.verb}"
+        return f"curl -s{query}{verb}{asked} {shlex.quote(target)}"
     verb = "" if row.verb == "POST" else f"-X {row.verb} "
     return f"curl -s {verb}--json {shlex.quote(json.dumps(sent))} {shlex.quote(target)}"
 
