@@ -97,5 +97,5 @@ def index_text(version: str, url: str) -> str:
         f"{calls}\n"
         "/llms.txt has eight recipes: a test fails, a wrong value at the nth time, a hang by pid,\n"
         "a swallowed exception, who changes this, asyncio, 100 % CPU, a crash.\n"
-        "All operations: /openapi.json (500 kB).\n"
+        "All operations: /docs in a browser, or /openapi.json (500 kB).\n"
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -19,18 +19,9 @@ def root_of(client: Client) -> Client:
     return Client(client.url.removesuffix(API_PREFIX))
 
 
-def called(client: Client, line: str) -> object:
-    """The curl line, made as a call."""
-    words = shlex.split(line)
-    assert words[:2] == ["curl", "-s"]
-    assert words[2].startswith(client.url)
-    path = words[2].removeprefix(client.url)
-    if len(words) == 3:
-        return client.get(path).ok()
-    header, kind, data, body = words[3:]
-    assert (header, kind, data) == ("-H", "Content-Type: application/json", "-d")
-    answer = client.post(path, json.loads(body))
-    return answer.ok(answer.status)
+def called(line: str) -> str:
+    """What the curl line prints."""
+    return subprocess.run(shlex.split(line), capture_output=True, text=True, check=True).stdout
 
 
 def test_the_index_says_where_to_begin(relay: Client) -> None:
@@ -40,7 +31,7 @@ def test_the_index_says_where_to_begin(relay: Client) -> None:
         "application/json; charset=utf-8",
     )
     assert answer.body["version"] == VERSION
-    links = {"health", "info", "list-sessions", "openapi", "docs", "metrics"}
+    links = {"health", "info", "list-sessions", "openapi", "docs", "llms", "metrics"}
     assert set(answer.body["links"]) == links
     for url in answer.body["links"].values():
         assert relay.get(url.removeprefix(relay.url)).status == 200
@@ -49,11 +40,15 @@ def test_the_index_says_where_to_begin(relay: Client) -> None:
 
 
 def test_the_calls_of_the_index_work(relay: Client, source: Callable[..., Source]) -> None:
-    create, launch, look = root_of(relay).get("/").body["try"]
-    id = called(relay, create)["session_id"]
-    launch = launch.replace("ID", id).replace("/path/to/program.py", str(source("x = 1")))
-    assert called(relay, launch)["status"] == "paused"
-    assert called(relay, look.replace("ID", id))["frames"][0]["line"] == 1
+    index = root_of(relay).get("/")
+    guide, *runs = index.body["try"]
+    assert "POST /run" in called(guide)
+    program = source("print('hello')\nx = 1")
+    run, launch = (called(line.replace("/path/to/program.py", str(program))) for line in runs)
+    assert "hello" in run
+    assert "print('hello')" in launch
+    as_text = root_of(relay).get("/", format="text").raw.decode()
+    assert [line for line in index.body["try"] if line not in as_text] == []
 
 
 def test_a_relay_whose_lock_was_taken_away_is_not_well(own_relay: Callable[..., Relay]) -> None:
