@@ -33,7 +33,7 @@ text, texts, setup, words = json.load(sys.stdin)
 setup["pid"] = os.getpid()
 code = compile(text, "<text>", "exec")
 for word in words:
-    exec(code, {"setup": dict(setup), "texts": texts, "word": word})
+    exec(code, {"setup": dict(setup), "texts": texts, "status": word})
 seen = set()
 while True:
     there = {one for one in threading.enumerate() if one.name == "debug relay arrives"}

@@ -179,8 +179,8 @@ class JoinedProgram:
             # for a client, so that we resume them one by one.
             log.warning("joined.unsettled", extra={"fields": {"error": error.message}})
 
-    async def _run_text(self, server: DebugServer, word: str, timeout: float) -> None:
-        expression = f"exec({_TEXT!r}, {{'__name__': 'relay', 'word': {word!r}}})"
+    async def _run_text(self, server: DebugServer, task: str, timeout: float) -> None:
+        expression = f"exec({_TEXT!r}, {{'__name__': 'relay', 'task': {task!r}}})"
         arguments = {"expression": expression, "context": "repl"}
         await server.request("evaluate", arguments, dap.Evaluation, timeout)
 

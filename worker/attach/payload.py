@@ -24,7 +24,7 @@ _NOWHERE: Final = 32768  # an address below all that a program may map
 # The recursion limit is raised by this many frames while the injected text runs.
 _EXTRA_RECURSION: Final = 200
 _CODE_ROOM: Final = 192  # Bytes of machine code in the injected page.
-_FAILED: Final = _CODE_ROOM  # 1 when the text has raised something
+_FAILED: Final = _CODE_ROOM  # 1 when the text has raised an exception
 _CLASS: Final = _FAILED + 8  # the address of the name of its class
 _TABLE: Final = _CLASS + 8
 _FUNCTIONS: Final = (
@@ -32,10 +32,10 @@ _FUNCTIONS: Final = (
     "PyRun_StringFlags", "PyErr_Occurred", "PyExceptionClass_Name", "PyErr_Clear", "munmap",
 )  # fmt: skip
 _MAIN: Final = _TABLE + 8 * len(_FUNCTIONS)
-_WORD_NAME: Final = _MAIN + 16
-TEXT: Final = _WORD_NAME + 16
+_STATUS_NAME: Final = _MAIN + 16
+TEXT: Final = _STATUS_NAME + 16
 STATUS_FILE: Final = "debug relay"  # the name of the payload status file
-_WORD_DIGITS: Final = 6
+_STATUS_DIGITS: Final = 6
 _MEMFD_CREATE: Final = {"x86_64": 319, "i686": 356}
 _CLOEXEC: Final = 1
 _GET_SEALS: Final = 1034
@@ -113,8 +113,8 @@ _CODE: Final = _assembled()
 
 
 def content(program: str, **names: Any) -> bytes:
-    """The page, before gdb fills in the addresses of the functions. `word` is the descriptor of the
-    status file; the other `names` are passed to the program.
+    """The page, before gdb fills in the addresses of the functions. The text gets `names`, and as
+    `status` the descriptor of the status file.
     """
     head = _CODE.ljust(_CODE_ROOM, b"\0").ljust(_MAIN, b"\0") + b"__main__".ljust(16, b"\0")
     head += STATUS_FILE.encode().ljust(16, b"\0")
@@ -127,9 +127,9 @@ def content(program: str, **names: Any) -> bytes:
 
 def _text(program: str, names: dict[str, Any]) -> str:
     known = ", ".join(f"{name!r}: {value!r}" for name, value in names.items())
-    word = "-1".rjust(_WORD_DIGITS)
+    status = "-1".rjust(_STATUS_DIGITS)
     return (
-        f"try: __import__('builtins').exec({program!r}, {{{known}, 'word': {word}}})\n"
+        f"try: __import__('builtins').exec({program!r}, {{{known}, 'status': {status}}})\n"
         "except BaseException: raise"
     )
 
@@ -169,16 +169,16 @@ def commands(file: str, page: bytes) -> list[str]:
         f'set {{char[6]}}($page + {len(page) - len(_SWALLOWED) - 1}) = "{_SWALLOWED}"',
         "end",
         f"set $status = (int) ((long (*)(long, ...)) syscall)({_MEMFD_CREATE[machine]}, "
-        f"$page + {_WORD_NAME}, {_CLOEXEC})",
+        f"$page + {_STATUS_NAME}, {_CLOEXEC})",
         "if $status >= 0",
-        *_digits(page.rindex(b"-1}") + 2 - _WORD_DIGITS),
+        *_digits(page.rindex(b"-1}") + 2 - _STATUS_DIGITS),
         "end",
     ]
 
 
 def _digits(place: int) -> list[str]:
-    """Write the descriptor digit by digit: gdb's own way to write a number would end the text."""
-    powers = [10 ** (_WORD_DIGITS - 1 - n) for n in range(_WORD_DIGITS)]
+    """Write the descriptor digit by digit: gdb would append a NUL, which ends the text."""
+    powers = [10 ** (_STATUS_DIGITS - 1 - n) for n in range(_STATUS_DIGITS)]
     return [
         f"set {{char}}($page + {place + n}) = "
         + (f"$status >= {power} ? " if power > 1 else "")
@@ -192,11 +192,11 @@ def unmap(page: str) -> str:
     return f"set $gone = ((int (*)(unsigned long, unsigned long)) munmap)({page}, {ROOM_BYTES})"
 
 
-def take_back(page: int, word: int) -> list[str]:
+def take_back(page: int, status: int) -> list[str]:
     """The gdb commands that remove a payload that could not run."""
-    # Only a file in memory has seals; a file of the program's own by this number is not closed.
-    sealed = f"((int (*)(int, int, ...)) fcntl)({word}, {_GET_SEALS})"
-    return [unmap(str(page)), f"if {sealed} > 0", f"call ((int (*)(int)) close)({word})", "end"]
+    # Only a file in memory has seals: we do not close a file of the program's by this number.
+    sealed = f"((int (*)(int, int, ...)) fcntl)({status}, {_GET_SEALS})"
+    return [unmap(str(page)), f"if {sealed} > 0", f"call ((int (*)(int)) close)({status})", "end"]
 
 
 class Memory:

@@ -187,7 +187,7 @@ class LaunchedProgram(OwnedProgram):
             "kind": self._plan.kind,
             "target": self._plan.target,
             "args": self._plan.args,
-            "word": status_pipe,
+            "status": status_pipe,
             "stop_on_entry": self._plan.stop_on_entry,
         }
         return _in_memory("debug-relay-setup", _encoded(setup))

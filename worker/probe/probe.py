@@ -56,7 +56,8 @@ class Probe(object):
         self.commands = {}  # name → the function that does it, in the debugger's command thread
         self.questions = {}  # name → the function that puts the question to a stopped thread
         self.started = False  # no thread stops before the program's own first line
-        self.told = threading.local()
+        # Facts that one phase of a decision leaves for a later one in the same thread.
+        self.this_thread = threading.local()
         self.requests = RelayRequests(self)
         self.points = LineBreakpoints(self)
         self.exceptions = Exceptions(self)

@@ -84,71 +84,73 @@ class Exceptions(object):
         hooks.around("do_wait_suspend", "exceptions", self.waiting)
 
     def finding(self, find):
-        probe, told = self.probe, self.probe.told
+        probe, this_thread = self.probe, self.probe.this_thread
 
         def get_exception_breakpoint(kind, table):
-            """The debugger asks this for each table first; `told.tables` names those that apply."""
+            """The debugger asks this for each table first; `this_thread.tables` names those that
+            apply.
+            """
             which = probe.engine.table_of(table)
             raised = which == "raised"
             if not raised:
-                told.tables = []
+                this_thread.tables = []
             # SystemExit is an exit, not a crash.
             if not probe.started or probe.points.suspended or issubclass(kind, _NEVER):
                 return None
             if raised:
-                if told.__dict__.get("leaving"):
+                if this_thread.__dict__.get("leaving"):
                     return None  # decided when the exception came to this frame
-                told.named = self.named(kind)
-                if not (self.raised or told.named):
+                this_thread.named = self.named(kind)
+                if not (self.raised or this_thread.named):
                     return None
             found = find(kind, table)
             if found is not None:
-                told.tables.append(which)
+                this_thread.tables.append(which)
             return found
 
         return get_exception_breakpoint
 
     def excluding(self, exclude):
-        engine, told = self.probe.engine, self.probe.told
+        engine, this_thread = self.probe.engine, self.probe.this_thread
 
         def exclude_exception_by_filter(breakpoint, trace):
-            which = told.tables[0]
+            which = this_thread.tables[0]
             if which == "uncaught":
                 # The exception leaves the program. If it has stopped before, once is enough.
                 told_before = origin(trace) in self.journeys()
                 return (
                     told_before or engine.is_below_own(trace.tb_frame) or exclude(breakpoint, trace)
                 )
-            del told.tables[0]
+            del this_thread.tables[0]
             begins = trace.tb_next is None
             if which == "user":
-                if begins and not (told.tables or told.__dict__.get("leaving")):
+                if begins and not (this_thread.tables or this_thread.__dict__.get("leaving")):
                     self.forget(origin(trace))
                 return thrown_in(trace) or exclude(breakpoint, trace)
             if not begins and origin(trace) in self.journeys():
                 return True
-            counts = self.everywhere or (told.named and self.types_everywhere)
+            counts = self.everywhere or (this_thread.named and self.types_everywhere)
             if not counts and (
                 is_library(trace.tb_frame.f_code.co_filename) or exclude(breakpoint, trace)
             ):
                 if begins:
                     self.forget(origin(trace))
                 return True
-            told.begins = origin(trace) if begins else None
+            this_thread.begins = origin(trace) if begins else None
             frame_id = id(trace.tb_frame)
-            if not (has_room() and self.stops(told.raised, trace, frame_id)):
+            if not (has_room() and self.stops(this_thread.raised, trace, frame_id)):
                 return True
-            told.decided = origin(trace)
+            this_thread.decided = origin(trace)
             return False
 
         return exclude_exception_by_filter
 
     def telling(self, tell):
-        told = self.probe.told
+        this_thread = self.probe.this_thread
 
         def send_caught_exception_stack(thread, arg, frame_id):
             start = origin(arg[2])
-            decided = told.__dict__.pop("decided", None) == start
+            decided = this_thread.__dict__.pop("decided", None) == start
             # A stop that fails half-way would leave its thread suspended without a report.
             if not (has_room() and (decided or self.stops(arg[1], arg[2], frame_id))):
                 raise NotReported()
@@ -158,18 +160,18 @@ class Exceptions(object):
         return send_caught_exception_stack
 
     def waiting(self, wait):
-        told = self.probe.told
+        this_thread = self.probe.this_thread
 
         def do_wait_suspend(thread, frame, event, arg, exception_type=None):
             if event != "exception" or not arg:
                 return wait(thread, frame, event, arg, exception_type)
-            told.exception = CurrentException(arg, exception_type, frame)
+            this_thread.exception = CurrentException(arg, exception_type, frame)
             try:
                 # The debugger calls its str() before it reports the stop, which may take for ever.
                 shown = (arg[0], plain_words(arg[1]), arg[2])
                 return wait(thread, frame, event, shown, exception_type)
             finally:
-                told.exception = None
+                this_thread.exception = None
 
         return do_wait_suspend
 
@@ -199,7 +201,7 @@ class Exceptions(object):
             return False  # a forked child that is not debugged must not wait for a debugger
         # `begins` is absent when a frame is being left: the debugger then reports what came into
         # it.
-        begins = self.probe.told.__dict__.pop("begins", _LEAVES)
+        begins = self.probe.this_thread.__dict__.pop("begins", _LEAVES)
         if goes_on(standing_at(trace, frame_id), begins is _LEAVES):
             return False
         start = origin(trace)
@@ -246,16 +248,16 @@ class Exceptions(object):
 
     def journeys(self):
         """The origins of the exceptions that were decided; this keeps nothing alive."""
-        return getattr(self.probe.told, "journeys", ())
+        return getattr(self.probe.this_thread, "journeys", ())
 
     def remember(self, start):
         self.forget(start)
-        self.probe.told.journeys = self.journeys()[1 - _TOLD :] + (start,)
+        self.probe.this_thread.journeys = self.journeys()[1 - _TOLD :] + (start,)
 
     def forget(self, start):
         known = self.journeys()
         if start in known:
-            self.probe.told.journeys = tuple(one for one in known if one != start)
+            self.probe.this_thread.journeys = tuple(one for one in known if one != start)
 
 
 def goes_on(frame, leaves):

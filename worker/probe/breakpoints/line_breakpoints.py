@@ -74,7 +74,7 @@ class LineBreakpoint(object):
         self.turn = (COMPARE[hit[0]], hit[1]) if hit else None
         self.count = itertools.count(self.hits() + 1).__next__
         self.log = self.compiled(Template, log, "log message")
-        self.told = False
+        self.has_reported = False
         self.tokens = LOG_BURST
         self.last = time.monotonic()
         self.misses = 0
@@ -160,9 +160,9 @@ class LineBreakpoint(object):
 
     def tell(self, words, line):
         """Report the first error and no later ones: a hot loop would send a flood."""
-        if self.told:
+        if self.has_reported:
             return
-        self.told = True
+        self.has_reported = True
         self.probe.emit("relayError", {"id": self.id, "error": words[:1000], "line": line})
 
 
@@ -266,14 +266,14 @@ class LineBreakpoints(object):
         self.numbers = None
 
     def hook(self):
-        """`told.frame` is the frame of the thread that is about to stop, `told.hits` the
-        breakpoints.
+        """`this_thread.frame` is the frame of the thread that is about to stop, `this_thread.hits`
+        the breakpoints.
         """
         self.functions.hook()
         self.probe.engine.hooks.around("handle_breakpoint_condition", "breakpoints", self.deciding)
 
     def deciding(self, decide):
-        table, functions, told = self.table, self.functions, self.probe.told
+        table, functions, this_thread = self.table, self.functions, self.probe.this_thread
 
         def handle_breakpoint_condition(info, breakpoint, frame):
             if self.suspended:
@@ -282,10 +282,10 @@ class LineBreakpoints(object):
             if point is not None and not (functions.entry_points or point.beside):
                 # The fast way: most hits come here, and most of them do not stop.
                 if point.check(frame):
-                    told.frame, told.hits = frame, [point.id]
+                    this_thread.frame, this_thread.hits = frame, [point.id]
                     return True
                 if state_of(info) == SUSPENDED:
-                    told.counted = True
+                    this_thread.counted = True
                 return False
             asked = () if point is None else (point,) + point.beside
             if functions.entry_points:
@@ -298,7 +298,7 @@ class LineBreakpoints(object):
             stops = self.stops(frame, asked)
             if not stops and state_of(info) == SUSPENDED:
                 # Another thread's stop has halted this one meanwhile: the hit is counted already.
-                told.counted = True
+                this_thread.counted = True
             return stops
 
         return handle_breakpoint_condition
@@ -308,7 +308,7 @@ class LineBreakpoints(object):
         hits = [point.id for point in asked if point.check(frame)]
         if not hits:
             return False
-        self.probe.told.frame, self.probe.told.hits = frame, hits
+        self.probe.this_thread.frame, self.probe.this_thread.hits = frame, hits
         return True
 
     def still(self, hits):

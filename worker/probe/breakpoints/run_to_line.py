@@ -51,14 +51,14 @@ class RunToLine(object):
         self.probe.engine.hooks.around("handle_breakpoint_condition", "run_to_line", self.deciding)
 
     def deciding(self, decide):
-        told = self.probe.told
+        this_thread = self.probe.this_thread
 
         def handle_breakpoint_condition(info, breakpoint, frame):
             wanted = self.wanted
             stops = decide(info, breakpoint, frame)
             if wanted is None or not self.reached(wanted, frame):
                 return stops
-            told.frame, told.hits = frame, (told.hits if stops else []) + [ID]
+            this_thread.frame, this_thread.hits = frame, (this_thread.hits if stops else []) + [ID]
             return True
 
         return handle_breakpoint_condition

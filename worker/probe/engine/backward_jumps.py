@@ -1,10 +1,11 @@
-"""Which jumps back come to a new line, from 3.12 on.
+"""Decides which jumps back come to a new line, from 3.12 on.
 
-pydevd takes a jump within a line for a new line, and asks which lines a jump connects. Since 3.12 a
-comprehension is no function of its own, and a step over a thousand items would take a thousand
-steps: its jumps connect none. And the first instruction of a line is not of the line before, as
-pydevd has it: a loop in one line would be passed for as long as it runs. From 3.13 on pydevd asks
-for no jumps at all, since most come with a line event; that of a loop in one line has none.
+pydevd treats a jump within a line as a new line, and looks up which lines a jump connects. Since
+3.12 a comprehension is no function any more, and a step over a thousand items would take a thousand
+steps: here its jumps connect no lines. And pydevd counts the first instruction of a line to the
+line before: it would pass over a loop in one line for as long as that runs. From 3.13 on pydevd
+does not request jump events at all, since most jumps come with a line event; that of a loop in one
+line does not.
 """
 
 import dis
@@ -30,7 +31,7 @@ def hook(hooks):
         if spans is None:
             spans = this._inlined = inlined(this.code_obj)
         if any(first <= offset < end for first, end in spans):
-            return -1 - offset  # no line, and unlike that of any other jump
+            return -1 - offset  # not a line, and different for each jump
         lines = this.code_obj.co_lines()
         return next((line for start, end, line in lines if line and start <= offset < end), -1)
 
@@ -40,7 +41,7 @@ def hook(hooks):
 
 
 def ask_for_jumps(module, hooks):
-    """Whenever pydevd asks for calls, and with them for lines."""
+    """Request jump events whenever pydevd requests those of calls, and so of lines."""
     monitoring = sys.monitoring
     update = module.update_monitor_events
 
@@ -56,11 +57,11 @@ def ask_for_jumps(module, hooks):
 
 
 def inlined(code):
-    """The places of loops that are no statements.
+    """The places of loops that are not statements.
 
-    A comprehension's loop fills what was made just before. A loop over a generator, which `any`,
-    `all` and `tuple` become from 3.14 on, and `list` and `set` from 3.15 on, uses each item at
-    once, where a `for` would store it.
+    A comprehension's loop fills an object that was created just before. Calls of `any`, `all` and
+    `tuple` with a generator become a loop from 3.14 on, those of `list` and `set` from 3.15 on;
+    such a loop uses each item at once, where a `for` would store it.
     """
     known = [one for one in dis.get_instructions(code) if one.opname not in _ASIDE]
     comprehensions = [

@@ -1,8 +1,8 @@
-"""Stops and steps in deep stacks, without what pydevd does for each of their frames.
+"""Makes stops and steps in deep stacks cheap: pydevd does work for each of their frames.
 
-pydevd makes a variable of every frame at every stop, though hardly one is opened; here the lower
-ones are made when the first of them is asked for. And at every step it sets up each frame's tracing
-by itself, such that each looks through the whole stack when it goes on.
+pydevd registers a variable for every frame at every stop, though hardly any is opened; here the
+lower ones are registered when the first of them is requested. And at every step pydevd sets up each
+frame's tracing, such that each frame searches the whole stack when it resumes.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import sys
 from debug_relay.worker.probe.engine.frames import MONITORED
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 
-# Frames of a stack that pydevd sees at once; the others are added when they are asked for.
+# Frames of a stack that pydevd sees at once; the others are added when they are requested.
 AT_ONCE = 40
 THREADS = 256  # Threads whose tracers are remembered.
 
@@ -48,9 +48,10 @@ class DeepStacks(object):
         return all_frames.steady(self.set_trace if MONITORED else self.set_trace_of_frames)
 
     def set_trace_of_frames(self, ident, frame, disable=False):
-        """Up to 3.11: pydevd gives each frame a trace function that looks for the stack's bottom at
-        the frame's next event, which makes the way back from n frames n² long. Once is enough: by
-        the first frame, and at the bottom, which keeps a trace function of its own."""
+        """Up to 3.11 pydevd gives each frame a trace function that looks for the stack's bottom at
+        the frame's next event, so returning from n frames takes n² steps. The first frame's look is
+        enough, and the bottom frame's, which keeps a separate trace function.
+        """
         if disable:
             self.tracers.pop(ident, None)
         tracer = None if disable else self.tracer(ident)
@@ -61,29 +62,30 @@ class DeepStacks(object):
         while frame is not None:
             code = getattr(frame, "f_code", None)  # frames of templates are none of Python's
             if code is not None:
-                if id(code) not in traced:  # equal code may lie in another file
+                if id(code) not in traced:  # equal code may be of another file
                     traced[id(code)] = db.get_file_type(frame) is None
                 if traced[id(code)]:
                     if fresh and frame.f_trace is tracer:
-                        break  # so are those below: they have not run since the step before
+                        break  # so are those below, which have not run since the last step
                     fresh.append(frame)
             frame = frame.f_back
-        # From below, so that it is true whatever strikes in between.
+        # From below, so that the rule holds even if this is interrupted.
         while fresh:
             frame = fresh.pop()
             searches = not fresh or frame.f_back is None
             frame.f_trace = db.trace_dispatch if searches else tracer
 
     def tracer(self, ident):
-        """A trace function such as pydevd's for all frames of a thread, if it has that already; not
-        the same object, because `settrace/retracing` counts who holds that one."""
+        """A trace function like pydevd's for all frames of a thread, if the thread has one already.
+        A separate object, because `settrace/retracing` counts the references to pydevd's.
+        """
         known = tracer_of(ident)
         if known is None or known._args[0] is not self.probe.engine.db:
             return None
         made = self.tracers.get(ident)
         if made is None or made[0] is not known._args:
             kind = type(known)
-            # A compiled pydevd wraps all that Python calls.
+            # A compiled pydevd wraps each function that Python calls.
             wrapped = getattr(sys.modules[kind.__module__], "SafeCallWrapper", lambda one: one)
             if len(self.tracers) >= THREADS:
                 self.tracers.clear()
@@ -97,7 +99,7 @@ class DeepStacks(object):
                 self.tracers.pop(ident, None)
 
     def set_trace(self, ident, frame, disable=False):
-        """Trace one frame for each code: only the first may be the one that steps."""
+        """Trace one frame for each code: only the first frame may be the stepped one."""
         if disable:
             self.trace(ident, frame, disable=True)
             return
@@ -113,7 +115,7 @@ class DeepStacks(object):
 
 
 def tracer_of(ident):
-    """The function that pydevd traces a thread with, after the thread's first event."""
+    """The function with which pydevd traces a thread, after the thread's first event."""
     thread = sys.modules["threading"]._active.get(ident)
     return getattr(getattr(thread, "additional_info", None), "thread_tracer", None)
 
@@ -122,7 +124,7 @@ def tracker_class(base, untie):
     class Tracker(base):
         def __init__(self, *arguments):
             base.__init__(self, *arguments)
-            self.later = []  # (thread id, as which it is shown, its frames)
+            self.later = []  # (thread id, the id that it is shown as, its frames)
 
         def track(self, thread_id, frames_list, frame_custom_thread_id=None):
             chained = getattr(frames_list, "chained_frames_list", None)
@@ -139,7 +141,7 @@ def tracker_class(base, untie):
                 self.later.append((thread_id, shown_as, frames_list))
 
         def complete(self):
-            """Whether there were frames still to be made."""
+            """Register the remaining frames; returns whether there were any."""
             with self._lock:
                 later, self.later = self.later, []
                 if self._untracked:

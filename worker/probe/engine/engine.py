@@ -1,14 +1,14 @@
-"""The verbs by which the probe's features ask the debugger: no other module outside knows it.
+"""The verbs by which the probe's features use the debugger: no module outside this folder knows it.
 
 Runs in the program: Python 3.8 to 3.15, standard library only.
 
-Modules outside `engine/` know frames, and threads by the debugger's numbers, and no object of the
-debugger's. `db`, its one object, is for the modules of this folder.
+Modules outside `engine/` know frames, and threads by the debugger's numbers, but none of the
+debugger's objects. `db`, its main object, is for the modules of this folder.
 
 Two additions are planned and belong here. Up to 3.11: tracing only while a breakpoint, an
 exception, a step or a pause needs it. From 3.12 on: line events of our own, in a module beside
-`monitoring_tool`; it decides a hit by the phases of `handle_breakpoint_condition` and asks the
-debugger only for stops.
+`monitoring_tool`; it decides a hit by the phases of `handle_breakpoint_condition` and uses the
+debugger only to stop.
 """
 
 import _thread
@@ -20,12 +20,11 @@ from debug_relay.worker.probe.engine.library_files import is_library
 from debug_relay.worker.probe.values.class_facts import Debugger
 
 _allocate_lock = _thread.allocate_lock
-# A message is sent within this time: it takes a tenth of a millisecond, on a busy machine up to
-# hundreds.
+# A message is sent within this time. Sending takes 0.1 ms, on a busy machine up to some 100 ms.
 _SENDING_SECONDS = 0.5
 _BUNDLE = "_pydevd_bundle.pydevd_"
 _NO_NAME = "<a function breakpoint's>"
-_RETURNED = "__pydevd_ret_val_dict"  # pydevd's name for them, up to 3.11
+_RETURNED = "__pydevd_ret_val_dict"  # pydevd's variable for returned values, up to 3.11
 _VARIABLES = frozenset((_RETURNED, "__return__", "__exception__", "_pydev_stop_at_break"))
 _THREAD_ATTRIBUTES = frozenset(
     ("stop_reason", "pydev_do_not_trace", "is_pydev_daemon_thread", "__pydevd_id__")
@@ -54,7 +53,7 @@ class Engine(object):
             self.db._dap_messages_listeners.remove(listener)
 
     def on_end(self, ended):
-        """`ended(wait, timeout)` replaces what ends the debugger's threads."""
+        """`ended(wait, timeout)` replaces the function that ends the debugger's threads."""
         self.db.dispose_and_kill_all_pydevd_threads = ended
 
     def spawn(self, function, *arguments):
@@ -63,7 +62,9 @@ class Engine(object):
         daemon(self.db, (function, arguments, {})).start()
 
     def around_commands(self, make):
-        """Replace what a thread of the program calls for a command of the debugger's."""
+        """Replace the function by which a thread of the program runs a command of the
+        debugger's.
+        """
         command = sys.modules[_BUNDLE + "comm"].InternalThreadCommand
         original = command.do_it
 
@@ -74,7 +75,7 @@ class Engine(object):
         self.hooks.swap(command, "do_it", do_it)
 
     def on_thread_start(self, function):
-        """Have each of the debugger's threads call it when it begins."""
+        """Make each of the debugger's threads call `function` when it begins."""
         daemon = sys.modules[_BUNDLE + "daemon_thread"].PyDBDaemonThread
         stop_trace = daemon._stop_trace
 
@@ -90,43 +91,43 @@ class Engine(object):
         self.send({"type": "event", "event": event, "body": body}, until_sent)
 
     def send(self, message, until_sent=False):
-        """`until_sent` waits, within a bound, until the kernel has it."""
+        """Send a message. `until_sent` waits, within a bound, until the kernel has it."""
         command = sys.modules[_BUNDLE + "net_command"].NetCommand
         writer = self.db.writer
         if writer is not None:
-            told = command(0, 0, message, is_json=True)
+            encoded = command(0, 0, message, is_json=True)
             until_sent = until_sent and writer.is_alive()
             if until_sent:
                 sent = _allocate_lock()
                 sent.acquire()
-                told.call_after_send(lambda _: sent.release())
-            writer.add_command(told)
+                encoded.call_after_send(lambda _: sent.release())
+            writer.add_command(encoded)
             if until_sent:
                 sent.acquire(True, _SENDING_SECONDS)
 
     def until_sent(self, seconds):
-        """Until what was emitted is written, or so long."""
+        """Wait until all emitted messages are written, at most `seconds`."""
         try:
             pause = sys.modules["threading"].Event().wait
             for _ in range(int(seconds / 0.005)):
                 if self.db.writer is None or self.db.writer.empty():
                     break
                 pause(0.005)
-            pause(0.001)  # the writer may have a message in its hands
+            pause(0.001)  # the writer may have taken a message and not written it yet
         except Exception:  # noqa: S110  an end must come whatever is left of the debugger
             pass
 
-    # -- numbers: DAP has its own for threads, frames and variables
+    # -- numbers: those of DAP for threads, frames and variables differ from pydevd's
 
     def dap_id(self, id):
         return _ids()._translate_id_to_dap(id)
 
     def inner_id(self, dap_id):
-        """KeyError where it is gone."""
+        """pydevd's number for this number of DAP; KeyError if it is gone."""
         return _ids()._translate_id_from_dap(dap_id)
 
     def owner_of(self, dap_reference):
-        """The stopped thread that a frame or variable belongs to, and its number for that."""
+        """The stopped thread to which a frame or variable belongs, and pydevd's number for that."""
         try:
             reference = self.inner_id(dap_reference)
         except KeyError:
@@ -139,7 +140,7 @@ class Engine(object):
     # -- stopped threads
 
     def post(self, thread_id, function, *arguments):
-        """Have a stopped thread call it."""
+        """Make a stopped thread call `function`."""
         self.db.post_method_as_internal_command(thread_id, _call, function, *arguments)
 
     def frames(self, thread_id):
@@ -153,20 +154,21 @@ class Engine(object):
         """The object that numbers the variables of a stopped thread's frames."""
         return self.db.suspended_frames_manager.get_frame_tracker(thread_id)
 
-    def on_stop_event(self, told, place):
-        """The event `stopped`, when it is made: `told(thread_id)` is called, and what
-        `place(thread_id)` says stands in it, so no request for the stack is needed."""
+    def on_stop_event(self, reported, place):
+        """Call `reported(thread_id)` when the event `stopped` is created. The event also contains
+        `place(thread_id)`, so that the worker need not request the stack.
+        """
         factory = sys.modules[_BUNDLE + "net_command_factory_json"].NetCommandFactoryJson
         of_all = "make_thread_suspend_single_notification"
         of_one = "make_thread_suspend_message"
         make_for_all, make_for_one = getattr(factory, of_all), getattr(factory, of_one)
 
         def with_place(message, thread_id):
-            told(thread_id)
+            reported(thread_id)
             try:
                 found = place(thread_id)
             except Exception:
-                found = None  # no stop may be lost, whatever frames a thread has
+                found = None  # no stop may be lost, whatever the thread's frames are
             if found is None:
                 return message
             event = message.as_dict
@@ -198,12 +200,12 @@ class Engine(object):
     # -- evaluating, in the stopped thread
 
     def evaluate(self, frame, text, is_exec):
-        """Have the debugger evaluate, without its own deadline, which costs a thread."""
+        """Make the debugger evaluate, without its own deadline, which would cost a thread."""
         evaluate = sys.modules[_BUNDLE + "vars"].evaluate_expression
         return getattr(evaluate, "__wrapped__", evaluate)(self.db, frame, text, is_exec)
 
     def check_expression(self, text):
-        """SyntaxError or ValueError where it is none."""
+        """Raise SyntaxError or ValueError if the text is not an expression."""
         sys.modules[_BUNDLE + "vars"].compile_as_eval(text)
 
     def save_locals(self, frame):
@@ -213,12 +215,16 @@ class Engine(object):
         self.db.show_return_values = on
 
     def take_returned(self, frame):
-        """Take the values that were returned into this frame (up to 3.11) out of it."""
+        """Remove from this frame the values that were returned into it (up to 3.11);
+        returns them.
+        """
         return list((frame.f_locals.pop(_RETURNED, None) or {}).values())
 
     def on_return(self, keep):
-        """From 3.12 on, `keep(value)` for what a step out returns. The debugger would put it among
-        the caller's variables, where the program sees it, and whatever any function returns."""
+        """From 3.12 on, call `keep(value)` with the value that a step out returns. The debugger
+        would put it among the caller's variables, where the program sees it, and so the value of
+        every function that returns.
+        """
         if not MONITORED:
             return
         module = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
@@ -232,7 +238,7 @@ class Engine(object):
         self.hooks.swap(module, "_show_return_values", show)
 
     def hold_breakpoint_calls(self, unless):
-        """A `breakpoint()` in what is evaluated would have the thread run on, to stop elsewhere."""
+        """Ignore `breakpoint()` in an evaluation: the thread would resume, and stop elsewhere."""
         module, name = sys.modules["pydevd"], "_locked_settrace"
         set_trace = getattr(module, name)
 
@@ -245,13 +251,13 @@ class Engine(object):
     # -- exceptions
 
     def table_of(self, table):
-        """For which exceptions the debugger has this table."""
+        """The debugger's table of exceptions of this kind."""
         if table is self.db.break_on_uncaught_exceptions:
             return "uncaught"
         return "raised" if table is self.db.break_on_caught_exceptions else "user"
 
     def stop_uncaught(self, error):
-        """In this thread, whose last frame it has left (up to 3.11)."""
+        """Stop this thread at an exception that has left its last frame (up to 3.11)."""
         stop = sys.modules[_BUNDLE + "breakpoints"].stop_on_unhandled_exception
         thread = sys.modules["threading"].current_thread()
         raised = type(error), error, error.__traceback__
@@ -259,12 +265,13 @@ class Engine(object):
         self.db.enable_tracing()  # exit functions are traced
 
     def is_below_own(self, frame):
-        """Whether it is the debugger's, or a library's called by it: where a stack overflow may
-        end."""
+        """Whether the frame is the debugger's, or a library's that the debugger has called: there a
+        stack overflow may end.
+        """
         while frame is not None:
             path = frame.f_code.co_filename
             if path.startswith("<frozen relay>"):
-                return False  # the program is run from there
+                return False  # this frame runs the program
             if "_pydevd_" in path or self.is_own(frame):
                 return True
             if not is_library(path):
@@ -275,11 +282,11 @@ class Engine(object):
     # -- files and frames of any thread
 
     def is_own(self, frame):
-        """Whether it is the debugger's."""
+        """Whether the frame is the debugger's."""
         return self.db.get_file_type(frame) == self.db.PYDEV_FILE
 
     def place_of(self, frame):
-        """(the path of its file, the debugger's name for the file)."""
+        """(the path of the frame's file, the debugger's name for the file)."""
         files = sys.modules["pydevd_file_utils"]
         return files.get_abs_path_real_path_and_base_from_frame(frame)[:2]
 
@@ -293,37 +300,39 @@ class Engine(object):
         return files.get_frame_id_from_source_reference(number) is not None
 
     def trust(self, code):
-        """It is the program's own, whoever calls it first: a function that a thread begins with
-        would be taken for a library's, where no exception is uncaught (3.12+)."""
+        """Treat this code as the program's own, whoever calls it first. pydevd would treat the
+        first function of a thread as a library's, where no exception is uncaught (3.12+).
+        """
         if not self.gone:
-            kinds = type(self.db).get_cache_file_type(self.db)  # on the object it is replaced
+            kinds = type(self.db).get_cache_file_type(self.db)  # the object has our replacement
             kinds[(code.co_firstlineno, code.co_filename, code)] = None
 
     # -- stopping
 
     def suspend_at_breakpoint(self, thread):
-        """It has come to a line and is to stop there."""
+        """Stop this thread at the line that it has reached."""
         reason = sys.modules[_BUNDLE + "comm_constants"].CMD_SET_BREAK
         self.db.set_suspend(thread, reason, suspend_other_threads=True)
 
     def stop_on_entry(self):
-        """At the program's first line."""
+        """Stop at the program's first line."""
         api = sys.modules[_BUNDLE + "api"].PyDevdAPI()
-        getattr(api, "stop_on_entry", int)()  # else it is among the names that are missing
+        getattr(api, "stop_on_entry", int)()  # if it is missing, `names.missing` has reported it
 
     def current_thread_id(self):
         constants = sys.modules[_BUNDLE + "constants"]
         return constants.get_current_thread_id(sys.modules["threading"].current_thread())
 
-    # -- lines that are looked at
+    # -- lines at which pydevd calls the probe
 
     def lines_of(self, file):
-        """The lines of a file that are looked at already."""
+        """The lines of a file at which pydevd calls the probe already."""
         return self.db.breakpoints.get(file) or ()
 
     def watch_new_code(self, on):
-        """Whether new code is looked at in files without breakpoints too: it is while there is a
-        function breakpoint. Ours is at no function."""
+        """Make pydevd examine new code in files without breakpoints too. It does so while it has a
+        function breakpoint; we give it one that names no function.
+        """
         api = sys.modules[_BUNDLE + "api"].PyDevdAPI()
         if not on:
             api.set_function_breakpoints(self.db, [])
@@ -333,11 +342,11 @@ class Engine(object):
             api.set_function_breakpoints(self.db, [nowhere])
 
     def forget_kinds(self):
-        """Have the debugger ask again for each code what kind of file it is of."""
+        """Make the debugger look up again what kind of file each code is of."""
         self.db.get_cache_file_type().clear()
 
     def file_of(self, path):
-        """(its path, the debugger's name for it, whether it is the debugger's own)."""
+        """(the file's path, the debugger's name for it, whether it is the debugger's own)."""
         files = sys.modules["pydevd_file_utils"]
         place = files.get_abs_path_real_path_and_base_from_file(path)
         own = path.startswith(("<relay", "<frozen"))
@@ -360,7 +369,7 @@ class Engine(object):
 
 
 def hide_debugger():
-    """Nothing that pydevd keeps in the program's threads and frames is shown as theirs."""
+    """Do not show values that pydevd keeps in the program's threads and frames."""
     Debugger.variables = _VARIABLES
     Debugger.thread_attributes = _THREAD_ATTRIBUTES
     Debugger.shared_attribute = "additional_info"
@@ -376,7 +385,7 @@ def is_debuggers_thread(thread):
 
 
 def mark_debuggers_thread(thread):
-    """Like one of the debugger's own: hidden, not traced, not waited for."""
+    """Treat it as one of the debugger's own threads: hidden, not traced, not waited for."""
     thread.daemon = thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True
 
 
@@ -394,5 +403,5 @@ def _call(db, function, *arguments):
 
 
 def _ids():
-    """Its own numbers are not those of its DAP messages; this class keeps both."""
+    """The class that maps pydevd's own numbers to those of its DAP messages."""
     return sys.modules["_pydevd_bundle._debug_adapter.pydevd_base_schema"].BaseSchema

@@ -1,4 +1,4 @@
-"""A forked child forgets the debugger that it has in its memory: its threads are not there.
+"""Makes a forked child forget the debugger in its memory, whose threads the child does not have.
 
 Runs in the program: Python 3.8 to 3.15, standard library only.
 """
@@ -21,12 +21,12 @@ def forget(engine):
     db = engine.db
     db.pydb_disposed = True
     db.created_pydb_daemon_threads = {}
-    # the child's copy of the connection: the parent's stays open
+    # Closes the child's copy of the connection; the parent's stays open.
     db._client_socket.close()
 
 
 def forget_thread():
-    """Drop what pydevd knows of the thread that forked: it is of the parent."""
+    """Drop pydevd's facts about the thread that forked: they belong to the parent."""
     thread = threading.current_thread()
     thread.__dict__.pop("additional_info", None)
     thread.__dict__.pop("__pydevd_id__", None)

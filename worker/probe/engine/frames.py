@@ -10,8 +10,8 @@ from debug_relay.worker.probe.values.rendering import clean
 MONITORED = sys.version_info >= (3, 12)
 GENERATOR = 0x20 | 0x80 | 0x200  # flags of code with yield, with async def, with both
 WAKE = "<relay wake>"
-RUNNING, SUSPENDED = 1, 2  # pydevd's words for the state of a thread
-state_of = operator.attrgetter("pydev_state")  # of what pydevd knows of a thread
+RUNNING, SUSPENDED = 1, 2  # pydevd's numbers for the state of a thread
+state_of = operator.attrgetter("pydev_state")  # of pydevd's record of a thread
 
 
 def number_of(id):
@@ -20,7 +20,7 @@ def number_of(id):
 
 
 def visible(db, frame, known):
-    """The path of a frame's code as it is shown; None if the frame is not of the program."""
+    """The path of a frame's code, as it is shown; None if the frame is not the program's."""
     code = frame.f_code
     try:
         return known[id(code)]
@@ -38,7 +38,7 @@ def visible(db, frame, known):
 
 
 def stack(db, listed, most, count=True):
-    """[[name, path, line, module]] of the topmost, and how many there are in all."""
+    """[[name, path, line, module]] of the topmost frames, and how many frames there are in all."""
     rows, total, known = [], 0, {}
     for frame in listed:
         try:
@@ -57,7 +57,7 @@ def stack(db, listed, most, count=True):
 
 
 def module_of(frame):
-    """The name of its module. The dict of its names may be of a class of the program's."""
+    """The name of the frame's module. Its globals may be of a dict class of the program's."""
     name = dict.get(frame.f_globals, "__name__")
     return name if type(name) is str else None
 
@@ -71,11 +71,11 @@ def top_of(db, listed):
 
 
 class FunctionRun(object):
-    """One run of a function, told from a later one that happens to have the same frame object.
+    """One run of a function, distinguished from a later run with the same frame object.
 
-    Frames take no weak references and are used again at once, and one that is kept would keep the
-    program's objects alive. But each has a trace function: pydevd's, an object for every call; from
-    3.12 on, where pydevd needs none, one of ours, which goes when the frame goes.
+    Frames take no weak references and are reused at once, and keeping one would keep the program's
+    objects alive. But each frame has a trace function: that of pydevd, which is a separate object
+    for every call; from 3.12 on, where pydevd needs none, one of ours, which ends with the frame.
     """
 
     def __init__(self, frame):
@@ -86,13 +86,13 @@ class FunctionRun(object):
         self.mark = weakref.ref(tracer) if type(tracer) is Mark else None
         tracer = tracer.get_method_object() if hasattr(tracer, "get_method_object") else tracer
         owner = getattr(tracer, "__self__", None)
-        # A generator is called anew each time that it goes on.
+        # A generator is called anew each time that it resumes.
         own = type(owner).__name__ == "PyDBFrame" and not frame.f_code.co_flags & GENERATOR
         self.owner = facts_of(owner) if own else None
 
     @property
     def is_marked(self):
-        """Whether this run can be told from a later one in the same frame object."""
+        """Whether this run can be distinguished from a later one with the same frame object."""
         return self.mark is not None or self.owner is not None
 
     def is_of(self, other):
@@ -106,8 +106,8 @@ class FunctionRun(object):
 def facts_of(tracer):
     """The arguments with which pydevd has made a call's tracer, one tuple for each tracer.
 
-    The tracer itself is not held: it keeps what was raised, and so all frames that were passed. A
-    compiled tracer does not show its arguments.
+    We keep no reference to the tracer: it keeps an exception, and so all frames that the exception
+    passed. A compiled tracer does not show its arguments.
     """
     for held in gc.get_referents(getattr(tracer, "__dict__", tracer)):
         if type(held) is tuple and held and type(held[0]).__name__ == "PyDB":

@@ -1,19 +1,22 @@
-"""Programs whose threads become greenlets of gevent.
+"""Supports programs whose threads become greenlets of gevent.
 
-gevent replaces what threads, locks, sockets and clocks are made of, for everybody in the program.
-pydevd and the probe can do with copies of their own, but these are made before the program's first
-line. So it is guessed from the text and the arguments; where the guess was wrong, it is told.
+gevent replaces the functions behind threads, locks, sockets and clocks for all code in the program.
+pydevd and the probe can use copies of the originals, but these must be made before the program's
+first line. So we predict the use of gevent from the text and the arguments; where the prediction is
+wrong, the session's output says so.
 """
 
 import os
 import re
 import sys
 
-SETTING = "GEVENT_SUPPORT"  # pydevd's own name for it; the user's word about it is the last
+SETTING = "GEVENT_SUPPORT"  # pydevd's environment variable; the user's own value wins
 _IMPORTS = re.compile(rb"\b(?:import|from)[ \t][^#\n]*\bgevent\b")
-_OPTION = re.compile(r"(?:^|=|^-[kP])gevent[\w.]*$")  # gunicorn's, celery's; or `-m gevent.monkey`
-_COPIED = {"_thread": "thread", "queue": "_queue"}  # under other names than the modules'
-_TELLERS = ("_pydevd_bundle.pydevd_comm", "_pydevd_bundle.pydevd_daemon_thread")
+# Options of gunicorn and celery, or `-m gevent.monkey`.
+_OPTION = re.compile(r"(?:^|=|^-[kP])gevent[\w.]*$")
+# Modules whose copies have other names.
+_COPIED = {"_thread": "thread", "queue": "_queue"}
+_WARNING_MODULES = ("_pydevd_bundle.pydevd_comm", "_pydevd_bundle.pydevd_daemon_thread")
 
 
 def are_expected(text, arguments):
@@ -28,7 +31,7 @@ def are_expected(text, arguments):
 
 
 def copies():
-    """The modules that the debugger has for itself, by name; none where it shares the program's."""
+    """The debugger's copies of modules, by name; empty if it shares the program's modules."""
     constants = sys.modules["_pydevd_bundle.pydevd_constants"]
     if not getattr(constants, "SUPPORT_GEVENT", False):
         return {}
@@ -38,23 +41,23 @@ def copies():
 
 
 class GreenletWarning(object):
-    """Tells once of threads that were replaced under the debugger's feet.
+    """Reports once that gevent has replaced threads without our prediction.
 
     pydevd would say so on the program's stderr, at each of its commands.
     """
 
     def __init__(self, probe):
         self.probe = probe
-        self.told = False
+        self.has_warned = False
 
     def hook(self):
-        for name in _TELLERS:
+        for name in _WARNING_MODULES:
             module = sys.modules[name]
             self.probe.engine.hooks.swap(module, "notify_about_gevent_if_needed", self.look)
 
     def look(self, stream=None):
         monkey = sys.modules.get("gevent.monkey")
-        if self.told or not getattr(monkey, "saved", None) or copies():
+        if self.has_warned or not getattr(monkey, "saved", None) or copies():
             return
-        self.told = True
+        self.has_warned = True
         self.probe.emit("relayGreenlets", {})

@@ -2,11 +2,11 @@
 
 Functions of the debugger object have one wrapper each, made of phases. `ORDER` lists the phases of
 each function, the outermost first: a phase is called by the one above it, and calls the one below
-it, the last one the debugger's own. A feature registers its phase with `around`; in which order
-features do that makes no difference. All else, what is in modules and classes, is replaced whole,
-once, with `swap`.
+it, the last one the debugger's own. A feature registers its phase with `around`; the order in which
+features do that makes no difference. Functions of modules and classes are replaced whole, once,
+with `swap`.
 
-Nothing else in the probe replaces anything of the debugger's while it is connected.
+No other module of the probe replaces functions of the debugger while it is connected.
 """
 
 ORDER = {
@@ -20,21 +20,21 @@ ORDER = {
     "set_suspend": ("turns",),
     # A thread is suspended, until it resumes.
     "do_wait_suspend": (
-        # An exception of a signal's handler would end all phases below: they begin again instead.
+        # The exception of a signal handler would end all phases below: they begin again instead.
         "signals",
         # The line of an entry stop is recorded when the stop is over, which may make another one.
         "trace",
         # A step is over when the wait begins, and a new one is known when it ends.
         "step_unwinding",
-        # The profile function of the step before is taken out before anything else runs.
+        # The profile function of the last step is removed before anything else runs.
         "step_into_c",
-        # May wait several times: a stop that was another thread's may become one of its own.
+        # May wait several times: a thread that another thread's stop halted may then stop itself.
         "turns",
         # Holds the exception of this very wait, and keeps pydevd from calling its str().
         "exceptions",
     ),
     "_do_wait_suspend": ("signals",),
-    # An exception comes to a frame: is it looked at, does it stop, is the stop told?
+    # An exception reaches a frame: is it examined, does it stop, is the stop reported?
     "get_exception_breakpoint": ("exceptions",),
     "exclude_exception_by_filter": ("exceptions",),
     "send_caught_exception_stack": ("exceptions",),
@@ -58,13 +58,13 @@ ORDER = {
 class Hooks(object):
     def __init__(self, db):
         self.db = db
-        self.phases = {name: {} for name in ORDER}  # function → phase → what makes its wrapper
-        self.own = {}  # function → the debugger's own, once there are phases around it
-        self.swapped = []  # (owner, name, what was there)
+        self.phases = {name: {} for name in ORDER}  # function → phase → the function that wraps it
+        self.own = {}  # function → the debugger's original, once there are phases around it
+        self.swapped = []  # (owner, name, the original)
         self.is_in = False
 
     def around(self, function, phase, make):
-        """`make(below)` gives what is called instead of `below`, with the same arguments."""
+        """`make(below)` returns the function that is called instead of `below`."""
         if phase not in ORDER[function]:
             raise KeyError(phase)
         self.phases[function][phase] = make
@@ -72,7 +72,7 @@ class Hooks(object):
             self.compose(function)
 
     def drop(self, function, phase):
-        """Not a phase any more."""
+        """Remove a phase."""
         if self.phases[function].pop(phase, None) is not None and self.is_in:
             self.compose(function)
 
@@ -90,7 +90,9 @@ class Hooks(object):
                 self.compose(function)
 
     def compose(self, function):
-        """One assignment: the program's threads may be in there."""
+        """Build the wrapper and set it in one assignment: threads of the program may be
+        calling it.
+        """
         if function not in self.own:
             self.own[function] = getattr(self.db, function)
         makes, made = self.phases[function], self.own[function]
@@ -102,7 +104,7 @@ class Hooks(object):
     def remove(self):
         self.is_in = False
         for function, own in self.own.items():
-            # Most are its class's; some it has set itself when it was made.
+            # Most functions are the class's; some the object has set on itself.
             if hasattr(type(self.db), function):
                 self.db.__dict__.pop(function, None)
             else:

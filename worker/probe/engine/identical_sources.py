@@ -1,8 +1,10 @@
-"""Files with the same text: their code objects are equal, and pydevd remembers by code alone.
+"""Distinguishes files with the same text: their code objects are equal, and pydevd remembers facts
+by code alone.
 
-Where `sys.monitoring` calls pydevd, what it remembers is kept apart by file. Where it traces (up to
-3.11), its tables must be plain ones: there a twin of a file with breakpoints gets something at the
-same lines that never counts, so pydevd never remembers the twin as a file without breakpoints.
+Where `sys.monitoring` calls pydevd, its tables are kept by code and file. Where pydevd traces (up
+to 3.11), its tables must be plain ones: there a twin of a file with breakpoints gets an entry at
+the same lines that never counts, so that pydevd never remembers the twin as a file without
+breakpoints.
 """
 
 import sys
@@ -20,7 +22,7 @@ class CodesByFile(dict):
         info = _get(self, (code.co_filename, code), default)
         if info is None or info.code_obj is code or code.co_name != "<module>":
             return info
-        return default  # a file that is loaded once more: as another module, perhaps
+        return default  # the file may be loaded once more, as another module
 
     def __setitem__(self, code, info):
         _put(self, (code.co_filename, code), info)
@@ -30,7 +32,7 @@ class CodesByFile(dict):
 
 
 def keep_apart(hooks):
-    """In the monitoring that pydevd has chosen, if any; whether it has."""
+    """Keep the tables apart if pydevd uses monitoring; returns whether it does."""
     done = False
     for name in ("_pydevd_sys_monitoring", "_pydevd_sys_monitoring_cython"):
         module = sys.modules.get("_pydevd_sys_monitoring." + name)
@@ -51,9 +53,9 @@ class IdenticalSources(object):
 
     def __init__(self, watched_lines):
         self.watched_lines = watched_lines
-        self.apart = False  # pydevd does so itself
-        self.kinds = {}  # file name of code that was looked at → what pydevd says of such code
-        self.lines = {}  # line → texts that files with breakpoints have there
+        self.apart = False  # whether pydevd's tables are kept by file
+        self.kinds = {}  # file name of code that was examined → pydevd's kind for it
+        self.lines = {}  # line → the texts of that line in files with breakpoints
         self.names = set()  # the names of those files
 
     def renew(self, files):
@@ -81,7 +83,7 @@ class IdenticalSources(object):
 
 
 def _lines_of(file):
-    """A file's lines nearly as they compile: a comment makes no difference to the code."""
+    """A file's lines without what does not affect the code, such as comments."""
     try:
         with open(file, "rb") as source:
             text = source.read(_MOST_BYTES)

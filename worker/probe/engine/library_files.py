@@ -1,4 +1,4 @@
-"""Which files are the program's own and which are libraries'."""
+"""Decides which files are the program's own and which are libraries'."""
 
 import os
 import sys
@@ -14,10 +14,10 @@ def is_library(path):
 
 
 def by_place(ask):
-    """pydevd passes over files by their names alone; here only where those it means lie.
+    """Make pydevd pass over files by their folders. By itself it does so by their names alone.
 
-    On its list, beside its own, are some of the standard library, such as `queue.py`, `socket.py`
-    and `io.py`. A program may have modules that are called so.
+    Its list has, besides its own files, some of the standard library, such as `queue.py`,
+    `socket.py` and `io.py`. A program may have modules of these names.
     """
     debugger, standard = _folder(sys.modules["pydevd"]), _folder(os)
 
@@ -32,6 +32,6 @@ def by_place(ask):
 
 
 def _folder(module):
-    """The folder of a module, as the paths of the files beside it begin."""
+    """The beginnings of the paths of all files in a module's folder."""
     folder = os.path.dirname(os.path.abspath(module.__file__))
     return (folder + "/", os.path.realpath(folder) + "/")

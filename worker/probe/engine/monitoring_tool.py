@@ -11,7 +11,7 @@ import types
 
 NAME = "pydevd"
 _MODULE = "_pydevd_sys_monitoring._pydevd_sys_monitoring"
-# `step_unwinding` takes the next free number. The last one is what pydevd would take itself.
+# `step_unwinding` takes the next free number. pydevd itself would take the last of these.
 _NUMBERS = (3, 4, 5, 0)
 
 
@@ -22,14 +22,14 @@ def choose():
         return
     known = sys.monitoring
     free = (one for one in _NUMBERS if known.get_tool(one) is None)
-    # A module, because Python finds a module's names fastest: this is asked at each line.
+    # A module, because Python finds a module's names fastest, and pydevd looks it up at each line.
     pydevds.monitor = types.ModuleType(known.__name__)
     vars(pydevds.monitor).update(vars(known), DEBUGGER_ID=next(free, known.DEBUGGER_ID))
     pydevds.DEBUGGER_ID = pydevds.monitor.DEBUGGER_ID
 
 
 def number():
-    """Its number while it is one."""
+    """pydevd's tool number while it has one."""
     pydevds = sys.modules.get(_MODULE)
     tool = getattr(pydevds, "DEBUGGER_ID", None)
     return tool if tool is not None and sys.monitoring.get_tool(tool) == NAME else None

@@ -1,10 +1,10 @@
-"""A stack overflow in the program looks as it does without a debugger.
+"""Makes a stack overflow in the program look as it does without a debugger.
 
-From 3.12 on pydevd is called in each frame that an exception comes to. At the end of the stack
-there is no room for that: what it raises itself takes the place of the program's error, with
-pydevd's own lines in its traceback and pydevd's own errors before it. So where there is no room
-nothing is reported of that frame; there is room a few frames further up. `uncaught_exceptions` does
-the same for each frame that an exception leaves.
+From 3.12 on pydevd is called in each frame that an exception reaches. At the end of the stack there
+is no room for that: pydevd itself raises, and its error would replace the program's, with pydevd's
+lines in the traceback and pydevd's errors before it. So where there is no room the frame is not
+reported; there is room a few frames further up. `uncaught_exceptions` does the same for each frame
+that an exception leaves.
 """
 
 import ast
@@ -23,27 +23,27 @@ def hook(hooks):
     module = sys.modules.get(_MODULE)
     if module is None or not MONITORED:
         return
-    told = getattr(module, _NAME, None)
-    quiet = told and quietened(told)
+    callback = getattr(module, _NAME, None)
+    quiet = callback and quietened(callback)
     if quiet is not None:
         hooks.swap(module, _NAME, quiet)
-        replace(sys.monitoring.events.RAISE, told, quiet)
+        replace(sys.monitoring.events.RAISE, callback, quiet)
 
 
-def replace(event, told, quiet):
+def replace(event, callback, quiet):
     """Replace a callback that pydevd has registered already."""
     listen, tool = sys.monitoring.register_callback, own_tool.number()
     if tool is None:
         return
     known = listen(tool, event, quiet)
-    if known is not told:
+    if known is not callback:
         listen(tool, event, known)
 
 
 def has_room(frames=_ROOM):
     """Whether there is room on the stack for a stop."""
     if not MONITORED:
-        return True  # Python itself takes out a tracer that has none: see `settrace/retracing`
+        return True  # Python itself removes a tracer that has no room: see `settrace/retracing`
     try:
         return frames == 0 or has_room(frames - 1)
     except RecursionError:
@@ -51,15 +51,16 @@ def has_room(frames=_ROOM):
 
 
 def quietened(function):
-    """The same with all that it does in a `try`: a function around it would be a frame more, and it
-    counts frames."""
+    """The same function with its whole body in a `try`. A wrapper would be one more frame, and the
+    function counts frames.
+    """
     try:
         lines, first = inspect.getsourcelines(function)
         tree = ast.parse("".join(lines))
         (definition,) = tree.body
         error = definition.args.args[-1].arg
     except (OSError, SyntaxError, ValueError, AttributeError, IndexError):
-        return None  # another debugpy's: it is as it was
+        return None  # of another debugpy: it is left as it is
     ast.increment_lineno(tree, first - 1)
     (body,) = ast.parse(_TRY % error).body
     body.body = definition.body

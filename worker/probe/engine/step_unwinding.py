@@ -1,9 +1,10 @@
-"""A step whose frame is left by an exception goes on in the caller, where pydevd would lose it.
+"""Continues a step in the caller if an exception leaves the stepped frame; pydevd would lose it.
 
-pydevd follows a stepped frame to its return. From 3.12 on an exception is no return for it, so a
-monitoring tool of our own looks on from the first step until all threads run again. Below, pydevd
-takes an exception that leaves a generator or coroutine for a pause of it, for it tells the two by
-lines: the program would run away. It is told by what the frame did last instead.
+pydevd follows a stepped frame to its return. From 3.12 on it does not treat an exception as a
+return, so a monitoring tool of our own watches from the first step until all threads run again. Up
+to 3.11 pydevd distinguishes by lines whether a generator or coroutine pauses or ends, and treats an
+exception that leaves one as a pause: the step would never end. So we look at the last instruction
+of the frame instead.
 """
 
 import _thread
@@ -67,14 +68,15 @@ class StepUnwinding(object):
             back = back.f_back
         if back is None:
             return  # the end of the thread
-        # It ends at the next line there: its handler's, or that of whoever has one further up.
+        # The step ends at the next line there: that of the handler in this frame or in a caller.
         info.pydev_step_cmd, info.pydev_step_stop = self.commands[info.pydev_step_cmd], back
         info.update_stepping_info()
         db.set_trace_for_frame_and_parents(_ident(), back)
 
     def left_by_exception(self, frame):
-        """Whether that is how what was stepped out of has come back to this frame, at which its
-        thread has stopped just now."""
+        """Whether an exception has ended the function that was stepped out of; the thread has just
+        stopped in this frame, its caller.
+        """
         if MONITORED:
             return _ident() in self.raised
         above = sys._getframe()
@@ -99,7 +101,9 @@ class StepUnwinding(object):
 
 
 def taken(unwound):
-    """The number of a tool that is told of each frame which an exception leaves, if one is free."""
+    """Take a free tool number, and have Python call `unwound` for each frame that an exception
+    leaves; returns the number, or None if none is free.
+    """
     monitoring = sys.monitoring
     for tool in TOOLS:
         if monitoring.get_tool(tool) is None:
@@ -111,8 +115,8 @@ def taken(unwound):
 
 
 def is_pause(frame):
-    """Whether what it did last was to yield or to await, up to 3.11."""
-    # An await of up to 3.10 steps back, to be done again.
+    """Whether the frame's last instruction was a yield or an await, up to 3.11."""
+    # Up to 3.10 an await moves the instruction pointer back, to be done again.
     return _name(frame, 0) == "YIELD_VALUE" or _name(frame, 2) == "YIELD_FROM"
 
 
@@ -125,7 +129,9 @@ def _name(frame, behind):
 
 
 def returns_of(code):
-    """The lines at which a generator's code returns and does not pause, as pydevd asks for them."""
+    """The lines at which a generator's code returns and does not pause, in the form that pydevd
+    needs.
+    """
     return [_Return(code, line) for line in {line for _, line in dis.findlinestarts(code)}]
 
 
@@ -136,7 +142,7 @@ class _Return(object):
 
 
 class _Line(int):
-    """A number that equals the line only while its frame is really being left there."""
+    """A number that equals the line only while the frame is really returning there."""
 
     __hash__ = int.__hash__
 

@@ -1,8 +1,9 @@
 """One stop at a time, and none lost, when several threads come to breakpoints at once.
 
-pydevd tells both at the same moment and resumes both with one `continue`, or passes over the
-breakpoint of a thread that another one's stop has halted just there. Here a thread whose turn it is
-not stands still like all others, and stops itself when they go on.
+By itself pydevd reports both stops at the same moment and resumes both with one `continue`. Or it
+passes over the breakpoint of a thread that another thread's stop has halted just there. Here a
+thread that must wait for its turn is halted like all others, and makes its own stop when they
+resume.
 """
 
 import _thread
@@ -16,8 +17,8 @@ _ASKS = (
     "_pydevd_bundle.pydevd_frame",
     "_pydevd_bundle.pydevd_cython",
 )
-# pydevd's functions that handle the event of a line, and what each calls the breakpoint that it has
-# checked in this event.
+# pydevd's functions that handle a line event, and the local variable in which each has the
+# breakpoint that it has checked in this event.
 _CHECKED = {"_internal_line_event": "bp", "trace_dispatch": "breakpoint"}
 
 
@@ -25,7 +26,7 @@ class StopArbiter(object):
     def __init__(self, probe):
         self.probe = probe
         self.lock = _thread.allocate_lock()
-        self.holder = []  # the thread whose stop is told and not yet resumed
+        self.holder = []  # the thread whose stop is reported and not yet resumed
         self.pausing = []
 
     def hook(self):
@@ -63,9 +64,9 @@ class StopArbiter(object):
         )
 
     def set_suspend(self, thread, reason, *args, **kwargs):
-        """In place of pydevd's: a thread is to stop."""
-        told, is_pause = self.probe.told, kwargs.get("is_pause")
-        frame = told.__dict__.pop("frame", None) if reason == self.at_breakpoint else None
+        """Replaces pydevd's: a thread is about to stop."""
+        this_thread, is_pause = self.probe.this_thread, kwargs.get("is_pause")
+        frame = this_thread.__dict__.pop("frame", None) if reason == self.at_breakpoint else None
         if not (self.probe.engine.db.multi_threads_single_notification or is_pause):
             kwargs["suspend_other_threads"] = False  # breakpoints may say otherwise
         while True:
@@ -78,39 +79,41 @@ class StopArbiter(object):
                     return self.suspend(thread, reason, *args, **kwargs)
                 info = self.mark(thread, self.halted, main_suspend=False)
             if frame is None:
-                told.put_off = (reason,) + args  # it is going to wait as soon as we return
+                this_thread.put_off = (reason,) + args  # it waits as soon as we return
                 return None
             self.wait(thread, frame, "line", None)
             if self.steps(info):
-                return None  # it was stepped on from here
-            if told.hits:
-                told.hits = self.probe.points.still(told.hits)
-                if not told.hits:
+                return None  # a caller has stepped it from here
+            if this_thread.hits:
+                this_thread.hits = self.probe.points.still(this_thread.hits)
+                if not this_thread.hits:
                     return None
 
     def do_wait_suspend(self, thread, frame, event, arg, exception_type=None):
-        """In place of pydevd's: it stops here, until it is resumed."""
-        info, told = thread.additional_info, self.probe.told.__dict__
-        asked = False  # in this wait
+        """Replaces pydevd's: this thread stops here until it is resumed."""
+        info, this_thread = thread.additional_info, self.probe.this_thread.__dict__
+        decided = False  # whether this wait has decided on the breakpoint of this line
         while True:
-            put_off, hits = told.pop("put_off", None), told.pop("hits", None)
+            put_off, hits = this_thread.pop("put_off", None), this_thread.pop("hits", None)
             if hits:
-                # pydevd knows one breakpoint for each line
+                # pydevd itself knows only one breakpoint for each line.
                 info.hit_breakpoint_ids = [number_of(id) for id in hits]
             passing = thread.stop_reason == self.halted and event == "line" and not self.pausing
             if passing:
-                passing = not (asked or told.pop("asked", False) or self.has_counted(frame))
-            self.probe.told.stands = True
+                passing = not (
+                    decided or this_thread.pop("line_decided", False) or self.has_counted(frame)
+                )
+            self.probe.this_thread.is_stopped = True
             try:
                 self.wait(thread, frame, event, arg, exception_type)
             finally:
-                self.probe.told.stands = False
+                self.probe.this_thread.is_stopped = False
             if self.steps(info):
                 return
             if put_off and not self.probe.points.suspended:
                 self.set_suspend(thread, *put_off)
             elif passing:
-                asked = True
+                decided = True
                 if self.probe.points.hits_now(info, frame):
                     self.set_suspend(thread, self.at_breakpoint, suspend_other_threads=True)
             if info.pydev_state != SUSPENDED:
@@ -127,11 +130,11 @@ class StopArbiter(object):
 
         Another thread's stop may come between the check of the breakpoint and pydevd's next look at
         the thread's state, and that thread may be resumed before the look. A mark that the check
-        left would be too late in the one case and stay behind in the other, so the frames of pydevd
-        that handle the event tell. Compiled, pydevd has no frames; there no other thread runs
-        between the end of the check and the look.
+        left would be too late in the one case and stay behind in the other. So we look into the
+        frames of pydevd that handle the event. A compiled pydevd has no frames; there no other
+        thread runs between the end of the check and the look.
         """
-        counted = self.probe.told.__dict__.pop("counted", False)
+        counted = self.probe.this_thread.__dict__.pop("counted", False)
         below = sys._getframe(1)
         while below is not None and below is not frame:
             found = _CHECKED.get(below.f_code.co_name)
@@ -141,23 +144,26 @@ class StopArbiter(object):
         return counted
 
     def when_they_go_on(self, ask):
-        """pydevd passes over what is raised in a thread that another one's stop is just halting."""
-        told = self.probe.told
+        """Wrap pydevd's decision about an exception. By itself pydevd passes over an exception in a
+        thread that another thread's stop is just halting; here the thread first waits.
+        """
+        this_thread = self.probe.this_thread
 
         def should_stop_on_exception(db, info, frame, thread, raised, *rest, **more):
-            if info.pydev_state == SUSPENDED and not getattr(told, "stands", False):
-                told.asked = True  # its line's breakpoint
+            if info.pydev_state == SUSPENDED and not getattr(this_thread, "is_stopped", False):
+                this_thread.line_decided = True  # the breakpoint of its line
                 db.do_wait_suspend(thread, frame, "line", None)
-            told.raised = raised[1]  # for `exceptions`: pydevd asks it with the traceback only
+            # `exceptions` needs it: pydevd calls that with the traceback only.
+            this_thread.raised = raised[1]
             try:
                 return ask(db, info, frame, thread, raised, *rest, **more)
             finally:
-                told.raised = None
+                this_thread.raised = None
 
         return should_stop_on_exception
 
     def free(self):
-        """A thread goes on alone: whoever comes to a stop next is told."""
+        """A thread resumes alone: the next stop of any thread is reported."""
         with self.lock:
             del self.pausing[:], self.holder[:]
 
@@ -165,10 +171,10 @@ class StopArbiter(object):
         db = self.probe.engine.db
 
         def resume_threads(thread_id, except_thread=None):
-            with self.lock:  # or it would set a thread going that has just begun to stop
+            with self.lock:  # or this would resume a thread that has just begun to stop
                 del self.pausing[:], self.holder[:]
                 resume(thread_id, except_thread)
-            # pydevd wakes nobody: each would look by itself, every 0.2 s.
+            # pydevd wakes no thread: each would look by itself, every 0.2 s.
             for event in list(db._thread_events.values()):
                 event.set()
 

@@ -1,7 +1,7 @@
-"""Coroutines and generators that wait while a breakpoint is set in their code.
+"""Makes pydevd trace coroutines and generators that wait while a breakpoint is set in their code.
 
-On 3.12 and later pydevd learns of code when a call of it starts; what has started before and is on
-no thread's stack just then it never looks at, and breakpoints in there would not stop anything.
+On 3.12 and later pydevd sees code only when it is called. Code that was called before, and is on no
+stack now, it never sees, so a breakpoint in there would not stop anything.
 """
 
 import gc
@@ -20,11 +20,11 @@ _FRAMES = {
 
 
 def reach_waiting(files):
-    """Have pydevd look at those of these files, as it calls them."""
+    """Make pydevd trace waiting coroutines of these files (pydevd's canonical names)."""
     if not monitors():
         return
-    ours = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
-    name = sys.modules["pydevd_file_utils"].canonical_normalized_path
+    pydevd = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
+    canonical = sys.modules["pydevd_file_utils"].canonical_normalized_path
     thread = threading.main_thread().ident
     known = {}
     for thing in gc.get_objects():
@@ -36,6 +36,6 @@ def reach_waiting(files):
             continue  # it has ended
         path = frame.f_code.co_filename
         if path not in known:
-            known[path] = name(path) in files
+            known[path] = canonical(path) in files
         if known[path]:
-            ours.enable_code_tracing(thread, frame.f_code, frame)
+            pydevd.enable_code_tracing(thread, frame.f_code, frame)

@@ -1,7 +1,8 @@
-"""A thread that stands at a stop stands on, whatever a signal's handler raises in it meanwhile.
+"""Keeps a suspended thread suspended when a signal handler raises in it.
 
-It is raised when the thread is sent on. At once it would end the stop: nobody is told that the
-thread runs, it stands again at its next line, untold, and the other threads stay halted.
+The exception is raised when the thread resumes. Raised at once it would end the stop: the thread
+would run and stop again at its next line without any report, and the other threads would stay
+halted.
 """
 
 from debug_relay.worker.probe.engine.frames import SUSPENDED
@@ -9,13 +10,15 @@ from debug_relay.worker.probe.runtime import deferred_signals as signalled
 
 
 def withstand(probe):
-    """While it waits, and on the way to that, where what is told of the stop may be told again."""
+    """Hold such exceptions while a thread waits, and on its way to the wait, where a stop may be
+    reported a second time.
+    """
     db = probe.engine.db
-    probe.engine.hooks.around("_do_wait_suspend", "signals", _standing)
-    # Told once, and perhaps as over: it is to be told again.
-    untold = db._threads_suspended_single_notification.increment_suspend_time
+    probe.engine.hooks.around("_do_wait_suspend", "signals", _suspended)
+    # pydevd has reported the stop once, and perhaps its end: this makes it report the stop again.
+    report_again = db._threads_suspended_single_notification.increment_suspend_time
     probe.engine.hooks.around(
-        "do_wait_suspend", "signals", lambda wait: _noted(_standing(wait, untold))
+        "do_wait_suspend", "signals", lambda wait: _noted(_suspended(wait, report_again))
     )
 
 
@@ -27,13 +30,13 @@ def _noted(wait):
             wait(thread, *stop, **more)
         finally:
             stops.pop()
-        signalled.give_back()  # pydevd would swallow it while the thread stands
+        signalled.give_back()  # while the thread is suspended, pydevd would swallow it
 
     return do_wait_suspend
 
 
-def _standing(wait, again=lambda: None):
-    def stand(thread, *stop, **more):
+def _suspended(wait, again=lambda: None):
+    def stay_suspended(thread, *stop, **more):
         while True:
             try:
                 return wait(thread, *stop, **more)
@@ -42,11 +45,13 @@ def _standing(wait, again=lambda: None):
                     raise
             again()
 
-    return stand
+    return stay_suspended
 
 
 def _kept(error):
-    """Itself, or what it came up after: pydevd fails to tidy up what it had only half begun."""
+    """Whether this exception is kept, or one in whose handling it was raised: pydevd may fail to
+    clean up after an interrupted beginning.
+    """
     while error is not None and not signalled.keep(error):
         error = error.__context__
     return error is not None

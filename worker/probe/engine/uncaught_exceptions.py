@@ -1,9 +1,9 @@
-"""Exceptions that leave a frame: which of them nobody catches, from Python 3.12 on.
+"""Decides which exceptions that leave a frame are uncaught, from Python 3.12 on.
 
-Python calls a function of ours, in place of pydevd's, for each frame that an exception leaves.
-pydevd's walks the whole stack to find the outermost frame, and to know the exception again it sets
-an attribute on it: the program sees that, and cannot read a pickle of the exception elsewhere. Ours
-looks at the caller of the frame, and sets and keeps nothing.
+Python calls our function, in place of pydevd's, for each frame that an exception leaves. pydevd's
+function walks the whole stack to find the outermost frame, and sets an attribute on the exception
+to recognise it: the program sees that, and cannot load a pickle of the exception elsewhere. Our
+function looks at the caller of the frame, and sets and keeps nothing.
 """
 
 import sys
@@ -44,7 +44,7 @@ class UncaughtExceptions(object):
         db, leaves = self.probe.engine.db, self.leaves
 
         def unwound(code, offset, error):
-            """It is called for each frame that any exception leaves, and mostly ends here."""
+            """Python calls this for each frame that any exception leaves; mostly it ends here."""
             try:
                 frame = _getframe(1)
                 caller = frame.f_back
@@ -54,7 +54,7 @@ class UncaughtExceptions(object):
                 if is_last or db.break_on_user_uncaught_exceptions:
                     leaves(frame, error, is_last)
             except RecursionError:
-                # No room on the stack to ask: `overflow` says why that is silent.
+                # There is no room on the stack: `stack_overflow` says why that is silent.
                 if not isinstance(error, RecursionError):
                     raise
 
@@ -73,14 +73,14 @@ class UncaughtExceptions(object):
             return
         raised = type(error), error, trace
         if db.break_on_user_uncaught_exceptions:
-            told = self.probe.told
-            told.leaving = True
+            this_thread = self.probe.this_thread
+            this_thread.leaving = True
             try:
                 _, at, left = pydevd.should_stop_on_exception(
                     db, thread.additional_info, frame, thread.thread, raised, None, is_unwind=True
                 )
             finally:
-                told.leaving = False
+                this_thread.leaving = False
             if left and self.is_unhandled(known, at, left):
                 how = pydevd.EXCEPTION_TYPE_USER_UNHANDLED
                 pydevd.handle_exception(db, thread.thread, at, left[0], how)
@@ -101,6 +101,6 @@ class UncaughtExceptions(object):
 
 
 def starts_program(code):
-    """Whether what it calls is a program's or a thread's first function."""
+    """Whether the function that this code calls is a program's or a thread's first."""
     name, file = code.co_name, code.co_filename.rpartition("/")[2]
     return name in _STARTERS.get(file[:-3] if file.endswith(".py") else file, ())

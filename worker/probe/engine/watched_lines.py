@@ -1,8 +1,8 @@
-"""At which lines pydevd looks for breakpoints.
+"""Keeps the lines at which pydevd calls the probe.
 
-Put where pydevd keeps them: its own `setBreakpoints` compiles the file once for every line, moves
-lines, and takes none in a file that does not exist yet. Here a line is a line: where none is
-compiled into the code, nothing ever stops.
+Writes them into pydevd's tables. pydevd's own `setBreakpoints` compiles the file once for every
+line, moves lines, and accepts none in a file that does not exist yet. Here lines are not moved: a
+line without code never stops.
 """
 
 import _thread
@@ -20,15 +20,16 @@ class WatchedLines(object):
         self.probe = probe
         self.known = {}  # breakpoint id → (real path of the file, line)
         self.lock = _thread.allocate_lock()
-        self.traps = {}  # file → {line: what stands there for functions that begin there}
-        self.mirrors = {}  # file → lines at which it may be taken for one with breakpoints
+        self.traps = {}  # file → {line: the entry for functions that begin there}
+        self.mirrors = {}  # file → lines where its code may equal that of a file with breakpoints
         self.identical_sources = IdenticalSources(self)
-        self.tables = _thread.allocate_lock()  # around a table's making, where nothing can wait
+        self.tables = _thread.allocate_lock()  # held while a table is made; nothing may wait there
 
     def change(self, put, take):
-        """`put`: (id, real path, line) each; one that lies elsewhere already moves.
+        """Watch and unwatch lines. `put` has (id, real path, line); an id that has another line
+        already moves.
 
-        Paths are taken as they are: pydevd would remember for ever what a missing file is called.
+        Paths are used as they are: pydevd would remember the name of a missing file for ever.
         """
         with self.lock:
             gone = [(id,) + self.known.pop(id) for id in take if id in self.known]
@@ -55,7 +56,7 @@ class WatchedLines(object):
             files[file][number] = breakpoint(
                 number, line, "'relay:%s'" % id, "None", None, policy, None, False
             )
-        # Whole tables in one assignment each: the program's threads read them meanwhile.
+        # Each table is replaced in one assignment, because the program's threads read it meanwhile.
         for file, by_id in files.items():
             with self.tables:
                 if by_id:
@@ -68,7 +69,9 @@ class WatchedLines(object):
         reach_waiting(set(row[1] for row in added))
 
     def tabulate(self, file):
-        """One line has one breakpoint of pydevd's: that of the line, if there is one."""
+        """The table of one file. pydevd has one breakpoint for each line: the line breakpoint, if
+        any.
+        """
         db = self.probe.engine.db
         lines = dict((n, self.nothing(n)) for n in self.mirrors.get(file, ()))
         lines.update(self.traps.get(file, ()))
@@ -80,28 +83,32 @@ class WatchedLines(object):
             db.breakpoints.pop(file, None)
 
     def trap(self, file, line, condition):
-        """In a thread of the program's, perhaps, which is about to run what has the line."""
+        """Watch the first line of a function. May run in a thread of the program that is about to
+        run it.
+        """
         with self.tables:
             self.traps.setdefault(file, {})[line] = self.nothing(line, condition)
             self.tabulate(file)
-        # Code that is equal to some that was passed over before must be looked at again.
+        # Code that is equal to code which pydevd passed over before must be examined again.
         self.changed()
         self.probe.engine.db.mtime += 1
 
     def nothing(self, line, condition=TRAP):
-        """A breakpoint that pydevd looks at, where we alone decide whether it stops."""
+        """A breakpoint for pydevd at which only the probe decides whether to stop."""
         breakpoint = sys.modules["_pydevd_bundle.pydevd_breakpoints"].LineBreakpoint
         policy = "ALL" if self.probe.engine.db.multi_threads_single_notification else "NONE"
         return breakpoint(0, line, condition, "None", None, policy, None, False)
 
     def mirror(self, file, lines):
-        """In a thread that is about to run the first code of this file."""
+        """Watch these lines of a twin. Runs in a thread that is about to run the file's
+        first code.
+        """
         with self.tables:
             self.mirrors[file] = lines
             self.tabulate(file)
 
     def changed(self):
-        """Other lines than before: all code is looked at anew."""
+        """Lines have changed: make pydevd examine all code anew."""
         with self.tables:
             known = {}
             for file, points in list(self.probe.engine.db.file_to_id_to_line_breakpoint.items()):
@@ -130,7 +137,7 @@ class WatchedLines(object):
         self.probe.engine.db.on_breakpoints_changed(removed=True)
 
     def left_out(self, rows):
-        """Why pydevd passes over the files of some of (id, path)."""
+        """The ids whose files pydevd passes over, with the reason; `rows` has (id, path)."""
         db = self.probe.engine.db
         frame = sys.modules["_pydevd_bundle.pydevd_api"].PyDevdAPI._DummyFrame
         filtered = db.is_files_filter_enabled and not db.get_require_module_for_filters()

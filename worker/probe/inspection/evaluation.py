@@ -185,7 +185,7 @@ class Evaluations(object):
             return {"id": id, "gone": True}
         pages = self.probe.pages
         view = pages.view("whole", seconds=AS_LONG_AS_IT_TAKES, quiet=False)
-        return {"id": id, "value": pages.told(tracker, frame, text, value, view)}
+        return {"id": id, "value": pages.variable(tracker, frame, text, value, view)}
 
     def returned(self, id, thread_id, frame_id):
         """The value that was returned into this frame; up to 3.11 it is removed from the frame."""

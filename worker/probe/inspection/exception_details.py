@@ -42,16 +42,16 @@ class ExceptionDetails(object):
         return self.probe.answers.ask_thread(thread, id, self.report, safe)
 
     def report(self, id, thread_id, safe):
-        held = getattr(self.probe.told, "exception", None)
+        held = getattr(self.probe.this_thread, "exception", None)
         if held is None:
             return {"id": id}
         mode = "safe" if safe else self.probe.pages.mode
         telling = ExceptionReport(self.probe.engine, self.probe.texts, mode)
-        told = telling.one(held.value, held.kind, telling.journey(held.trace, held.frame))
+        details = telling.one(held.value, held.kind, telling.journey(held.trace, held.frame))
         chain, is_cut = telling.chain_of(held.value)
         return {
             "id": id,
-            "exception": told,
+            "exception": details,
             "how": held.how,
             "chain": chain,
             "chain_truncated": is_cut,
@@ -66,19 +66,19 @@ class ExceptionReport(object):
         self.late = False
 
     def one(self, value, kind, frames, depth=0):
-        told = {"type": clean(qualname(kind)), "full_type_name": clean(spelled(kind))}
-        told["message"] = self.words(value)
-        told["frames"], told["frames_omitted"] = frames
-        told["notes"] = self.notes(value)
+        details = {"type": clean(qualname(kind)), "full_type_name": clean(spelled(kind))}
+        details["message"] = self.words(value)
+        details["frames"], details["frames_omitted"] = frames
+        details["notes"] = self.notes(value)
         if _Group is not None and issubclass(kind, _Group):
             members = _members(value)
             shown = members[:MEMBERS] if depth < DEPTH else ()
-            told["members"] = [
+            details["members"] = [
                 self.one(member, type(member), self.passed(_trace(member)), depth + 1)
                 for member in shown
             ]
-            told["members_omitted"] = len(members) - len(shown)
-        return told
+            details["members_omitted"] = len(members) - len(shown)
+        return details
 
     def chain_of(self, value):
         """The chain of causes, the nearest first, and whether it is cut."""
@@ -88,8 +88,8 @@ class ExceptionReport(object):
             if value is None or id(value) in seen:
                 return chain, False
             seen.add(id(value))
-            told = self.one(value, type(value), self.passed(_trace(value)))
-            chain.append(dict(told, relation=relation))
+            details = self.one(value, type(value), self.passed(_trace(value)))
+            chain.append(dict(details, relation=relation))
         return chain, origin_of(value)[1] is not None
 
     # -- words

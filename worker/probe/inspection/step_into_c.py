@@ -18,14 +18,14 @@ class StepIntoC(object):
     def __init__(self, probe):
         self.probe = probe
         self.watched = {}  # thread ident → Watch, from the step on to the thread's next stop
-        self.told = {}  # The debugger's thread id → the function that its last step went into
+        self.entered = {}  # The debugger's thread id → the function that its last step went into
         probe.commands.update(watch_calls=self.ask, native=self.callee)
 
     def ask(self, thread):
         found = self.probe.threads.found(thread)
         if found is None:
             return False
-        self.told.pop(found[0], None)
+        self.entered.pop(found[0], None)
         self.probe.engine.post(found[0], self.begin, found[0])
         return True
 
@@ -48,7 +48,7 @@ class StepIntoC(object):
             if watch is not None:
                 watch.leave()
                 if watch.callee is not None and not is_below(frame, watch.frame):
-                    self.told[watch.thread_id] = watch.callee
+                    self.entered[watch.thread_id] = watch.callee
                 watch.frame = None
             wait(thread, frame, event, arg, exception_type)
 
@@ -57,7 +57,7 @@ class StepIntoC(object):
     def callee(self, thread):
         """The function in C that the last step of this thread went into, if it did."""
         found = self.probe.threads.found(thread)
-        return None if found is None else self.told.pop(found[0], None)
+        return None if found is None else self.entered.pop(found[0], None)
 
 
 class Watch(object):

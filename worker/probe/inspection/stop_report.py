@@ -133,7 +133,7 @@ class StopReports(object):
         # At least as many as an unasked report has: their texts are compared at the next stop.
         chosen = names[: max(most, LOCALS)]
         # Watches are evaluated first, because they may change the locals.
-        watches = self.watched_all(frame, tracker, view, asked=not remember)
+        watches = self.watched_all(frame, tracker, view, by_caller=not remember)
         rows, texts = [], {}
         for name in chosen:
             view.unsaid = False
@@ -180,14 +180,14 @@ class StopReports(object):
         return known[1]
 
     def variable(self, name, value, tracker, frame, view):
-        return self.probe.pages.told(tracker, frame, name, value, view)
+        return self.probe.pages.variable(tracker, frame, name, value, view)
 
-    def watched_all(self, frame, tracker, view, asked):
-        """All watches. Slow ones come last, and are evaluated only if a caller asked."""
+    def watched_all(self, frame, tracker, view, by_caller):
+        """All watches. Slow ones come last, and are evaluated only for a caller."""
         found = {}
         for watch in sorted(self.watches, key=lambda watch: watch[0] in self.slow_watches):
-            known = watch[0] in self.slow_watches
-            if known and not asked:
+            is_slow = watch[0] in self.slow_watches
+            if is_slow and not by_caller:
                 found[watch[0]] = {"id": watch[0], "error": AGAIN}
             else:
                 found[watch[0]] = self.watched(*watch, frame, tracker, view)

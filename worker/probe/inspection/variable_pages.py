@@ -136,7 +136,7 @@ class VariablePages(object):
 
     # -- rows, for all parts that show a value
 
-    def told(self, tracker, frame, name, value, view):
+    def variable(self, tracker, frame, name, value, view):
         """The row of a frame's variable, or of a value that was evaluated there."""
         try:
             scope = scope_of(tracker.get_variable(id(frame)), False)

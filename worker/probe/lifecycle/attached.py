@@ -1,10 +1,10 @@
-"""The relay inside a program that it did not start: how it comes, watches, and goes.
+"""Attaches inside a program that the relay did not start, watches the connection, and detaches.
 
-All is done by threads of our own; the program's thread that the injection has interrupted only
-starts the first. A watch thread sees the relay's end of the connection close or fall silent and
-then lets go by itself, whatever has become of the relay. What stays in the program is the debugger,
-imported and idle, and in it a list with one place: the attachment of now
-(`engine.loading.earlier_debugger`).
+Threads of our own do all of this; the program's thread that the injection has interrupted only
+starts the first of them. A watch thread notices when the relay's end of the connection closes or
+falls silent. It then detaches by itself, whatever has become of the relay. After a detach the
+debugger stays in the program, imported and idle, and in it a list with one item: the present
+attachment (`engine.loading.earlier_debugger`).
 """
 
 import _thread
@@ -34,7 +34,7 @@ from debug_relay.worker.probe.inspection.evaluation import Interrupted, begun
 from debug_relay.worker.probe.startup import switch_interval as pace
 
 _RDHUP = 0x2000
-_TICK = 0.25  # Seconds between two looks at whether the worker still speaks.
+_TICK = 0.25  # Seconds between two looks at whether the worker still sends.
 _SOON = 0.02  # Seconds between two looks at whether the handshake is over.
 _HANDSHAKE_LOOKS = 500  # Looks at whether the handshake is over.
 _GONE_SECONDS = 10.0  # A new attachment waits this long for a former one that is leaving.
@@ -43,10 +43,10 @@ _TALKS_SECONDS = 5.0  # A worker that was heard within this time counts as alive
 
 
 def arrive(setup, bytecode, imported):
-    """Attach; raise what goes wrong, with everything undone.
+    """Attach. If that fails, undo everything and raise the reason.
 
-    This runs in a thread of its own, and one thread at a time is here. `imported` is called when
-    all that is imported is there.
+    Runs in a thread of our own; only one thread at a time runs it. `imported` is called when all
+    imports are done.
     """
     _refuse_free_threads()
     earlier.refuse_taken_place()
@@ -54,7 +54,7 @@ def arrive(setup, bytecode, imported):
     former = earlier.attachment()
     if former is not None:
         if former.setup["token"] == setup["token"]:
-            return  # brought twice
+            return  # the payload was run twice
         _end(former)
     before = patched_modules.OriginalState()
     bring_back = programs_own_copy.set_aside(setup["debugger_parent"])
@@ -70,7 +70,7 @@ def arrive(setup, bytecode, imported):
         before.look_again()
         before.make_room()
         attachment = Attachment(held, before, setup, bring_back)
-        bring_back = None  # from here on it is the attachment's to do
+        bring_back = None  # from here on the attachment does it
         attachment.begin()
     finally:
         bytecode.leave()
@@ -79,14 +79,15 @@ def arrive(setup, bytecode, imported):
 
 
 def _refuse_free_threads():
-    """Refuse an interpreter without the lock, if its files have not told the worker before."""
+    """Refuse an interpreter without the lock; the worker could not see that from its files."""
     if "t" in sys.abiflags:
         raise Refused("free-threaded", "%d.%d" % sys.version_info[:2])
 
 
 def _refuse_forbidden_tracing():
-    """Raise if an audit hook of the program forbids tracing: up to 3.9 Python only prints that, at
-    every try."""
+    """Raise if an audit hook of the program forbids tracing. Up to 3.9 `sys.settrace` itself only
+    prints the hook's error, at every call.
+    """
     if not hasattr(sys, "monitoring"):
         sys.audit("sys.settrace")
 
@@ -94,7 +95,7 @@ def _refuse_forbidden_tracing():
 def _end(former):
     """Refuse if the former attachment is in use; else wait until it has left.
 
-    Its last acts, as to bring the program's own copy of the debugger back, would undo ours.
+    Its last steps, such as putting the program's own copy of the debugger back, would undo ours.
     """
     if former.talks():
         raise Refused("busy", former.setup["session"])
@@ -103,7 +104,7 @@ def _end(former):
 
 
 class Attachment(object):
-    """One session's stay in the program."""
+    """One session in the program, from its attach to its detach."""
 
     def __init__(self, held, before, setup, bring_back):
         self.held = held
@@ -112,14 +113,14 @@ class Attachment(object):
         self.setup = setup
         self.pid = os.getpid()
         self.engine = self.sock = self.probe = None
-        self.reason = None  # why to go
-        self.waiting = set()  # idents of threads that wait for the end of it
+        self.reason = None  # why it detaches
+        self.waiting = set()  # idents of threads that wait for the end of the detach
         self.heard = 0
-        self.quiet = 0  # ticks since something was heard
+        self.quiet = 0  # ticks since the last message
         self.thread = threading.Thread(target=self.watch, name="debug relay")
         mark(self.thread)
 
-    # -- coming
+    # -- attaching
 
     def begin(self):
         self.held[0] = self
@@ -128,36 +129,36 @@ class Attachment(object):
                 self.prepare, self.setup, patch_multiprocessing=False, wait_for_ready_to_run=False
             )
             debugger.install_breakpointhook()
-            program_tracers.tell(self.probe, self.before.tracers)
+            program_tracers.report(self.probe, self.before.tracers)
         except BaseException:
             self.leave("failed")
             if self.engine is None:
-                # Nobody listens any more.
+                # The worker has stopped listening.
                 self.held[0] = None
                 debugger.forget()
                 patched_modules.restore(self.before, detach.Report().attempt)
                 self.bring_back()
             elif self.thread.ident is None:
-                self.go()  # there is no watch thread that would
+                self.go()  # no watch thread runs that would do it
             raise
 
     def prepare(self, engine, sock):
-        """Called before anybody reads the socket: its end is never missed."""
+        """Called before any thread reads the socket, so that we never miss its end."""
         earlier.refuse_missing(engine.gone)
         self.engine, self.sock = engine, sock
         engine.on_end(self.disposed)
         engine.listen(self)
         self.probe = core.start(engine, True)
         self.probe.started = True
-        self.probe.commands["leave"] = self.asked
+        self.probe.commands["leave"] = self.leave_on_request
         self.probe.children.tell_starts()
         engine.around_commands(lambda original: tracked(self.probe.answers, original))
-        # The debugger's threads: the program's `threading.setprofile` means them as little as ours.
+        # The program's `threading.setprofile` must not profile the debugger's threads or ours.
         engine.on_thread_start(tracing.be_untraced)
         self.thread.start()
 
     def before_send(self, message):
-        """The debugger asks its listeners before it sends and after it has received."""
+        """The debugger calls this before it sends; `after_receive` after it has received."""
 
     def after_receive(self, message):
         self.heard += 1
@@ -176,8 +177,8 @@ class Attachment(object):
         self.hurry(poll)
         seen = None
         while self.reason is None:
-            # Counted in ticks of this thread and not by a clock: a program that was stopped, or
-            # held the interpreter for a minute, is not taken for a silent relay.
+            # Silence is counted in ticks of this thread, not by a clock: a program that was
+            # stopped, or held the interpreter for a minute, must not make the relay seem silent.
             if poll.poll(_TICK * 1000) or not self.sock.is_own():
                 self.leave("closed")
                 break
@@ -190,14 +191,14 @@ class Attachment(object):
             self.go()
 
     def hurry(self, poll):
-        """Until the handshake is over."""
+        """Keep the short switch interval until the handshake is over."""
         with pace.Pace():
             for _ in range(_HANDSHAKE_LOOKS):
                 if self.engine.is_ready() or self.reason is not None or poll.poll(_SOON * 1000):
                     break
 
     def unread(self):
-        """How much the debugger has not read yet: a busy one does not make the relay silent."""
+        """How many bytes the debugger has not read yet: if it is busy, the relay is not silent."""
         try:
             return struct.unpack("i", fcntl.ioctl(self.sock.fileno(), termios.FIONREAD, b"\0" * 4))
         except (OSError, ValueError):
@@ -207,8 +208,8 @@ class Attachment(object):
         if self.reason is None:
             self.reason = reason
 
-    def asked(self):
-        """The relay's wish: answered at once, done by the watch thread."""
+    def leave_on_request(self):
+        """The worker requests a detach. The reply is sent at once; the watch thread detaches."""
         self.leave("asked")
         return True
 
@@ -219,39 +220,42 @@ class Attachment(object):
         if wait and current is not self.thread and not tracing.is_debuggers(current):
             self.waiting.add(current.ident)
             try:
-                self.sock.shutdown(socket.SHUT_RD)  # wakes the watch
+                self.sock.shutdown(socket.SHUT_RD)  # wakes the watch thread
             except OSError:
                 pass
             self.thread.join(_EXIT_SECONDS)
 
-    # -- going
+    # -- detaching
 
     def go(self):
         report = detach.Report()
         try:
             detach.free_program(self.engine, self.probe, self.before, report, self.waiting)
         finally:
-            tell = None
+            notify = None
             if self.reason == "asked":
                 words = report.words(self.reason)
-                tell = lambda: self.probe.emit("relayLeft", words)  # noqa: E731
-            elif self.reason == "disposed":  # at the program's end, which may take its time
-                tell = lambda: self.probe.emit("relayEnding", {})  # noqa: E731
+                notify = lambda: self.probe.emit("relayLeft", words)  # noqa: E731
+            elif self.reason == "disposed":  # at the program's end, which may take long
+                notify = lambda: self.probe.emit("relayEnding", {})  # noqa: E731
             self.engine.unlisten(self)
             try:
-                detach.end_debugger(self.engine, self.sock, report, tell, self.bring_back)
+                detach.end_debugger(self.engine, self.sock, report, notify, self.bring_back)
             finally:
                 if self.probe is not None:
                     del self.probe.retracing.others[:]
-                # Not before: the next one waits for us; what we do last would be done to him.
+                # Last, because the next attachment waits for this: our last steps would undo its
+                # first ones.
                 self.held[0] = None
 
     def in_child(self):
-        """After fork(), in the child, in the only thread there is; takes no lock of another."""
+        """Run in the child after fork(), in its only thread. Takes no lock that another thread of
+        the parent may have held.
+        """
         self.held[0] = None
         self.reason = "fork"
         report = detach.Report()
-        if self.probe is None:  # the thread that was bringing it is not here
+        if self.probe is None:  # the thread that was loading it does not exist in the child
             report.attempt("collector", running_frames.in_child)
             report.attempt("tracing", tracing.stop_in_child)
             report.attempt("debugger", debugger.forget)
@@ -262,8 +266,9 @@ class Attachment(object):
 
 
 def tracked(answers, original):
-    """Around a command that the debugger has one of the program's threads do: it can be
-    interrupted."""
+    """Wrap a command that the debugger runs in one of the program's threads, so that it can be
+    interrupted.
+    """
 
     def do_it(*arguments):
         thread = threading.current_thread()
@@ -285,7 +290,9 @@ def tracked(answers, original):
 
 
 def _can_be_woken():
-    """While it evaluates for us, the main thread's sleeps end by a signal without any effect."""
+    """Whether the main thread's sleeps can be ended by a signal without any other effect, while it
+    evaluates for us.
+    """
     if signal.getsignal(signal.SIGURG) is not signal.SIG_DFL:
         return False
     signal.signal(signal.SIGURG, lambda number, frame: None)
@@ -293,6 +300,6 @@ def _can_be_woken():
 
 
 def mark(thread):
-    """A thread of ours is like the debugger's own: hidden, not traced, not waited for."""
+    """Treat a thread of ours as one of the debugger's: hidden, not traced, not waited for."""
     mark_debuggers_thread(thread)
     forks.mark(thread)

@@ -1,6 +1,6 @@
 """Connects a launched program to its debugger, and its child processes if the launch asks for that.
 
-A child comes in one of two ways. A forked child has all of this in its memory, but none of the
+A child connects in one of two ways. A forked child has all of this in its memory, but none of the
 threads that serve the debugger: it drops what it has inherited (`child_processes`) and connects
 anew, before the program's next line. A child that is another Python process is started by
 `bootstrap` instead of by its own command line, which `child_debugging` rewrites on its way to the
@@ -36,13 +36,14 @@ class Launched(object):
         self.family = ChildDebugging(self) if setup["debug_subprocesses"] else None
 
     def connect(self, waits=False):
-        """The probe of this process. With `waits` it fails in the end instead of waiting on, and
-        the process is as without a debugger then."""
+        """Connect; returns the probe of this process. With `waits` it gives up after a bounded
+        time, and the process then runs as without a debugger.
+        """
         handshake = []
 
         def prepare(engine, sock):
             if engine.gone and waits:
-                raise NoAnswer  # the names that bound the wait may be lacking
+                raise NoAnswer  # the names with which we bound the wait may be lacking
             self.probe = core.start(engine, self.wanted)
             if engine.gone:
                 return
@@ -74,8 +75,9 @@ class Launched(object):
     def show(self, wanted_of):
         """Show the program's own command line.
 
-        Not before `connect`: until then the relay reads from ours which program this is. A program
-        with `setproctitle` finds the place of its title by the words that stand there.
+        Called after `connect`: until then the relay recognises this process by our command line. A
+        program with `setproctitle` keeps ours, because that library finds the place of the title by
+        the words there.
         """
         if PathFinder.find_spec("setproctitle") is None:
             process_title.show(wanted_of)
@@ -83,7 +85,7 @@ class Launched(object):
     def give_up(self):
         probe, self.probe = self.probe, None
         if probe is None:
-            debugger.forget()  # nobody listens any more
+            debugger.forget()  # the worker has stopped listening
             return
         program_end.shut(probe.engine)
         probe.children.let_go()

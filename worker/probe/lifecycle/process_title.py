@@ -1,19 +1,19 @@
-"""The process's command line as `ps` and `pgrep -f` show it: that of the program.
+"""Makes `ps` and `pgrep -f` show the program's command line for this process.
 
-The kernel reads it from the process's own memory, between two addresses that only a privileged
-process may move. So the words are written over those that we were started by, and nothing behind
-them is touched: the environment follows there. Where they are as long, as the worker sees to, the
-kernel shows them word by word. Where they are shorter it shows one text, the words with spaces
-between them: that is its rule for a title, and a last byte that is not NUL asks for it.
+The kernel reads the command line from the process's own memory, between two addresses that only a
+privileged process may move. So we write the program's words over those of our command line, and
+nothing behind them, where the environment follows. The worker makes our command line as long as the
+program's; the kernel then shows it word by word. If the program's is shorter, the kernel shows one
+text, the words with spaces between them: it does that if the last byte is not NUL.
 """
 
 import os
 
-_START, _END = 45, 46  # fields of /proc/self/stat behind the name: the arguments' addresses
+_START, _END = 45, 46  # fields of /proc/self/stat after the name: the arguments' addresses
 
 
 def given():
-    """The address of the words that the process was started by, and the words."""
+    """The address of this process's command line, and its words."""
     with open("/proc/self/stat", "rb") as stat:
         fields = stat.read().rpartition(b")")[2].split()
     start, end = int(fields[_START]), int(fields[_END])
@@ -28,7 +28,7 @@ def given():
 
 
 def show(wanted_of):
-    """Show what `wanted_of` makes of those words, if it fits; else they stay."""
+    """Show the words that `wanted_of` makes of the present ones, if they fit."""
     try:
         start, words = given()
         text = fitted(wanted_of(words), sum(map(len, words)) + len(words))
@@ -38,11 +38,11 @@ def show(wanted_of):
         finally:
             os.close(memory)
     except (OSError, ValueError, LookupError):
-        pass  # the kernel does not say, or not let us: it is what it was
+        pass  # the kernel does not report the addresses, or forbids the write: nothing changes
 
 
 def fitted(words, size):
-    """Exactly so many bytes, which show the words."""
+    """Exactly `size` bytes that show the words."""
     text = b"\0".join(words) + b"\0"
     if len(text) > size:
         raise ValueError("there is no room for it")

@@ -1,31 +1,30 @@
 """Starts the user's program under the debug server. Python 3.8 to 3.15, standard library only.
 
 Run as `python /proc/self/fd/N FD`: N is a file in memory with this text. One JSON document on
-descriptor FD has the probe's sources, where the worker listens and what to run. Does what
-`python script.py` or `python -m module` would have done, and nothing of this file is left to see:
-not in stacks, not in tracebacks, not in sys.path or sys.argv.
+descriptor FD has the probe's sources, the port at which the worker listens, and the program to run.
+Does the same as `python script.py` or `python -m module`, and leaves no trace of this file in
+stacks, tracebacks, sys.path or sys.argv.
 
-Beside that: the debug socket gets TCP_NODELAY (without it every answer waits 40 ms for an
+Also: the debug socket gets TCP_NODELAY (without it every answer waits 40 ms for an
 acknowledgement), the debugger's fixed sleeps at the start and at the end are skipped, and a blocked
 main thread can be woken by SIGURG so that `pause` reaches it.
 
 Run as `python bootstrap.py FILE WORDS…` by a program whose children are debugged too: FILE has the
-same document for all of them, WORDS are the child's own command line. Both files lie in the
-session's directory. Whatever stands in the way,
-the child runs as it would have run without us.
+same document for all of them, WORDS are the child's own command line. Both files are in the
+session's directory. If anything goes wrong, the child runs as it would without us.
 """
 
 import os
 import sys
 
-# Modules that were there before us; and the one that the interpreter asks about threads at its end.
+# Modules that were loaded before us, and the one that the interpreter calls at its end.
 _NOT_OURS = frozenset(sys.modules) | {"threading"}
 _OWN = {}  # modules that the debugger does not share with the program
 _NAMESAKES = {}
 _FIRST_PYTHON, _LAST_PYTHON = (3, 8), (3, 15)  # the bounds of `protocol/version.py`
 _HAS_CACHED = sys.version_info < (3, 15)  # `__main__` has `__cached__`
-_TEXTS = {}  # name → source of what lies beside this file; the worker puts them in
-_FILE = __file__  # 3.14 takes the name away before it reports what was raised
+_TEXTS = {}  # name → source of each file beside this one; the worker puts them in
+_FILE = __file__  # 3.14 removes the name before it reports an uncaught exception
 
 
 def main():
@@ -46,7 +45,7 @@ def main():
         probe.texts.keep(code, setup["target"])
     _restore_original_arguments(setup)
     module = _main_module(setup, code)
-    _say(setup, b"started")
+    _report(setup, b"started")
     probe.started = True
     if setup["stop_on_entry"]:
         probe.engine.stop_on_entry()
@@ -60,7 +59,7 @@ def _setup():
     fd = int(sys.argv[1].lstrip("0"))  # it may have leading zeros: see `process_title`
     with os.fdopen(fd, "rb") as pipe:
         setup = json.loads(pipe.read().decode("utf-8", "surrogateescape"))
-    os.set_inheritable(setup["word"], False)
+    os.set_inheritable(setup["status"], False)
     place, _, number = __file__.rpartition("/")
     if place == "/proc/self/fd":
         os.close(int(number))
@@ -68,16 +67,16 @@ def _setup():
 
 
 def _hide_own_directory():
-    """`python bootstrap.py` put it first; it must not shadow the user's modules."""
+    """Take our directory out of sys.path: it must not shadow the user's modules."""
     if sys.flags.isolated or getattr(sys.flags, "safe_path", False):
-        return  # it did not
+        return  # Python has not put it there
     here = os.path.dirname(os.path.realpath(__file__))
     if sys.path and os.path.realpath(sys.path[0] or ".") == here:
         del sys.path[0]
 
 
 def _as_child(path, words):
-    """Run what the words say, under the debugger of the session that our parent belongs to."""
+    """Run the program that `words` name, in the debug session that our parent belongs to."""
     if not _can_be_debugged():
         _run_plainly(words)
     code = probe = None
@@ -89,12 +88,12 @@ def _as_child(path, words):
             with open(path, "rb") as file:
                 setup = json.loads(file.read().decode("utf-8", "surrogateescape"))
             parts = _executed("python_command_line")["parted"](words)
-            setup.update(kind=parts.kind, target=parts.target, args=parts.rest, word=None)
+            setup.update(kind=parts.kind, target=parts.target, args=parts.rest, status=None)
             text = _source(setup)
             code = _compiled(setup, text)
             with _namesakes()["StandardFirst"](), _Uncollected():
                 launched = _launched(setup, text)
-                # It runs nothing of the program's; what it forks connects by itself.
+                # It runs none of the program's code; the processes that it forks connect.
                 if parts.is_fork_server:
                     launched.bytecode.leave()
                 else:
@@ -106,9 +105,9 @@ def _as_child(path, words):
                 if setup["kind"] == "code":
                     probe.texts.keep(code, setup["target"])
     except Exception:
-        # The session is over, the file is not ours to read, there is no such script, it has no
-        # right syntax: Python itself knows best what to say to that.
-        if code is None or setup["kind"] != "stdin":  # which was read, and cannot be again
+        # The session may be over, we may not read the file, or the script may not exist or not be
+        # valid Python: Python itself reports that best.
+        if code is None or setup["kind"] != "stdin":  # stdin cannot be read a second time
             _run_plainly(words)
     if hasattr(sys, "orig_argv"):
         sys.orig_argv[1:] = words
@@ -121,7 +120,7 @@ def _as_child(path, words):
 def _can_be_debugged():
     """Whether this Python can be debugged, by the same rule as `worker.interpreter.resolve`."""
     if sys.implementation.name != "cpython" or "t" in sys.abiflags:
-        return False  # the second is built without the interpreter's lock
+        return False  # `t` is a build without the interpreter's lock
     return _FIRST_PYTHON <= sys.version_info[:2] <= _LAST_PYTHON
 
 
@@ -129,11 +128,11 @@ def _run_plainly(words):
     os.execv(sys.executable, [sys.executable] + words)
 
 
-def _say(setup, word):
-    """How it goes, at once and whatever the program does next."""
-    if setup["word"] is not None:
-        os.write(setup["word"], word)
-        os.close(setup["word"])
+def _report(setup, status):
+    """Report to the worker how the start went, before the program can do anything."""
+    if setup["status"] is not None:
+        os.write(setup["status"], status)
+        os.close(setup["status"])
 
 
 def _source(setup):
@@ -162,7 +161,7 @@ def _is_archive(path):
 
 
 def _compiled(setup, text):
-    """Before the debugger is in: what Python does to load a file is not the program's doing."""
+    """Compile before the debugger is loaded, so that it does not see how Python loads a file."""
     if text is None:
         return None
     if setup["kind"] == "code":
@@ -191,13 +190,16 @@ def _eager():
 
 
 def _give_back_names():
-    """The debugger has loaded standard modules that the program may have namesakes of, in its own
-    directory or on PYTHONPATH: what the program imports by such a name is its own."""
+    """Give the program its own modules of names that the debugger has loaded from the standard
+    library: modules in the program's directory or on PYTHONPATH.
+    """
     _namesakes()["give_back"](_NOT_OURS, _OWN)
 
 
 class _Uncollected(object):
-    """While the debugger comes in none of it is garbage: to look for some costs 10 ms."""
+    """Turns the garbage collector off while the debugger is loaded: it would find nothing, in 10
+    ms.
+    """
 
     def __enter__(self):
         import gc
@@ -208,7 +210,8 @@ class _Uncollected(object):
 
     def __exit__(self, *_):
         if self.gc.get_freeze_count() == 0:
-            # All into the oldest generation, or the program's first collection would look at it.
+            # Move all objects into the oldest generation, or the program's first collection would
+            # visit them.
             self.gc.freeze()
             self.gc.unfreeze()
         if self.collects:
@@ -240,18 +243,20 @@ def _executed(name):
 
 
 def _wake_by_signal():
-    """A handler written in Python: a sleeping main thread runs a line where it can be stopped."""
+    """Install a signal handler written in Python: a signal makes a sleeping main thread run a line,
+    where it can be stopped.
+    """
     import signal
 
     if signal.getsignal(signal.SIGURG) is signal.SIG_DFL:
         names = {}
-        # A file name of its own: the debugger must see this frame, the relay hides it.
+        # With a separate file name: the debugger must see this frame, and the relay hides it.
         exec(compile("def wake(number, frame):\n    pass\n", "<relay wake>", "exec"), names)
         signal.signal(signal.SIGURG, names["wake"])
 
 
 def _main_module(setup, code):
-    """(module, code) ready to run; ends the program when there is no such module."""
+    """The module and code to run; ends the program if there is no such module."""
     first = "-c" if setup["kind"] in ("code", "module") else setup["target"]
     sys.argv[:] = [first] + setup["args"]
     if setup["kind"] == "module":
@@ -265,19 +270,21 @@ def _main_module(setup, code):
     if code is None:
         return _prepared_archive(setup)
     module = _new_main(path, _file_loader(path))
-    _add_path(os.path.dirname(os.path.realpath(path)))  # a link's neighbours are those of its file
+    _add_path(
+        os.path.dirname(os.path.realpath(path))
+    )  # for a link, the directory of the linked file
     return module, code
 
 
 def _restore_original_arguments(setup):
-    """Take us out of the interpreter's own words: reloaders start the program by them."""
+    """Take bootstrap out of `sys.orig_argv`: reloaders start the program again by it."""
     if not hasattr(sys, "orig_argv"):
         return  # before Python 3.10
     sys.orig_argv[:] = _without_us(sys.orig_argv[:-2], str) + _own_words(setup)
 
 
 def _without_us(words, text):
-    """The interpreter and the user's own options, behind those of ours."""
+    """The words for the interpreter and the user's options, without our options."""
     ours = [text("-X"), text("frozen_modules=off")]
     return words[:1] + words[3 if words[1:3] == ours else 1 :]
 
@@ -311,34 +318,36 @@ def _prepared_module(setup):
 
 
 def _not_prepared(setup, error):
-    """Called while it is handled. What is not there, or has no right syntax, is refused; but a
-    package that raises while it is imported is the program, and ends as it would without us."""
+    """Called while `error` is handled. A module that does not exist, or has a syntax error, is
+    refused. But a package that raises while it is imported is part of the program, and ends as it
+    would without us.
+    """
     import runpy
 
     if isinstance(error, runpy._Error):
-        _say(setup, b"no module:" + str(error).encode("utf-8", "backslashreplace")[:1000])
+        _report(setup, b"no module:" + str(error).encode("utf-8", "backslashreplace")[:1000])
         sys.exit("%s: %s" % (sys.executable, error))
     if isinstance(error, SyntaxError):
-        _say_syntax(setup, error)
+        _report_syntax_error(setup, error)
     else:
-        _say(setup, b"started")
-        _report_without_us()
+        _report(setup, b"started")
+        _hide_our_frames()
 
 
-def _say_syntax(setup, error):
+def _report_syntax_error(setup, error):
     """Report a syntax error in source that only the import system finds: a package, an archive."""
-    told = {
+    problem = {
         "file": error.filename or setup["target"],
         "line": error.lineno or 1,
         "offset": error.offset or 1,
         "message": error.msg,
         "text": (error.text or "")[:500],
     }
-    _say(setup, b"syntax error:" + _OWN["json"].dumps(told).encode())
+    _report(setup, b"syntax error:" + _OWN["json"].dumps(problem).encode())
 
 
 def _prepared_archive(setup):
-    """A directory or zip file with a __main__.py."""
+    """The module and code of a directory or zip file with a __main__.py."""
     import runpy
 
     sys.path.insert(0, setup["target"])
@@ -376,8 +385,9 @@ def _new_main(path, loader):
     return module
 
 
-# On 3.12+ pydevd takes an exception for uncaught when it leaves the frame below a function `run…`
-# of a file of this name, and for its own what starts with `<frozen `: the program runs from here.
+# On 3.12+ pydevd treats an exception as uncaught when it leaves the frame below a function `run…`
+# of a file of this name, and files whose names start with `<frozen ` as its own. So the program
+# runs from here.
 _RUNNER = ("def run(code, names):\n    exec(code, names)\n", "<frozen relay>/pydevd_runpy.py")
 
 
@@ -391,13 +401,15 @@ def _run(probe, module, code):
     except BaseException as error:
         if probe is not None:
             probe.exceptions.uncaught(error)
-        _report_without_us()
+        _hide_our_frames()
         raise
 
 
-def _report_without_us():
-    """The interpreter will report what is raised: let it show the program's frames only. Whatever
-    hook the program has set is asked at the last moment, with what it would have got without us."""
+def _hide_our_frames():
+    """Let the interpreter's report of the uncaught exception show only the program's frames. A hook
+    that the program has set is called at the last moment, with the arguments that it would have got
+    without us.
+    """
     missing = not hasattr(sys, "excepthook")
     hook = sys.__excepthook__ if missing else sys.excepthook
 

@@ -1,12 +1,12 @@
-"""Code that was compiled once is read the next time, all of it at once.
+"""Keeps the debugger's compiled code in one file, which is read as a whole the next time.
 
-Executed by `bootstrap`, or by what the injection has started; imports nothing of ours.
+Executed by `bootstrap`, or by the injected code; imports nothing of ours.
 
-A debugger without byte code costs 0.2 s. And every file that is looked for, opened and read gives
-the interpreter away: beside a thread that never waits each time costs as long as that thread keeps
-it. So all the debugger's code is in one file below the relay's data directory, one for each kind of
-interpreter, named after the sources by the relay. The program's own byte code, and whether it
-writes any, is none of our business.
+A debugger without byte code costs 0.2 s. And every look for a file, and every open and read, gives
+up the interpreter: beside a thread that never waits, each costs as long as that thread keeps it. So
+all the debugger's code is in one file below the relay's data directory, one for each kind of
+interpreter; the relay names it after the sources. The program's own byte code, and whether it
+writes any, stays as it is.
 """
 
 import binascii
@@ -24,8 +24,9 @@ class Bytecode(object):
     """Also a finder for `sys.meta_path`, while the debugger's modules are imported."""
 
     def __init__(self, prefix, probe):
-        """`prefix` is a path to which the kind of interpreter is added; or None. `probe` has the
-        sources of the probe, or names the file that has them, for what is not kept as byte code."""
+        """`prefix` is a path, to which the kind of interpreter is added, or None. `probe` has the
+        probe's sources, or names the file that has them, for modules that the cache does not have.
+        """
         kind = (sys.implementation.cache_tag, _importing.MAGIC_NUMBER[:2].hex(), sys.flags.optimize)
         self.kept = prefix and "%s.%s.%s.opt-%d" % ((prefix,) + kind)
         self.probe = probe
@@ -37,7 +38,7 @@ class Bytecode(object):
         self.content, self.fresh = _read(self.kept), ({}, {})
 
     def of_probe(self, name):
-        """The code of a module of the probe's."""
+        """The code of a module of the probe."""
         return self.compiled("<frozen relay probe>/%s.py" % name, lambda: self.unpacked()[name])
 
     def unpacked(self):
@@ -52,7 +53,7 @@ class Bytecode(object):
         return self.sources
 
     def compiled(self, shown, source):
-        """The code of what `source` gives, called `shown` in stacks."""
+        """The code of the source that `source()` returns; stacks show it as `shown`."""
         content = self.content or _read(self.kept)
         text = content[0].get(shown)
         if text is not None:
@@ -62,8 +63,9 @@ class Bytecode(object):
         return code
 
     def watch(self, below, beginnings):
-        """From now on imports from below this directory go through here, of modules whose names
-        have one of these beginnings."""
+        """From now on load modules from below this directory here, if their names begin with one of
+        `beginnings`.
+        """
         self.beginnings = beginnings
         self.below = os.path.join(below, "")
         if self.content is None:
@@ -72,21 +74,22 @@ class Bytecode(object):
             sys.meta_path.insert(0, self)
 
     def leave(self):
-        """All that is needed is there, and nothing of it is kept in memory."""
+        """Everything is loaded: stop being a finder, and keep nothing in memory."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         fresh, self.content, self.fresh = self.fresh, None, None
-        self.probe = self.sources = None  # all of the probe is loaded
+        self.probe = self.sources = None  # the whole probe is loaded
         if fresh is not None and any(fresh):
             self.add(*fresh)
 
     def add(self, codes, modules):
-        """To what is kept: when all is there, or at once when it is more than that."""
+        """Add these to the file."""
         if self.fresh is not None:
             for known, new in zip(self.fresh, (codes, modules)):
                 known.update(new)
         elif self.kept:
-            # Others may have added theirs meanwhile; what is lost of it is compiled once more.
+            # Other programs may have added code meanwhile. Code that is lost here is only compiled
+            # once more.
             content = _read(self.kept)
             for known, new in zip(content, (codes, modules)):
                 known.update(new)
@@ -134,7 +137,7 @@ def _lies_in(found, path):
 
 
 def _read(kept):
-    """(code by the name it is shown by, (file, whether a package) by the name of a module)."""
+    """The codes by the names that stacks show, and (file, whether a package) by module name."""
     try:
         fd = os.open(kept, os.O_RDONLY | os.O_CLOEXEC) if kept else None
         if fd is not None:
@@ -161,4 +164,4 @@ def _write(kept, content):
             file.write(_HEADER.pack(len(body), binascii.crc32(body)) + body)
         os.replace(fresh, kept)
     except OSError:
-        pass  # a full disk, or not ours to write: slower, and no worse
+        pass  # a full disk, or no permission to write: the next start is only slower

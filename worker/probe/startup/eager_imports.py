@@ -1,19 +1,19 @@
-"""The debugger's imports happen at once, also in a program that imports lazily (3.15).
+"""Makes the debugger's imports eager, also in a program that imports lazily (3.15).
 
-Executed by `bootstrap`, and by what the injection has started; imports nothing of ours.
+Executed by `bootstrap`, and by the injected code; imports nothing of ours.
 
-With `PYTHON_LAZY_IMPORTS=all` an import at the top of a module is done when its name is first used.
-The debugger finds its parts by a path that is in `sys.path` for the time of an import only: later
-they would not be found.
+With `PYTHON_LAZY_IMPORTS=all` an import at the top of a module happens when its name is first used.
+The debugger finds its parts by a path that is in `sys.path` only during the import: later they
+would not be found.
 """
 
 import sys
 
-_NORMAL = "normal"  # lazy is what is written so
+_NORMAL = "normal"  # only imports that the code marks as lazy are lazy
 
 
 class Eager(object):
-    """`with` it; the program's own choice is in force again behind it."""
+    """Imports are eager within `with Eager():`; afterwards the program's choice holds again."""
 
     def __enter__(self):
         self.mode = sys.get_lazy_imports() if hasattr(sys, "get_lazy_imports") else _NORMAL

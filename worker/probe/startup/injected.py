@@ -1,15 +1,17 @@
-"""The injected code, run in the program's main thread: it starts a thread of ours, and no more.
+"""The injected code, run in the program's main thread: it only starts a thread of ours.
 
-Given as a text, with `setup`, `texts` (of five modules of ours) and `word` among its names; imports
-nothing of ours.
+Executed as a text with the names `setup`, `texts` (the texts of five modules of ours) and `status`;
+imports nothing of ours.
 
-It runs between any two instructions of the main thread and takes no lock that could be held there.
-`_thread` is what nobody replaces; a program whose threads are greenlets would run ours in its own
-loop. What cannot come in says so by `word`, a file in memory that gdb has opened for us: for a
-socket, or for another file, it would take what the program may have replaced or forbidden.
+It runs between any two instructions of the main thread and takes no lock that this thread could
+hold. It starts threads by `_thread`, which programs do not replace; a program whose threads are
+greenlets would run our threads in its own loop. If it cannot continue, it writes the reason into
+the payload status file, a file in memory that gdb has opened in the program; `status` is its
+descriptor. A socket or another file would need functions that the program may have replaced or
+forbidden.
 """
 
-try:  # in which no import is lazy: its first use would take the lock of all imports
+try:  # an import within `try` is never lazy: a lazy one would take the import lock at its first use
     import _thread
     import posix
     import sys
@@ -24,13 +26,13 @@ _OVER_SECONDS = 0.3  # The injected code waits this long for a thread that is ju
 
 
 class StatusFile(object):
-    """The payload status file: this side and the worker write into it what they have done."""
+    """The payload status file: this code and the worker write their states into it."""
 
     def __init__(self, fd):
         self.fd = fd
 
     def is_ours(self):
-        # A program that closes all its descriptors may have opened something else by this number.
+        # A program that closes all its descriptors may have reused this number for another file.
         try:
             return posix.readlink("/proc/self/fd/%d" % self.fd).startswith("/memfd:debug relay")
         except OSError:
@@ -62,8 +64,10 @@ class StatusFile(object):
 
 
 class ImportGuard(object):
-    """Makes a fork wait for the end of our imports: in the child, the locks of half-imported
-    modules would be held for ever, by a thread that is not there. The hooks stay for good."""
+    """Makes a fork wait until our imports are done. In the child, the locks of half-imported
+    modules would be held for ever, by a thread that does not exist there. At-fork hooks cannot be
+    removed.
+    """
 
     def __init__(self, arrival):
         self.arrival = arrival
@@ -89,9 +93,10 @@ class ImportGuard(object):
 
 
 class Gate(object):
-    """Lets one attach in at a time: others may come just now, and this one may be injected a second
-    time because its main thread was found at rest. Nothing of it stays. A fork copies it, held or
-    not: hence the pid in its name."""
+    """Lets only one attach at a time begin: other relays may attach at the same moment, and this
+    payload may be injected a second time because the main thread was found at rest. It is removed
+    afterwards. A fork copies it, held or not: hence the pid in its name.
+    """
 
     def __enter__(self):
         self.shared = vars(sys.modules["threading"])
@@ -102,7 +107,7 @@ class Gate(object):
                 raise RuntimeError("another debugger has been attaching for %g s" % _GATE_SECONDS)
             if self.shared.get(self.name) is self.lock:
                 return
-            self.lock.release()  # its last holder has taken it away
+            self.lock.release()  # its last holder has removed it
 
     def __exit__(self, *error):
         del self.shared[self.name]
@@ -110,15 +115,15 @@ class Gate(object):
 
 
 class Arrival(object):
-    """One worker's attach, by a thread that the program's main thread starts."""
+    """One worker's attach, done by a thread that the program's main thread starts."""
 
-    def __init__(self, setup, texts, word):
+    def __init__(self, setup, texts, status):
         self.setup = setup
         self.texts = texts
-        self.word = word
+        self.status = status
         self.pace = None
-        self.imported = int  # called when all that is imported is there
-        self.starting = None  # the thread that begins it
+        self.imported = int  # called when all imports are done
+        self.starting = None  # the id of the thread that runs `start`
 
     def begin(self):
         starts = (
@@ -128,7 +133,7 @@ class Arrival(object):
         )
         for function in starts:
             if getattr(function, "__module__", "").split(".")[0] in ("gevent", "eventlet"):
-                return self.word.refuse("greenlets", function.__module__)
+                return self.status.refuse("greenlets", function.__module__)
         if "pydevd" not in sys.modules:
             self.imported = ImportGuard(self).over
         try:
@@ -138,29 +143,29 @@ class Arrival(object):
             raise
 
     def start(self):
-        """Not in the main thread, which may stand within threading's own locks."""
+        """Runs outside the main thread, which may hold locks of `threading`."""
         comes = False
         self.starting = _thread.get_native_id()
         try:
-            if not self.word.is_waited_for():
-                return self.word.close()
-            self.word.begun()
-            # Before anything gives the interpreter away: who gives it away as often, and takes it
-            # back at once, would let us wait for seconds.
+            if not self.status.is_waited_for():
+                return self.status.close()
+            self.status.begun()
+            # First of all, before anything gives up the interpreter: another thread that gives it
+            # up as often, and takes it back at once, would make us wait for seconds.
             self.pace = self.executed("switch_interval")
-            # `daemon` is given because threading would make an entry for this thread to ask it.
+            # `daemon` is given, or `threading` would make an entry for this thread to look it up.
             thread = threading.Thread(target=self.come, name="debug relay arrives", daemon=True)
             thread.is_pydev_daemon_thread = thread.pydev_do_not_trace = True
             with self.pace["Pace"]():
                 thread.start()
             comes = True
         except BaseException as error:
-            self.word.refuse(reason(error), named(error))
+            self.status.refuse(reason(error), named(error))
         finally:
             comes or self.imported()
 
     def come(self):
-        # With what the program has its new threads traced and profiled: this is none of them.
+        # The program may have all its new threads traced and profiled: this thread is not one.
         if sys.gettrace() is not None:
             sys.settrace(None)
         if sys.getprofile() is not None:
@@ -179,15 +184,17 @@ class Arrival(object):
                     bring("lifecycle.attached").arrive(self.setup, bytecode, self.imported)
         except BaseException as error:
             why = reason(error)
-            self.word.refuse(why, told(error) if why == "failed" else str(error))
+            self.status.refuse(why, traceback_of(error) if why == "failed" else str(error))
         else:
-            self.word.close()
+            self.status.close()
         finally:
             self.imported()
 
     def until_started(self):
-        """pydevd traces, and makes an entry of `threading` for, each thread that it meets: also one
-        that is just ending. When the kernel knows it no more the interpreter is done with it."""
+        """Wait until the thread that ran `start` has ended. pydevd would trace it and make an entry
+        in `threading` for it, as for each thread that it meets. Once the kernel does not list it
+        any more, the interpreter is done with it.
+        """
         end = posix.times().elapsed + _OVER_SECONDS
         try:
             while posix.times().elapsed < end:
@@ -201,7 +208,7 @@ class Arrival(object):
 
     def executed(self, name):
         code = compile(self.texts[name], "<frozen relay probe>/startup/%s.py" % name, "exec")
-        # Its imports happen at once, whatever the program has chosen: see `eager_imports`.
+        # Its imports are never lazy, whatever the program has chosen: see `eager_imports`.
         given = dict(vars(sys.modules["builtins"]), __lazy_import__=__import__)
         names = {"__name__": name, "__builtins__": given}
         exec(code, names)
@@ -209,7 +216,7 @@ class Arrival(object):
 
 
 def reason(error):
-    """A word that the worker knows."""
+    """The reason as `refusals` of the worker names it."""
     ending = "interpreter shutdown" in str(error)
     return getattr(error, "reason", "ending" if ending else "failed")
 
@@ -218,7 +225,7 @@ def named(error):
     return "%s: %s" % (type(error).__name__, error)
 
 
-def told(error):
+def traceback_of(error):
     try:
         import traceback
 
@@ -227,9 +234,9 @@ def told(error):
         return named(error)
 
 
-_status = StatusFile(word)  # noqa: F821  given
+_status = StatusFile(status)  # noqa: F821  given
 try:
-    # A child may be forked before this runs; and the relay may have given up.
+    # A child may have been forked before this runs, and the worker may have given up.
     if posix.getpid() == setup["pid"] and _status.is_waited_for():  # noqa: F821  given
         import threading
 

@@ -1,6 +1,6 @@
-"""Brings the probe's modules to life: they import each other and are in nobody's `sys.modules`.
+"""Loads the probe's modules: they import each other and are not in `sys.modules`.
 
-Executed by `bootstrap`, or by what the injection has started; imports nothing of ours.
+Executed by `bootstrap`, or by the injected code; imports nothing of ours.
 """
 
 import builtins
@@ -11,10 +11,10 @@ _PREFIX = _PACKAGE + "."
 
 
 def loader(folders, bytecode, own):
-    """A function that gives a module of the probe by its name, always the same one.
+    """A function that returns a module of the probe by its name, always the same object.
 
-    `folders` are the names that are packages. What the probe imports is the program's, but for what
-    is in `own`.
+    `folders` are the names that are packages. Other modules that the probe imports are the
+    program's, except those in `own`.
     """
     loaded = {}
 
@@ -25,11 +25,11 @@ def loader(folders, bytecode, own):
             return builtins.__import__(name, globals, locals, fromlist, level)
         inner = name[len(_PREFIX) :].replace(".", "/")
         if inner in folders or name == _PACKAGE:
-            # the modules that are asked of it
+            # the modules that are imported from it
             return types.SimpleNamespace(**{part: bring(name + "." + part) for part in fromlist})
         if name not in loaded:
             module = loaded[name] = types.ModuleType(name)
-            # Its own copy of the builtins: the program may replace what it likes.
+            # A copy of the builtins, because the program may replace any of them.
             module.__builtins__ = dict(vars(builtins), __import__=bring)
             exec(bytecode.of_probe(inner), module.__dict__)
         return loaded[name]

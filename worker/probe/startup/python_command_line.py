@@ -12,13 +12,14 @@ _RUNS = {"c": "code", "m": "module"}
 _PYTHON = re.compile(r"python[0-9.]*[dt]*\Z")
 _PYTHON_2 = re.compile(r"python2[0-9.]*\Z")
 _LINKS = 8  # Symbolic links on the way to an interpreter.
-# multiprocessing's own processes, which run nothing of the program's.
+# multiprocessing's trackers, which run none of the program's code.
 _TRACKERS = (
     "from multiprocessing.resource_tracker import main;",
     "from multiprocessing.semaphore_tracker import main;",
 )
-# Up to 3.13 it runs nothing of the program's either, but forks all that does. From 3.14 on it
-# begins by other words and imports the main module: it is debugged like any other child there.
+# Up to 3.13 the fork server runs none of the program's code either, but forks all processes that
+# do. From 3.14 on its command begins with other words and it imports the main module: there it is
+# debugged like any other child.
 _FORK_SERVER = "from multiprocessing.forkserver import main;"
 
 
@@ -45,7 +46,7 @@ def is_python(path):
 
 
 def is_python_2(path):
-    """Its name alone says so, or that of what it is a link to."""
+    """Whether the path, or a path that it links to, has the name of a Python 2."""
     for _ in range(_LINKS):
         if _PYTHON_2.match(_name(path)):
             return True
@@ -58,13 +59,14 @@ def is_python_2(path):
 
 
 def _name(path):
-    # `os.path` is code in Python, and called by the program: a breakpoint in there is not for us.
+    # We do not use `os.path`, because it is Python code: a breakpoint of the user in it would hit.
     return path.rpartition("/")[2]
 
 
 def parted(arguments):
-    """The parts of what follows the interpreter's name; None for what it does not run a program by:
-    `--version`, and options that would read our own file as the program's (`-i`, `-x`)."""
+    """The parts of the words after the interpreter's name. None if they do not run a program, such
+    as `--version`, or have options that would affect our own file, such as `-i` and `-x`.
+    """
     at = 0
     while at < len(arguments):
         word = arguments[at]

@@ -1,9 +1,9 @@
-"""Standard modules for the debugger, whatever the program has by the same names.
+"""Gives the debugger the standard modules, whatever modules the program has of the same names.
 
-Executed by `bootstrap`, and by what the injection has started; imports nothing of ours.
+Executed by `bootstrap`, and by the injected code; imports nothing of ours.
 
-A program may have a queue.py or a json.py beside its script. What the debugger imports by such a
-name is the library's; what the program imports by it, before and after, is its own.
+A program may have a queue.py or a json.py beside its script. When the debugger imports such a name
+it gets the library's module; when the program imports it, before or after, it gets its own.
 """
 
 import _imp
@@ -16,12 +16,12 @@ _importing = sys.modules["_frozen_importlib_external"]
 _AT_ONCE = 1 << 20  # Bytes of one read of a directory's list or file.
 _SUFFIXES = tuple(_imp.extension_suffixes())
 
-# The interpreter asks the first about threads at its end; the debugger has no use for the second.
+# The interpreter calls the first at its end; the debugger does not use the second.
 _LEFT_ALONE = ("threading", "test")
 # Modules that the library and the debugger import on other systems.
 _ELSEWHERE = ("nt", "_winapi", "msvcrt", "java", "org", "thread")
 _LIBRARY = os.path.dirname(os.__file__)
-# The standard library's places, as they stand in sys.path.
+# The standard library's places, as sys.path has them.
 STANDARD = (
     os.path.join(os.path.dirname(_LIBRARY), "python%d%d.zip" % sys.version_info[:2]),
     _LIBRARY,
@@ -30,7 +30,7 @@ STANDARD = (
 
 
 class StandardFirst(object):
-    """`with` it, what this thread imports by the name of a standard module is that one."""
+    """While in force, this thread gets the standard module for each name that is one's."""
 
     def __enter__(self):
         self.ident = _thread.get_ident()
@@ -50,8 +50,9 @@ class StandardFirst(object):
 
 
 class Library(object):
-    """Its directories, looked at once: the import system looks at them for each module, and gives
-    the interpreter away each time."""
+    """The standard library's directories, listed once. The import system would list them for each
+    module, and give up the interpreter each time.
+    """
 
     def __init__(self):
         self.archived = os.path.isfile(STANDARD[0])
@@ -87,7 +88,7 @@ class Library(object):
 
 
 class _Source(_importing.SourceFileLoader):
-    """Reads a file in as few calls as it takes; nothing of it is left to see."""
+    """Reads a file in as few calls as possible; the loaded module shows the usual loader."""
 
     def get_data(self, path):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -109,10 +110,10 @@ class _Source(_importing.SourceFileLoader):
 
 
 class Apart(StandardFirst):
-    """The same in a program that runs, and may have loaded such modules of its own already."""
+    """The same in a running program, which may have loaded such modules of its own already."""
 
     def __init__(self, own):
-        """`own` is told what the debugger keeps for itself."""
+        """`own` gets the modules that only the debugger keeps."""
         self.own = own
 
     def __enter__(self):
@@ -148,7 +149,7 @@ def give_back(known, own):
             break
         before.append(place)
     new = [name for name in list(sys.modules) if "." not in name and name not in known]
-    for name in _standing_in(before, new):
+    for name in _present_in(before, new):
         theirs = find(name, before)
         file = getattr(sys.modules.get(name), "__file__", None)
         if theirs and find(name, STANDARD) and theirs.origin != file:
@@ -157,12 +158,14 @@ def give_back(known, own):
 
 
 def find(name, places):
-    """A module in these directories alone, nothing of it run; a bare directory is none."""
+    """The spec of a module in these directories, without running it. A directory without files is
+    no module.
+    """
     spec = _importing.PathFinder.find_spec(name, list(places))
     return spec if spec is not None and spec.has_location else None
 
 
-def _standing_in(places, names):
+def _present_in(places, names):
     """The names that have a file or directory there; each place is listed once."""
     there = set()
     for place in places:
@@ -175,6 +178,6 @@ def _standing_in(places, names):
 
 
 def _taken(name):
-    """A module and its parts, out of the way."""
+    """Remove a module and its parts from `sys.modules`; returns them."""
     names = [one for one in list(sys.modules) if one.partition(".")[0] == name]
     return {one: sys.modules.pop(one) for one in names}

@@ -1,16 +1,18 @@
-"""How soon the program's threads give the interpreter away while we come and go.
+"""Chooses how soon threads must give up the interpreter while we attach and detach.
 
-Executed by what the injection has started as well; imports nothing of ours.
+Executed by the injected code as well; imports nothing of ours.
 
-A thread that never waits keeps the interpreter for 5 ms when another wants it, and two of them pass
-it to each other past a third: to import the debugger, which gives it away at every file, takes half
-a minute then instead of half a second. So it is asked for after 0.1 ms. But where a thread keeps it
-by a function in C, which no asking ends, it would be asked of us as soon and be gone for as long
-again: there we keep it.
+A thread that never waits keeps the interpreter for 5 ms when another thread wants it, and two such
+threads hand it to each other past a third. Importing the debugger, which gives up the interpreter
+at every file, then takes half a minute instead of half a second. So we set the switch interval to
+0.1 ms. But a thread in a C function gives up the interpreter only when the function returns: with a
+short interval we would have to give it up to that thread as soon, and wait as long for it again.
+There we choose a longer interval.
 
-And who looks at what other threads may change is not to be asked for it meanwhile. Both change the
-same interval, which may be read and written by one at a time: else what one gives back is what the
-other had chosen, and stays.
+Code that reads what other threads may change needs the opposite: no thread may request the
+interpreter meanwhile (`Undisturbed`). Both uses change the same interval, so only one at a time may
+read and write it. Otherwise one of them would restore the value that the other had chosen, and that
+value would stay.
 """
 
 import _thread
@@ -19,12 +21,12 @@ import sys
 import threading
 import time
 
-QUICK = 0.0001  # Seconds after which we ask for the interpreter while we come and go.
-# For so many seconds no other thread asks for the interpreter after this one has got it, which
-# takes as long for each that never waits.
+QUICK = 0.0001  # Seconds after which we request the interpreter while we attach and detach.
+# Seconds for which no other thread requests the interpreter after this one has got it. To get it
+# takes as long for each thread that never waits.
 UNDISTURBED = 0.03
-_LOOKS = 3  # Measurements of how soon a thread gives the interpreter away.
-# A thread that keeps the interpreter longer is in C; one that gives it away by itself is
+_LOOKS = 3  # Measurements of how soon a thread gives up the interpreter.
+# A thread that keeps the interpreter longer is in a C function; one that gives it up by itself is
 # quicker.
 _HELD_SECONDS = 0.002
 _LONGEST = 0.05  # Seconds of the longest switch interval that we choose.
@@ -32,11 +34,11 @@ _PLACE = "relay pace "
 
 
 class Shared(object):
-    """With it in hand nobody else of ours changes the interval.
+    """While held, no other code of ours changes the interval.
 
-    Several attachments may come and go at once, each with a copy of this module, so what they share
-    is among the names of `threading` meanwhile: a lock, how many hurry, the interval before, and
-    the one instead.
+    Several attachments may begin and end at once, each with a copy of this module. So their shared
+    state is among the names of `threading` meanwhile: a lock, the number of users of `Pace`, the
+    former interval, and the one that replaces it.
     """
 
     def __enter__(self):
@@ -48,18 +50,19 @@ class Shared(object):
             if vars(threading).get(self.name) is shared:
                 self.shared = shared
                 return shared
-            shared[0].release()  # its last user has just taken it away
+            shared[0].release()  # its last user has just removed it
 
     def __exit__(self, *error):
         if not self.shared[1]:
-            # In this order: who comes next takes the interval that he finds for the program's.
+            # In this order, because the next user takes the interval that it finds for the
+            # program's.
             _give_back(self.shared)
             del vars(threading)[self.name]
         self.shared[0].release()
 
 
 class Pace(object):
-    """`with Pace():`, in as many threads as like; the first and the last change the interval."""
+    """`with Pace():`, in any number of threads; the first and the last change the interval."""
 
     def __enter__(self):
         self.pid = os.getpid()
@@ -73,7 +76,7 @@ class Pace(object):
         return self
 
     def __exit__(self, *error):
-        if os.getpid() == self.pid:  # else a fork's child, in which nobody hurries
+        if os.getpid() == self.pid:  # else we are in a forked child, where `in_child` has ended it
             with Shared() as shared:
                 shared[1] -= 1
 
@@ -86,7 +89,7 @@ class Undisturbed(object):
         shared = self.hold.__enter__()
         self.former = shared[3] if shared[1] else None
         _choose(shared, UNDISTURBED)
-        time.sleep(0)  # to whoever waits already, by the former interval
+        time.sleep(0)  # hand over to a thread that waits already by the former interval
         return self
 
     def __exit__(self, *error):
@@ -97,7 +100,7 @@ class Undisturbed(object):
 
 
 def in_child():
-    """After a fork, in the one thread there is: none of those who hurried is here."""
+    """Run in the child after a fork, in its only thread: no thread that used `Pace` is here."""
     for name in [name for name in vars(threading) if name.startswith(_PLACE)]:
         _give_back(vars(threading).pop(name))
 
@@ -120,8 +123,9 @@ def _given_back_after():
 
 
 def _is_ours(shared):
-    """Unless the program has chosen another meanwhile; who gives back what he has read, up to 3.9,
-    gives a microsecond less."""
+    """Whether the present interval is the one that we chose, and the program has not set another
+    one. Up to 3.9, setting an interval that was read before sets a microsecond less.
+    """
     return shared[2] is not None and abs(sys.getswitchinterval() - shared[3]) < shared[3] / 10
 
 

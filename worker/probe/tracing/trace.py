@@ -158,7 +158,7 @@ class Trace(object):
     # -- at a hit, in the program's own thread
 
     def deciding(self, decide):
-        told = self.probe.told
+        this_thread = self.probe.this_thread
 
         def handle_breakpoint_condition(info, breakpoint, frame):
             condition = breakpoint.condition
@@ -166,7 +166,7 @@ class Trace(object):
             stops = not ours and decide(info, breakpoint, frame)
             if self.over is None and self.take(frame, stops):
                 if not stops:
-                    told.frame, told.hits = frame, []
+                    this_thread.frame, this_thread.hits = frame, []
                 return True
             return stops
 

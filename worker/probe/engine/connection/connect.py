@@ -1,6 +1,6 @@
-"""pydevd is connected to the relay: one socket, whole messages, and wake-ups that are never lost.
+"""Connects pydevd to the relay: one socket, whole messages, and no lost wake-ups.
 
-Used where a program is launched and where one is attached to.
+Used for launched and for attached programs.
 """
 
 import _queue
@@ -15,7 +15,7 @@ from debug_relay.worker.probe.engine import names
 from debug_relay.worker.probe.engine.engine import Engine
 from debug_relay.worker.probe.runtime.guarded_socket import GuardedSocket
 
-# gevent may replace what these names stand for later, also for pydevd's threads.
+# The original functions: gevent may replace them later, also for pydevd's threads.
 _allocate_lock, _ident = _thread.allocate_lock, _thread.get_ident
 
 
@@ -27,9 +27,9 @@ class NoDebugger(Exception):
 
 
 def connect(prepare, setup, hidden=(), **settings):
-    """Connect; `prepare(engine, sock)` is called when there is a socket and nobody reads it yet.
+    """Connect; `prepare(engine, sock)` is called when there is a socket and no thread reads it yet.
 
-    Where this debugpy lacks a name (`engine.gone`) nothing of it is replaced.
+    If this debugpy lacks a name (`engine.gone`) none of its functions is replaced.
     """
     gone = names.missing_essential()
     if gone:
@@ -40,8 +40,8 @@ def connect(prepare, setup, hidden=(), **settings):
     def connect_quickly(self, host, port):
         sock = GuardedSocket(socket.create_connection((host, port), _CONNECT_SECONDS))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Before anything else: the worker reads nothing of a connection that begins otherwise.
-        # Should it have died, whoever has got its port learns what is good for nothing now.
+        # Sent first, because the worker reads nothing of a connection that begins otherwise. If the
+        # worker has died, the process that has got its port learns a token that is worthless now.
         sock.sendall(setup["token"].encode())
         self._client_socket = sock
         engine = Engine(self, names.missing(self))
@@ -50,8 +50,8 @@ def connect(prepare, setup, hidden=(), **settings):
             sock.sendall(_console_message(names.explain(engine.gone, names.PLAIN_DAP)))
             self.initialize_network(sock)
             return
-        # Its thread that looks every 0.2 s whether the program has ended is joined like one of the
-        # program's own; what it does is done by pydevd's atexit handler just as well.
+        # pydevd's thread that checks every 0.2 s whether the program has ended would be joined like
+        # one of the program's own. pydevd's atexit handler does the same work.
         self._create_check_output_thread = lambda: None
         self._py_db_command_thread_event = _CommandEvent()
         queues = self._cmd_queue = _OnePerKey(_each(self._cmd_queue.default_factory))
@@ -65,7 +65,7 @@ def connect(prepare, setup, hidden=(), **settings):
         pydevd.settrace(
             host="127.0.0.1",
             port=setup["port"],
-            # pydevd takes no command before it was told this.
+            # pydevd takes no command before the client has sent this.
             access_token=setup["access_token"],
             suspend=False,
             notify_stdin=False,
@@ -81,7 +81,7 @@ def connect(prepare, setup, hidden=(), **settings):
 
 
 def _console_message(text):
-    """An event as it is sent, made without pydevd: what makes events there may be lacking too."""
+    """An event as it is sent, encoded without pydevd, which may lack the names for that too."""
     body = {"category": "console", "output": text}
     event = {"type": "event", "event": "output", "seq": 0, "body": body}
     content = json.dumps(event).encode()
@@ -92,7 +92,7 @@ def _prepared(prepare, engine, sock):
     try:
         prepare(engine, sock)
     except BaseException:
-        sock.close()  # the worker sees that nobody comes
+        sock.close()  # the worker sees the end of the connection
         raise
 
 
@@ -101,10 +101,11 @@ def _start_threads(pydevd, db, sock):
     time, queue = pydevd.time, comm._queue
     # initialize_network sleeps 0.1 s "to give threads time to start"; they need none.
     pydevd.time = _NoSleep(time)
-    # gevent, when it comes unexpectedly, replaces locks and clocks, and these threads would block.
-    # So they wait with the interpreter's own, whatever its name stands for later.
+    # If gevent is used without our prediction, it replaces locks and clocks, and these threads
+    # would block. So they wait with the interpreter's original queue.
     comm._queue = types.SimpleNamespace(Queue=_queue.SimpleQueue, Empty=queue.Empty)
-    # And it gives the interpreter away after each message: threads that never wait keep it then.
+    # pydevd sleeps after each message and so gives up the interpreter, which threads that never
+    # wait would keep then.
     comm.time = _NoSleep(types.SimpleNamespace(**vars(time)))
     try:
         db.initialize_network(sock)
@@ -115,8 +116,9 @@ def _start_threads(pydevd, db, sock):
 
 
 class _OnePerKey(dict):
-    """A defaultdict that makes one thing for a key, though two threads ask for it at once: what the
-    one has put into a queue of its own the other, who reads, would never see."""
+    """A defaultdict that makes one value for a key, even if two threads look it up at once. With
+    two queues, one thread would write to a queue that the other, the reader, never sees.
+    """
 
     def __init__(self, make):
         dict.__init__(self)
@@ -127,15 +129,15 @@ class _OnePerKey(dict):
 
 
 def _each(make):
-    """One for each key, whatever that is."""
+    """A factory for `_OnePerKey` that does not use the key."""
     return lambda key: make()
 
 
 class _ThreadEvent(object):
     """An Event for a suspended thread, which calls `wait`, `clear`, and then does one command.
 
-    Two commands that were posted before the `clear` had both set it. The second one would then be
-    found 0.2 s later, as was a step right behind a command that must come before it.
+    Two commands that were posted before the `clear` have both set it. The thread would then find
+    the second one 0.2 s later, for example a step right after a command that must precede it.
     """
 
     def __init__(self, event, queue):
@@ -144,21 +146,21 @@ class _ThreadEvent(object):
 
     def clear(self):
         self._event.clear()
-        # In this order: who posts puts its command there first, and sets the event then.
+        # In this order: a poster first puts its command into the queue, and then sets the event.
         if not self._queue.empty():
             self._event.set()
 
 
 class _CommandEvent(object):
-    """An Event for a thread that works off commands, which calls `clear` and then `wait`.
+    """An Event for a thread that executes commands, which calls `clear` and then `wait`.
 
-    An Event would forget a command that is posted before the `clear`, while the thread answers
-    those that it has found; the thread would find it 0.2 s later. So each waiting thread has a lock
-    of its own, held while nothing was set since its last wait, and `clear` forgets nothing.
+    An Event would forget a command that is posted before the `clear`, while the thread answers the
+    commands that it has found; the thread would find it 0.2 s later. So each waiting thread has a
+    lock, held while the event was not set since the thread's last wait, and `clear` does nothing.
     """
 
     def __init__(self):
-        self._locks = _OnePerKey(_each(_allocate_lock))  # thread ident → its lock, at first free
+        self._locks = _OnePerKey(_each(_allocate_lock))  # thread ident → its lock, free at first
 
     def set(self):
         for lock in list(self._locks.values()):
@@ -175,7 +177,9 @@ class _CommandEvent(object):
 
 
 class WholeMessages(object):
-    """pydevd sends a message's header and body apart: two packets, which wake the relay twice."""
+    """Sends each message in one packet. pydevd sends header and body in two, which wake the relay
+    twice.
+    """
 
     def __init__(self, sock):
         self._sock = sock
@@ -183,7 +187,7 @@ class WholeMessages(object):
         self.is_kept_open = False
 
     def shutdown(self, how):
-        """The writer calls this when it is told to end just after it has found nothing to write."""
+        """The writer calls this if it shall end just after it has found nothing to write."""
         if not self.is_kept_open:
             self._sock.shutdown(how)
 

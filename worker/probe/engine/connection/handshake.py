@@ -1,4 +1,4 @@
-"""A child's handshake with the relay, with an end: pydevd's own has none."""
+"""Bounds a child's wait in its handshake with the relay; pydevd would wait for ever."""
 
 import time
 
@@ -8,11 +8,11 @@ _LOOK_SECONDS = 0.002  # The pause between two looks at whether the handshake is
 
 
 class NoAnswer(Exception):
-    """The relay is gone, or too busy."""
+    """The relay has not answered: it is gone, or too busy."""
 
 
 class Handshake(object):
-    """Ends with `NoAnswer` when the relay was not heard for so long."""
+    """Raises `NoAnswer` when the relay has sent nothing for `_SILENCE_SECONDS`."""
 
     def __init__(self, engine):
         self.engine = engine
@@ -21,7 +21,7 @@ class Handshake(object):
         engine.db.wait_for_ready_to_run = self.wait
 
     def before_send(self, message):
-        """pydevd asks its listeners before it sends and after it has received."""
+        """pydevd calls this before it sends; `after_receive` after it has received."""
 
     def after_receive(self, message):
         self.heard = time.monotonic()

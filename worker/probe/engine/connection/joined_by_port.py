@@ -1,11 +1,11 @@
-"""Repairs of a program that was joined by its port, for as long as we are there.
+"""Repairs a program that was joined by its port, as long as we are connected.
 
-Given as a text with `word` among its names, to be evaluated by the debugpy that is there already;
-imports nothing of ours.
+Sent as a text with `task` among its names; the debugpy in the program evaluates it. Imports nothing
+of ours.
 
-Header and body of each message, sent apart, wait 40 ms for each other. To resume or step a thread,
-pydevd wakes any other thread, and the right one looks for itself only 0.2 s later. And its children
-wait for a client of their own, for ever if none comes.
+debugpy sends header and body of each message separately, which costs 40 ms. To resume or step a
+thread, pydevd wakes any other thread, and the resumed one looks only 0.2 s later. And each child of
+the program waits for a client of its own, for ever if none connects.
 """
 
 import socket
@@ -19,7 +19,7 @@ def settle():
     db = pydevd.get_global_debugger()
     db.writer.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(pydevd, NAME):
-        return  # another session has repaired it, and is still there
+        return  # another session has repaired it, and is still connected
     undo = []
     setattr(pydevd, NAME, undo)
     lifecycle = sys.modules["_pydevd_bundle.pydevd_thread_lifecycle"]
@@ -57,7 +57,7 @@ def never(_):
 
 
 def undebugged(forked):
-    """In the child that was forked, in the one thread there is."""
+    """Wrap what a forked child does, in its only thread."""
 
     def freed(setup_tracing=True):
         db = sys.modules["pydevd"].get_global_debugger()
@@ -70,14 +70,16 @@ def undebugged(forked):
 
 
 def require_threads():
-    """Greenlets share a thread of the kernel's: one that stops would stop all, us among them."""
+    """Refuse greenlets: they share one thread of the kernel, so a stop of one would stop all, us
+    too.
+    """
     monkey = sys.modules.get("gevent.monkey")
     patched = monkey is not None and monkey.is_module_patched("threading")
     if patched and not sys.modules["_pydevd_bundle.pydevd_constants"].SUPPORT_GEVENT:
         raise RuntimeError("relay: greenlets")
 
 
-if word == "settle":  # noqa: F821  given
+if task == "settle":  # noqa: F821  given
     require_threads()
     settle()
 else:

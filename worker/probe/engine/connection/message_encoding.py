@@ -1,7 +1,7 @@
-"""Messages are encoded without the Python code of the standard library, which the program uses too.
+"""Encodes messages without the Python code of the standard library, which the program uses too.
 
 The program's own threads report threads and processes that they start. If they called `json.dumps`
-for that, a breakpoint in there would stop the program in the middle of the debugger.
+for that, a breakpoint in it would stop the program in the middle of the debugger.
 """
 
 import json.encoder
@@ -10,7 +10,7 @@ import sys
 
 
 class Encoder(object):
-    """The part of the module `json` that pydevd sends with: all of it is in C."""
+    """Replaces the module `json` where pydevd encodes messages; runs only C code."""
 
     def __init__(self, make):
         self._make = make
@@ -22,7 +22,7 @@ class Encoder(object):
 
 
 def _refuse(value):
-    raise TypeError("%s cannot be told as JSON" % type(value).__name__)
+    raise TypeError("%s cannot be encoded as JSON" % type(value).__name__)
 
 
 def hook(hooks):

@@ -1,7 +1,8 @@
-"""How the relay's own requests come in: beside those of DAP, over the same connection.
+"""Receives the relay's own requests, beside those of DAP and over the same connection.
 
-What only passes a question on to a stopped thread is done by the thread that reads, at once. What
-is work is left to pydevd's command thread, as pydevd does with its own: the reader always reads.
+The reading thread itself passes a question on to a stopped thread, at once. All other requests are
+left to pydevd's command thread, as pydevd does with its own, so that the reader never stops
+reading.
 """
 
 import json
@@ -10,7 +11,7 @@ import traceback
 
 COMMAND = "relay"
 _MARK = b'"command":"relay"'
-_HEAD = 64  # Bytes of a request in which its command stands.
+_HEAD = 64  # The first bytes of a request, which have its command.
 _MOST_WORDS = 2000  # Characters of a traceback that answers a request.
 _decode = json.JSONDecoder().decode
 
@@ -52,10 +53,10 @@ class RelayRequests(object):
         self.answer(seq, command, arguments)
 
     def answer(self, seq, command, arguments):
-        told = {"type": "response", "request_seq": seq, "command": COMMAND, "success": True}
+        response = {"type": "response", "request_seq": seq, "command": COMMAND, "success": True}
         try:
-            told["body"] = {"result": command(**arguments)}
+            response["body"] = {"result": command(**arguments)}
         except Exception:
-            told["success"] = False
-            told["message"] = traceback.format_exc()[-_MOST_WORDS:]
-        self.probe.engine.send(told)
+            response["success"] = False
+            response["message"] = traceback.format_exc()[-_MOST_WORDS:]
+        self.probe.engine.send(response)

@@ -1,8 +1,8 @@
-"""A detach: afterwards the attached program is as it was before.
+"""Detaches: afterwards the attached program is as it was before.
 
-It has two steps. `free_program`: nothing can stop the program any more, nothing is traced, all
-patches are put back. `end_debugger`: the debugger's threads and its socket end. The worker, which
-sees the end of the connection, knows then that both are done.
+A detach has two steps. `free_program`: nothing can stop the program any more, nothing is traced,
+and all patches are put back. `end_debugger`: the debugger's threads and its socket end. The end of
+the connection shows the worker that both are done.
 """
 
 import os
@@ -19,9 +19,9 @@ from debug_relay.worker.probe.engine.settrace import traced_thread_count as trac
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 from debug_relay.worker.probe.engine.threads.lifetimes import untie
 
-_OUT_SECONDS = 3.0  # Threads that are inside the debugger have this long to come out of it.
-_LOOK_SECONDS = 0.05  # The pause between two looks at whether they are out.
-_INTERRUPT_EVERY = 10  # Looks after which code that an evaluation runs is interrupted.
+_OUT_SECONDS = 3.0  # Threads that are inside the debugger have this long to leave it.
+_LOOK_SECONDS = 0.05  # The pause between two looks at whether they have left it.
+_INTERRUPT_EVERY = 10  # Looks after which running evaluations are interrupted.
 _JOIN_SECONDS = 1.0  # Each of pydevd's threads has this long to end.
 
 
@@ -43,7 +43,7 @@ class Report(object):
 
 
 def free_program(engine, probe, before, report, waiting=()):
-    """`waiting`: idents of threads that stand in the debugger because they wait for this."""
+    """Free the program. `waiting` has the idents of threads that wait in the debugger for this."""
     db = engine.db
     api = sys.modules["_pydevd_bundle.pydevd_api"].PyDevdAPI()
     attempt = report.attempt
@@ -51,24 +51,24 @@ def free_program(engine, probe, before, report, waiting=()):
     attempt("breakpoints", api.remove_all_breakpoints, db, "*")
     attempt("functions", db.function_breakpoint_name_to_breakpoint.clear)
     attempt("exceptions", api.remove_all_exception_breakpoints, db)
-    # A thread that is just inside pydevd's first event would arm itself again.
+    # A thread that is just inside pydevd's first event would begin to trace again.
     db.enable_tracing = lambda *args, **kwargs: None
     if probe is not None:
         attempt("retracing", probe.retracing.stop)
-    report.stuck = _let_out(db, probe, report, waiting)
+    report.stuck = _free_threads(db, probe, report, waiting)
     attempt("tracing", tracing.stop_everywhere, before.tracers)
     if probe is not None:
         attempt("probe", probe.remove)
     patches.restore(before, attempt)
 
 
-def _let_out(db, probe, report, waiting):
-    """Resume what stands, end what evaluates for us; how many threads could not be freed."""
+def _free_threads(db, probe, report, waiting):
+    """Resume suspended threads and end evaluations; returns how many threads could not be freed."""
     resume = sys.modules["_pydevd_bundle.pydevd_thread_lifecycle"].resume_threads
     pause = threading.Event().wait
     inside = []
     for turn in range(int(_OUT_SECONDS / _LOOK_SECONDS)):
-        # Each time: a thread that was about to stop turns pydevd's events on again.
+        # In each turn, because a thread that was about to stop turns pydevd's events on again.
         report.attempt("silence", tracing.silence)
         for thread in list(threading._active.values()):
             info = getattr(thread, "additional_info", None)
@@ -99,7 +99,7 @@ def threads_inside():
     for ident, frame in all_frames.of_all().items():
         while ident not in ours and frame is not None:
             code = frame.f_code
-            # The start function of a traced thread lies below all that the thread does.
+            # The start function of a traced thread is below all its other frames.
             if code.co_filename.startswith(pydevd) and code.co_name not in ("__call__", "attach"):
                 found.append(ident)
                 break
@@ -107,26 +107,26 @@ def threads_inside():
     return found
 
 
-def end_debugger(engine, sock, report, tell, last=None):
-    """End the debugger's threads and its socket; in a thread of our own.
+def end_debugger(engine, sock, report, notify, last=None):
+    """End the debugger's threads and its socket. Runs in a thread of our own.
 
-    `tell` is called before the end, and may still send; `last` when only the socket is left.
+    `notify` is called first and may still send; `last` is called when only the socket is left.
     """
     db = engine.db
     attempt = report.attempt
-    if tell is not None:
-        attempt("telling", tell)
+    if notify is not None:
+        attempt("last message", notify)
         _until_sent(db)
     else:
         _shut(sock, socket.SHUT_RDWR)  # wakes a writer that waits in send()
     db.__dict__.pop("dispose_and_kill_all_pydevd_threads", None)
-    # Left there, it would be closed under the reader, which then never wakes.
+    # Otherwise pydevd would close it while the reader uses it, which would then never wake.
     db._client_socket = None
     if isinstance(getattr(db.writer, "sock", None), WholeMessages):
-        db.writer.sock.is_kept_open = True  # its end says that all is done
+        db.writer.sock.is_kept_open = True  # its end must show that everything is done
     ours = [t for t in list(db.created_pydb_daemon_threads) if t is not threading.current_thread()]
     attempt("dispose", db.dispose_and_kill_all_pydevd_threads, False, 0.2)
-    _shut(sock, socket.SHUT_RD)  # wakes the reader; the other end sees nothing yet
+    _shut(sock, socket.SHUT_RD)  # wakes the reader; the worker sees nothing yet
     for thread in ours:
         attempt("join", threading.Thread.join, thread, _JOIN_SECONDS)
     constants = sys.modules["_pydevd_bundle.pydevd_constants"]
@@ -152,7 +152,7 @@ def _until_sent(db):
     pause = threading.Event().wait
     while time.monotonic() < deadline and db.writer is not None and not db.writer.empty():
         pause(0.01)
-    pause(0.05)  # the writer may have a message in its hands
+    pause(0.05)  # the writer may have taken a message and not written it yet
 
 
 def _shut(sock, how):

@@ -10,14 +10,14 @@ from debug_relay.worker.probe.engine.detaching.tracing_off import is_pydevds
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 
 _HIDING = ("enumerate", "active_count", "_pickSomeNonDaemonThread")
-# pydevd's own undoing invents these names, and it keeps its originals in `_KEPT`.
+# pydevd's own undoing adds these names; pydevd keeps its originals in `_KEPT`.
 _INVENTED = {
     _thread: ("_start_new_thread", "_start_joinable_thread"),
     threading: ("start_new_thread", "start_new", "start_joinable_thread"),
 }
 _KEPT = ("_original_start_new_thread", "_original_start_joinable_thread")
-_ROOM = 100  # Frames by which the recursion limit is raised while the debugger is taken out.
-_ABOVE = 20  # Frames above which the stack may have stood before.
+_ROOM = 100  # Frames by which the recursion limit is raised while a debugger is attached.
+_ABOVE = 20  # Frames by which a stack may have exceeded the limit before.
 _LOOKS, _LOOK_SECONDS = 20, 0.02
 _STARTING = (
     "start_new_thread", "start_new", "_start_new_thread", "start_joinable_thread",
@@ -37,14 +37,14 @@ class OriginalState(object):
         self.look_again()
 
     def make_room(self):
-        """On the stack: a program that stands just below its limit would end by our frames."""
+        """Make room on the stack: our frames would end a program that is just below its limit."""
         limit = sys.getrecursionlimit()
         if _is_deep(limit):
             self.limit = limit
             sys.setrecursionlimit(limit + _ROOM)
 
     def look_again(self):
-        """Read the program's own hooks; those that a debugger has left count as none."""
+        """Read the program's own hooks; hooks that a debugger has left do not count."""
         if not is_pydevds(sys.breakpointhook):
             self.breakpointhook = sys.breakpointhook
         hook = getattr(threading, "_trace_hook", None)
@@ -53,12 +53,12 @@ class OriginalState(object):
 
 
 def _code_of(name):
-    """pydevd replaces the code of these functions, so that its threads are in no list."""
+    """The program's code of a function. pydevd replaces it to keep its threads out of lists."""
     code = getattr(threading, name).__code__
     daemon = sys.modules.get("_pydevd_bundle.pydevd_daemon_thread")
     if not getattr(daemon, "_patched_threading_to_hide_pydevd_threads", False):
         return code
-    # An earlier debugger has left it so: the module's file knows better.
+    # An earlier debugger has left its own code there; the original is in the module's file.
     module = threading.__spec__.loader.get_code("threading")
     for found in module.co_consts:
         if getattr(found, "co_name", None) == name:
@@ -67,7 +67,7 @@ def _code_of(name):
 
 
 def restore(before, attempt):
-    """Each part by itself: `attempt(what, function, *arguments)` keeps an error to itself."""
+    """Restore each part by `attempt(what, function, *arguments)`, which records errors."""
     attempt("start of threads", restore_threads)
     attempt("list of threads", _restore_hiding, before)
     attempt("entries of threads", _restore_entries, before)
@@ -78,7 +78,7 @@ def restore(before, attempt):
     attempt("streams", restore_streams)
     attempt("start of processes", restore_processes)
     attempt("limit of recursion", _restore_limit, before)
-    # else a later session's debugger would connect to the old port
+    # Otherwise a later session's debugger would connect to the old port.
     attempt("setup", setattr, sys.modules["pydevd"].SetupHolder, "setup", None)
 
 
@@ -108,7 +108,7 @@ def _strange_threads():
 
 
 def _restore_entries(before):
-    """pydevd makes one for each that it meets, also for its own which have ended since."""
+    """Remove the entries that pydevd has made: for each thread that it met, also for its own."""
     for ident in _strange_threads() - before.strange_threads:
         threading._active.pop(ident, None)
 
@@ -124,7 +124,7 @@ def _restore_trace_hook(before):
 
 
 def _restore_tracer(before):
-    """The only thread of a forked child calls this itself."""
+    """Restore this thread's tracer. The only thread of a forked child calls this itself."""
     own = before.tracers.get(_thread.get_ident())
     if own is not None:
         sys.settrace(own.tracer)
@@ -132,14 +132,15 @@ def _restore_tracer(before):
 
 def _restore_limit(before):
     limit, before.limit = before.limit, None
-    # Unless the program has chosen another meanwhile. Up to 3.11 the interpreter aborts where a
-    # thread is more than 50 frames above its limit: what stands there keeps what it was given.
+    # The program may have set another limit meanwhile. Up to 3.11 the interpreter aborts if a
+    # thread is more than 50 frames above its limit: as long as one is so deep, the limit stays
+    # raised.
     if limit is None or sys.getrecursionlimit() != limit + _ROOM:
         return
     for _ in range(_LOOKS):
         if not _is_deep(limit + _ROOM + _ABOVE):
             sys.setrecursionlimit(limit)
-            # The interpreter may have changed hands in between.
+            # Another thread may have run in between.
             if not _is_deep(limit + _ROOM + _ABOVE):
                 return
             sys.setrecursionlimit(limit + _ROOM)
@@ -151,7 +152,7 @@ def _restore_limit(before):
 
 @all_frames.steady
 def _is_deep(limit):
-    """Whether a thread is near to it."""
+    """Whether the stack of a thread is near to this limit."""
     for frame in all_frames.of_all().values():
         room = limit - _ROOM
         while frame is not None and room > 0:
@@ -163,8 +164,8 @@ def _is_deep(limit):
 
 
 def restore_streams():
-    """`redirect_output`."""
-    # A thread of pydevd's looks at these again and again, and would replace the streams anew.
+    """Undo `redirect_output`."""
+    # A thread of pydevd's reads these again and again, and would replace the streams anew.
     pydevd = sys.modules["pydevd"]
     pydevd._global_redirect_stdout_to_server = pydevd._global_redirect_stderr_to_server = False
     holder = sys.modules["_pydevd_bundle.pydevd_io"]._RedirectionsHolder
@@ -177,7 +178,9 @@ def restore_streams():
 
 
 def restore_processes():
-    """Only a debugger of somebody else's has patched these: with it, children would not start."""
+    """Undo patches that only a debugger other than ours makes: with them, children
+    would not start.
+    """
     held = False
     for module_name in ("os", "subprocess", "_posixsubprocess"):
         module = sys.modules.get(module_name)
@@ -188,7 +191,7 @@ def restore_processes():
                 continue
             setattr(module, name, getattr(module, kept))
             if sys.getrefcount(current) > 2:
-                held = True  # somebody has it by `from os import …`, and it needs its original
+                held = True  # a module has imported it by `from os import …`; it needs its original
             else:
                 delattr(module, kept)
     if held:

@@ -1,4 +1,4 @@
-"""Turning pydevd's tracing and monitoring off, in every thread and every frame."""
+"""Turns pydevd's tracing and monitoring off, in every thread and every frame."""
 
 import _thread
 import ctypes
@@ -22,7 +22,7 @@ def monitors():
 
 
 def silence():
-    """From here on nothing new can stop; threads may still be inside pydevd."""
+    """Turn pydevd's events off: no thread can begin to stop; some may still be inside pydevd."""
     if not monitors():
         _give_settrace_back()
         if is_pydevds(getattr(threading, "_trace_hook", None)):
@@ -38,12 +38,12 @@ def silence():
             try:
                 monitoring.register_callback(tool, event, None)
             except ValueError:
-                continue  # not one that takes callbacks
+                continue  # this event takes no callbacks
 
 
 @all_frames.steady
 def stop_everywhere(back=None):
-    """In all threads, while they run; each that is in `back` goes on with what it had before."""
+    """Turn tracing off in all threads while they run; `back` has the former tracers to restore."""
     if monitors():
         _free_monitoring()
         _unmark()
@@ -55,8 +55,8 @@ def stop_everywhere(back=None):
         ends.back = dict(back)
     programs = {ident for ident, tracer in tracers().items() if is_programs(tracer)}
     idents = _trace_all(ends, programs)
-    # A thread that meets `stop` clears its own frames, perhaps before the walk comes to it. Were
-    # the interpreter to change hands in between, it would keep what the walk sets in its frames.
+    # A thread that calls `stop` clears its own frames, perhaps before the walk reaches it. If
+    # another thread could run in between, that thread would keep what the walk sets in its frames.
     with Undisturbed():
         for ident, frame in all_frames.of_all().items():
             if ident not in idents and ident not in programs:
@@ -66,8 +66,8 @@ def stop_everywhere(back=None):
                 if is_pydevds(frame.f_trace):
                     frame.f_trace = ends if waits else None
                 elif waits and frame.f_trace is None:
-                    # A loop that calls nothing drops its tracing at its next line; with None
-                    # pydevd has marked frames in which nothing can stop.
+                    # So that a loop that calls nothing drops its tracing at its next line. pydevd
+                    # has set None in frames in which nothing can stop.
                     frame.f_trace = ends
                 frame = frame.f_back
 
@@ -81,7 +81,7 @@ def stop(frame, event, arg):
     try:
         untrace(frame, stop)
     except RecursionError:
-        pass  # the stack has no room: the walk clears pydevd's part, and a second one follows
+        pass  # no room on the stack: the walk clears pydevd's functions, and a second walk follows
     before = stop.back.pop(_thread.get_ident(), None)
     if before is None:
         return None
@@ -93,16 +93,18 @@ stop.done, stop.back = set(), {}
 
 
 def stopping():
-    """The one `stop` of this process: a thread that rests since an earlier session has that still,
-    and may be about to call it when this one puts another in its place."""
+    """The one `stop` of this process. A thread that has rested since an earlier session still has
+    that session's `stop`, and may be about to call it when we replace it.
+    """
     return vars(sys.modules["pydevd"]).setdefault(_STOPPING, stop)
 
 
 def untrace(frame, ends):
-    """Clear what `ends`, which ended this stack's tracing, and pydevd have set in its frames.
+    """Clear the trace functions in this stack that are `ends`, which has ended its tracing, or
+    pydevd's.
 
     `stop` does this in the thread itself: the walk of `stop_everywhere` passes over a thread that
-    has met `stop` before the walk has come to it.
+    has called `stop` before the walk reached it.
     """
     while frame is not None:
         if frame.f_trace is ends or is_pydevds(frame.f_trace):
@@ -112,7 +114,8 @@ def untrace(frame, ends):
 
 def _trace_all(function, programs):
     """Set a tracer in all threads as pydevd does, without the threads that pydevd starts to raise
-    CPython's count of traced threads (`settrace.traced_thread_count`)."""
+    CPython's count of traced threads (`settrace.traced_thread_count`).
+    """
     library = sys.modules["pydevd_tracing"]._load_python_helper_lib()
     if library is None:
         raise OSError("debugpy's library for this Python cannot be loaded")
@@ -136,12 +139,12 @@ def _trace_all(function, programs):
 
 
 def stop_in_child():
-    """After a fork, in the one thread there is."""
+    """Turn tracing off in the child after a fork, in its only thread."""
     if monitors():
         _free_monitoring()
         _unmark()
         return
-    # pydevd's own settrace would print a warning on the child's stderr
+    # pydevd's own settrace would print a warning on the child's stderr.
     _give_settrace_back()
     sys.settrace(None)
     threading.settrace(None)
@@ -164,9 +167,9 @@ def _free_monitoring():
     if tool is None:
         return
     monitoring.set_events(tool, 0)
-    ours = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
-    cache = getattr(ours, "_code_to_func_code_info_cache", {})
-    # freeing the tool leaves local events behind
+    pydevds = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
+    cache = getattr(pydevds, "_code_to_func_code_info_cache", {})
+    # Freeing the tool leaves local events behind.
     for code in list(cache):
         try:
             monitoring.set_local_events(tool, code, 0)
@@ -177,7 +180,7 @@ def _free_monitoring():
 
 
 def _unmark():
-    """Frames that have stopped carry a mark of ours (`FunctionRun` in `frames`) until they end."""
+    """Remove our marks (`FunctionRun` in `frames`) from frames that have stopped and still run."""
     for frame in all_frames.of_all().values():
         while frame is not None:
             if _module_of(type(frame.f_trace)) == _MARKS:
@@ -186,8 +189,9 @@ def _unmark():
 
 
 def be_untraced():
-    """A thread of ours: with what the program has its new threads traced and profiled is for its
-    own."""
+    """Keep this thread of ours untraced: the program's tracers and profilers of new threads are for
+    its own threads.
+    """
     if sys.gettrace() is not None:
         sys.settrace(None)
     if sys.getprofile() is not None:
@@ -199,7 +203,7 @@ def is_debuggers(thread):
 
 
 def is_pydevds(function):
-    """Whether pydevd has put this function, or the object behind it, where it was found."""
+    """Whether this function, or the object behind it, is pydevd's."""
     if isinstance(function, types.MethodType):
         function = function.__func__ if is_named(function.__func__) else function.__self__
     return (

@@ -1,6 +1,6 @@
-"""Another debugger that is in the program, or has left something there, before ours is loaded.
+"""Handles another debugger that is in the program, or has been there, before ours is loaded.
 
-A session's attachment is under `_HELD` in pydevd's module: a list with one place.
+A session's attachment is under `_HELD` in pydevd's module: a list with one item.
 """
 
 import os
@@ -24,7 +24,7 @@ _LOCK_SECONDS = 0.05  # The pause between two of those looks.
 
 
 class Refused(Exception):
-    """Why the relay cannot come in; `reason` is a word that the worker knows."""
+    """Why the relay cannot attach; `reason` is one that `refusals` of the worker knows."""
 
     def __init__(self, reason, words):
         Exception.__init__(self, words)
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 def refuse_taken_place():
-    """Another debugger is at work: somebody steps there, and two would stop the same threads."""
+    """Refuse if another debugger is in use: two debuggers would stop the same threads."""
     monitoring = getattr(sys, "monitoring", None)
     tool = monitoring.get_tool(monitoring.DEBUGGER_ID) if monitoring else None
     if tool not in (None, monitoring_tool.NAME):
@@ -40,13 +40,15 @@ def refuse_taken_place():
 
 
 def refuse_interpreters():
-    """Up to 3.11 threads are traced from outside by what looks for them in the newest one only."""
+    """Refuse several interpreters: up to 3.11 debugpy's library finds threads only in the newest
+    one.
+    """
     if not tracing_off.monitors() and interpreter_threads.interpreters() > 1:
         raise Refused("interpreters", "%d.%d" % sys.version_info[:2])
 
 
 def refuse_strange_debugger():
-    """The program may have brought its own debugpy: there can be just one in it."""
+    """Refuse a debugpy of the program's own that the probe cannot use: there can be only one."""
     debugpy = sys.modules.get("debugpy")
     if debugpy is None:
         return
@@ -64,7 +66,9 @@ def refuse_missing(gone):
 
 
 def place_of_attachment():
-    """The list with one place for who is attached; made by the first session that comes."""
+    """The list with the present attachment, or None, as its one item. The first session
+    makes it.
+    """
     pydevd = sys.modules["pydevd"]
     held = vars(pydevd).get(_HELD)
     if held is None:
@@ -75,25 +79,25 @@ def place_of_attachment():
             if held[0] is not None:
                 held[0].in_child()
 
-        # It cannot be taken back; with nobody attached it does nothing.
+        # This hook cannot be removed; while no session is attached it does nothing.
         os.register_at_fork(after_in_child=in_child)
     return held
 
 
 def attachment():
-    """The attachment that is in the program now, of this version of the relay or another."""
+    """The present attachment, of this version of the relay or another."""
     held = vars(sys.modules.get("pydevd", object)).get(_HELD)
     return held[0] if held is not None else None
 
 
 def clear_remains(before):
-    """Undo what a debugger has left that went without clearing up."""
+    """Undo what a debugger has left that did not clean up."""
     pydevd = sys.modules["pydevd"]
     db = pydevd.get_global_debugger()
     if db is None:
         tracing_off.silence()
         tracing_off.stop_everywhere()
-        # Each thread that ends its tracing counts down for what was never counted up.
+        # Each thread that ended its tracing has counted down, and none had counted up.
         traced_thread_count.set_right()
     elif _is_connected(db):
         raise Refused("strangers", "another debugger is connected to it")
@@ -121,7 +125,7 @@ def has_other_end(sock):
 
 def _clear(pydevd, db, before):
     if not db.ready_to_run:
-        # Its client went before the handshake was over: the program's thread waits in there.
+        # Its client left before the handshake was over: a thread of the program waits in it.
         db.ready_to_run = True
         for _ in range(_LOCK_LOOKS):
             if pydevd._set_trace_lock.acquire(False):

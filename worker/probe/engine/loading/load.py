@@ -1,6 +1,6 @@
-"""pydevd is imported into the program; nothing of that is left to see.
+"""Imports pydevd into the program, and leaves no other trace of that.
 
-Used where a program is launched and where one is attached to. `connection.connect` connects it.
+Used for launched and for attached programs. `connection.connect` connects it.
 """
 
 import builtins
@@ -12,8 +12,8 @@ from debug_relay.worker.probe.engine.loading import trimmed_imports
 from debug_relay.worker.probe.engine.threads import names as thread_names
 
 # pydevd reads these when it is imported. With them it never lets other threads run because a value
-# is slow to show (the program would move at a stop), and says nothing of slow values, or of frozen
-# modules, in the program's output.
+# is slow to show (the program would change during a stop), and prints nothing about slow values, or
+# about frozen modules, into the program's output.
 _SETTINGS = {
     "PYDEVD_UNBLOCK_THREADS_ON_VARIABLES_TIMEOUT": "-1",
     "PYDEVD_WARN_SLOW_RESOLVE_TIMEOUT": "86400",
@@ -21,21 +21,21 @@ _SETTINGS = {
     "PYDEVD_DISABLE_FILE_VALIDATION": "1",
 }
 if sys.version_info >= (3, 12):
-    # debugpy has it compiled for the relay's own version only: a program must not be debugged
-    # otherwise because the relay happens to run on the same Python.
+    # debugpy's build has the compiled part for the relay's own Python only. A program must not be
+    # debugged differently because the relay happens to run on the same version.
     _SETTINGS["PYDEVD_USE_CYTHON"] = "NO"
 _MODULES = ("debugpy", "pydev", "_pydev")  # how the names of the debugger's modules begin
 
 
 def keep_bytecode(parent, bytecode):
-    """Import the debugger that lies in `parent` by its kept byte code, until `bytecode.leave`."""
+    """Import the debugger in `parent` from its kept byte code, until `bytecode.leave`."""
     bytecode.watch(os.path.join(parent, "debugpy"), _MODULES)
 
 
 def bring_in(parent, bytecode, switch=None):
-    """Import pydevd of the debugpy that lies in `parent`, unless the program has loaded one.
+    """Import pydevd of the debugpy in `parent`, unless the program has loaded one.
 
-    `switch` is one more of pydevd's settings, to be on.
+    `switch` is one more of pydevd's settings to turn on.
     """
     keep_bytecode(parent, bytecode)
     settings = dict(_SETTINGS, **{switch: "True"}) if switch else _SETTINGS
@@ -51,7 +51,7 @@ def bring_in(parent, bytecode, switch=None):
         for name in set(vars(builtins)) - known:
             delattr(builtins, name)  # pydevd's `runfile` and `execfile` are not the program's
         for name, value in kept.items():
-            # the program's children must not inherit it
+            # the program's children must not inherit this
             if value is None:
                 os.environ.pop(name, None)
             else:
@@ -62,7 +62,9 @@ def bring_in(parent, bytecode, switch=None):
 
 
 def _find_debugpy(parent):
-    """Nothing else is taken from there: what lies beside it is the relay's, of another Python."""
+    """Import only debugpy from there: its neighbours are the relay's packages, of
+    another Python.
+    """
     sys.path.insert(0, parent)
     try:
         import debugpy  # noqa: F401
@@ -71,7 +73,7 @@ def _find_debugpy(parent):
 
 
 def _silence():
-    """The program's stderr is the program's."""
+    """Keep pydevd from printing to the program's stderr."""
     import pydevd_tracing
     from _pydev_bundle import pydev_log
     from _pydevd_bundle.pydevd_constants import NULL
@@ -82,12 +84,12 @@ def _silence():
 
 
 def forget():
-    """Drop a debugger that nobody has connected to: pydevd has made the object and nothing else."""
+    """Drop a debugger that has never connected: pydevd has created only the object."""
     sys.modules["_pydevd_bundle.pydevd_constants"].set_global_debugger(None)
 
 
 def install_breakpointhook():
-    """`breakpoint()` in the program stops from now on."""
+    """Make `breakpoint()` in the program stop from now on."""
     hook = sys.modules["debugpy._vendored.force_pydevd"].debugpy_breakpointhook
     if sys.breakpointhook is not hook:
         sys.modules["pydevd"].install_breakpointhook(hook)

@@ -1,14 +1,15 @@
-"""A debugpy that the program has loaded and does not use: set aside as long as ours is attached.
+"""Sets a debugpy that the program has loaded and does not use aside while ours is attached.
 
-A Jupyter kernel loads its own at its start. That one is compiled, or of another version: the probe
-would find other insides than those it is written for.
+A Jupyter kernel loads a debugpy of its own at its start. That one is compiled, or of another
+version: the probe would find other internals than those it is written for.
 """
 
 import os
 import sys
 
 _PREFIXES = ("debugpy", "pydevd", "_pydev", "pydev")
-_OURS = "_relay_own"  # the attribute of their module that keeps ours until the next time
+# The attribute of the program's module that keeps our debugpy until the next attach.
+_OURS = "_relay_own"
 
 
 def set_aside(parent):
@@ -20,7 +21,7 @@ def set_aside(parent):
     sys.modules.update(vars(theirs).get(_OURS, {}))
 
     def bring_back():
-        if others:  # a child that is forked just after this does it again
+        if others:  # a child that is forked right after this does it again
             vars(theirs)[_OURS] = _take_out()
             sys.modules.update(others)
             others.clear()
@@ -29,7 +30,7 @@ def set_aside(parent):
 
 
 def _nothing():
-    """There was no other one."""
+    """Undo nothing: the program has no debugpy of its own."""
 
 
 def _lies_in(module, parent):

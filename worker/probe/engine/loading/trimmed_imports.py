@@ -1,8 +1,8 @@
-"""Leaves out modules that pydevd imports for a console of its own: no session of ours has it.
+"""Leaves out modules that pydevd imports only for its console, which no session of ours has.
 
-XML over HTTP, and with it ssl, email and pydoc: a quarter of the time in which a debugger comes in,
-and gevent warns a program in which ssl was there first. Where the program has one of them already,
-pydevd gets that.
+These are XML over HTTP, and with it ssl, email and pydoc: a quarter of the time for loading the
+debugger. And gevent warns a program in which ssl was imported first. If the program has loaded one
+of them already, pydevd gets that.
 """
 
 import builtins
@@ -10,8 +10,9 @@ import sys
 import types
 
 _WHERE = "_pydev_bundle._pydev_saved_modules"
-_NOWHERE = "_pydevd_bundle_ext"  # pydevd tries it, and would find a module of the program's
-# Module → what pydevd looks up in it when it is imported, and calls in its console only.
+# pydevd tries to import this, and would find a module of the program's of that name.
+_NOWHERE = "_pydevd_bundle_ext"
+# Module → the names that pydevd looks up in it when it is imported, and uses only in its console.
 NAMES = {
     "http.server": ("BaseHTTPRequestHandler",),
     "xmlrpc.client": ("Marshaller", "Server", "ServerProxy"),
@@ -22,7 +23,7 @@ NAMES = {
 class ModuleImports(object):
     """Replaces `__import__` for some of pydevd's modules, while they are imported.
 
-    `imports`: module → the function that it imports with.
+    `imports`: module → the function with which it imports.
     """
 
     def __init__(self, imports):

@@ -1,21 +1,21 @@
-"""Frames with breakpoints where nothing stops: what pydevd's plain tracer does there, in short.
+"""A shorter version of pydevd's tracer, for frames that have breakpoints and do not stop.
 
 Up to 3.10 pydevd traces in Python. At each call, line and return of a function that has a
-breakpoint it goes through all that stepping, exceptions and plugins may need. A thread that just
-runs needs two things of it: is there a breakpoint at this line, and does it stop? All else is left
-to pydevd itself.
+breakpoint it does everything that stepping, exceptions and plugins may need. For a thread that just
+runs, two questions suffice: is there a breakpoint at this line, and does it stop? Everything else
+is left to pydevd itself.
 
-What is found for a frame holds as long as it runs, and is found in Python, while other threads run
-and breakpoints change: what was found by the former ones is found anew, or a loop that calls
-nothing would pass its new breakpoint for ever.
+pydevd decides once for each frame how to trace it, in Python, while other threads run and
+breakpoints may change. A decision that was made with the former breakpoints is made anew, or a loop
+that calls nothing would pass its new breakpoint for ever.
 """
 
 import sys
 
 from debug_relay.worker.probe.engine.detaching import tracing_off as tracing
 
-RUNNING = 1  # pydevd's word for a thread that is not to stand still
-_ROOM = 40  # Frames that pydevd, and what is evaluated at a breakpoint, may need.
+RUNNING = 1  # pydevd's number for the state of a thread that shall not stop
+_ROOM = 40  # Frames that pydevd, and an expression at a breakpoint, may need.
 
 
 def _nested():
@@ -30,7 +30,7 @@ _DEEP, _AS_DEEP = _nested(), _nested()
 
 
 def shorten(probe):
-    """In place of what pydevd makes for each frame that it traces, where that is not compiled."""
+    """Replace the tracers that pydevd makes for frames and threads, where they are not compiled."""
     tracer = sys.modules.get("_pydevd_bundle.pydevd_trace_dispatch")
     plain = sys.modules.get("_pydevd_bundle.pydevd_trace_dispatch_regular")
     if plain is None or getattr(tracer, "USING_CYTHON", True) or hasattr(sys, "monitoring"):
@@ -52,8 +52,8 @@ def thread_of(whole_thread):
             _, _, info, skips, _ = self._args
             if event == "call" and info.pydev_step_cmd == -1 and frame.f_code in skips:
                 return None
-            # pydevd swallows the RecursionError that it runs into itself. The program would go on
-            # calling, and Python 3.8 ends it by SIGABRT when it has had no error in time.
+            # pydevd swallows a RecursionError that it causes itself. The program would continue to
+            # call, and Python 3.8 would end it by SIGABRT for having ignored the error.
             _DEEP == _AS_DEEP  # noqa: B015
             return of_now(self._args, whole, self, frame, event, arg)
 
@@ -61,22 +61,22 @@ def thread_of(whole_thread):
 
 
 def bottom_of(whole_bottom, plain):
-    """A faster tracer for the lowest frame of a stack that was there before us."""
+    """A faster tracer for the lowest frame of a stack that began before we attached."""
     whole = whole_bottom.trace_dispatch_and_unhandled_exceptions
 
     class TopLevelThreadTracerNoBackFrame(whole_bottom):
         __module__ = whole_bottom.__module__
-        found_by = None  # which breakpoints
+        decided_by = None  # the number of the breakpoints' change by which pydevd decided
 
         def trace_dispatch_and_unhandled_exceptions(self, frame, event, arg):
             breakpoints = self._args[0].mtime
-            if self.found_by != breakpoints:
-                # It puts itself over whatever is set to have this frame looked at anew.
+            if self.decided_by != breakpoints:
+                # This tracer always sets itself again, so it must itself decide anew.
                 self._frame_trace_dispatch = plain.ThreadTracer(self._args)
-                self.found_by = breakpoints
+                self.decided_by = breakpoints
             traces = whole(self, frame, event, arg)
             if self._args[0].pydb_disposed:
-                # The next debugger sets its own there, and this one must not go over it for ever.
+                # The next debugger sets its own tracer there, which this one must not overwrite.
                 traces = tracing.stopping()
                 frame.f_trace = traces if sys.gettrace() is traces else None
             return frame.f_trace
@@ -85,13 +85,15 @@ def bottom_of(whole_bottom, plain):
 
 
 def of_now(args, find, *event):
-    """How pydevd goes on with a frame; anew at its next event if breakpoints changed meanwhile."""
+    """How pydevd traces a frame. If breakpoints changed meanwhile, it decides again at the next
+    event.
+    """
     db = args[0]
     breakpoints = db.mtime
     found = find(*event)
     if db.mtime == breakpoints or db.pydb_disposed:
         return found
-    for skips in args[-2:]:  # these have noted the same
+    for skips in args[-2:]:  # pydevd has noted its decision here
         if isinstance(skips, dict):
             skips.clear()
     return db.trace_dispatch
@@ -101,7 +103,7 @@ def frame_of(whole_frame, reason):
     whole = whole_frame.trace_dispatch
 
     class PyDBFrame(whole_frame):
-        __module__ = whole_frame.__module__  # pydevd's, for who looks whose it is
+        __module__ = whole_frame.__module__  # code that recognises pydevd's tracers looks at it
         lines = None  # the table of breakpoints for which pydevd wants to see this frame's lines
 
         def trace_dispatch(self, frame, event, arg):
@@ -116,7 +118,7 @@ def frame_of(whole_frame, reason):
                 return whole(self, frame, event, arg)
             lines = db.breakpoints.get(place[1])
             if lines is None or lines is not self.lines:
-                # Tables are replaced when they change: pydevd may let the frame go then.
+                # Tables are replaced when they change: pydevd may then stop tracing the frame.
                 begins = event == "call" and skips.get(code) == 1
                 if not begins or code.co_name in db.function_breakpoint_name_to_breakpoint:
                     traces = of_now(self._args, whole, self, frame, event, arg)

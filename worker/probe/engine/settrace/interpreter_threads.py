@@ -1,6 +1,6 @@
 """Reads from the interpreter's memory who traces each thread (up to 3.11).
 
-Python tells a thread's tracer to that thread alone.
+Python shows a thread's tracer to that thread alone.
 """
 
 import _thread
@@ -14,13 +14,13 @@ from debug_relay.worker.probe.startup.switch_interval import Undisturbed
 _PLACES = {(3, 8): (80, 176), (3, 9): (80, 176), (3, 10): (80, 176), (3, 11): (88, 152)}
 
 
-@all_frames.steady  # or threads end in between, and what is looked at is no more
+@all_frames.steady  # or threads end meanwhile, and their memory is freed
 def tracers():
-    """Thread ident → its tracer or None; nothing at all where that cannot be told."""
+    """Thread ident → its tracer or None; empty if the memory's layout is not known."""
     if not _is_known():
         return {}
     with Undisturbed():
-        if ident_of(asked("PyThreadState_Get")) != _thread.get_ident():
+        if ident_of(call_interpreter("PyThreadState_Get")) != _thread.get_ident():
             return {}
         return {ident_of(state): _tracer_of(state) for state in of_all()}
 
@@ -43,33 +43,35 @@ def _is_known():
 
 
 def interpreters():
-    """How many this process has, its own among them."""
+    """The number of interpreters in this process."""
     try:
         return len(list(_chain("PyInterpreterState_Head", "PyInterpreterState_Next")))
     except AttributeError:
-        return 1  # an embedded one, whose functions only its host sees
+        return 1  # an embedded interpreter, whose functions only its host sees
 
 
 def of_all():
-    """The addresses of them; on 3.8 of all interpreters, which count together who is traced."""
+    """The addresses of the thread states; on 3.8 of all interpreters, which share one count of
+    traced threads.
+    """
     if sys.version_info < (3, 9):
         interpreters = _chain("PyInterpreterState_Head", "PyInterpreterState_Next")
     else:
-        interpreters = [asked("PyInterpreterState_Get")]
+        interpreters = [call_interpreter("PyInterpreterState_Get")]
     for interpreter in interpreters:
         for thread in _chain("PyInterpreterState_ThreadHead", "PyThreadState_Next", interpreter):
             yield thread
 
 
 def _chain(first, following, *of):
-    state = asked(first, *of)
+    state = call_interpreter(first, *of)
     while state:
         yield state
-        state = asked(following, state)
+        state = call_interpreter(following, state)
 
 
-def asked(name, *states):
-    """A function of the interpreter's own, which keeps it; states are addresses."""
+def call_interpreter(name, *states):
+    """The result of a function of the interpreter, for the addresses of states."""
     function = getattr(ctypes.PyDLL(None), name)
     function.restype = ctypes.c_void_p
     function.argtypes = [ctypes.c_void_p] * len(states)

@@ -1,18 +1,19 @@
-"""Threads that have lost their tracer: they are found and traced again.
+"""Finds threads that have lost their tracer, and traces them again.
 
-Up to 3.11 a tracer that finds no more room on the stack, or in which a signal's handler raises, is
-taken from its thread, silently: no breakpoint there would stop any more, no step would end. Nobody
-is told, but the function that traced the thread has one holder less then. pydevd's command thread,
-which looks for work every 0.2 s anyhow, looks at that too. What the thread has passed until then is
-lost, so it is told.
+Up to 3.11 Python silently removes a tracer from its thread if the tracer finds no more room on the
+stack, or a signal handler raises in it: no breakpoint there would stop any more, and no step would
+end. Python reports this to nobody, but the function that traced the thread has one reference less
+then. pydevd's command thread, which looks for work every 0.2 s anyway, checks that too. Breakpoints
+that the thread has passed until then are lost, so the session's console output says so.
 
-Or the program has set a tracer of its own: `sys.settrace` tells us; one that is written in C, as
-that of coverage, has just taken the place. It is left there, which is told as well, and ours comes
-back when the program wants none any more.
+Or the program has set a tracer of its own. We see its calls of `sys.settrace`; a tracer that is
+written in C, such as coverage's, simply takes the place. We leave it there and report that as well.
+Our tracer returns when the program removes its own.
 
-And on 3.11 a tracer that was replaced lives on here. The interpreter borrows it when it enters a
-function, and only then makes the frame: a garbage collection may come in between and run Python
-code, in which that thread, or another, replaces the tracer. It is called all the same.
+On 3.11 a tracer that was replaced is kept alive here. The interpreter borrows the tracer when it
+enters a function, and only then creates the frame: a garbage collection may come in between and run
+Python code, in which that thread, or another one, replaces the tracer. The interpreter still calls
+the old one.
 """
 
 import _thread
@@ -24,13 +25,13 @@ from debug_relay.worker.probe.engine.settrace import interpreter_threads as thre
 from debug_relay.worker.probe.engine.settrace.program_tracers import name_of, thread_name
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 
-# Holders of such a function besides the thread: `armed` and the copy of it, pydevd's two thread
-# locals, and the name and the argument by which it is counted.
+# References to such a function besides the thread's: `armed` and its copy, pydevd's two thread
+# locals, and the variable and the argument with which it is counted.
 _OTHERS = 6
 _BORROWS = sys.version_info[:2] == (3, 11)
-# Replaced tracers of a thread from which on we look whether they can still be called.
+# From this many replaced tracers of a thread on, we check whether they can still be called.
 _REPLACED = 16
-TOLD = (
+TRACED_AGAIN = (
     "A stack overflow in thread %s ended its tracing, or what a signal's handler raised while its "
     "tracer ran, as Python does up to 3.11. It is traced "
     "again; breakpoints that it passed in between, for 0.2 s or so, did not stop.\n"
@@ -45,11 +46,11 @@ class Retracing(object):
     def __init__(self, probe):
         self.probe = probe
         self.armed = {}  # thread ident → the function that traces it
-        self.aside = {}  # the same, where the program's own traces it meanwhile
-        self.own = _thread._local()  # its `replaced`: those of this thread that were
-        self.others = []  # those that other threads have taken from it
-        self.lock = _thread.allocate_lock()  # while one is traced again; not taken in a fork
-        self.told = set()
+        self.aside = {}  # the same, for threads that the program's own tracer traces meanwhile
+        self.own = _thread._local()  # `replaced`: tracers of this thread that were replaced
+        self.others = []  # tracers that other threads have removed
+        self.lock = _thread.allocate_lock()  # held while a thread is traced again; not in a fork
+        self.reported = set()
 
     def hook(self):
         if monitors():
@@ -101,7 +102,7 @@ class Retracing(object):
                 settrace(function)
             elif is_programs(function):
                 self.replace()
-                self.set_aside(ident, ours, function)  # before that: it would trace this
+                self.set_aside(ident, ours, function)  # before the next line: it would trace this
                 settrace(function)
             else:
                 settrace(None)
@@ -114,8 +115,8 @@ class Retracing(object):
     def set_aside(self, ident, ours, by):
         self.aside[ident] = ours
         text = TAKEN % (name_of(by), thread_name(ident))
-        if text not in self.told:
-            self.told.add(text)
+        if text not in self.reported:
+            self.reported.add(text)
             self.probe.emit("output", {"category": "console", "output": text})
 
     def look(self):
@@ -129,13 +130,13 @@ class Retracing(object):
                 self.look_at_those_aside()
 
     def record(self, ident):
-        """pydevd's record of a thread, which holds the plain tracer as well."""
+        """pydevd's record of a thread, which may hold the tracer as well."""
         threads = sys.modules["threading"]._active
         return getattr(threads.get(ident), "additional_info", None)
 
     @all_frames.steady
     def look_at(self, ident, tracer):
-        """It seems to be without it."""
+        """This thread seems to have lost this tracer."""
         found = thread_states.tracers()
         if self.armed.get(ident) is not tracer or not found:
             return
@@ -143,10 +144,10 @@ class Retracing(object):
         if ident not in found:
             del self.armed[ident]  # it has ended
         elif present is tracer:
-            return  # on 3.11 one is held by fewer at times
+            return  # on 3.11 a tracer sometimes has fewer references
         elif present is None:
             if self.trace_again(ident, tracer):
-                text = TOLD % thread_name(ident)
+                text = TRACED_AGAIN % thread_name(ident)
                 self.probe.emit("output", {"category": "console", "output": text})
         else:
             self.others.append(self.armed.pop(ident))
@@ -172,12 +173,14 @@ class Retracing(object):
         return True
 
     def leave(self):
-        """This thread is to stay as it is."""
+        """Do not trace this thread again."""
         with self.lock:
             self.replace()
 
     def replace(self, by=None):
-        """In the thread itself. Who holds the new one is counted: it is nowhere else."""
+        """Run in the thread itself. Keeps no reference to the new tracer: its references are
+        counted.
+        """
         tracer = self.armed.pop(_thread.get_ident(), None)
         kept = self.own.__dict__.setdefault("replaced", [])
         if by in kept:
@@ -188,7 +191,7 @@ class Retracing(object):
                 del kept[:-1]
 
     def stop(self):
-        """The program is let go: what is without tracing from now on is to stay so."""
+        """The debugger detaches: threads that lose their tracer from now on stay untraced."""
         with self.lock:
             self.others += [*self.armed.values(), *self.aside.values()]
             self.armed.clear()
@@ -196,7 +199,9 @@ class Retracing(object):
 
 
 def _enters_a_function(frame):
-    """Somewhere in this stack, with what runs above it run in between."""
+    """Whether a frame of this stack is still being entered, so that the frames above it run in
+    between.
+    """
     while frame is not None:
         code = frame.f_code.co_code
         if frame.f_lasti < 0 or code[frame.f_lasti] == opcode.opmap["RESUME"]:

@@ -1,11 +1,11 @@
-"""How many threads CPython 3.8 and 3.9 believe to be traced, set right when nobody traces any more.
+"""Corrects CPython's count of traced threads (3.8 and 3.9) when tracing has ended.
 
-While that count is not 0 every thread runs all its code a sixth slower. A thread that ends while it
-is traced is never taken off it, and pydevd starts such threads on purpose, one for each thread that
-it traces from outside; one that waits for long, as a main thread does that joins others, keeps its
-tracer until it wakes. Nothing in Python ends the one or lowers the other from outside, so both are
-written where they lie. Where that is, is found out by tracing this thread and looking what went up
-by one and down again.
+While that count is not 0 every thread runs all its code a sixth slower. CPython does not count down
+for a thread that ends while it is traced, and pydevd starts such threads on purpose, one for each
+thread that it traces from outside. And a thread that waits for long, such as a main thread that
+joins others, keeps its tracer until it wakes. Python has no function that removes such a tracer or
+lowers the count from outside, so we write both in memory. We find the place of the count by tracing
+this thread: the count goes up by one, and down again.
 """
 
 import ctypes
@@ -14,29 +14,33 @@ import time
 import types
 
 from debug_relay.worker.probe.engine.detaching import tracing_off as tracing
-from debug_relay.worker.probe.engine.settrace.interpreter_threads import asked, ident_of, of_all
+from debug_relay.worker.probe.engine.settrace.interpreter_threads import (
+    call_interpreter,
+    ident_of,
+    of_all,
+)
 from debug_relay.worker.probe.engine.threads import running_frames as all_frames
 from debug_relay.worker.probe.startup.switch_interval import Undisturbed
 
 # The offsets of `use_tracing`, an int, and of three pointers in a PyThreadState, in both.
 _IN_USE, _PROFILE_FUNCTION, _TRACE_FUNCTION, _TRACER = 48, 56, 64, 80
-_PYTHONS = {(3, 8): 300, (3, 9): 64}  # how many ints of what holds the count are looked at
-_MOST = 100000  # The highest count of traced threads that is taken for one.
+_PYTHONS = {(3, 8): 300, (3, 9): 64}  # how many ints at the beginning of the struct are compared
+_MOST = 100000  # The highest number that may be a count of traced threads.
 _TRIES = 10  # Attempts to find the interpreter's count of traced threads.
 
 
-@all_frames.steady  # or threads end in between, and what is looked at is no more
+@all_frames.steady  # or threads end meanwhile, and their memory is freed
 def set_right():
-    """In a thread that the program does not know."""
+    """Correct the count. Runs in a thread of ours, which the program does not know."""
     looked_at = _PYTHONS.get(sys.version_info[:2])
     if looked_at is None or ctypes.sizeof(ctypes.c_void_p) != 8 or _is_replaced(sys.settrace):
         return
     with Undisturbed():
         for _ in range(_TRIES):
-            time.sleep(0)  # to whoever waits already
+            time.sleep(0)  # hand over to a thread that waits already
             count = _find_count(looked_at)
             if count is None:
-                continue  # disturbed all the same, by a machine that is busy
+                continue  # another thread has run nevertheless, on a busy machine
             traced = sum(1 for thread in list(of_all()) if _is_traced(thread))
             if count.value == traced:
                 break
@@ -50,9 +54,9 @@ def _is_replaced(function):
 
 
 def _find_count(looked_at):
-    """The only int that follows the tracing of this thread; None where there is no such one."""
+    """The only int that follows the tracing of this thread; None unless there is exactly one."""
     ints = (ctypes.c_int * looked_at).from_address(_holder())
-    own = asked("PyThreadState_Get")
+    own = call_interpreter("PyThreadState_Get")
 
     def nothing(frame, event, arg):
         return None
@@ -74,26 +78,30 @@ def _find_count(looked_at):
 
 
 def _holder():
-    """On 3.8 the count is one for all interpreters, on 3.9 each has its own."""
+    """The address of the struct with the count: on 3.8 that of all interpreters, on 3.9 of this
+    one.
+    """
     if sys.version_info < (3, 9):
         return ctypes.addressof(ctypes.c_char.in_dll(ctypes.PyDLL(None), "_PyRuntime"))
-    return asked("PyInterpreterState_Get")
+    return call_interpreter("PyInterpreterState_Get")
 
 
 def _is_traced(thread):
-    """Not any more, if it was by what only waits for its next event to end that."""
+    """Whether a thread is traced. If its tracer is our `stop`, which would remove itself at the
+    thread's next event, remove it now.
+    """
     stop = tracing.stopping()
     if _tracing(thread)[2] == id(stop) and ident_of(thread) not in stop.back:
         profiled = ctypes.c_size_t.from_address(thread + _PROFILE_FUNCTION).value
         ctypes.c_int.from_address(thread + _IN_USE).value = bool(profiled)
         for pointer in (_TRACE_FUNCTION, _TRACER):
             ctypes.c_size_t.from_address(thread + pointer).value = 0
-        ctypes.PyDLL(None).Py_DecRef(ctypes.py_object(stop))  # the thread's own count of it
+        ctypes.PyDLL(None).Py_DecRef(ctypes.py_object(stop))  # the thread's reference to it
     return _tracing(thread)[1]
 
 
 def _tracing(thread):
-    """Whether anything is in use, whether that is a tracer, and which."""
+    """(whether tracing or profiling is on, whether there is a tracer, the tracer's address)."""
     return (
         ctypes.c_int.from_address(thread + _IN_USE).value,
         ctypes.c_size_t.from_address(thread + _TRACE_FUNCTION).value != 0,

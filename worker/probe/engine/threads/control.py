@@ -1,9 +1,9 @@
-"""Moving the program's threads one by one, and finding them.
+"""Finds the program's threads, and resumes, steps and halts each of them alone.
 
 Runs in the program: Python 3.8 to 3.15, standard library only.
 
-Over DAP alone, pydevd moves all threads where one stop halts all. What is done here is done to one
-thread and leaves the others as they are.
+Over DAP alone, pydevd resumes all threads when a stop halts all. These functions change one thread
+and leave the others as they are.
 """
 
 import sys
@@ -11,8 +11,9 @@ import sys
 from debug_relay.worker.probe.engine.frames import RUNNING, SUSPENDED
 from debug_relay.worker.probe.engine.threads import running_frames
 
-# No reason of pydevd's: told as a pause, and at once, for no other thread's stop is the cause.
-_ASKED = 0
+# None of pydevd's stop reasons. pydevd then reports a pause, and at once, because no other thread's
+# stop is the cause.
+_ON_REQUEST = 0
 _STEPS = {
     "next": ("CMD_STEP_OVER", "CMD_STEP_OVER_MY_CODE"),
     "stepIn": ("CMD_STEP_INTO", "CMD_STEP_INTO_MY_CODE"),
@@ -21,13 +22,13 @@ _STEPS = {
 
 
 def of_program():
-    """(number, thread) of each that is not the debugger's."""
+    """(number, thread) of each thread that is not the debugger's."""
     number = _bundle("constants").get_thread_id
     return [(number(thread), thread) for thread in _bundle("utils").get_non_pydevd_threads()]
 
 
 def find(engine, dap_thread):
-    """(number, thread), or None."""
+    """(number, thread) of this thread, or None if it has ended."""
     try:
         id = engine.inner_id(dap_thread)
     except KeyError:
@@ -37,15 +38,15 @@ def find(engine, dap_thread):
 
 
 def is_suspended(thread):
-    """Whether it is, or will be before its next line."""
+    """Whether the thread is suspended, or will be before its next line."""
     info = getattr(thread, "additional_info", None)
     return info is not None and info.pydev_state == SUSPENDED
 
 
 def stop_all(engine, on):
-    """Whether the stop of one thread halts the others too."""
+    """Set whether the stop of one thread halts the others too."""
     notification = engine.db.threads_suspended_single_notification
-    notification._pause_requested = False  # else the next halt would be told
+    notification._pause_requested = False  # else the next halt would be reported
     engine.db.multi_threads_single_notification = on
 
 
@@ -54,21 +55,24 @@ def resume(id):
 
 
 def step(engine, id, thread, how):
-    """In the stopped thread itself: as pydevd does it, without setting the others going."""
+    """Step, as pydevd does, without resuming the other threads. Runs in the stopped
+    thread itself.
+    """
     name = _STEPS[how][1 if engine.db.get_use_libraries_filter() else 0]
     info = thread.additional_info
     info.pydev_original_step_cmd = info.pydev_step_cmd = getattr(_bundle("comm_constants"), name)
     info.pydev_step_stop = None
     info.pydev_state = RUNNING
     info.update_stepping_info()
-    # It has done this and waits for the next command before it looks at its state: 0.2 s.
+    # Wake it. By itself it would look at its state only after 0.2 s, since it waits for the next
+    # command first.
     engine.db.get_internal_queue_and_event(id)[1].set()
 
 
 @running_frames.steady
 def halt(engine, thread):
-    """Stop this thread at its next line; its stop is the one that is told."""
-    engine.db.set_suspend(thread, _ASKED, suspend_requested=True)
+    """Stop this thread at its next line; its stop is the one that pydevd reports."""
+    engine.db.set_suspend(thread, _ON_REQUEST, suspend_requested=True)
     frame = thread.additional_info.get_topmost_frame(thread)
     if frame is not None:
         engine.db.set_trace_for_frame_and_parents(thread.ident, frame)

@@ -1,8 +1,8 @@
-"""Threads that have ended are let go: nothing of them is kept alive, by pydevd or by us.
+"""Frees threads that have ended: neither pydevd nor the probe keeps anything of them.
 
-pydevd tells threads apart by where they lie in memory, and keeps every thread there ever was, so
-that none comes to lie where another was: with all that it holds, in a server one for each request.
-Here they are counted instead.
+pydevd identifies threads by their address in memory. So that no thread gets the address of another,
+it keeps every thread that ever was, with all its objects: in a server, one for each request. Here
+threads get counted numbers instead.
 """
 
 import itertools
@@ -24,7 +24,7 @@ class ThreadLifetimes(object):
             sys.modules["_pydevd_bundle.pydevd_constants"],
             "_get_or_compute_thread_id_with_lock",
         )
-        # Counted on from now: what an earlier debugger has counted is still on its threads.
+        # Starts at the present time, because numbers of an earlier debugger are still on threads.
         numbers = itertools.count(time.monotonic_ns())
 
         def number(thread, is_current_thread):
@@ -36,19 +36,19 @@ class ThreadLifetimes(object):
             return id
 
         self.probe.engine.hooks.swap(constants, name, number)
-        self.probe.engine.hooks.around("notify_thread_not_alive", "lifetimes", self.telling)
+        self.probe.engine.hooks.around("notify_thread_not_alive", "lifetimes", self.notifying)
         if tracing.monitors():
             self.hook_beginning()
 
-    def telling(self, tell):
+    def notifying(self, notify):
         db = self.probe.engine.db
 
         def notify_thread_not_alive(thread_id, *args, **kwargs):
             thread = db._running_thread_ids.get(thread_id)
-            # It is in no list when it is just beginning or ending, and may stand there.
+            # A thread that is just beginning or ending is in no list, and may be suspended there.
             if thread is not None and is_suspended(thread):
                 return
-            tell(thread_id, *args, **kwargs)
+            notify(thread_id, *args, **kwargs)
             if thread is not None:
                 self.forget(thread_id)
                 untie(thread)
@@ -56,9 +56,11 @@ class ThreadLifetimes(object):
         return notify_thread_not_alive
 
     def hook_beginning(self):
-        """A thread that is just beginning has no entry of its own yet, but perhaps that of one that
-        has ended and lay in the same place: pydevd would take it for that for as long as it lives,
-        and never find it when it is to go on. One that is ending has none any more."""
+        """Correct pydevd's record of a thread that is just beginning. Such a thread has no entry in
+        `threading` yet, but perhaps finds that of a thread that has ended and had the same address.
+        pydevd would keep the wrong entry as long as the thread lives, and not find the thread when
+        it shall resume. A thread that is ending has no entry any more.
+        """
         facts = sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"]
         create, local = facts._create_thread_info, facts._thread_local_info
         unlisted = Unlisted(facts)
@@ -73,9 +75,9 @@ class ThreadLifetimes(object):
             if not is_listed:
                 unlisted.take_over(info.thread)
             if local.is_bootstrap_frame_internal:
-                first = local.f_bootstrap.f_locals  # pydevd's own function's, or the thread's
+                first = local.f_bootstrap.f_locals  # of pydevd's start function, or of the thread's
                 if all(first.get(name) is not info.thread for name in ("t", "self")):
-                    return None  # asked again at its next event
+                    return None  # pydevd tries again at the thread's next event
             return info
 
         self.probe.engine.hooks.swap(facts, "_create_thread_info", create_thread_info)
@@ -90,23 +92,25 @@ class ThreadLifetimes(object):
 
 
 def begin_anew():
-    """From 3.12 on each thread keeps what an earlier debugger found out about it, and has parted
-    from it since: steps and pauses would be written where nobody looks, and a raw thread would
-    stand under an entry that `threading` has no more."""
+    """Drop the records of an earlier debugger, which each thread keeps from 3.12 on. Otherwise
+    steps and pauses would be written into records that are not used any more, and a raw thread
+    would be listed by an entry that `threading` has dropped.
+    """
     if not tracing.monitors():
         return
     entries = dict(threading._active)
     sys.modules["_pydevd_sys_monitoring._pydevd_sys_monitoring"].reset_thread_local_info()
-    # On 3.12 the entries of raw threads go with it, also those that are the program's own.
+    # On 3.12 this also drops the entries of raw threads, including those of the program's own.
     for ident, thread in entries.items():
         if isinstance(thread, threading._DummyThread):
             threading._active.setdefault(ident, thread)
 
 
 def untie(thread):
-    """A thread that pydevd traces holds its tracers, and they hold the thread: only the garbage
-    collector would see that it is gone. Pools of Python 3.8, which do not wait for that, then fail
-    at exit. And pydevd keeps what it knows of a thread for ever, with the whole debugger."""
+    """Break the cycle between a thread and its tracers, which only the garbage collector would
+    free. Pools of Python 3.8, which do not wait for that, then fail at exit. And pydevd would keep
+    its record of a thread for ever, and with it the whole debugger.
+    """
     info = thread.__dict__.get("additional_info")
     if info is not None:
         info.thread_tracer = info.top_level_thread_tracer_unhandled = None

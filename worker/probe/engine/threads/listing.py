@@ -1,8 +1,8 @@
-"""Threads are listed without a lock, and none that stands is missed.
+"""Lists threads without a lock, and misses no suspended one.
 
-A thread may stop while it holds the one that `threading` has for its list: in what the garbage
-collector runs there, or a signal. pydevd would wait for that lock before it lets the thread go on,
-and not find it if it has just taken itself from the list.
+A thread may stop while it holds the lock of the list in `threading`: in code that the garbage
+collector or a signal runs there. pydevd would wait for that lock before it resumes the thread, and
+would not find the thread if that has just removed itself from the list.
 """
 
 import sys
@@ -31,7 +31,9 @@ def hook(probe):
 def _replace_code(hooks):
     """Replace the code with which pydevd hides its own threads."""
     daemon = sys.modules["_pydevd_bundle.pydevd_daemon_thread"]
-    daemon.mark_as_pydevd_daemon_thread(types.SimpleNamespace())  # the first one: it does that now
+    daemon.mark_as_pydevd_daemon_thread(
+        types.SimpleNamespace()
+    )  # the first call replaces the code of `enumerate`
     enumerate, saved = threading.enumerate, sys.modules["_pydev_bundle._pydev_saved_modules"]
     if "pydevd" not in enumerate.__code__.co_filename:
         return
@@ -44,6 +46,6 @@ def _all():
 
 
 def _without_debuggers():
-    """Its code runs among the names of `threading`. Each list is made in one go."""
+    """The code that `threading.enumerate` gets. Each list is made in one step."""
     known = list(_active.values()) + list(_limbo.values())  # noqa: F821
     return [one for one in known if not getattr(one, "is_pydev_daemon_thread", False)]

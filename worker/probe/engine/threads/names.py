@@ -1,7 +1,8 @@
-"""The debugger's threads take no number: the program's first one is `Thread-1`, as without us.
+"""Keeps the debugger's threads from taking numbers: the program's first one is `Thread-1`, as
+without us.
 
-`threading` numbers whoever is made without a name. pydevd's are, and have theirs set afterwards. So
-what makes them finds a class here that gives them one.
+`threading` numbers each thread that is created without a name. pydevd creates its threads so and
+sets their names afterwards. So its modules get a class here that gives a name at once.
 """
 
 import builtins
@@ -21,7 +22,9 @@ class _Instead(object):
 
 
 def _saved(module):
-    """The module that pydevd takes its modules from: copies, where greenlets are expected."""
+    """The module through which pydevd imports standard modules: copies, if greenlets
+    are expected.
+    """
     threading = module.threading
 
     class Thread(threading.Thread):
@@ -36,7 +39,7 @@ def _bring(name, globals=None, locals=None, fromlist=(), level=0):
     return _saved(found) if name == _FROM and "threading" in fromlist else found
 
 
-# Module of pydevd's → what it imports with.
+# Module of pydevd's → the module through which it imports.
 IMPORTS = dict.fromkeys(
     ("_pydev_bundle.pydev_is_thread_alive", "_pydevd_bundle.pydevd_daemon_thread"), _bring
 )

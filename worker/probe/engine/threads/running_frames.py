@@ -1,14 +1,14 @@
-"""The frames of all threads, read while the threads run, without harm to them.
+"""Reads the frames of all threads while they run, without harm to them.
 
 A function that holds a dict of all threads' frames is in the dict with its own frame: a cycle. The
 objects that the program's functions held just then, files and locks too, live on until the garbage
 collector runs, which may be never. And the collector of 3.12.1 crashes the program when a
 `BytesIO.getbuffer()` is part of the cycle, as in a message that `multiprocessing` just sends.
 
-Up to 3.11 the collector may run at any allocation, also in the midst of the reading. It then runs
-Python code, and another thread runs on. If that thread ends, it waits, with the interpreter in its
-hands, for a lock that the reader holds: a deadlock. If it returns, the reader is left with the
-frame of a function that is over, and the program crashes later.
+Up to 3.11 the collector may run at any allocation, also while we read. It then runs Python code,
+and another thread may run. If that thread ends, it waits, holding the interpreter, for a lock that
+the reader holds: a deadlock. If it returns from its function, the reader has the frame of a
+function that is over, and the program crashes later.
 """
 
 import _thread
@@ -20,7 +20,7 @@ from debug_relay.worker.probe.engine.frames import MONITORED
 
 
 class Uncollected(object):
-    """Nobody collects meanwhile. Several threads may be in here: who came first ends it."""
+    """No garbage is collected meanwhile. Several threads may use this: the first one ends it."""
 
     first = []
 
@@ -36,14 +36,14 @@ class Uncollected(object):
 
 
 def in_child():
-    """After a fork: who would end it is not here."""
+    """After a fork: the thread that would end it does not exist in the child."""
     if Uncollected.first:
         del Uncollected.first[:]
         gc.enable()
 
 
 def steady(function):
-    """For what looks at frames of other threads, and from frame to frame."""
+    """Wrap a function that reads frames of other threads, and their callers."""
     if MONITORED:
         return function
 
@@ -61,14 +61,16 @@ def _now():
 
 
 def of_all():
-    """The frames of `sys._current_frames`; this thread's begins where the caller was called."""
+    """The frames of `sys._current_frames`; for this thread the frame of our caller's caller."""
     found, caller = _now(), sys._getframe(1)
     found[_thread.get_ident()] = caller.f_back or caller
     return found
 
 
 def hook(probe):
-    """Replace the two readings of pydevd: at each stop, and when breakpoints have changed."""
+    """Replace the two functions of pydevd that read them: at each stop, and after changed
+    breakpoints.
+    """
     for name in ("pydevd_additional_thread_info_regular", "pydevd_cython"):
         facts = sys.modules.get("_pydevd_bundle." + name)
         if facts is not None:

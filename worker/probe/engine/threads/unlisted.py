@@ -1,11 +1,13 @@
-"""Threads without an entry in `threading`: those it has not started, and those that end.
+"""Handles threads without an entry in `threading`: those that it has not started, and those that
+end.
 
 Used on Python 3.12 and later.
 
-pydevd has an entry made for who has none; what takes that away again is one of the thread's own
-variables, which goes with them. A thread that ends may run some Python after that: with an entry
-made then it would be listed for ever. And at the program's end, when the threads that are left lose
-their variables, there is no more of any module: what goes then must not need one.
+pydevd has an entry made for a thread that has none. One of the thread's local variables removes the
+entry again when the thread loses its variables. A thread that ends may run some Python code after
+that: an entry that is made then would be listed for ever. And at the program's end, when the
+remaining threads lose their variables, no module exists any more: a finalizer that runs then must
+not need one.
 """
 
 import _thread
@@ -21,7 +23,7 @@ _KEPT = 200
 class Unlisted(object):
     def __init__(self, facts):
         self.local = facts._thread_local_info  # pydevd's variables of each thread
-        # By the numbers of the kernel: those of `threading` the next thread may have at once.
+        # By the kernel's thread ids: the next thread may get the same id of `threading` at once.
         self.met = {}
         self.ended = deque()
         forgetting = getattr(getattr(threading, "_dangling", None), "_remove", None)
@@ -37,7 +39,7 @@ class Unlisted(object):
         if _thread.get_ident() not in threading._active and self.begins_with_its_end():
             return True
         life = self.local.relay_life = _Life()
-        # Told without running any Python, which would be an event of that thread again.
+        # The callback runs no Python code, which would be another event of that thread.
         end = self.met[number] = _End(life, self.ended.append)
         end.number = number
         if len(self.ended) > _KEPT:
@@ -52,14 +54,16 @@ class Unlisted(object):
             pass  # another thread does the same
 
     def begins_with_its_end(self):
-        """It has run nothing that pydevd was told of before; no thread is started with this."""
+        """Whether the first code that pydevd sees of this thread is the last that it runs: no
+        thread starts with that code.
+        """
         frame = sys._getframe()
         while frame.f_back is not None:
             frame = frame.f_back
         return frame.f_code is self.last_code
 
     def take_over(self, thread):
-        """This thread's entry, made by pydevd just now."""
+        """Replace the finalizer of this thread's entry, which pydevd has just made."""
         found = getattr(threading, "_thread_local_info", None)  # from 3.13 on
         finalizer = getattr(found, "_track_dummy_thread_ref", None)
         if getattr(finalizer, "_dummy_thread", None) is thread:
@@ -67,7 +71,7 @@ class Unlisted(object):
 
 
 class _Life(object):
-    """One of the thread's variables, to be seen when they go."""
+    """One of the thread's local variables: its end shows that the thread has lost them."""
 
     __slots__ = ("__weakref__",)
 
@@ -77,8 +81,9 @@ class _End(weakref.ref):
 
 
 class Finalizer(object):
-    """In place of pydevd's (3.12) and Python's own. No lock: until the thread has ended nobody else
-    has its number."""
+    """Replaces pydevd's (3.12) and Python's own. Takes no lock: until the thread has ended no other
+    has its id.
+    """
 
     def __init__(self, thread):
         self._dummy_thread = thread
