@@ -209,7 +209,7 @@ class Exceptions(object):
             self.forget(start)  # another exception had the same address
         elif start in self.journeys():
             return False
-        if self.condition is None or self.unconditional.intersection(self.probe.told.tables):
+        if self.condition is None or self.unconditional.intersection(self.probe.this_thread.tables):
             return True
         try:
             if self.condition(standing_at(trace, frame_id), exc=value):
