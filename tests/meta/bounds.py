@@ -43,7 +43,7 @@ NO_BOUNDS = {
     "supervisor/streams/websocket.py": "_TRY_AGAIN_LATER",
     "supervisor/workers/orphan_cleanup.py": "_PR_SET_CHILD_SUBREAPER",
     "worker/attach/payload.py": (
-        "_NOWHERE _FAILED _CLASS _TABLE _WORD_NAME TEXT _WORD_DIGITS _CLOEXEC _GET_SEALS "
+        "_NOWHERE _FAILED _CLASS _TABLE _STATUS_NAME TEXT _STATUS_DIGITS _CLOEXEC _GET_SEALS "
         "_FILE_INPUT"
     ),
     "worker/breakpoints/hit_counts.py": "CAPACITY",
@@ -59,7 +59,7 @@ NO_BOUNDS = {
     "worker/probe/engine/loading/earlier_debugger.py": "_RDHUP",
     "worker/probe/engine/settrace/fast_tracer.py": "RUNNING",
     "worker/probe/engine/settrace/retracing.py": "_OTHERS",
-    "worker/probe/engine/threads/control.py": "_ASKED",
+    "worker/probe/engine/threads/control.py": "_ON_REQUEST",
     "worker/probe/inspection/exception_details.py": "_PLAIN",
     "worker/probe/lifecycle/attached.py": "_RDHUP",
     "worker/probe/tracing/ring_writer.py": "HEADER RECORD PAD",

@@ -20,7 +20,7 @@ from tests.meta.examples import ROOT
 PROBE = ROOT / "worker" / "probe"
 # What does a request that is registered by an expression other than a function of the same module.
 ELSEWHERE = {
-    "leave": ("lifecycle/attached.py", "asked"),
+    "leave": ("lifecycle/attached.py", "leave_on_request"),
     "outdated": ("breakpoints/outdated_sources.py", "outdated"),
     "running": None,
     "streams": ("children/child_streams.py", "move"),

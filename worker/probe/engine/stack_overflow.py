@@ -60,7 +60,7 @@ def quietened(function):
         (definition,) = tree.body
         error = definition.args.args[-1].arg
     except (OSError, SyntaxError, ValueError, AttributeError, IndexError):
-        return None  # of another debugpy: it is left as it is
+        return None  # another debugpy has other code: it is left as it is
     ast.increment_lineno(tree, first - 1)
     (body,) = ast.parse(_TRY % error).body
     body.body = definition.body

@@ -75,7 +75,9 @@ class ThreadLifetimes(object):
             if not is_listed:
                 unlisted.take_over(info.thread)
             if local.is_bootstrap_frame_internal:
-                first = local.f_bootstrap.f_locals  # of pydevd's start function, or of the thread's
+                first = (
+                    local.f_bootstrap.f_locals
+                )  # the locals of pydevd's start function, or of the thread's
                 if all(first.get(name) is not info.thread for name in ("t", "self")):
                     return None  # pydevd tries again at the thread's next event
             return info
