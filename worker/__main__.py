@@ -1,8 +1,8 @@
 """`python -P -m debug_relay.worker FD ID`: one session; descriptor FD gives its parameters.
 
 The worker reads one JSON document from the descriptor, answers `ready` or a reason on it, and
-closes it. With `zygote` as the id the process is a zygote: requests on FD ask for copies of it,
-which become workers.
+closes it. With `zygote` as the id the process is a zygote: each request on FD makes it fork a copy,
+which becomes a worker.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _log_to(path: Path) -> None:
 
 def _ignore_neighbours() -> None:
     """Ignore Ctrl-C and hang-ups, which are meant for other processes of the terminal. A session
-    ends when the supervisor asks for it.
+    ends when the supervisor requests it.
     """
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         # A handler and not SIG_IGN: programs would inherit that, and no SIGTERM could end them.
@@ -70,7 +70,7 @@ def _pass_by(number: int, frame: object) -> None:
     """Do nothing. The kernel resets a handler when a program is executed."""
 
 
-def _speak_into(path: Path) -> None:
+def _redirect_output(path: Path) -> None:
     """Write stdout and stderr, the messages of a crash included, to the session's file. A worker
     that was executed and not forked has them there from its start.
     """
@@ -83,21 +83,22 @@ def main() -> int:
     pipe = socket.socket(fileno=int(sys.argv[1]))
     pipe.set_inheritable(False)
     if process_title.given() != "zygote":
-        return _live(pipe)
+        return _run(pipe)
     process_title.give("zygote")
-    born = zygote.forked(pipe)
-    return 0 if born is None else _live(born)
+    forked = zygote.forked(pipe)
+    return 0 if forked is None else _run(forked)
 
 
-def _live(pipe: socket.socket) -> int:
+def _run(pipe: socket.socket) -> int:
+    """Run as the worker whose parameters come through the pipe; returns the exit code."""
     try:
         with pipe.makefile("rb") as file:
-            said = file.read()
-        if not said:
+            document = file.read()
+        if not document:
             return 0  # the supervisor has given up this worker
-        params = _decode(said)
+        params = _decode(document)
         process_title.give(params.session_id)
-        _speak_into(Path(params.session_dir) / "worker.err")
+        _redirect_output(Path(params.session_dir) / "worker.err")
         _log_to(Path(params.session_dir) / "worker.log")
         _ignore_neighbours()
         descendants.become_subreaper()

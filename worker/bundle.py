@@ -27,7 +27,7 @@ _SOURCES: Final = {
     for path in sorted(_PROBE.rglob("*.py"))
     if path.name != "__init__.py"
 }
-# The script with which interpreters of programs are asked for lines with code.
+# The script that reads which lines have code, run by interpreters of programs.
 LINE_READER: Final = (_WORKER / "source" / "line_reader.py").read_text("utf-8")
 
 

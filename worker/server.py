@@ -211,7 +211,7 @@ class Worker:
     async def _end_by(
         self, caller: Caller | None, terminate: bool | None, reason: EndReason
     ) -> SessionDeleted:
-        """End the session; the events of the end name the caller that asked for it."""
+        """End the session; the events of the end name the caller that requested it."""
         with self.session.callers.ending(caller):
             return await self._end(terminate, reason)
 
@@ -223,7 +223,7 @@ class Worker:
         if session.lifecycle.state in COUNTED:
             if reason == "shutdown":
                 # The next relay restores the session, even if it does not end in time.
-                session.lifecycle.comes_back()
+                session.lifecycle.will_be_restored()
             session.lifecycle.end_for(reason)
             session.publication.save()
         # A target belongs to another owner: deleting a session detaches from it and ends nothing.

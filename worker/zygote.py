@@ -78,10 +78,10 @@ def _is_worker(pipe: socket.socket) -> bool:
         return False  # the pipe closes without an answer
     if middle == 0:
         os.close(read)
-        return _bear(write)
+        return _fork_worker(write)
     os.close(write)
-    with open(read, "rb") as told:
-        pid = told.read(_PID.size)
+    with open(read, "rb") as report:
+        pid = report.read(_PID.size)
     # Wait before the pid is sent: only then is the worker the supervisor's child.
     os.waitpid(middle, 0)
     with suppress(OSError):  # the supervisor has given up
@@ -89,14 +89,17 @@ def _is_worker(pipe: socket.socket) -> bool:
     return False
 
 
-def _bear(told: int) -> bool:
+def _fork_worker(report: int) -> bool:
+    """Fork the worker from the process in the middle, which writes its pid into `report` and ends;
+    true in the worker.
+    """
     try:
         worker = os.fork()
     except OSError:
         os._exit(1)
     if worker:
-        os.write(told, _PID.pack(worker))
+        os.write(report, _PID.pack(worker))
         os._exit(0)
-    os.close(told)
+    os.close(report)
     os.setsid()
     return True

@@ -33,7 +33,7 @@ ANSWERED_BY = {
     "evaluate_aside": {"answer", "evaluate"},
     "exception": {"report"},
     "page": {"page", "ask_aside"},
-    "report": {"again", "tell"},
+    "report": {"again", "send_report"},
     "returned": {"returned", "shown"},
     "sizes": {"sizes"},
 }

@@ -149,8 +149,8 @@ class AttachedProgram:
 
     def _options(self) -> dict[str, Any]:
         config = self._settings.config
-        mine = self._params.just_my_code
-        options = adapter.attach_options(config.just_my_code if mine is None else mine)
+        chosen = self._params.just_my_code
+        options = adapter.attach_options(config.just_my_code if chosen is None else chosen)
         if self._params.redirect_output:
             options.update(redirectOutput=True, isOutputRedirected=False)
         if self._params.path_mappings:

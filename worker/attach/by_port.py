@@ -1,6 +1,6 @@
 """A program that listens with `debugpy --listen`, joined by host and port.
 
-Its own debug adapter, in its machine or container, stands between the program and the worker. That
+Its own debug adapter, in its machine or container, is between the program and the worker. That
 adapter accepts one client at a time, cannot resume one thread alone, and leaves tracing on in the
 program after a detach.
 """
@@ -148,8 +148,8 @@ class JoinedProgram:
     async def _join(self, server: DebugServer) -> None:
         self._hub.add(server)
         config = self._settings.config
-        mine = self._params.just_my_code
-        options = adapter.attach_options(config.just_my_code if mine is None else mine)
+        chosen = self._params.just_my_code
+        options = adapter.attach_options(config.just_my_code if chosen is None else chosen)
         options["redirectOutput"] = False
         if self._params.path_mappings:
             options["pathMappings"] = [

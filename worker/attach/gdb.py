@@ -36,7 +36,7 @@ _TRIAL_SECONDS: Final = 2.0  # A trial of whether this gdb works at all.
 
 class Gdb:
     """Starts gdb and waits for its end. gdb reads no debug information and few symbols, because the
-    program stands still meanwhile.
+    program is stopped meanwhile.
     """
 
     def __init__(self, program: int, commands: Sequence[str], given: tuple[int, ...] = ()) -> None:

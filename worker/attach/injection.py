@@ -18,7 +18,7 @@ from debug_relay.protocol.system.procfs import Syscall
 from debug_relay.worker import bundle
 from debug_relay.worker.attach import payload
 from debug_relay.worker.attach.gdb import Gdb
-from debug_relay.worker.attach.status_file import Refusal, StatusFile
+from debug_relay.worker.attach.status_file import AttachRefusal, StatusFile
 
 # The code that the program's main thread runs.
 ARRIVAL: Final = bundle.text("startup/injected")
@@ -84,7 +84,7 @@ class Injection:
         self._begun = self._begun or ((status := self._answer()) is not None and status.begun)
         return self._begun
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> AttachRefusal | None:
         status = self._answer()
         return status.refusal() if status is not None else None
 

@@ -139,7 +139,7 @@ NO_MEMORY: Final = "relay: no memory"
 
 def commands(file: str, page: bytes) -> list[str]:
     """The gdb commands that put the page into the program. Afterwards `$page` is its address,
-    `$runs` tells whether its machine code can run, and `$status` is the status file's descriptor.
+    `$runs` is 1 if its machine code can run, and `$status` is the status file's descriptor.
     """
     machine = platform.machine()
     can_run = machine == "x86_64"

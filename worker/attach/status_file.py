@@ -19,7 +19,7 @@ from debug_relay.worker.attach import payload
 _MOST_BYTES: Final = 8192  # The longest report of the injected code.
 
 
-class Refusal(Struct, frozen=True):
+class AttachRefusal(Struct, frozen=True):
     reason: str  # one of the reasons in `refusals`
     words: str
 
@@ -47,13 +47,13 @@ class StatusFile:
     def begun(self) -> bool:
         return self._fd >= 0 and os.pread(self._fd, 1, 0) != b""
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> AttachRefusal | None:
         if self._fd < 0 or os.pread(self._fd, 1, 0) != b"r":
             return None
         text = os.pread(self._fd, _MOST_BYTES, 1).decode("utf-8", "replace")
         self._write(b"h")
         reason, _, words = text.partition("\n")
-        return Refusal(reason, words)
+        return AttachRefusal(reason, words)
 
     def cancel(self) -> None:
         """Tell code that has not begun yet to do nothing."""

@@ -1,5 +1,5 @@
-"""The exceptions at which the program stops: what callers asked for, and how debug servers learn
-it.
+"""Keeps the exceptions at which the program stops, as callers request them, and sends them to debug
+servers.
 
 The probe decides at each exception; debugpy only learns which kinds it has to examine.
 """
@@ -48,31 +48,31 @@ class ExceptionFilters:
         self._hub = hub
         self._probes = probes
         self._breakpoints = breakpoints
-        self._asked = ExceptionBreakpoints(filters=["uncaught"], types=[])
+        self._wanted = ExceptionBreakpoints(filters=["uncaught"], types=[])
         self._also: dict[str, list[str]] = {}  # IDE → the filters that it adds
         self._known: set[str] = set()  # the types that exist in the program
         self._problem: str | None = None
 
-    # -- asking and changing
+    # -- changing
 
     def use(self, filters: list[str]) -> None:
         """Sets the short form that a launch or an attach has."""
-        self._asked = ExceptionBreakpoints(filters=filters, types=[])
+        self._wanted = ExceptionBreakpoints(filters=filters, types=[])
         self._problem = None
 
     def spec(self) -> dict[str, Any]:
         """The fields with which a later session can set the same filters."""
-        asked = self._asked
-        spec: dict[str, Any] = {"filters": asked.filters, "types": asked.types}
-        if asked.condition is not None:
-            spec["condition"] = asked.condition
-        if asked.raised_in is not None:
-            spec["raised_in"] = asked.raised_in
+        wanted = self._wanted
+        spec: dict[str, Any] = {"filters": wanted.filters, "types": wanted.types}
+        if wanted.condition is not None:
+            spec["condition"] = wanted.condition
+        if wanted.raised_in is not None:
+            spec["raised_in"] = wanted.raised_in
         return spec
 
     def take_over(self, spec: dict[str, Any]) -> None:
         """Takes over the filters of an earlier worker, or of another session."""
-        self._asked = msgspec.convert({"types": [], **self.spec(), **spec}, ExceptionBreakpoints)
+        self._wanted = msgspec.convert({"types": [], **self.spec(), **spec}, ExceptionBreakpoints)
 
     async def change(self, params: SetExceptionBreakpoints) -> ExceptionBreakpoints:
         for index, name in enumerate(params.types):
@@ -83,7 +83,7 @@ class ExceptionFilters:
             if problem is not None:
                 raise bad_condition(params.condition, problem)
         await self._breakpoints.suspend(False)
-        self._asked = ExceptionBreakpoints(
+        self._wanted = ExceptionBreakpoints(
             filters=list(dict.fromkeys(params.filters)),
             types=list(dict.fromkeys(params.types)),
             condition=params.condition,
@@ -92,7 +92,7 @@ class ExceptionFilters:
         return await self._changed()
 
     async def clear(self) -> ExceptionBreakpoints:
-        self._asked = ExceptionBreakpoints(filters=[], types=[])
+        self._wanted = ExceptionBreakpoints(filters=[], types=[])
         return await self._changed()
 
     async def also(self, owner: str, filters: list[str]) -> None:
@@ -121,18 +121,18 @@ class ExceptionFilters:
     # -- reading
 
     async def shown(self) -> ExceptionBreakpoints:
-        asked = self._asked
-        if asked.types:
-            self._known = {name for name in asked.types if _is_builtin(name)}
+        wanted = self._wanted
+        if wanted.types:
+            self._known = {name for name in wanted.types if _is_builtin(name)}
 
             async def ask(server: DebugServer) -> list[str]:
-                return await self._probes.ask(server, probe.KnownTypes(types=asked.types))
+                return await self._probes.ask(server, probe.KnownTypes(types=wanted.types))
 
             probed = self._probes.probed()
             self._known.update(*await self._hub.each(probed, ask))
-        unknown = [name for name in asked.types if name not in self._known]
+        unknown = [name for name in wanted.types if name not in self._known]
         notes = [self._problem] if self._problem else []
-        if never := [name for name in asked.types if name.rpartition(".")[2] in _NEVER]:
+        if never := [name for name in wanted.types if name.rpartition(".")[2] in _NEVER]:
             notes.append(f"{', '.join(never)} ends a program or a loop: the program never stops")
         if unknown:
             notes.append(
@@ -142,11 +142,11 @@ class ExceptionFilters:
         notes += [
             f"{owner} also stops at: {', '.join(filters)}" for owner, filters in self._also.items()
         ]
-        if self._is_plain() and (asked.types or asked.condition or asked.raised_in == "all"):
+        if self._is_plain() and (wanted.types or wanted.condition or wanted.raised_in == "all"):
             notes.append(_NO_PROBE)
         return msgspec.structs.replace(
-            asked,
-            raised_in=asked.raised_in or _left_out(asked),
+            wanted,
+            raised_in=wanted.raised_in or _left_out(wanted),
             unknown_types=unknown,
             message="; ".join(notes) or None,
         )
@@ -154,31 +154,31 @@ class ExceptionFilters:
     def _is_plain(self) -> bool:
         return any(not server.engine.decides_stops for server in self._hub.taking_changes())
 
-    # -- telling programs
+    # -- sending to programs
 
     async def begin(self, server: DebugServer) -> None:
         """Sends the filters to a debug server that knows none, or outdated ones."""
-        asked = self._asked
+        wanted = self._wanted
         added = [name for filters in self._also.values() for name in filters]
-        filters = list(dict.fromkeys([*asked.filters, *added]))
+        filters = list(dict.fromkeys([*wanted.filters, *added]))
         details = probe.Exceptions(
             raised="raised" in filters,
-            types=asked.types,
-            everywhere=asked.raised_in == "all",
-            types_everywhere=asked.raised_in != "user",
-            condition=asked.condition,
-            unconditional=sorted({_TABLES[name] for name in added}) if asked.condition else [],
+            types=wanted.types,
+            everywhere=wanted.raised_in == "all",
+            types_everywhere=wanted.raised_in != "user",
+            condition=wanted.condition,
+            unconditional=sorted({_TABLES[name] for name in added}) if wanted.condition else [],
         )
         await server.engine.stop_at_exceptions(
             filters, details, self._breakpoints.suspended, self._settings.request_timeout
         )
 
 
-def _left_out(asked: ExceptionBreakpoints) -> str | None:
+def _left_out(wanted: ExceptionBreakpoints) -> str | None:
     """The default of `raised_in`; None if it differs between `filters` and `types`."""
-    if not asked.types:
+    if not wanted.types:
         return "user"
-    return None if "raised" in asked.filters else "all"
+    return None if "raised" in wanted.filters else "all"
 
 
 def _is_builtin(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Function breakpoints: what callers ask for, and what they learn of the function's place.
+"""Function breakpoints: reads requests, and reports the function's places to callers.
 
 Only the program knows its functions, and only while it runs: the probe searches for them there.
 """
@@ -52,8 +52,8 @@ def entry_of(spec: BreakpointSpec, absolute: Callable[[str], str]) -> Entry:
             ],
         )
     _require_name(spec.function)
-    asked = spec.source.path if spec.source is not None else spec.file
-    only_in = None if asked is None else os.path.realpath(absolute(asked))
+    file = spec.source.path if spec.source is not None else spec.file
+    only_in = None if file is None else os.path.realpath(absolute(file))
     if spec.must_exist and only_in is not None and not os.path.exists(only_in):
         raise RelayError(
             Code.BREAKPOINT_FILE_NOT_FOUND,
@@ -124,12 +124,12 @@ def explain_owner(entry: Entry, owners: list[str]) -> None:
 
 def _add_places(entry: Entry, places: list[FoundPlace]) -> None:
     """Adds the places not mentioned yet: each process of a program finds them separately."""
-    told = entry.message or ""
+    message = entry.message or ""
     others = [one for one in places if (one.path, one.line) != (entry.path, entry.line)]
     words = [f"{one.name} ({one.path}:{one.line})" for one in others[:_MOST_SHOWN]]
-    listed = ", ".join(one for one in words if one not in told)
+    listed = ", ".join(one for one in words if one not in message)
     if listed:
-        entry.message = "; ".join(part for part in (told, f"also in {listed}") if part)[:2000]
+        entry.message = "; ".join(part for part in (message, f"also in {listed}") if part)[:2000]
 
 
 def place(entry: Entry, found: FoundFunction) -> None:

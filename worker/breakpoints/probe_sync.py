@@ -1,5 +1,5 @@
 """Sends breakpoints to a program with the probe: each with its place, condition, count and message.
-The probe decides at each line, and finds functions.
+The probe decides at each hit, and finds functions.
 """
 
 from __future__ import annotations

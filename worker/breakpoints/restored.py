@@ -1,7 +1,7 @@
 """Breakpoints of an earlier worker or session, verified with the present files and interpreter.
 
 A call would refuse an invalid breakpoint. Here it is kept with a message why it cannot be hit,
-because its file may come back.
+because its file may appear again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs the program to a line once. The line is a goal in the program, and no breakpoint.
 
-The goal ends when a thread reaches it, or when the program stops elsewhere before. The result tells
+The goal ends when a thread reaches it, or when the program stops elsewhere before. The result shows
 the caller which of the two happened.
 """
 

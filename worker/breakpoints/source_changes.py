@@ -17,8 +17,8 @@ from debug_relay.protocol.errors import RelayError
 
 log = logging.getLogger("debug_relay.worker")
 
-# The pause between two looks at source files that have breakpoints. The kernel tells of files
-# only by descriptors (inotify), for which Python's library has no call.
+# The pause between two looks at source files that have breakpoints. The kernel reports changes of
+# files only by descriptors (inotify), for which Python's library has no call.
 _SOON_SECONDS: Final = 0.1
 _LATER_SECONDS: Final = 0.5  # The pause between two looks while no file has breakpoints.
 _STILL_SECONDS: Final = 0.05  # A changed file counts as written after this long without a change.
@@ -93,7 +93,7 @@ class SourceWatch:
                 return
 
     async def look(self) -> None:
-        """Look at once: `hit` asks, because the program has loaded a file."""
+        """Look at once: `hit` calls this, because the program has loaded a file."""
         async with self._looking:
             await self._look()
 
@@ -123,16 +123,16 @@ class SourceWatch:
 
 class LoadedSources:
     """Finds the files of which the program's processes run an older version than the one on disk.
-    It asks them only about files that changed since the program began.
+    It sends the probe only files that changed since the program began.
     """
 
     def __init__(
         self,
         ask: Callable[[Collection[str]], Awaitable[dict[str, Pids]]],
-        whom: Callable[[], Iterable[Hashable]],
+        servers: Callable[[], Iterable[Hashable]],
     ) -> None:
         self._ask = ask
-        self._whom = whom  # the servers that are asked
+        self._servers = servers  # those that `ask` sends to
         self._since = float("inf")
         self._known: dict[str, tuple[Identity, int, frozenset[Hashable], Pids]] = {}
 
@@ -153,14 +153,14 @@ class LoadedSources:
             for path, is_now in found.items()
             if is_now is not None and is_now[0] / 1e9 >= self._since
         }
-        asked = frozenset(self._whom())
+        servers = frozenset(self._servers())
         unknown = [
             path
             for path, is_now in recent.items()
-            if path not in self._known or self._known[path][:3] != (is_now, moment, asked)
+            if path not in self._known or self._known[path][:3] != (is_now, moment, servers)
         ]
         if unknown:
             old = await self._ask(unknown)
             for path in unknown:
-                self._known[path] = (recent[path], moment, asked, old.get(path, frozenset()))
+                self._known[path] = (recent[path], moment, servers, old.get(path, frozenset()))
         return {path: pids for path in recent if (pids := self._known[path][3])}

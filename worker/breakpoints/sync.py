@@ -1,7 +1,7 @@
 """Keeps the programs' breakpoints in step with the session's, and reads their counts.
 
-How a program is told depends on its engine: `ProbeSync` or `PlainSync`. This module decides nothing
-about breakpoints.
+How breakpoints are sent to a program depends on its engine: `ProbeSync` or `PlainSync`. This module
+decides nothing about breakpoints.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class BreakpointSync:
             self._hub.taking_changes(), lambda server: self._way_to(server).suspend(server)
         )
 
-    # -- asking the programs that have the probe
+    # -- requests to the programs that have the probe
 
     async def find_inherited(self, entries: Iterable[Entry]) -> None:
         """Find methods that were not found because their class inherits them."""

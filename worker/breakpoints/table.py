@@ -141,12 +141,12 @@ class BreakpointTable:
     def at(self, real_path: str, line: int) -> list[Entry]:
         return [self._entries[id] for id in self._at.get((real_path, line), ())]
 
-    def same_as(self, asked: Entry) -> Entry | None:
+    def same_as(self, wanted: Entry) -> Entry | None:
         """The existing breakpoint at the same line or function: each owner has one there."""
-        if asked.function is None:
-            beside = self.at(asked.real_path, asked.line)
-            return next((entry for entry in beside if entry.owner == asked.owner), None)
-        id = self._of_function.get(_key(asked))
+        if wanted.function is None:
+            beside = self.at(wanted.real_path, wanted.line)
+            return next((entry for entry in beside if entry.owner == wanted.owner), None)
+        id = self._of_function.get(_key(wanted))
         return None if id is None else self._entries[id]
 
     def owned_by(self, owner: str | None) -> list[Entry]:

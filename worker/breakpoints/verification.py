@@ -61,8 +61,8 @@ class Verifier:
         self._code_lines = None
 
     def code_lines_of(self, interpreter: Interpreter, optimize: int = 0) -> CodeLines:
-        """The lines that have code for a program. If its interpreter is the session's, all that is
-        known of its files is kept. To read a file for another Python than the relay's own, that
+        """The lines that have code for a program. If its interpreter is the session's, what was
+        read of its files is kept. To read a file for another Python than the relay's own, that
         Python is started.
         """
         root = self._settings.config.project_root
@@ -112,10 +112,10 @@ class Batch:
             entry = functions.entry_of(spec, self._absolute)
             await self._check_expressions(entry)
             return entry
-        asked = spec.source.path if spec.source is not None else spec.file
-        if asked is None or (spec.line is None) == (spec.text is None):
-            raise incomplete(spec, has_file=asked is not None)
-        path = self._absolute(asked)
+        file = spec.source.path if spec.source is not None else spec.file
+        if file is None or (spec.line is None) == (spec.text is None):
+            raise incomplete(spec, has_file=file is not None)
+        path = self._absolute(file)
         line = spec.line if spec.text is None else await self._line_with(path, spec.text)
         assert line is not None
         entry = Entry(

@@ -40,15 +40,15 @@ class InputWatch:
         self,
         process: Process,
         is_running: Callable[[], bool],
-        tell: Callable[[InputRequest | None, bool], None],
+        on_change: Callable[[InputRequest | None, bool], None],
         on_terminal: bool,
     ) -> None:
-        """`tell` is called at each change, with whether this wait is a new one: after a pause the
-        same wait continues.
+        """`on_change` is called at each change, with whether this wait is a new one: after a pause
+        the same wait continues.
         """
         self._process = process
         self._is_running = is_running
-        self._on_change = tell
+        self._on_change = on_change
         self._line_ends = _TYPED_ENDS if on_terminal else _LINE_ENDS
         self._waiting: InputRequest | None = None
         self._printed_since = b""  # printed since its input was last written

@@ -1,7 +1,7 @@
 """A pseudo terminal for a program: its two ends, its size, and the keys that end input.
 
 We keep the program's end open, too. Otherwise the kernel hangs up the terminal as soon as the
-program has ended, and we could not tell unread output from an error.
+program has ended, and we could not distinguish unread output from an error.
 
 The worker leads the terminal's session, as a shell does, and the program is the foreground process
 group. If the program led the session, the kernel would hang up all its children when it ends.

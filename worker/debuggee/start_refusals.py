@@ -1,4 +1,4 @@
-"""The errors of a launch that cannot start its program: what callers are told of each."""
+"""The errors of a launch that cannot start its program: how callers see each of them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 FIRST_REFERENCE: Final = 1000
 # References into frames that run: the oldest go first.
 LIVE_REFERENCES: Final = 10_000
-# A child process answers within this time when the program itself is asked as well.
+# A child process answers a request that the program gets as well within this time.
 CHILD_SECONDS: Final = 2.0
 # bootstrap's signal handler has this file name: a main thread that we woke may stop in it.
 
@@ -108,7 +108,7 @@ class Hub:
         """Ask processes side by side; returns the answers of those that gave one.
 
         The program itself must answer. A child may end at any moment, or hang in C: after
-        `CHILD_SECONDS` we do not wait for it. It does what was asked when it runs Python again.
+        `CHILD_SECONDS` we do not wait for it. It does what was requested when it runs Python again.
         """
 
         async def answer(server: DebugServer) -> tuple[_T] | None:

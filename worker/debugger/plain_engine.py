@@ -127,7 +127,7 @@ class PlainEngine:
         return answers.StopReport(report=report)
 
     async def _stack(self, thread: int, levels: int, timeout: float) -> FrameList:
-        # One more than wanted: a hidden frame may lie on top.
+        # One more than wanted: a hidden frame may be on top.
         arguments = {"threadId": thread, "startFrame": 0, "levels": levels + 1}
         return frame_list(
             await self._server.request("stackTrace", arguments, dap.StackTrace, timeout)
@@ -222,17 +222,17 @@ class PlainEngine:
         try:
             answer = await self._server.request("evaluate", arguments, dap.Evaluation, timeout)
         except RelayError as error:
-            said = error.details.get("debugger_message")
+            reported = error.details.get("debugger_message")
             if error.code is Code.DEBUGPY_TIMEOUT:
                 raise evaluate_timeout(text, timeout, still_running=True) from None
-            if said is None:
+            if reported is None:
                 raise
-            kind, message, is_of_text = _parse_exception(said)
+            kind, message, is_of_text = _parse_exception(reported)
             if " " in kind:
                 raise  # a message of debugpy itself, for example that the program has ended
             if kind in _SYNTAX_ERRORS and is_of_text:
                 return answers.Evaluated(refused=answers.Refusal(message))
-            return answers.Evaluated(raised=answers.Failure(kind, message, said))
+            return answers.Evaluated(raised=answers.Failure(kind, message, reported))
         return answers.Evaluated(
             value=answers.Variable(
                 name=text,
@@ -288,10 +288,10 @@ class PlainEngine:
         try:
             done = await self._server.request("setVariable", arguments, dap.VariableSet, timeout)
         except RelayError as error:
-            said = error.details.get("debugger_message")
-            if said is None:
+            reported = error.details.get("debugger_message")
+            if reported is None:
                 raise
-            kind, _, message = said.strip().splitlines()[-1].partition(": ")
+            kind, _, message = reported.strip().splitlines()[-1].partition(": ")
             return answers.Assigned(raised=answers.Failure(kind, message))
         return answers.Assigned(
             value=answers.Variable(
@@ -331,14 +331,14 @@ class PlainEngine:
         return False
 
 
-def _parse_exception(said: str) -> tuple[str, str, bool]:
+def _parse_exception(reported: str) -> tuple[str, str, bool]:
     """Take the exception out of a traceback, or out of its last line alone: the type, the message
     (of one line or several), and whether it is about the text that was evaluated.
     """
-    place, _, below = said.strip("\n").rpartition("  File ")[2].partition("\n")
-    lines = below.splitlines() if "  File " in said else said.strip().splitlines()
-    told = list(itertools.dropwhile(lambda line: line.startswith(" "), lines)) or lines[-1:]
-    kind, _, message = "\n".join(told).partition(": ")
+    place, _, below = reported.strip("\n").rpartition("  File ")[2].partition("\n")
+    lines = below.splitlines() if "  File " in reported else reported.strip().splitlines()
+    exception = list(itertools.dropwhile(lambda line: line.startswith(" "), lines)) or lines[-1:]
+    kind, _, message = "\n".join(exception).partition(": ")
     return kind, message, place.startswith('"<string>"') or "(<string>, line" in message
 
 

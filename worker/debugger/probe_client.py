@@ -1,8 +1,9 @@
-"""Sends requests to the probes inside the programs: commands, and questions to a stopped thread.
+"""Sends requests to debug servers by their engines: commands, and questions to a stopped thread.
 
-pydevd's own thread answers a command at once. A question is posted to the stopped thread, which
-answers by an event; a question that takes too long is interrupted. The hub knows the process of a
-thread or a reference.
+With the probe, pydevd's own thread answers a command at once. A question is posted to the stopped
+thread, which answers by an event; a question that takes too long is interrupted. Only `ask`,
+`ask_thread` and `send` need the probe; the other methods call the server's engine. The hub knows
+the process of a thread or a reference.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class ProbeClient:
         )
         return reply.result
 
-    def tell(self, server: DebugServer, request: probe.Request[Any]) -> None:
+    def send(self, server: DebugServer, request: probe.Request[Any]) -> None:
         """Send a request and do not wait for its answer: the program may be in C for long."""
         server.post(probe.COMMAND, probe.arguments_of(request))
 

@@ -243,7 +243,7 @@ class RunControl:
     def request_halt(self, thread: KnownThread) -> None:
         """Ask the probe to stop this thread; with `stop_all` its stop halts the others too."""
         self._hub.main_server()
-        self._probes.tell(thread.server, probe.Halt(thread=thread.dap_id))
+        self._probes.send(thread.server, probe.Halt(thread=thread.dap_id))
 
     def has_none_to_pause(self, thread_id: int | None) -> bool:
         """Whether all threads are stopped. A named thread that is stopped raises 409."""

@@ -1,4 +1,4 @@
-"""Keeps the session's present stop, and tells listeners when it changes."""
+"""Keeps the session's present stop, and notifies listeners when it changes."""
 
 from __future__ import annotations
 

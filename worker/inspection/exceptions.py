@@ -1,4 +1,4 @@
-"""The exception at which a thread is stopped: asked for, and reported in parts and as a traceback.
+"""Requests the exception at which a thread is stopped; reports it in parts and as a traceback.
 
 Its texts come from the program's own code, which may hang: every question has a bound, and a part
 that does not arrive in time is reported as missing.
@@ -58,7 +58,7 @@ class ExceptionReports:
         assert event.thread_id is not None
         thread_id = self._hub.thread_id(server, event.thread_id)
         try:
-            told = await self._probes.raised(thread_id, _DETAILS_SECONDS)
+            details = await self._probes.raised(thread_id, _DETAILS_SECONDS)
         except RelayError as error:
             if error.code is not Code.DEBUGPY_TIMEOUT:
                 raise
@@ -66,14 +66,14 @@ class ExceptionReports:
             # stop. pydevd's own text is used; GET …/exception returns everything later.
             message = event.description or "<no message: str() blocks>"
             return ExceptionInfo(type=event.text or "Exception", message=message)
-        if told.exception is None:
+        if details.exception is None:
             return ExceptionInfo(type=event.text or "Exception", message=event.description or "")
         return ExceptionInfo(
-            type=told.exception.type,
-            full_type_name=told.exception.full_type_name,
-            message=told.exception.message,
-            traceback=_whole_text(told.exception, told),
-            break_mode=_MODES.get(told.how, "always"),
+            type=details.exception.type,
+            full_type_name=details.exception.full_type_name,
+            message=details.exception.message,
+            traceback=_whole_text(details.exception, details),
+            break_mode=_MODES.get(details.how, "always"),
         )
 
     async def report(self, thread_id: int, safe: bool = False) -> i.ExceptionReport:
@@ -81,19 +81,19 @@ class ExceptionReports:
         stop = self._stops.threads.of(self._hub.thread(thread_id).id)
         if stop is None or stop.exception is None:
             raise self.not_at_one(thread_id)
-        told = await self._probes.raised(thread_id, _DETAILS_SECONDS, safe)
-        if told.exception is None:
+        details = await self._probes.raised(thread_id, _DETAILS_SECONDS, safe)
+        if details.exception is None:
             raise self.not_at_one(thread_id)
         return i.ExceptionReport(
-            **_parts(told.exception),
+            **_parts(details.exception),
             thread_id=thread_id,
-            break_mode=_MODES.get(told.how, "always"),
-            traceback=_whole_text(told.exception, told),
+            break_mode=_MODES.get(details.how, "always"),
+            traceback=_whole_text(details.exception, details),
             chain=[
                 i.ChainedException(**_parts(one), relation=one.relation, traceback=_own_text(one))
-                for one in told.chain
+                for one in details.chain
             ],
-            chain_truncated=told.chain_truncated,
+            chain_truncated=details.chain_truncated,
             repr="safe" if safe else UNSET,
         )
 
@@ -115,22 +115,23 @@ class ExceptionReports:
         )
 
 
-def _parts(told: RaisedException) -> dict[str, Any]:
+def _parts(exception: RaisedException) -> dict[str, Any]:
     """The fields that an exception has wherever it is reported."""
     return {
-        "type": told.type,
-        "full_type_name": told.full_type_name,
-        "message": told.message,
+        "type": exception.type,
+        "full_type_name": exception.full_type_name,
+        "message": exception.message,
         "frames": [
             i.RaisedFrame(path=path, line=line or 0, function=function, text=text)
-            for path, line, function, text in told.frames
+            for path, line, function, text in exception.frames
         ],
-        "frames_omitted": told.frames_omitted,
-        "notes": told.notes,
+        "frames_omitted": exception.frames_omitted,
+        "notes": exception.notes,
         "members": [
-            i.GroupMember(**_parts(member), traceback=_own_text(member)) for member in told.members
+            i.GroupMember(**_parts(member), traceback=_own_text(member))
+            for member in exception.members
         ],
-        "members_omitted": told.members_omitted,
+        "members_omitted": exception.members_omitted,
     }
 
 
@@ -145,23 +146,23 @@ def _whole_text(exception: RaisedException, report: ExceptionReport) -> str:
     return _bounded("".join([*parts, _own_text(exception)]))
 
 
-def _own_text(told: RaisedException) -> str:
-    return _bounded(_HEAD + "".join(_lines(told)))
+def _own_text(exception: RaisedException) -> str:
+    return _bounded(_HEAD + "".join(_lines(exception)))
 
 
-def _lines(told: RaisedException) -> Iterator[str]:
-    half = len(told.frames) // 2
-    for index, (path, line, function, text) in enumerate(told.frames):
-        if told.frames_omitted and index == half:
-            yield f"  [{told.frames_omitted} more frames]\n"
+def _lines(exception: RaisedException) -> Iterator[str]:
+    half = len(exception.frames) // 2
+    for index, (path, line, function, text) in enumerate(exception.frames):
+        if exception.frames_omitted and index == half:
+            yield f"  [{exception.frames_omitted} more frames]\n"
         yield f'  File "{path}", line {line}, in {function}\n'
         if text:
             yield f"    {text}\n"
-    name = told.full_type_name.removeprefix("builtins.").removeprefix("__main__.")
-    yield f"{name}: {told.message}\n" if told.message else f"{name}\n"
-    for note in told.notes:
+    name = exception.full_type_name.removeprefix("builtins.").removeprefix("__main__.")
+    yield f"{name}: {exception.message}\n" if exception.message else f"{name}\n"
+    for note in exception.notes:
         yield f"{note}\n"
-    for number, member in enumerate(told.members, 1):
+    for number, member in enumerate(exception.members, 1):
         yield f"  +---------------- {number} ----------------\n"
         for text in "".join([_HEAD, *_lines(member)]).splitlines():
             yield f"  | {text}\n"

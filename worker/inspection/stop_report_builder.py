@@ -30,31 +30,31 @@ class ReportBuilder:
         self, kept: Kept, reported: ThreadReport | None, bounds: Bounds, present: bool
     ) -> Stop:
         """Put a report together; `present`: its values can still be expanded."""
-        stop, told = kept.stop, reported or _NOTHING
+        stop, thread = kept.stop, reported or _NOTHING
         return Stop(
             stop_id=kept.stop_id,
             stop_reason=stop.reason,
             timestamp=kept.at,
             thread=StoppedThread(
-                id=stop.thread_id, name=told.name, pid=stop.pid, is_child=stop.is_child
+                id=stop.thread_id, name=thread.name, pid=stop.pid, is_child=stop.is_child
             ),
             current_location=stop.location,
-            source=_source(kept, told, bounds.source_lines),
+            source=_source(kept, thread, bounds.source_lines),
             frames=[
                 self._frame(index, *frame)
-                for index, frame in enumerate(told.frames[: bounds.frames])
+                for index, frame in enumerate(thread.frames[: bounds.frames])
             ],
-            total_frames=told.total_frames,
-            locals=[self._variable(kept, row, present) for row in told.locals[: bounds.locals]],
-            total_locals=told.total_locals,
-            new_frame=told.new_frame,
+            total_frames=thread.total_frames,
+            locals=[self._variable(kept, row, present) for row in thread.locals[: bounds.locals]],
+            total_locals=thread.total_locals,
+            new_frame=thread.new_frame,
             changed=[
                 Change(name=name, before=before, after=after)
-                for name, before, after in told.changed
+                for name, before, after in thread.changed
             ],
             watches=[
                 self._watch(kept, watch, present)
-                for watch in told.watches
+                for watch in thread.watches
                 if watch.id in kept.watched
             ],
             exception=stop.exception,
@@ -91,14 +91,14 @@ class ReportBuilder:
         )
 
 
-def _source(kept: Kept, told: ThreadReport, around: int) -> Excerpt | None:
+def _source(kept: Kept, thread: ThreadReport, around: int) -> Excerpt | None:
     place = kept.stop.location
     if place is None:
         return None
     if kept.lines:
         return excerpt(place.path, kept.lines, place.line, around)
-    if told.text is not None:  # the source of code without a file, around the place
-        first, total, lines = told.text
+    if thread.text is not None:  # the source of code without a file, around the place
+        first, total, lines = thread.text
         return excerpt(place.path, lines, place.line, around, first, total)
     return None
 

@@ -64,12 +64,12 @@ class Kept(Struct):
     printed_from: Place | None  # in the session's output; None is its beginning
     arrived: asyncio.Event
     watched: dict[str, str]
-    told: ThreadReport | None = None
+    report: ThreadReport | None = None
     returned: ReturnValue | None = None
     note: str | None = None
 
 
-class Told(NamedTuple):
+class Composed(NamedTuple):
     """A report, and for each of its parts the call that returns what was left out."""
 
     report: Report
@@ -138,7 +138,7 @@ class StopReports:
                 OWN_CODE_SECONDS, self._interrupt, self.current
             )
         else:
-            self.current.arrived.set()  # without the probe no report arrives unasked
+            self.current.arrived.set()  # without the probe no report arrives by itself
 
     def arrived(self, server: DebugServer, answer: StopReport) -> None:
         """Take the probe's part. It belongs to its stop even if the program has been resumed."""
@@ -147,7 +147,7 @@ class StopReports:
         if kept is None:
             return
         if report is not None:
-            kept.told = report
+            kept.report = report
             self._watches.seen(kept.stop_id, report.watches)
         else:
             kept.note = "The program could not report its variables"
@@ -247,7 +247,7 @@ class StopReports:
     # -- reporting
 
     async def written(self) -> None:
-        """Write all that is known by now into the file."""
+        """Write the reports as they are now into the file."""
         await self.settled()
         self._file.write()
 
@@ -255,11 +255,11 @@ class StopReports:
         kept = next((kept for kept in reversed(self.kept) if kept.stop_id == stop_id), None)
         if kept is None:
             return None
-        report = self._composed(kept, kept.told, Bounds()).report
-        may_change = self._stands(kept) or not kept.arrived.is_set()
+        report = self._composed(kept, kept.report, Bounds()).report
+        may_change = self._is_present(kept) or not kept.arrived.is_set()
         return KeptStop(report=report, printed_from=kept.printed_from), may_change
 
-    def _stands(self, kept: Kept) -> bool:
+    def _is_present(self, kept: Kept) -> bool:
         return kept is self.current or self._stops.threads.of(kept.stop.thread_id) is kept.stop
 
     async def settled(self) -> None:
@@ -267,16 +267,16 @@ class StopReports:
         if self.current is not None:
             await self._pushed(self.current)
 
-    async def of_stop(self, stop_id: int, bounds: Bounds) -> Told | None:
+    async def of_stop(self, stop_id: int, bounds: Bounds) -> Composed | None:
         """The report of a stop for which a call has waited; None if it is forgotten already."""
         kept = next((kept for kept in reversed(self.kept) if kept.stop_id == stop_id), None)
         if kept is None:
             return None
         larger = bounds.frames > PUSHED.frames or bounds.locals > PUSHED.locals
-        told = await self._told_anew(kept, bounds) if larger else await self._told(kept, bounds)
-        return self._composed(kept, told, bounds)
+        report = await self._fresh(kept, bounds) if larger else await self._reported(kept, bounds)
+        return self._composed(kept, report, bounds)
 
-    async def now(self, bounds: Bounds, safe: bool = False) -> Told:
+    async def now(self, bounds: Bounds, safe: bool = False) -> Composed:
         """The report of the present stop, made anew: variables may have been set, watches added.
 
         With `safe` none of the program's code is run: values are read anew, but watches and changes
@@ -287,24 +287,24 @@ class StopReports:
         if safe:
             return await self._now_safely(kept, bounds)
         kept.watched = self._watches.texts()
-        told = await self._told_anew(kept, bounds)
-        self._watches.seen(kept.stop_id, told.watches if told is not None else ())
-        return self._composed(kept, told, bounds)
+        report = await self._fresh(kept, bounds)
+        self._watches.seen(kept.stop_id, report.watches if report is not None else ())
+        return self._composed(kept, report, bounds)
 
-    async def _now_safely(self, kept: Kept, bounds: Bounds) -> Told:
-        told = await self._pushed(kept)
+    async def _now_safely(self, kept: Kept, bounds: Bounds) -> Composed:
+        report = await self._pushed(kept)
         if kept is self.current:
             try:
-                told = _read_anew(told, (await self._asked(kept, bounds, safe=True)).report)
+                report = _read_anew(report, (await self._query(kept, bounds, safe=True)).report)
             except RelayError as error:
                 kept.note = f"Some of it could not be read: {error.message}"
-        shown = self._composed(kept, told, bounds)
+        shown = self._composed(kept, report, bounds)
         if not kept.server.engine.renders_safely:
             shown.report.note = SAFE_BY_DAP
         shown.report.repr = "safe"
         return shown
 
-    async def _asked(self, kept: Kept, bounds: Bounds, safe: bool = False) -> StopReport:
+    async def _query(self, kept: Kept, bounds: Bounds, safe: bool = False) -> StopReport:
         """Ask the stopped thread itself."""
         return await self._probes.report(
             kept.stop.thread_id,
@@ -315,37 +315,39 @@ class StopReports:
             safe,
         )
 
-    async def _told(self, kept: Kept, bounds: Bounds) -> ThreadReport | None:
-        """The report that the probe sent unasked; without the probe, one made now."""
+    async def _reported(self, kept: Kept, bounds: Bounds) -> ThreadReport | None:
+        """The report that the probe sent with the stop; without the probe, one made now."""
         if kept.server.engine.reports_stops:
             return await self._pushed(kept)
-        return await self._told_anew(kept, bounds)
+        return await self._fresh(kept, bounds)
 
     async def _pushed(self, kept: Kept) -> ThreadReport | None:
-        """Wait for the report that the probe sends unasked."""
+        """Wait for the report that the probe sends with each stop."""
         try:
             async with asyncio.timeout(_ARRIVAL_SECONDS):
                 await kept.arrived.wait()
         except TimeoutError:
             kept.note = "The program is still busy showing its variables"
-        return kept.told
+        return kept.report
 
-    async def _told_anew(self, kept: Kept, bounds: Bounds) -> ThreadReport | None:
+    async def _fresh(self, kept: Kept, bounds: Bounds) -> ThreadReport | None:
         if kept is not self.current:
             return await self._pushed(kept)
         try:
-            report = (await self._asked(kept, bounds)).report
+            report = (await self._query(kept, bounds)).report
         except RelayError as error:
             kept.note = f"Some of it could not be read: {error.message}"
-            return kept.told
+            return kept.report
         if report is None:
             return await self._pushed(kept)
         if not kept.server.engine.reports_stops:
-            kept.told = report  # kept, because without the probe nothing else is known of this stop
+            kept.report = (
+                report  # kept, because without the probe nothing else is known of this stop
+            )
         return report
 
-    def _composed(self, kept: Kept, told: ThreadReport | None, bounds: Bounds) -> Told:
-        report = self._builder.composed(kept, told, bounds, self._stands(kept))
+    def _composed(self, kept: Kept, thread: ThreadReport | None, bounds: Bounds) -> Composed:
+        report = self._builder.composed(kept, thread, bounds, self._is_present(kept))
         calls = calls_for(self._settings.id, bounds.max_bytes, kept.printed_from)
         for part, shown, total in (
             ("frames", len(report.frames), report.total_frames),
@@ -354,11 +356,11 @@ class StopReports:
         ):
             if shown < total:
                 report.cut.append(Cut(part=part, shown=shown, total=total, get=calls[part]))
-        return Told(report, calls)
+        return Composed(report, calls)
 
 
-def _read_anew(told: ThreadReport | None, now: ThreadReport | None) -> ThreadReport | None:
+def _read_anew(report: ThreadReport | None, now: ThreadReport | None) -> ThreadReport | None:
     """The values as they are now, with the watches and changes of the stop."""
-    if told is None or now is None:
-        return told or now
-    return replace(now, watches=told.watches, changed=told.changed, new_frame=told.new_frame)
+    if report is None or now is None:
+        return report or now
+    return replace(now, watches=report.watches, changed=report.changed, new_frame=report.new_frame)

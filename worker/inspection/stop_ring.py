@@ -26,11 +26,15 @@ _WRITE_SECONDS: Final = 0.3  # Stop reports are written to the ring this long af
 
 
 class StopRing:
-    """The ring; `told(stop_id)` gives a report as it is now, and whether it may still change."""
+    """The ring; `report_of(stop_id)` returns a report as it is now, and whether it may still
+    change.
+    """
 
-    def __init__(self, path: Path, told: Callable[[int], tuple[KeptStop, bool] | None]) -> None:
+    def __init__(
+        self, path: Path, report_of: Callable[[int], tuple[KeptStop, bool] | None]
+    ) -> None:
         self._ring = Ring(path, _RING_BYTES, goes_on=True)
-        self._told = told
+        self._report_of = report_of
         self._unfinished: deque[tuple[int, bytes]] = deque(maxlen=KEPT_STOPS)
         self._timer: asyncio.TimerHandle | None = None
 
@@ -48,10 +52,10 @@ class StopRing:
         self._cancel()
         for _ in range(len(self._unfinished)):
             stop_id, before = self._unfinished.popleft()
-            told = self._told(stop_id)
-            if told is None:
+            found = self._report_of(stop_id)
+            if found is None:
                 continue
-            kept, may_change = told
+            kept, may_change = found
             payload = encode_json(kept)
             if payload != before and len(payload) <= _LARGEST_BYTES:
                 now = time.time_ns() // 1000

@@ -12,43 +12,43 @@ from debug_relay.worker.debugger.hub import Hub
 
 
 def as_variable(
-    hub: Hub, server: DebugServer, thread_id: int, told: Variable, present: bool = True
+    hub: Hub, server: DebugServer, thread_id: int, row: Variable, present: bool = True
 ) -> i.Variable:
     """Convert a variable; `present`: it can still be expanded."""
-    return i.Variable(**_fields(hub, server, thread_id, told, present))
+    return i.Variable(**_fields(hub, server, thread_id, row, present))
 
 
-def as_listed(hub: Hub, server: DebugServer, thread_id: int, told: Variable) -> i.ListedVariable:
+def as_listed(hub: Hub, server: DebugServer, thread_id: int, row: Variable) -> i.ListedVariable:
     """Convert a variable of a page, which has the numbers of its children too."""
-    named, indexed = counts(told)
-    fields = _fields(hub, server, thread_id, told, True)
+    named, indexed = counts(row)
+    fields = _fields(hub, server, thread_id, row, True)
     return i.ListedVariable(**fields, named_variables=named, indexed_variables=indexed)
 
 
 def _fields(
-    hub: Hub, server: DebugServer, thread_id: int, told: Variable, present: bool
+    hub: Hub, server: DebugServer, thread_id: int, row: Variable, present: bool
 ) -> dict[str, Any]:
     return {
-        "name": told.name,
-        "value": told.value,
-        "type": told.type or "",
-        "variables_reference": hub.reference(server, told.reference, thread_id) if present else 0,
-        "length": told.length,
-        "expandable": told.reference != 0,
-        "presentation_hint": told.hint,
-        "truncated": told.truncated,
-        "base64": UNSET if told.base64 is None else told.base64,
-        "circular": told.circular or UNSET,
+        "name": row.name,
+        "value": row.value,
+        "type": row.type or "",
+        "variables_reference": hub.reference(server, row.reference, thread_id) if present else 0,
+        "length": row.length,
+        "expandable": row.reference != 0,
+        "presentation_hint": row.hint,
+        "truncated": row.truncated,
+        "base64": UNSET if row.base64 is None else row.base64,
+        "circular": row.circular or UNSET,
     }
 
 
-def counts(told: Variable) -> tuple[int | None, int | None]:
+def counts(row: Variable) -> tuple[int | None, int | None]:
     """The numbers of named and indexed children; None if they were not counted."""
-    if not told.reference:
+    if not row.reference:
         return 0, 0
-    if told.uncounted:
+    if row.uncounted:
         return None, None
-    if told.length is None:
+    if row.length is None:
         return None, 0
-    named, indexed = (0, told.length) if told.indexed else (told.length, 0)
-    return None if told.more else named, indexed
+    named, indexed = (0, row.length) if row.indexed else (row.length, 0)
+    return None if row.more else named, indexed

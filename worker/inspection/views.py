@@ -108,8 +108,8 @@ class Views:
         known = self._hub.thread(thread_id)
         if self._stops.threads.of(thread_id) is not None:
             return None
-        told = await thread_positions.live_stack(self._probes, known, start, levels, timeout)
-        if told is None:
+        stack = await thread_positions.live_stack(self._probes, known, start, levels, timeout)
+        if stack is None:
             return None
         return i.Stack(
             thread_id=thread_id,
@@ -122,10 +122,10 @@ class Views:
                     column=1,
                     module_name=module,
                 )
-                for index, (name, path, line, module) in enumerate(told.rows)
+                for index, (name, path, line, module) in enumerate(stack.rows)
             ],
-            total_frames=told.total,
-            has_more=start + len(told.rows) < told.total,
+            total_frames=stack.total,
+            has_more=start + len(stack.rows) < stack.total,
             live=True,
         )
 
@@ -170,7 +170,7 @@ class Views:
         entry = hub.resolve(reference)
         if entry.live is not None:
             return await self.live.variables(reference, start, count, kind, summary)
-        told = await self._probes.page(
+        page = await self._probes.page(
             reference,
             self._settings.evaluate_timeout,
             start=start,
@@ -179,8 +179,8 @@ class Views:
             bounds="outline" if summary else "row",
             safe=safe,
         )
-        self.require_answer(told)
-        if (raised := told.raised) is not None:
+        self.require_answer(page)
+        if (raised := page.raised) is not None:
             raise RelayError(
                 Code.DEBUGPY_ERROR,
                 f"Listing the contents of reference {reference} raised {raised.type}: "
@@ -188,14 +188,14 @@ class Views:
                 f"{call_of('evaluate')} with an expression for the part that you need.",
                 debugger_message=raised.traceback,
             )
-        rows = told.rows
+        rows = page.rows
         return i.VariableList(
             variables_reference=reference,
             variables=[as_listed(hub, entry.server, entry.thread_id, row) for row in rows],
             start=start,
-            total=told.total,
-            has_more=start + len(rows) < told.total,
-            evaluating=told.aside or UNSET,
+            total=page.total,
+            has_more=start + len(rows) < page.total,
+            evaluating=page.aside or UNSET,
             repr="safe" if safe else UNSET,
         )
 

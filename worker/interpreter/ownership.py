@@ -328,10 +328,10 @@ def _refused(path: str, parts: _Parts, found: bool) -> RelayError:
 
 
 def _unseen(path: str, error: OSError | ValueError) -> RelayError:
-    told = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+    reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
     return RelayError(
         Code.LAUNCH_INTERPRETER_NOT_FOUND,
-        f"{path} cannot be run: its owner cannot be determined ({told})",
+        f"{path} cannot be run: its owner cannot be determined ({reason})",
         "Give another python_path.",
         python_path=path,
     )

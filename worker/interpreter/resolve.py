@@ -245,10 +245,12 @@ async def ask(path: str, project_root: str | None, found: bool = False) -> Inter
 def _no_answer(path: str, reply: Reply) -> str:
     if b"nknown option: -I" in reply.err:
         return f"{path} is too old: {_RANGE}"
-    said = reply.err.decode("utf-8", "replace").strip().splitlines()
-    told = said[-1] if said and said[0].startswith("Traceback") else "; ".join(filter(None, said))
+    lines = reply.err.decode("utf-8", "replace").strip().splitlines()
+    text = (
+        lines[-1] if lines and lines[0].startswith("Traceback") else "; ".join(filter(None, lines))
+    )
     # A program that is not Python may echo the question; the caller need not see it.
-    tail = f" and said: {told[:300]}" if told and "__import__" not in told else ""
+    tail = f" and printed: {text[:300]}" if text and "__import__" not in text else ""
     return f"{path} does not answer as Python does: it ended with code {reply.code}{tail}"
 
 

@@ -1,7 +1,7 @@
 """The session's join port: a TCP listener on loopback for IDEs and tunnels.
 
 The kernel says which user is at the other end of each connection; only the worker's own user and
-root are served. A stock IDE cannot send a secret, so none is asked for. The session's token is for
+root are served. A stock IDE cannot send a secret, so none is required. The session's token is for
 callers from elsewhere, who come by the relay's WebSocket. The worker owns the listener, so it
 outlives every supervisor.
 """
@@ -20,7 +20,7 @@ from debug_relay.protocol.system.peers import peer_uid
 
 log = logging.getLogger("debug_relay.worker")
 
-# Connections that are served at one time: IDEs, tunnels, and whoever only looks at the port.
+# Connections that are served at one time: IDEs, tunnels, and programs that only probe the port.
 MOST_CONNECTIONS: Final = 32
 # The reader of one connection holds at most twice this many bytes that nobody has taken.
 _READER_BYTES: Final = 256 * 1024

@@ -88,7 +88,7 @@ class UsageReport:
 
     async def _rows(self) -> list[Stat]:
         """The session's processes. While the worker starts a process of its own, they cannot be
-        told apart for some milliseconds; then we look again.
+        distinguished for some milliseconds; then we look again.
         """
         for _ in range(_MOST_LOOKS):
             rows = self._debuggee.target.processes() if self._debuggee.target is not None else []

@@ -39,7 +39,7 @@ _FAR_SHARE: Final = 0.5  # A program that falls below this share of a limit is w
 _GRACE_SECONDS: Final = 1.0  # A program that has passed a limit has this long to end by itself.
 _LOOKED_AT: Final = LIVE | {State.TERMINATED}
 _Used = tuple[str, float, float]  # a limit's name, what is allowed, what is used
-# A program over these limits keeps growing while it is asked to end.
+# A program over these limits keeps growing while it gets time to end.
 _AT_ONCE: Final = frozenset({"memory_bytes", "processes"})
 
 
@@ -196,11 +196,11 @@ class LimitWatch:
                     f"that the limit {name} allows"
                 )
                 self._warned[name] = words
-                self._tell("warning", name, allowed, used, words)
+                self._journal("warning", name, allowed, used, words)
         if before != self._warned:
             self._publication.changed()
 
-    def _tell(self, reason: str, name: str, allowed: float, used: float, words: str) -> None:
+    def _journal(self, reason: str, name: str, allowed: float, used: float, words: str) -> None:
         body = {
             "reason": reason,
             "limit": name,
@@ -221,7 +221,7 @@ class LimitWatch:
             who = "The program" if lives else "What the program left running"
             words = f"{who} passed {passed.words()}; it is {follows}"
             self.passed = passed
-            self._tell("limit", passed.limit, passed.allowed, passed.used, words)
+            self._journal("limit", passed.limit, passed.allowed, passed.used, words)
             self._log.say(words + ".")
             self._publication.changed()
         # A limit that left the exceeding processes running would not be a limit.

@@ -16,7 +16,7 @@ from debug_relay.worker.session.session import Session
 class Call(Struct):
     session: Session
     head: RequestHead
-    # Set when the caller has disconnected: waits end, and work that was begun goes on.
+    # Set when the caller has disconnected: waits end, and work that has begun continues.
     abandoned: asyncio.Event
 
     @property

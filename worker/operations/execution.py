@@ -136,7 +136,7 @@ async def _step(call: Call, params: e.Step, operation: str, how: str) -> RunComm
             await session.probes.keep_returns(True)
         elif how == "stepIn":
             await thread.server.engine.watch_calls(thread.dap_id)
-        # The stop may have changed while we asked the thread's process.
+        # The stop may have changed while the thread's process answered.
         command.before, command.questions = session.stops.stop_id, session.input.count
         await session.run.resume(command, how, [thread.id])
         return command

@@ -204,7 +204,7 @@ async def source(call: Call, params: i.GetSource) -> Struct:
 
 
 async def _of_frame(session: Session, params: i.GetSource) -> tuple[str, list[str], bool]:
-    """The path and the lines of a frame's code, from its file or from memory; the third value tells
+    """The path and the lines of a frame's code, from its file or from memory; the third value says
     whether the lines are decompiled.
     """
     thread_id = session.views.thread_of(params.thread_id)

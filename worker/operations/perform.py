@@ -28,7 +28,7 @@ async def perform(call: Call, params: Params) -> Struct:
             result = await HANDLERS[operation](call, params)
         if _changes_values(result):
             session.when_changed()
-        # The change that the caller is told of is on disk by now, unless the disk refuses it.
+        # The change that the reply reports is on disk by now, unless the disk refuses it.
         await session.record.settled()
         return result if call.reads_output else output_withheld.in_result(result)
     except RelayError as error:

@@ -15,7 +15,7 @@ from debug_relay.protocol.rendering.size_limit import ENVELOPE_BYTES, fit
 from debug_relay.protocol.rendering.text import CONTENT_TYPES
 from debug_relay.protocol.state import ENDED, State
 from debug_relay.protocol.wire.envelope import encode_json
-from debug_relay.worker.inspection.stop_reports import Told
+from debug_relay.worker.inspection.stop_reports import Composed
 from debug_relay.worker.operations.call import Call
 
 _PAUSED = frozenset({State.PAUSED})
@@ -44,7 +44,7 @@ async def add_report(call: Call, result: Execution, wanted: bool | Bounds) -> No
     result.stop = fit(report, room, calls)
 
 
-def _readable_by(call: Call, composed: Told) -> Told:
+def _readable_by(call: Call, composed: Composed) -> Composed:
     """Leave out of the report what this caller may not read."""
     if not call.reads_output:
         output_withheld.in_stop(composed.report)

@@ -108,7 +108,7 @@ class DapEvents:
                 reason = "step"
         lines = await self._reports.sources.lines(location.path) if location else None
         if self._lifecycle.state not in _ALIVE or server.lost:
-            return  # the program, or this process, ended while we asked it for the place
+            return  # the program, or this process, ended while we requested the place
         if server.resumes != resumes:
             return  # a call resumed all threads before this stop was known
         self._lifecycle.running()  # the stop may arrive before the handshake ends

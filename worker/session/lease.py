@@ -167,7 +167,7 @@ class Lease:
         self._front, self._ttl = front, ttl
         self._renew()
         if before != holder:
-            self._tell(before, "taken over" if before else "taken")
+            self._journal(before, "taken over" if before else "taken")
 
     def _renew(self) -> None:
         self._until = time.monotonic() + self._ttl
@@ -193,10 +193,10 @@ class Lease:
         self._stop_timer()
         before, self._holder, self._front = self._holder, None, ""
         if before is not None:
-            self._tell(before, how)
+            self._journal(before, how)
             self._publication.changed()
 
-    def _tell(self, before: str | None, how: str) -> None:
+    def _journal(self, before: str | None, how: str) -> None:
         body: dict[str, Any] = {
             "status": self._lifecycle.state,
             "lease": self.shown(),

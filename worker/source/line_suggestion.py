@@ -98,15 +98,15 @@ def _why_not(facts: LineFacts, line: int) -> tuple[Why, int | None, str]:
 
 def _suggestion(facts: LineFacts, above: int | None, below: int | None, meant: int) -> str:
     """The neighbouring lines with code, with their text, and which line is probably meant."""
-    told = [
+    parts = [
         f"Code {side}: {_shown(facts, line)}"
         + (f", which is probably meant{_when(facts, line)}" if line == meant else "")
         for side, line in (("above", above), ("below", below))
         if line is not None
     ]
     if meant not in (above, below):
-        told.append(f"Probably meant: {_shown(facts, meant)}{_when(facts, meant)}")
-    return ". ".join(told) + "."
+        parts.append(f"Probably meant: {_shown(facts, meant)}{_when(facts, meant)}")
+    return ". ".join(parts) + "."
 
 
 def _shown(facts: LineFacts, line: int) -> str:

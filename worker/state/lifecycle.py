@@ -109,7 +109,7 @@ class Lifecycle:
         """Note the reason for which the program will be ended."""
         self.end_reason = reason
 
-    def comes_back(self) -> None:
+    def will_be_restored(self) -> None:
         """Note the present state: the relay stops, and the next one restores the session."""
         self.previous_status = self.state
 

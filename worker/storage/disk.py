@@ -53,10 +53,10 @@ class Disk:
             except Exception as error:
                 failure = error
             with suppress(RuntimeError):  # the loop has ended, so no task waits any more
-                self._loop.call_soon_threadsafe(_tell, done, failure)
+                self._loop.call_soon_threadsafe(_resolve, done, failure)
 
 
-def _tell(done: asyncio.Future[None], failure: Exception | None) -> None:
+def _resolve(done: asyncio.Future[None], failure: Exception | None) -> None:
     if done.done():
         return
     if failure is None:
@@ -83,20 +83,20 @@ class Keeper:
         self._what = what
         self._next_job = next_job
         self._on_written = on_written
-        self._asked = self._tried = self._written = 0
+        self._requested = self._tried = self._written = 0
         self._writing: asyncio.Task[None] | None = None
         self._waiters: set[asyncio.Future[None]] = set()
         self.is_failing = False  # the last requested write has failed
 
     def ask(self) -> None:
         """Requests a write of the present content."""
-        self._asked += 1
+        self._requested += 1
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), name=f"write {self._what}")
 
     async def settled(self, timeout: float = _SETTLED_SECONDS) -> bool:
         """Waits until all writes requested so far were tried; whether they are on disk."""
-        wanted, deadline = self._asked, time.monotonic() + timeout
+        wanted, deadline = self._requested, time.monotonic() + timeout
         while self._tried < wanted and (left := deadline - time.monotonic()) > 0:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
@@ -115,12 +115,12 @@ class Keeper:
 
     async def _write(self) -> None:
         try:
-            while self._tried < self._asked:
-                asked = self._asked
+            while self._tried < self._requested:
+                requested = self._requested
                 self.is_failing = not await self._once()
                 if not self.is_failing:
-                    self._written = asked
-                self._tried = asked
+                    self._written = requested
+                self._tried = requested
                 for waiter in self._waiters:
                     if not waiter.done():
                         waiter.set_result(None)

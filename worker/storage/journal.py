@@ -85,7 +85,7 @@ class OutputLog:
             self._append(category, self._held.pop(writer), None if pid is None else {"pid": pid})
 
     def clear(self) -> None:
-        """Forget the output so far. The mark tells readers that this is not a loss."""
+        """Forget the output so far. The mark shows readers that this is not a loss."""
         self._ring.set_mark(self._ring.next_entry)
         self._ring.clear()
 

@@ -162,7 +162,7 @@ class Ring:
             if error.errno in _NO_ROOM:
                 return False
             raise
-        # A short write on a full disk: the bytes lie beyond the head, where no reader looks.
+        # A short write on a full disk: the bytes are beyond the head, where no reader looks.
         return written == len(raw)
 
     def _drop(self, lowest: int, most: int | None) -> None:

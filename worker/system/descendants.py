@@ -53,7 +53,7 @@ def of_programs() -> list[Stat] | None:
     """The worker's descendants that are a program or were started by one.
 
     The worker's own processes (an interpreter that answers a question, gdb) are not among them.
-    None while these cannot be told apart, because the worker is starting one.
+    None while they cannot be distinguished, because the worker is starting one.
     """
     found = procfs.descendants(os.getpid())
     if own_processes.is_starting():

@@ -143,13 +143,15 @@ class Planner:
         return Plan(server, spots, lines, frame=frame.id, returns=not found.resumes)
 
     async def _check_expressions(self, params: Trace) -> None:
-        asked = [(f"capture[{index}]", text) for index, text in enumerate(params.capture)]
+        expressions = [(f"capture[{index}]", text) for index, text in enumerate(params.capture)]
         for place, at in enumerate(params.at):
-            asked += [(f"at[{place}].capture[{i}]", text) for i, text in enumerate(at.capture)]
+            expressions += [
+                (f"at[{place}].capture[{i}]", text) for i, text in enumerate(at.capture)
+            ]
         if params.until is not None:
-            asked.append(("until", params.until))
+            expressions.append(("until", params.until))
         code_lines = await self._breakpoints.code_lines()
-        for field, text in asked:
+        for field, text in expressions:
             problem = await code_lines.check_expression(text, "condition")
             if problem is not None:
                 raise RelayError(
@@ -172,7 +174,7 @@ def _real(path: str) -> str:
 
 
 def _is_file(path: str) -> bool:
-    """Whether the path is a file, or stands for launched code, which has no file."""
+    """Whether the path is a file, or the name of launched code, which has no file."""
     return path == LAUNCHED or os.path.isfile(path)
 
 

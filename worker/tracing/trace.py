@@ -164,7 +164,7 @@ class RunningTrace:
             ):
                 return True
             if not server.lost:
-                self._probes.tell(server, probe.Interrupt(after=OWN_CODE_SECONDS, only="trace"))
+                self._probes.send(server, probe.Interrupt(after=OWN_CODE_SECONDS, only="trace"))
         return self._at_end()
 
     def _at_end(self) -> bool:

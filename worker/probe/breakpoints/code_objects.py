@@ -9,7 +9,7 @@ from debug_relay.worker.probe.engine.threads import running_frames
 
 # Instructions before the first line of a body, of all versions of Python.
 _PROLOGUE = {"COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR", "RESUME", "GEN_START"}
-_PROLOGUE.add("CACHE")  # behind RESUME from 3.15 on
+_PROLOGUE.add("CACHE")  # after RESUME from 3.15 on
 FUNCTION = 0x1  # CO_OPTIMIZED, which a class body does not have
 _TRANSPARENT = "<generic parameters of "  # from 3.12 on, code between `def f[T]` and its function
 _HAS_NAMES = sys.version_info >= (3, 11)  # co_qualname
@@ -61,8 +61,8 @@ def plain(name):
 def alive():
     """(name, code, globals) of every existing function, however it is wrapped or hidden."""
     seen = set()
-    # The garbage collector is asked, because a walk over modules and classes would miss functions
-    # that a decorator keeps in a closure.
+    # We use the garbage collector's list, because a walk over modules and classes would miss
+    # functions that a decorator keeps in a closure.
     for value in gc.get_objects():
         if type(value) is not types.FunctionType:
             continue

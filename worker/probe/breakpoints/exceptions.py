@@ -1,8 +1,8 @@
 """Decides which exceptions stop the program: by filter or by type, each once, in the user's code.
 
-The debugger asks in every frame that an exception passes whether to stop there. We answer before it
-prepares a stop, which takes a hundred times as long. It asks once more just before the stop, also
-for an exception that leaves a frame.
+The debugger calls us in every frame that an exception passes. We decide before it prepares a stop,
+which takes a hundred times as long. It calls us once more just before the stop, also for an
+exception that leaves a frame.
 """
 
 import _thread
@@ -21,7 +21,7 @@ from debug_relay.worker.probe.values.rendering import ATOMS, Interrupted
 
 _getpid = os.getpid
 # Exceptions that are remembered for each thread: while one passes frames, others begin and end.
-_TOLD = 64
+_REMEMBERED = 64
 _NEVER = (SystemExit, Interrupted)
 _LEAVES = object()
 _RETURN = dis.opmap["RETURN_VALUE"]
@@ -80,14 +80,14 @@ class Exceptions(object):
         hooks = self.probe.engine.hooks
         hooks.around("get_exception_breakpoint", "exceptions", self.finding)
         hooks.around("exclude_exception_by_filter", "exceptions", self.excluding)
-        hooks.around("send_caught_exception_stack", "exceptions", self.telling)
+        hooks.around("send_caught_exception_stack", "exceptions", self.reporting)
         hooks.around("do_wait_suspend", "exceptions", self.waiting)
 
     def finding(self, find):
         probe, this_thread = self.probe, self.probe.this_thread
 
         def get_exception_breakpoint(kind, table):
-            """The debugger asks this for each table first; `this_thread.tables` names those that
+            """The debugger calls this for each table first; `this_thread.tables` names those that
             apply.
             """
             which = probe.engine.table_of(table)
@@ -99,7 +99,7 @@ class Exceptions(object):
                 return None
             if raised:
                 if this_thread.__dict__.get("leaving"):
-                    return None  # decided when the exception came to this frame
+                    return None  # decided when the exception reached this frame
                 this_thread.named = self.named(kind)
                 if not (self.raised or this_thread.named):
                     return None
@@ -117,9 +117,11 @@ class Exceptions(object):
             which = this_thread.tables[0]
             if which == "uncaught":
                 # The exception leaves the program. If it has stopped before, once is enough.
-                told_before = origin(trace) in self.journeys()
+                stopped_before = origin(trace) in self.journeys()
                 return (
-                    told_before or engine.is_below_own(trace.tb_frame) or exclude(breakpoint, trace)
+                    stopped_before
+                    or engine.is_below_own(trace.tb_frame)
+                    or exclude(breakpoint, trace)
                 )
             del this_thread.tables[0]
             begins = trace.tb_next is None
@@ -145,7 +147,7 @@ class Exceptions(object):
 
         return exclude_exception_by_filter
 
-    def telling(self, tell):
+    def reporting(self, report):
         this_thread = self.probe.this_thread
 
         def send_caught_exception_stack(thread, arg, frame_id):
@@ -155,7 +157,7 @@ class Exceptions(object):
             if not (has_room() and (decided or self.stops(arg[1], arg[2], frame_id))):
                 raise NotReported()
             self.remember(start)
-            return tell(thread, arg, frame_id)
+            return report(thread, arg, frame_id)
 
         return send_caught_exception_stack
 
@@ -199,10 +201,9 @@ class Exceptions(object):
         """
         if _getpid() != self.probe.pid:
             return False  # a forked child that is not debugged must not wait for a debugger
-        # `begins` is absent when a frame is being left: the debugger then reports what came into
-        # it.
+        # `begins` is absent when the exception leaves a frame that it had come into.
         begins = self.probe.this_thread.__dict__.pop("begins", _LEAVES)
-        if goes_on(standing_at(trace, frame_id), begins is _LEAVES):
+        if has_resumed(frame_of_stop(trace, frame_id), begins is _LEAVES):
             return False
         start = origin(trace)
         if begins == start:
@@ -212,18 +213,18 @@ class Exceptions(object):
         if self.condition is None or self.unconditional.intersection(self.probe.this_thread.tables):
             return True
         try:
-            if self.condition(standing_at(trace, frame_id), exc=value):
+            if self.condition(frame_of_stop(trace, frame_id), exc=value):
                 return True
         except KeyboardInterrupt:
             _thread.interrupt_main()  # a signal arrived while our code ran: give it back
         except BaseException as error:
             if is_foreign(error):
                 raise
-            self.tell(error)
+            self.report_error(error)
         self.remember(start)
         return False
 
-    def tell(self, error):
+    def report_error(self, error):
         """Report the condition's first error, and no later ones."""
         if self.failed:
             return
@@ -252,7 +253,7 @@ class Exceptions(object):
 
     def remember(self, start):
         self.forget(start)
-        self.probe.this_thread.journeys = self.journeys()[1 - _TOLD :] + (start,)
+        self.probe.this_thread.journeys = self.journeys()[1 - _REMEMBERED :] + (start,)
 
     def forget(self, start):
         known = self.journeys()
@@ -260,9 +261,9 @@ class Exceptions(object):
             self.probe.this_thread.journeys = tuple(one for one in known if one != start)
 
 
-def goes_on(frame, leaves):
-    """Whether the frame has handled the exception and goes on. Up to 3.11 the debugger guesses at
-    that, and is wrong at returns and at pauses of generators.
+def has_resumed(frame, leaves):
+    """Whether the frame has handled the exception and continues. Up to 3.11 the debugger guesses
+    this, and is wrong at returns and at pauses of generators.
     """
     if hasattr(sys, "monitoring") or frame.f_lasti < 0:
         return False
@@ -296,7 +297,7 @@ def thrown_in(trace):
     return False
 
 
-def standing_at(trace, frame_id):
+def frame_of_stop(trace, frame_id):
     """The frame in which the thread would stop: one of those that the exception has passed."""
     while id(trace.tb_frame) != frame_id and trace.tb_next is not None:
         trace = trace.tb_next

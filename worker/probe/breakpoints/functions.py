@@ -197,7 +197,9 @@ class Functions(object):
     # -- code that appears, in the thread that loads it
 
     def hook(self):
-        """The debugger asks for the kind of a code object's file before its first line runs."""
+        """Wrap the function by which the debugger looks up a code object's file before its first
+        line runs.
+        """
         probe = self.probe
         twins = probe.points.watched_lines.identical_sources
         apart = twins.apart = keep_apart(probe.engine.hooks)
@@ -207,7 +209,7 @@ class Functions(object):
         probe.engine.forget_kinds()
         if apart:
             # The debugger would look into its own cache first, which is keyed by code: it would not
-            # ask about a file that is loaded once more.
+            # call us for a file that is loaded once more.
             probe.engine.hooks.around("get_cache_file_type", "functions", lambda _: dict)
 
     def judging(self, ask):
@@ -218,7 +220,7 @@ class Functions(object):
             code, kinds = frame.f_code, twins.kinds
             kind = kinds.get(code.co_filename, _UNKNOWN)
             if kind is not _UNKNOWN and code.co_name not in self.heads:
-                return kind  # asked at every call; the debugger's own table, keyed by code, is slow
+                return kind  # for every call: the debugger's own table, keyed by code, is slow
             strange = not (apart or code.co_filename.startswith("<")) and kind is _UNKNOWN
             # A frame that begins is at -1 (up to 3.10) or at its first instruction.
             begins = self.wanted and code.co_name in self.heads and frame.f_lasti <= 4
@@ -251,7 +253,8 @@ class Functions(object):
             self.look_at(name, code, modules, wanted, found, renew=False)
             meant = meant or code.co_name in named
         if meant and not apart:
-            # Without this trap the debugger would not ask about another module with the same text.
+            # Without this trap the debugger would not call us for another module with the same
+            # text.
             line = Body(frame.f_code).line
             self.probe.points.watched_lines.trap(self.file_of(frame.f_code)[1], line, TRAP)
         for id, one in found.items():

@@ -81,7 +81,7 @@ class LineBreakpoint(object):
         self.watched_from = time.process_time()
         if self.problem:
             self.enabled = False
-            self.tell(self.problem, 0)
+            self.report_error(self.problem, 0)
 
     def compiled(self, kind, text, what):
         """Compile it; another version of Python may have verified it, and this one may refuse
@@ -125,7 +125,7 @@ class LineBreakpoint(object):
             # `exit()` in a condition is only a wrong condition, and must not end the program.
             if is_foreign(error):
                 raise
-            self.tell("%s raised %s" % (what, in_words(error)), frame.f_lineno)
+            self.report_error("%s raised %s" % (what, in_words(error)), frame.f_lineno)
             return False
         # A forked child that is not debugged must not wait for a debugger.
         return _getpid() == self.probe.pid
@@ -158,7 +158,7 @@ class LineBreakpoint(object):
         else:
             self.misses, self.watched_from = 0, now
 
-    def tell(self, words, line):
+    def report_error(self, words, line):
         """Report the first error and no later ones: a hot loop would send a flood."""
         if self.has_reported:
             return
@@ -199,7 +199,7 @@ class LineBreakpoints(object):
         return on
 
     def share(self, path, capacity):
-        """Count in memory that the worker shares with us; whether that is possible."""
+        """Count in memory that the worker shares with us; returns whether that is possible."""
         try:
             memory = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -287,15 +287,15 @@ class LineBreakpoints(object):
                 if state_of(info) == SUSPENDED:
                     this_thread.counted = True
                 return False
-            asked = () if point is None else (point,) + point.beside
+            points = () if point is None else (point,) + point.beside
             if functions.entry_points:
                 begun = [table.get("'relay:%s'" % id) for id in functions.begun(frame)]
-                asked += tuple(point for point in begun if point is not None)
-            if not asked and breakpoint.condition != TRAP:
+                points += tuple(point for point in begun if point is not None)
+            if not points and breakpoint.condition != TRAP:
                 # A breakpoint may have been removed while a thread was on its way here.
                 gone = (breakpoint.condition or "").startswith("'relay:")
                 return not gone and decide(info, breakpoint, frame)
-            stops = self.stops(frame, asked)
+            stops = self.stops(frame, points)
             if not stops and state_of(info) == SUSPENDED:
                 # Another thread's stop has halted this one meanwhile: the hit is counted already.
                 this_thread.counted = True
@@ -303,9 +303,9 @@ class LineBreakpoints(object):
 
         return handle_breakpoint_condition
 
-    def stops(self, frame, asked):
+    def stops(self, frame, points):
         """Whether one of these breakpoints stops; all are checked, because each counts its hits."""
-        hits = [point.id for point in asked if point.check(frame)]
+        hits = [point.id for point in points if point.check(frame)]
         if not hits:
             return False
         self.probe.this_thread.frame, self.probe.this_thread.hits = frame, hits

@@ -35,7 +35,7 @@ class ChildDebugging(object):
     def joined(self, probe):
         """This process is debugged now: intercept its starts."""
         self.probe = probe
-        probe.children.tell_starts(self)
+        probe.children.report_starts(self)
         for name in ("execv", "execve"):
             probe.children.put(os, name, self.replacing)
         probe.children.put(os, "system", self.commanding)

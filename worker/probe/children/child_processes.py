@@ -24,9 +24,9 @@ class ChildProcesses(object):
     def watch(self):
         """Report the starts of children, which run without a debugger."""
         os.register_at_fork(after_in_child=self.let_go)
-        self.tell_starts()
+        self.report_starts()
 
-    def tell_starts(self, family=None):
+    def report_starts(self, family=None):
         import _posixsubprocess
 
         places = [(_posixsubprocess, "fork_exec"), (os, "posix_spawn"), (os, "posix_spawnp")]
@@ -34,7 +34,9 @@ class ChildProcesses(object):
         if "subprocess" in sys.modules:
             places.append((sys.modules["subprocess"], "_fork_exec"))
         for module, name in places:
-            self.put(module, name, lambda original, name=name: self.telling(original, name, family))
+            self.put(
+                module, name, lambda original, name=name: self.reporting(original, name, family)
+            )
 
     def put(self, module, name, around):
         """Wrap a function until the probe is removed."""
@@ -46,7 +48,7 @@ class ChildProcesses(object):
         ours.__doc__ = original.__doc__
         self.probe.engine.hooks.swap(module, name, ours)
 
-    def telling(self, original, name, family):
+    def reporting(self, original, name, family):
         warns = fork_warnings.warns(name, original)
         if warns:
             original = fork_warnings.quiet(original)
@@ -62,14 +64,14 @@ class ChildProcesses(object):
                 fork_warnings.warn_of_threads(name)
             if _getpid() == self.probe.pid:
                 try:
-                    self.tell_child(name, result, args, debugged)
+                    self.report_child(name, result, args, debugged)
                 except Exception:  # noqa: S110  a failed report must never break the start
                     pass
             return result
 
         return start
 
-    def tell_child(self, name, result, args, debugged):
+    def report_child(self, name, result, args, debugged):
         pid = result[0] if isinstance(result, tuple) else result
         if not isinstance(pid, int) or pid <= 0:
             return

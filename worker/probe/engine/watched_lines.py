@@ -40,9 +40,9 @@ class WatchedLines(object):
                 self.known[id] = place
             added = [(id,) + self.known[id] for id, _, _ in put]
             if gone or added:
-                self.tell_pydevd(gone, added)
+                self.notify_pydevd(gone, added)
 
-    def tell_pydevd(self, gone, added):
+    def notify_pydevd(self, gone, added):
         db = self.probe.engine.db
         breakpoint = sys.modules["_pydevd_bundle.pydevd_breakpoints"].LineBreakpoint
         policy = "ALL" if db.multi_threads_single_notification else "NONE"

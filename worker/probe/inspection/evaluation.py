@@ -1,4 +1,4 @@
-"""Puts questions to a stopped thread: evaluations and returned values; interrupts the slow ones."""
+"""Hands work to stopped threads, such as evaluations, and interrupts work that takes too long."""
 
 import _thread
 import signal

@@ -1,4 +1,4 @@
-"""Finds the function in C that a step went into. It has no lines, so the step ends behind it.
+"""Finds the function in C that a step went into. It has no lines, so the step ends after it.
 
 A profile function sees the calls of the frame in which the step begins. It removes itself at the
 first call, before the function runs, so the program never finds it.

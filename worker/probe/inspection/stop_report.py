@@ -1,4 +1,4 @@
-"""The stop report, which a stopped thread sends unasked right after its `stopped` event.
+"""The stop report, which a stopped thread sends by itself right after its `stopped` event.
 
 The thread makes it itself, after the event, so that no slow `__repr__` delays the event. The frames
 are those that the debugger lists for the thread. The report keeps nothing of the program alive: of
@@ -42,9 +42,9 @@ class StopReports(object):
         self.number = 0
         self.due = {}  # thread id → the number of its stop
         self.known = {}  # thread id → [(run of a function, its locals)], the latest last
-        self.before = {}  # thread id → the locals of its frame at the stop before, if known
+        self.before = {}  # thread id → the locals of its frame at its last stop, if known
         self.rows = {}  # (name, width) → (an immutable value, its row)
-        # Code that took too long is not run unasked again.
+        # Code that took too long is run again only for a caller.
         self.slow = set()  # classes with a slow repr
         self.slow_watches = set()  # ids
         probe.questions.update(report=self.ask)
@@ -67,12 +67,12 @@ class StopReports(object):
         self.number += 1
         self.due[thread_id] = self.number
         self.probe.engine.post(
-            thread_id, self.probe.answers.work, None, self.tell, thread_id, self.number
+            thread_id, self.probe.answers.work, None, self.send_report, thread_id, self.number
         )
 
-    def tell(self, id, thread_id, number):
+    def send_report(self, id, thread_id, number):
         if self.due.get(thread_id) != number:
-            return None  # the thread was resumed before: this is another stop's
+            return None  # the thread was resumed meanwhile: this report belongs to another stop
         self.due.pop(thread_id)
         self.probe.pages.slow.clear()
         if len(self.known) > THREADS or len(self.slow) > SLOW:
@@ -130,16 +130,16 @@ class StopReports(object):
     def of_frame(self, thread_id, frame, tracker, view, most, remember):
         values = dict(names_of(frame))
         names = self.ordered(frame, values)
-        # At least as many as an unasked report has: their texts are compared at the next stop.
+        # At least as many as the report of the stop has: the next stop compares their texts.
         chosen = names[: max(most, LOCALS)]
         # Watches are evaluated first, because they may change the locals.
         watches = self.watched_all(frame, tracker, view, by_caller=not remember)
         rows, texts = [], {}
         for name in chosen:
-            view.unsaid = False
+            view.lacks_repr = False
             rows.append(self.row(name, values[name], tracker, frame, view))
             if len(rows) <= LOCALS:
-                texts[name] = rows[-1]["value"], not view.unsaid
+                texts[name] = rows[-1]["value"], not view.lacks_repr
         marks = self.marks(names[:REMEMBERED], values, texts)
         if remember:
             self.before[thread_id] = self.remembered(thread_id, FunctionRun(frame), marks)
@@ -153,8 +153,8 @@ class StopReports(object):
         }
 
     def looked_at(self, frame, tracker, view, most):
-        """Only the locals: a watch would run the program's code, and texts of `safe` cannot be
-        compared with those of the stop before.
+        """Only the locals, for `safe`: a watch would run the program's code, and texts of `safe`
+        cannot be compared with those of the last stop.
         """
         values = dict(names_of(frame))
         names = self.ordered(frame, values)
@@ -261,7 +261,7 @@ class StopReports(object):
             if known is None:
                 changes.append([name, None, shown(mark, view)])
             else:
-                changes.append([name] + told_apart(known, mark, view))
+                changes.append([name] + with_note_if_equal(known, mark, view))
         changes += [[name, shown(old[name], view), None] for name in old if name not in marks]
         return changes
 
@@ -293,7 +293,7 @@ def shown(mark, view):
     return view.text(mark[0], "it") if mark[1] is None else mark[1]
 
 
-def told_apart(old, new, view):
+def with_note_if_equal(old, new, view):
     """The two texts; if they are equal, a note says that the difference is not in them."""
     before, after = shown(old, view), shown(new, view)
     if before != after:

@@ -84,7 +84,7 @@ class VariablePages(object):
             return View("safe", outline=True)
         return View(mode or self.mode, **dict(BOUNDS[bounds], **more))
 
-    # -- asked for
+    # -- questions
 
     def ask(self, id, reference, **wanted):
         return self.probe.answers.ask_thread_of(reference, id, self.page, wanted)
@@ -154,7 +154,7 @@ class VariablePages(object):
         return row
 
     def reference(self, tracker, parent, key, value, step, node=None):
-        """The number by which DAP asks for the contents; the value is kept until the resume."""
+        """The number with which DAP requests the contents; the value is kept until the resume."""
         if node is None:
             node = parent.children.get(key) if parent is not None else None
             if node is None or not is_same(node.value, value):

@@ -151,7 +151,7 @@ class Attachment(object):
         self.probe = core.start(engine, True)
         self.probe.started = True
         self.probe.commands["leave"] = self.leave_on_request
-        self.probe.children.tell_starts()
+        self.probe.children.report_starts()
         engine.around_commands(lambda original: tracked(self.probe.answers, original))
         # The program's `threading.setprofile` must not profile the debugger's threads or ours.
         engine.on_thread_start(tracing.be_untraced)

@@ -73,8 +73,10 @@ class View(object):
         self.total = total  # nodes of all values together
         self.until = _now() + seconds
         self.late = False  # the time is up: no more code of the program is run
-        self.unsaid = False  # the last text was rendered without the class's repr for that reason
-        self.quiet = quiet  # output of a repr that no caller asked for is dropped
+        self.lacks_repr = (
+            False  # the last text was rendered without the class's repr, for lack of time
+        )
+        self.quiet = quiet  # output of a repr that no caller requested is dropped
         self.slow = set() if slow is None else slow
         self.spent = 0
         self.outline = outline  # types and sizes only
@@ -82,7 +84,7 @@ class View(object):
     # -- a variable
 
     def row(self, name, value, path=(), step=None):
-        """The row of one variable. It raises nothing but a second `Interrupted` in a row.
+        """The row of one variable. It raises only if it is interrupted twice.
 
         `path` names the values around it: [(id, step)], the outermost first; `step` leads from the
         last of them to this value.
@@ -119,7 +121,7 @@ class View(object):
         """The value as text; sets `cut` and `circular`."""
         self.left = given = min(self.nodes, max(self.total, 8))
         self.room = self.width * 2
-        self.cut = self.circular = self.unsaid = False
+        self.cut = self.circular = self.lacks_repr = False
         self.path = list(path)
         try:
             text = self.inside(value, name, self.depth + 1)
@@ -171,7 +173,7 @@ class View(object):
 
     def label(self, key):
         """A key as the name of its entry; a key always gets the same name."""
-        known = self.width, self.nodes, self.depth, self.items
+        bounds = self.width, self.nodes, self.depth, self.items
         self.width, self.nodes, self.depth, self.items = LABEL, 100, 4, 20
         try:
             return self.text(key)
@@ -179,15 +181,15 @@ class View(object):
             self.late = True
             return self.text(key)
         finally:
-            self.width, self.nodes, self.depth, self.items = known
+            self.width, self.nodes, self.depth, self.items = bounds
 
     # -- containers
 
     def inside(self, value, step, depth):
         """A member as text, unless it is one of the values around it."""
         this = id(value)
-        for at, (known, _) in enumerate(self.path):
-            if known == this and key_of(type(value)) not in LEAVES:
+        for at, (outer, _) in enumerate(self.path):
+            if outer == this and key_of(type(value)) not in LEAVES:
                 self.circular = True
                 return "<circular: %s>" % "".join(part for _, part in self.path[: at + 1])[:100]
         self.path.append((id(value), step))
@@ -265,14 +267,14 @@ class View(object):
     # -- everything else
 
     def other(self, value, kind, depth):
-        known = BY_TYPE.get(key_of(kind))
-        if known is not None:
-            return known(self, value, depth)
+        render = BY_TYPE.get(key_of(kind))
+        if render is not None:
+            return render(self, value, depth)
         if issubclass(kind, type):
             return self.a_class(value, kind)
-        known = arrays.library_class(kind)
-        if known is not None:
-            text = arrays.text(self, value, known)
+        library = arrays.library_class(kind)
+        if library is not None:
+            text = arrays.text(self, value, library)
             if text is not None:
                 return text
         if is_plain_c(value, kind) or arrays.is_scalar(value, kind):
@@ -286,9 +288,9 @@ class View(object):
             return "<%s.%s: %s>" % (name_of(kind), member[0], self.inside(member[1], "", depth))
         sort = ctypes_data.sort_of(kind)
         # The repr of a char pointer shows only the address of its text.
-        mine = sort == ctypes_data.TEXT and full_name(kind).startswith("ctypes.")
-        if self.mode == "full" and own_repr(kind) is not None and not mine:
-            text = self.asked(value, kind)
+        renders_itself = sort == ctypes_data.TEXT and full_name(kind).startswith("ctypes.")
+        if self.mode == "full" and own_repr(kind) is not None and not renders_itself:
+            text = self.repr_of(value, kind)
             if text is not None:
                 return text
         text = sort and ctypes_data.text(self, value, kind, sort, depth)
@@ -321,20 +323,20 @@ class View(object):
 
     def a_class(self, value, kind):
         if self.mode == "full" and own_repr(kind, type.__repr__) and full_name(kind) not in ENUMS:
-            text = self.asked(value, kind)
+            text = self.repr_of(value, kind)
             if text is not None:
                 return text
         return "<class '%s'>" % full_name(value)
 
-    def asked(self, value, kind):
+    def repr_of(self, value, kind):
         """The value's own repr, or a note of what went wrong with it. None if the time is up: the
         value is then rendered as if its class had no repr.
         """
         if id(kind) in self.slow:
-            self.cut = self.unsaid = True
+            self.cut = self.lacks_repr = True
             return "<%s: repr took too long>" % full_name(kind)
         if self.late or _now() > self.until:
-            self.late = self.cut = self.unsaid = True
+            self.late = self.cut = self.lacks_repr = True
             return None
         try:
             if self.quiet:
@@ -342,7 +344,7 @@ class View(object):
             text = str.__getitem__(repr(value), slice(0, self.width + 1))
             return text
         except Interrupted:
-            self.late = self.cut = self.unsaid = True
+            self.late = self.cut = self.lacks_repr = True
             self.slow.add(id(kind))
             return "<%s: repr took too long>" % full_name(kind)
         except BaseException as error:
@@ -391,9 +393,9 @@ def extent(value, kind):
         return {"length": ctypes_data.length(value), "indexed": True, "more": False}
     if full_name(kind) == ELEMENT and is_of_c(kind):
         return {"length": len(value), "indexed": True, "more": True}
-    known = arrays.library_class(kind)
-    size = None if known is None else arrays.length(value)
-    return {} if size is None else {"length": size, "indexed": known != "DataFrame", "more": True}
+    library = arrays.library_class(kind)
+    size = None if library is None else arrays.length(value)
+    return {} if size is None else {"length": size, "indexed": library != "DataFrame", "more": True}
 
 
 def viewed_size(value):
