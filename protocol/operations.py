@@ -73,7 +73,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     on_refusal: RefusalCheck | None = None  # what it looks at besides when the params are unsound
     # The field that names an operation which the same call does next: it needs that one's scope.
     follow_up: str = ""
-    finishes: bool = False  # goes on to its end in the supervisor when the caller leaves
+    finishes: bool = False  # continues to its end in the supervisor when the caller leaves
     touches: bool = True  # counts as use of the session
     since: int = 1
     words: str = ""  # the description, if a shared Params cannot have it

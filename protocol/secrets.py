@@ -1,8 +1,8 @@
 """Decides what looks secret, by its name or by its value, for everything that is shown or written.
 
-Replies, the logs, the audit log, session records, exports and stored replies ask here. In doubt a
-value is secret: asking for a value again costs a moment, but a secret that was written down cannot
-be taken back. docs/guide/secrets.md describes the rules in words.
+Replies, the logs, the audit log, session records, exports and stored replies use these rules. In
+doubt a value is secret: requesting a value again costs a moment, but a secret that was written down
+cannot be taken back. docs/guide/secrets.md describes the rules in words.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The states of a session: one table and one pure function.
 
 All transitions are here. The worker is the only writer; the supervisor keeps a mirror and adds only
-`WORKER_LOST` when the worker process is gone. The state alone says what a session is doing: there
-is no boolean beside it.
+`WORKER_LOST` when the worker process is gone. The state alone says what a session is doing: no
+boolean repeats it.
 
 step(State.PAUSED, Event.RESUMED) is State.RUNNING
 
-An event that a state does not accept is a bug of ours (`IllegalTransition`), never the caller's:
-the operations table says which calls are allowed in which state.
+An event that a state does not accept is a bug of the relay (`IllegalTransition`), never the
+caller's: the operations table says which calls are allowed in which state.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Pages of a trace's rows, from the ring file that the probe writes.
 
 The worker reads them while the program lives, and the supervisor after the session's worker has
-retired. This module does no I/O: it is given a function that reads bytes of the file. The layout is
-in `protocol.wire.ring_format`.
+retired. This module does no I/O: callers pass a function that reads bytes of the file. The layout
+is in `protocol.wire.ring_format`.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def nothing_was_traced(status: State) -> RelayError:
 
 
 def _row(trace: TraceRecord, number: int, raw: bytes) -> TraceRow:
-    told = msgspec.json.decode(raw)
-    thread = trace.threads.get(told.pop("thread"))
-    return TraceRow(seq=number, thread_id=thread, **told)
+    row = msgspec.json.decode(raw)
+    thread = trace.threads.get(row.pop("thread"))
+    return TraceRow(seq=number, thread_id=thread, **row)
 
 
 def _place(read: Read, owner: str, cursor: str) -> Place:

@@ -62,7 +62,7 @@ def serve(
     insecure_no_auth: bool = False,
     private: bool = False,
 ) -> int:
-    """Runs the relay until it is told to stop; returns the exit code.
+    """Runs the relay until it is asked to stop; returns the exit code.
 
     A private relay has its Unix socket alone, no TCP port, and stops when its standard input ends.
     """

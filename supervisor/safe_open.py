@@ -1,4 +1,4 @@
-"""Opens files that only the relay writes, although something else may lie in their place.
+"""Opens files that only the relay writes, although their paths may hold something else.
 
 If a FIFO or a directory has the name of a file of ours, the relay starts all the same: we move it
 aside, for a person to look at, and never remove it.
@@ -29,5 +29,5 @@ def open_own(path: Path, flags: int) -> tuple[int, str | None]:
 
 
 def is_no_file(path: Path) -> bool:
-    """Whether something lies at the path that is neither a regular file nor a link to one."""
+    """Whether the path holds something that is neither a regular file nor a link to one."""
     return os.path.lexists(path) and not path.is_file()

@@ -36,11 +36,11 @@ class SessionRecord(Struct, kw_only=True):
     runtime_seconds: float = 0.0
 
 
-def given_fields(asked: Struct) -> dict[str, Any]:
+def given_fields(params: Struct) -> dict[str, Any]:
     """The fields that the caller gave, as JSON; fields at their default are left out."""
     given = {}
-    for field in fields_of(type(asked)):
-        value = getattr(asked, field.name)
+    for field in fields_of(type(params)):
+        value = getattr(params, field.name)
         if field.name not in _OF_THE_CALL and (field.required or value != _default(field)):
             given[field.name] = msgspec.to_builtins(value)
     return given

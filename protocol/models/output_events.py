@@ -70,7 +70,7 @@ class OutputCleared(Result, kw_only=True):
 
 
 class StreamOutput(SessionParams, kw_only=True):
-    """Follow the output as server-sent events: what the cursor has not seen, then live."""
+    """Follow the output as server-sent events: first everything after the cursor, then live."""
 
     cursor: Cursor | None = None
     category: Annotated[Category | None, Meta(description="Only this kind of output.")] = None
@@ -110,7 +110,7 @@ class EventPage(Result, kw_only=True):
 
 
 class StreamEvents(SessionParams, kw_only=True):
-    """Follow the events as server-sent events: those that the cursor has not seen, then live."""
+    """Follow the events as server-sent events: first those after the cursor, then live."""
 
     cursor: Cursor | None = None
     types: (
@@ -194,7 +194,7 @@ class OpenStream(SessionParams, kw_only=True):
 CATEGORY_NUMBERS: Final[Mapping[str, int]] = {name: n for n, name in enumerate(get_args(Category))}
 EVENT_NUMBERS: Final[Mapping[str, int]] = {name: n for n, name in enumerate(get_args(EventType))}
 # The fields of an event's body that hold what the program printed: a caller whose token may not
-# read output does not get them. Each type stands here, so that no new one is forgotten.
+# read output does not get them. Each type has an entry, so that no new one is forgotten.
 PRINTED: Final[Mapping[str, tuple[str, ...]]] = {
     "stopped": (),
     "continued": (),
@@ -212,8 +212,8 @@ PRINTED: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def seq_meta(seq: int) -> bytes:
-    """The meta of an event's record: its seq, so that merging two rings needs no decoding of
-    bodies.
+    """The meta of an event's record: the event's number, stored beside the body so that rings can
+    be merged without decoding bodies.
     """
     return seq.to_bytes(8, "little")
 

@@ -1,6 +1,6 @@
 """The files that a worker leaves when it retires after its session's end.
 
-The supervisor answers from it afterwards, and the session's next worker starts with it.
+The supervisor answers from them afterwards, and the session's next worker starts with them.
 """
 
 from __future__ import annotations
@@ -42,6 +42,6 @@ class Aftermath(Result, kw_only=True):
     exception_breakpoints: ExceptionBreakpoints
     watches: list[Watch]
     resources: Resources
-    # These two say where the program is, for answers about its run. Earlier versions wrote neither.
+    # These two describe the last run and its trace. Earlier versions wrote neither.
     execution: Execution | None = None
     trace: TraceRecord | None = None

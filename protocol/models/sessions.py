@@ -462,7 +462,7 @@ class Blueprint(Result, kw_only=True):
     missing_env: list[str] = []
     # Fields of the launch in which a secret is masked.
     missing_fields: list[str] = []
-    # Breakpoints as callers asked for them; with ids where the new session keeps them.
+    # Breakpoints as callers requested them; with ids if the new session keeps them.
     breakpoints: list[dict[str, Json]] = []
     next_breakpoint: int = 1
     exception_breakpoints: dict[str, Json] | None = None

@@ -66,7 +66,7 @@ def exceptions(result: breakpoints.ExceptionBreakpoints) -> Iterator[Line]:
 
 
 def place_of(spec: Mapping[str, Any]) -> str:
-    """One breakpoint as a caller has asked for it."""
+    """One breakpoint as a caller has requested it."""
     source = spec.get("source")
     file = source.get("path") if isinstance(source, Mapping) else spec.get("file")
     place = spec.get("line") or spec.get("function") or spec.get("text")

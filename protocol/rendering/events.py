@@ -125,11 +125,11 @@ def _input(body: Body) -> str:
 
 
 def _session(body: Body) -> str:
-    """The state, and in words what else the event tells."""
+    """The state, and the event's other facts in words."""
     before = f" (was {body['previous_status']})" if body.get("previous_status") else ""
     words = body.get("message") or body.get("warning")
-    told = words or _facts({name: one for name, one in body.items() if name not in _OF_STATE})
-    return f"{body['status']}{before}{f'; {told}' if told else ''}"
+    facts = words or _facts({name: one for name, one in body.items() if name not in _OF_STATE})
+    return f"{body['status']}{before}{f'; {facts}' if facts else ''}"
 
 
 def _watch(body: Body) -> str:

@@ -1,4 +1,4 @@
-"""Text of what the relay tells of itself and of this machine: health, settings, processes."""
+"""Text about the relay and this machine: health, settings, processes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def processes(page: relay.ProcessList) -> Iterator[Line]:
 
 
 def _shown(argument: str) -> str:
-    """An argument in one line; the interpreter's folder tells a reader nothing."""
+    """An argument in one line; the interpreter's folder is of no use to a reader."""
     head, _, name = argument.rpartition("/")
     return name if head.endswith("/bin") and name.startswith("python") else argument
 

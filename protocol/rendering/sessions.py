@@ -144,7 +144,7 @@ def written(result: program.Written) -> Iterator[Line]:
 
 
 def export(result: sessions.Export) -> Iterator[Line]:
-    """Text tells what the session is made of; an import takes the JSON."""
+    """The contents of an export; an import takes the JSON."""
     yield f"export of {short(result.name, 80)} (relay {result.version}); an import takes its JSON"
     config = result.config if isinstance(result.config, Mapping) else {}
     shown = [f"{name} {_plain(value)}" for name, value in config.items() if value not in _EMPTY]

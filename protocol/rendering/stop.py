@@ -1,7 +1,7 @@
 """Text rendering of a stop: place, source lines, changes, callers, output.
 
-A language model pays for every character: nothing is said twice, and a step with its changes takes
-at most 600. Paths are still written in full, because the next call needs them.
+A language model pays for every character: nothing is repeated, and a step with its changes takes at
+most 600 characters. Paths are still written in full, because the next call needs them.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ def _locals(report: stop_report.Stop) -> Iterator[Line]:
 def split_module_names(
     rows: list[_Row], function: str, changed: Collection[str] = ()
 ) -> tuple[list[_Row], str]:
-    """A module's names split into data or changed ones, and the others, of which only the names are
-    shown.
+    """Split a module's names: data and changed names are shown with their values; functions,
+    classes and modules by name only.
     """
     if function != "<module>":
         return rows, ""

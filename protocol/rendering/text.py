@@ -175,5 +175,5 @@ def render_error(error: RelayError) -> Iterator[Line]:
 
 
 def _is_said(value: Any, said: str) -> bool:
-    """Whether message and suggestion have told this detail already."""
+    """Whether message and suggestion contain this detail already."""
     return isinstance(value, str | int) and not isinstance(value, bool) and str(value) in said

@@ -129,7 +129,7 @@ def sync_directory(path: Path) -> None:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Removes what writers left that were killed inside `replacing`."""
+    """Removes files of writers that were killed inside `replacing`."""
     for path in folder.glob(f".*{_UNFINISHED}"):
         with suppress(OSError):  # such a file costs a little room, nothing else
             # A young one may belong to a worker that is writing now.
@@ -138,7 +138,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def move_aside(path: str | os.PathLike[str]) -> str:
-    """Renames what lies at `path`, for a person to look at; returns the new name."""
+    """Renames whatever is at `path`, so that a person can examine it; returns the new name."""
     base = f"{os.fspath(path)}.corrupt-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     aside, number = base, 1
     while os.path.lexists(aside):

@@ -1,6 +1,6 @@
 """A JSON file of our own: written as a whole or not at all, read with a bound.
 
-Supervisor and worker keep their records with it. What is damaged raises `Damaged`; the caller
+Supervisor and worker keep their records with it. A damaged file raises `Damaged`; the caller
 decides whether to move the file aside, and logs it.
 """
 
@@ -26,7 +26,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(content: bytes) -> Any:
-    """The value; raises Damaged."""
+    """The value in these bytes; raises Damaged."""
     try:
         return msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -34,12 +34,12 @@ def decode(content: bytes) -> Any:
 
 
 def write(path: Path, value: Any, *, fsync: bool = True) -> None:
-    """Replaces the file. Mode 0600. Blocks for as long as the disk does."""
+    """Replaces the file, with mode 0600. Blocks for as long as the disk does."""
     files.write_whole(path, encode(value), fsync=fsync)
 
 
 def read(path: Path) -> Any:
-    """The value; raises Damaged, FileNotFoundError or another OSError."""
+    """The value in the file; raises Damaged, FileNotFoundError or another OSError."""
     return decode(content(path))
 
 

@@ -71,8 +71,8 @@ def kernel_reports(sock: AnySocket) -> bool:
     """
     try:
         client, interface = _client_ends(sock)
-        ours = _Ends(client.peer_port, client.port, client.peer_address, client.address)
-        return _diagnosis.uid(ours, interface) is not None
+        own = _Ends(client.peer_port, client.port, client.peer_address, client.address)
+        return _diagnosis.uid(own, interface) is not None
     except OSError:
         return False
 
@@ -118,9 +118,9 @@ def _unix_uid(sock: AnySocket) -> int | None:
 
 
 def _client_ends(sock: AnySocket) -> tuple[_Ends, int]:
-    client, ours = sock.getpeername(), sock.getsockname()
+    client, own = sock.getpeername(), sock.getsockname()
     interface = client[3] if len(client) == 4 else 0
-    return _Ends(client[1], ours[1], _packed(client[0]), _packed(ours[0])), interface
+    return _Ends(client[1], own[1], _packed(client[0]), _packed(own[0])), interface
 
 
 def _packed(address: str) -> bytes:
@@ -186,7 +186,7 @@ class _Diagnosis:
             self._socket = None
 
 
-def _uid_in(answer: bytes, asked: _Ends) -> int | None:
+def _uid_in(answer: bytes, wanted: _Ends) -> int | None:
     if _HEADER.unpack_from(answer)[1] != _SOCK_DIAG_BY_FAMILY or len(answer) < _ANSWER_LENGTH:
         return None  # an error message: there is no such socket
     at = _HEADER.size
@@ -196,7 +196,7 @@ def _uid_in(answer: bytes, asked: _Ends) -> int | None:
         address, peer_address = address[:4], peer_address[:4]
     found = _Ends(port, peer_port, _unmapped(address), _unmapped(peer_address))
     # If there is no such connection, the kernel falls back to a listener on the client's port.
-    if found != asked:
+    if found != wanted:
         return None
     *_, uid, inode = _COUNTS.unpack_from(answer, at + _FIXED + _ENDS.size + _TAIL.size)
     # A socket that its process has closed has no inode, and its uid then reads as 0: root.

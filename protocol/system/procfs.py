@@ -1,9 +1,9 @@
 """Reads /proc, for supervisor and worker: the only reader of those files.
 
-Each function is one look at one moment and keeps nothing. Nothing of the process's own is run or
-asked. What is gone, and what this user may not see, is None, or empty; callers that must tell the
-two apart look at the process's `stat`, which everybody may read. Every read has a bound, because
-anybody may start a process with a long command line or many mapped files.
+Each function reads the state of one moment and keeps nothing. None of the process's own code runs.
+A value that is gone, or that this user may not see, is None or empty; callers that must distinguish
+the two read the process's `stat`, which everybody may read. Every read has a bound, because anybody
+may start a process with a long command line or many mapped files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LISTENS: Final = "0A"
 _MAPPED_FILE: Final = re.compile(rb" (/.*)$", re.MULTILINE)
 # Without CONFIG_PROC_CHILDREN a kernel has no lists of children.
 _LISTS_CHILDREN: Final = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
-# How the code begins that multiprocessing has its helpers run.
+# The beginnings of the code that multiprocessing's helpers run.
 _TRACKERS: Final = (
     "from multiprocessing.resource_tracker import main;",
     "from multiprocessing.semaphore_tracker import main;",
@@ -41,38 +41,38 @@ _TRACKERS: Final = (
 
 
 class Stat(Struct, frozen=True, kw_only=True):
-    """One process at one moment: what `/proc/PID/stat` tells in one read."""
+    """One process at one moment: the fields of `/proc/PID/stat`, from one read."""
 
     pid: int
     name: str
     state: str  # the kernel's letter
     parent: int
     session: int
-    terminal: int  # 0: it has none
-    is_exiting: bool  # the kernel is taking it apart
-    own_seconds: float  # of processor time
-    waited_seconds: float  # of its children that have ended and were collected
+    terminal: int  # 0: the process has none
+    is_exiting: bool  # the kernel is ending it
+    own_seconds: float  # processor time
+    waited_seconds: float  # that of its children that have ended and were collected
     threads: int
-    start_ticks: int  # since the machine started
+    start_ticks: int  # clock ticks from the machine's start to the process's
     virtual_bytes: int
     resident_bytes: int
     code_start: int  # an address
     arguments_end: int  # an address
-    exit_status: int  # of a zombie, as `waitpid` would give it
+    exit_status: int  # a zombie's, as `waitpid` would give it
 
     @property
     def key(self) -> tuple[int, int]:
-        """Names this process and no other: a pid alone is given out again."""
+        """Identifies this process: the kernel reuses a pid alone."""
         return self.pid, self.start_ticks
 
     @property
     def identity(self) -> str:
-        """The same for callers of the relay, on this machine since it was started."""
+        """The identity for callers of the relay; valid until the machine starts again."""
         return f"{self.pid}-{self.start_ticks}-{boot_id()}"
 
     @property
     def started(self) -> float:
-        """Seconds after the machine has started."""
+        """The start of the process, in seconds after that of the machine."""
         return self.start_ticks / _TICKS
 
     @property
@@ -81,8 +81,9 @@ class Stat(Struct, frozen=True, kw_only=True):
 
     @property
     def is_loading(self) -> bool:
-        """In the midst of exec: the kernel sets the code's place last of all. A dead process and a
-        kernel thread have no memory at all."""
+        """Whether the process is in the midst of exec: the kernel sets the code's address last. A
+        dead process and a kernel thread have no memory at all.
+        """
         return self.virtual_bytes != 0 and self.code_start == 0
 
 
@@ -90,12 +91,12 @@ class Status(Struct, frozen=True, kw_only=True):
     """The facts in `/proc/PID/status`; `pid` may also be a thread's number."""
 
     process: int  # the process that the thread belongs to; a process's own pid
-    uids: tuple[int, ...]  # real, effective, saved, that of the file system
+    uids: tuple[int, ...]  # real, effective, saved, file system
     gids: tuple[int, ...]
-    tracer: int  # 0: nobody traces it
-    seccomp: int  # 1: read and write are the only system calls that are left to it
+    tracer: int  # the pid of its tracer; 0: none
+    seccomp: int  # 1: it may only read and write
     inner_pids: tuple[int, ...]  # as namespaces see it, the outermost first
-    waits: int  # how often it has waited in the kernel so far
+    waits: int  # the number of times that it has waited in the kernel
 
 
 class Syscall(Struct, frozen=True, kw_only=True):
@@ -128,9 +129,9 @@ class Connection(Struct, frozen=True, kw_only=True):
 
 
 def stat(pid: int) -> Stat | None:
-    """None when there is no such process."""
+    """The process's `stat`; None if there is no such process."""
     text = _read(f"/proc/{pid}/stat", _STAT_BYTES)
-    # The name may hold anything, brackets and spaces too: the last bracket ends it.
+    # The name may contain anything, brackets and spaces too: the last bracket ends it.
     head, found, tail = text.rpartition(b")")
     if not found:
         return None
@@ -156,7 +157,7 @@ def stat(pid: int) -> Stat | None:
 
 
 def status(pid: int) -> Status | None:
-    """None when there is no such process or thread."""
+    """The status of a process or thread; None if there is none."""
     lines = _read(f"/proc/{pid}/status", _STATUS_BYTES).splitlines()
     rows = {name: values for name, _, values in (line.partition(b":") for line in lines)}
 
@@ -177,19 +178,19 @@ def status(pid: int) -> Status | None:
 
 
 def uids(pid: int) -> frozenset[int]:
-    """All that it may act as: a process may change from one to another at any moment."""
+    """All uids that the process may take: it may change from one to another at any moment."""
     found = status(pid)
     return frozenset(found.uids) if found is not None else frozenset()
 
 
 def start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since the machine did."""
+    """The process's start, in clock ticks after the machine's."""
     found = stat(pid)
     return found.start_ticks if found is not None else None
 
 
 def is_alive(pid: object, ticks: object) -> bool:
-    """Whether it is still that very process; `ticks` tell it from a later one with its pid."""
+    """Whether this very process lives; `ticks` distinguish it from a later one with its pid."""
     if not isinstance(pid, int) or isinstance(pid, bool) or pid <= 0:
         return False
     found = stat(pid)
@@ -197,7 +198,7 @@ def is_alive(pid: object, ticks: object) -> bool:
 
 
 def executable(pid: int) -> str | None:
-    """None for a thread of the kernel's too."""
+    """The path of the process's program; None for a thread of the kernel too."""
     return _link(f"/proc/{pid}/exe")
 
 
@@ -206,22 +207,24 @@ def cwd(pid: int) -> str | None:
 
 
 def command(pid: int, most: int = COMMAND_BYTES) -> list[str]:
-    """The words of its command line; the beginning of one that is longer than `most` bytes. None
-    for a thread of the kernel's."""
+    """The words of the process's command line, cut after `most` bytes. Empty for a thread of the
+    kernel.
+    """
     text = _read(f"/proc/{pid}/cmdline", most).rstrip(b"\0")
     return text.decode("utf-8", "replace").split("\0") if text else []
 
 
 def is_tracker(words: list[str]) -> bool:
-    """Whether that command line starts one of multiprocessing's trackers. They run nothing of the
-    program's, ignore SIGTERM, and end by themselves when nobody needs them any more."""
+    """Whether this command line starts one of multiprocessing's trackers. They run none of the
+    program's code, ignore SIGTERM, and end by themselves when no process needs them any more.
+    """
     return any(
         option.startswith("-") and code.startswith(_TRACKERS) for option, code in pairwise(words)
     )
 
 
 def environment(pid: int) -> list[bytes] | None:
-    """Each `NAME=value` that it was started with. Empty for a moment in the midst of exec."""
+    """Each `NAME=value` that the process was started with. Empty for a moment during an exec."""
     try:
         text = _read_or_raise(f"/proc/{pid}/environ", _ENVIRONMENT_BYTES)
     except OSError:
@@ -230,19 +233,20 @@ def environment(pid: int) -> list[bytes] | None:
 
 
 def maps(pid: int) -> bytes:
-    """The table of its memory."""
+    """The table of the process's memory."""
     return _read(f"/proc/{pid}/maps", _MAPS_BYTES)
 
 
 def mapped_files(pid: int) -> list[str]:
-    """The files in its memory, each once."""
+    """The files that the process has mapped, each once."""
     found = dict.fromkeys(_MAPPED_FILE.findall(maps(pid)))
     return [path.decode("utf-8", "replace") for path in found]
 
 
 def proportional_bytes(pid: int) -> int | None:
-    """Its memory, of what it shares with others only its part; blocks for large programs. Older
-    kernels do not tell it."""
+    """The process's memory, with its share of the pages that it shares (PSS). Blocks for large
+    programs. None on older kernels.
+    """
     for line in _read(f"/proc/{pid}/smaps_rollup", _STAT_BYTES).splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
@@ -250,7 +254,7 @@ def proportional_bytes(pid: int) -> int | None:
 
 
 def limit(pid: int, name: str) -> int | None:
-    """Its soft limit by the kernel's name for it; None when it has none too."""
+    """A soft limit of the process, by the kernel's name for it; None if it is not limited, too."""
     for line in _read(f"/proc/{pid}/limits", _STAT_BYTES).decode().splitlines():
         if line.startswith(name):
             value = line[len(name) :].split()[0]
@@ -259,7 +263,7 @@ def limit(pid: int, name: str) -> int | None:
 
 
 def descriptors(pid: int) -> int | None:
-    """How many it has open."""
+    """The number of descriptors that the process has open."""
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))
     except OSError:
@@ -271,7 +275,7 @@ def namespace(pid: int, kind: str) -> str | None:
 
 
 def is_in_our_namespace(pid: int, kind: str) -> bool:
-    """Also where the kernel does not know that kind, or does not tell."""
+    """Whether it is, also true if the kernel does not know that kind or does not show it."""
     theirs = namespace(pid, kind)
     return theirs is None or theirs == namespace(os.getpid(), kind)
 
@@ -293,7 +297,7 @@ def thread_state(pid: int, thread: int) -> str | None:
 
 
 def syscall(pid: int, thread: int) -> Syscall | None:
-    """None while it runs."""
+    """The system call in which the thread waits; None while it runs."""
     fields = _read(f"/proc/{pid}/task/{thread}/syscall", _STAT_BYTES).split()
     # `running`, or -1 with two addresses for one that waits in no call.
     if len(fields) != 9:
@@ -308,8 +312,8 @@ def syscall(pid: int, thread: int) -> Syscall | None:
 
 
 def children(pid: int, only_thread: bool = False) -> list[int]:
-    """The children of all its threads: each thread has its own. With `only_thread` the process has
-    no other thread, and we look for none.
+    """The process's children: the kernel lists those of each thread separately. With `only_thread`
+    the process has no other thread, and we look for none.
     """
     if not _LISTS_CHILDREN:
         return _children_by_parent().get(pid, [])
@@ -320,10 +324,12 @@ def children(pid: int, only_thread: bool = False) -> list[int]:
 
 
 def descendants(pid: int) -> list[Stat]:
-    """All that descend from it, parents first, ended ones that nobody has collected too.
+    """All descendants of the process, parents first, including ended ones that are not collected
+    yet.
 
-    Read parents first, a child that is collected meanwhile is missing for once and never counted
-    twice. The kernel may leave one out while others end: who must have all looks again.
+    Because parents are read first, a child that is collected meanwhile is missing once and never
+    counted twice. The kernel may leave one out while others end: a caller that needs all of them
+    looks again.
     """
     by_parent = None if _LISTS_CHILDREN else _children_by_parent()
     found: list[Stat] = []
@@ -362,13 +368,13 @@ def pids() -> list[int]:
 
 @cache
 def boot_id() -> str:
-    """Another one after each start of the machine; empty where it is not told."""
+    """An id that changes with each start of the machine; empty if the kernel does not show it."""
     return _read("/proc/sys/kernel/random/boot_id", _STAT_BYTES).decode().strip()
 
 
 @cache
 def boot_time() -> int:
-    """When the machine was started, in seconds since the epoch."""
+    """The start of the machine, in seconds since the epoch."""
     for line in _read("/proc/stat", _TABLE_BYTES).splitlines():
         if line.startswith(b"btime "):
             return int(line.split()[1])
@@ -379,14 +385,14 @@ def boot_time() -> int:
 
 
 def sockets(pid: int) -> set[str]:
-    """The inodes of those that it has open."""
+    """The inodes of the sockets that the process has open."""
     found: set[str] = set()
     try:
         names = os.listdir(f"/proc/{pid}/fd")
     except OSError:
         return found
     for name in names:
-        # One descriptor may be closed meanwhile; the others count all the same.
+        # One descriptor may be closed meanwhile; the others still count.
         target = _link(f"/proc/{pid}/fd/{name}")
         if target is not None and target.startswith("socket:["):
             found.add(target[8:-1])
@@ -394,7 +400,7 @@ def sockets(pid: int) -> set[str]:
 
 
 def listeners(pid: int) -> Iterator[Listener]:
-    """All in the network of that process, whoever has them open."""
+    """All listeners in the network namespace of this process, of any process."""
     for local, _, state, uid, inode in _tcp_sockets(pid):
         if state == _LISTENS:
             address, _, port = local.partition(":")
@@ -402,7 +408,7 @@ def listeners(pid: int) -> Iterator[Listener]:
 
 
 def connections(pid: int) -> Iterator[Connection]:
-    """All in the network of that process, whoever has them open."""
+    """All connections in the network namespace of this process, of any process."""
     for local, peer, state, _, inode in _tcp_sockets(pid):
         if state == _CONNECTED:
             port, peer_port = (int(end.rpartition(":")[2], 16) for end in (local, peer))
@@ -410,7 +416,7 @@ def connections(pid: int) -> Iterator[Connection]:
 
 
 def _tcp_sockets(pid: int) -> Iterator[tuple[str, str, str, str, str]]:
-    """The own end, the peer's end, the state, the uid and the inode of each TCP socket."""
+    """The local end, the peer's end, the state, the uid and the inode of each TCP socket."""
     for table in ("tcp", "tcp6"):
         for row in _read(f"/proc/{pid}/net/{table}", _TABLE_BYTES).decode().splitlines()[1:]:
             _, local, peer, state, _, _, _, uid, _, inode, *_ = row.split()
@@ -435,7 +441,7 @@ def _read(path: str, most: int) -> bytes:
 
 
 def _read_or_raise(path: str, most: int) -> bytes:
-    """At most `most` bytes; what the kernel gives in pieces is put together."""
+    """At most `most` bytes; the kernel may return them in several pieces."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         text = os.read(descriptor, min(most, _CHUNK_BYTES))

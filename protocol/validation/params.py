@@ -123,8 +123,8 @@ def examine(
             pass
     parameters = odd_parameters + _capped(_problems(params, loose, "", whole=False))
     shapes = _capped(_problems(params, sent, "", whole=True))
-    told = {place for one in shapes for place in _enclosing(one.field)}
-    fitting = [one.problem for one in found_violations if one.problem.field not in told]
+    reported = {place for one in shapes for place in _enclosing(one.field)}
+    fitting = [one.problem for one in found_violations if one.problem.field not in reported]
     in_parameters = {one.field for one in parameters}
     parameters += [one for one in fitting if one.field in loose]
     fields = odd_fields + [one for one in shapes if one.field not in in_parameters]

@@ -33,8 +33,8 @@ class Refusal(Struct):
 class Answer(Struct, kw_only=True):
     """The part that every answer has: whose it is, or why the thread has none."""
 
-    id: int | None = None  # the question's; None in a report that nobody asked for
-    gone: bool = False  # the thread, frame or reference is not there any more
+    id: int | None = None  # the question's; None in a report that was not requested
+    gone: bool = False  # the thread, frame or reference does not exist any more
     busy: bool = False  # too many evaluations hang: this one did not begin
     interrupted: bool = False
     raised: Failure | None = None
@@ -51,7 +51,7 @@ class Variable(Struct, kw_only=True):
     type: str | None
     reference: int = 0  # DAP's number by which it can be opened; 0 for none
     hint: Any = None  # DAP's presentation hint
-    uncounted: bool = False  # nobody knows how many children it has: DAP does not say
+    uncounted: bool = False  # the number of its children is unknown: plain DAP does not give it
     length: int | None = None
     indexed: bool = False  # its children are elements, else they have names
     more: bool = False  # it may have attributes besides
@@ -150,6 +150,6 @@ class ExceptionReport(Answer, kw_only=True):
     """The exception at which a thread is stopped, if it is stopped at one."""
 
     exception: RaisedException | None = None
-    how: str = ""  # the name that pydevd has for this kind of stop
-    chain: list[ChainedException] = []  # what it came of, the nearest first
+    how: str = ""  # pydevd's name for this kind of stop
+    chain: list[ChainedException] = []  # its causes, the nearest first
     chain_truncated: bool = False

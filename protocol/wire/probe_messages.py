@@ -1,11 +1,11 @@
 """The messages between the worker and the probe inside a program, each once.
 
-A request is a DAP request `relay` whose arguments are one of the `Request`s here; its answer has
-the type that stands in the brackets. A `Question` is put to a stopped thread: pydevd's reading
-thread says at once whether that could be done, and the stopped thread answers by the event
-`relayAnswer`, with one of the types of `protocol/wire/probe_answers.py`.
-The probe has plain Python for it (`worker/probe/engine/connection/relay_requests.py`): a test holds
-its functions against these fields.
+A request is a DAP request `relay` whose arguments are one of the `Request`s here; the type in its
+brackets is that of its answer. A `Question` is posted to a stopped thread: pydevd's reading thread
+replies at once whether that was possible, and the stopped thread answers by the event
+`relayAnswer`, with one of the types of `protocol/wire/probe_answers.py`. The probe has plain
+functions for these requests (`worker/probe/engine/connection/relay_requests.py`); a test compares
+their parameters with these fields.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _name(kind: str) -> str:
 
 
 class Request(Struct, Generic[T], tag_field="do", tag=_name, omit_defaults=True, kw_only=True):
-    """Answered with a T by pydevd's command thread."""
+    """A request that pydevd's command thread answers with a T."""
 
 
 class Reply(Struct, Generic[T]):
@@ -39,16 +39,18 @@ class Reply(Struct, Generic[T]):
 
 
 class Posted(Struct):
-    """The answer comes by event, unless the thread, frame or reference is not there any more."""
+    """Whether the question was posted. `gone`: the thread, frame or reference does not exist any
+    more.
+    """
 
     gone: bool
     busy: bool = False  # too many evaluations hang
 
 
 class Question(Request[Posted], Generic[A], kw_only=True):
-    """The stopped thread that it is about answers it with an A."""
+    """A question that a stopped thread answers with an A."""
 
-    id: int = 0  # given by who asks
+    id: int = 0  # set by the sender
 
 
 @cache
@@ -62,7 +64,7 @@ def reply_to(kind: type[Request[Any]]) -> Any:
 
 @cache
 def answer_to(kind: type[Question[A]]) -> type[A]:
-    """The type of what the stopped thread answers."""
+    """The type of the stopped thread's answer."""
     (answer,) = get_args(kind.__orig_bases__[0])  # type: ignore[attr-defined]
     return answer  # type: ignore[no-any-return]
 
@@ -79,12 +81,12 @@ class FoundPlace(Struct):
     path: str
     line: int
     name: str
-    left_out: str | None  # why it never stops there, by `LEFT_OUT`
-    inherited: bool = False  # it stops where it is called for the class that was asked for
+    left_out: str | None  # why the program never stops there, a key of `LEFT_OUT`
+    inherited: bool = False  # it stops only for calls with the requested class
 
 
 class FoundFunction(Struct):
-    """Its places, and the full names of functions that may have been meant."""
+    """The places of a function, and the full names of functions that may have been meant."""
 
     places: list[FoundPlace]
     elsewhere: list[str]
@@ -103,26 +105,27 @@ class Point(Struct, kw_only=True):
 
 
 class Points(Request[dict[str, str]]):
-    """Line breakpoints and functions that are new or changed, or gone; by id why pydevd passes over
-    a file."""
+    """New, changed and removed breakpoints. The answer has, by id, why pydevd passes
+    over a file.
+    """
 
     set: list[Point] = []
     remove: list[str] = []
 
 
 class Hits(Request[dict[str, int]]):
-    """How often each breakpoint was hit."""
+    """Returns how often each breakpoint was hit."""
 
 
 class ShareHits(Request[bool]):
-    """Count in this file, which the worker maps too; false where the program cannot."""
+    """Count in this file, which the worker maps too; false if the program cannot."""
 
     path: str
     capacity: int
 
 
 class Suspend(Request[bool]):
-    """No breakpoint stops, or all do again."""
+    """Suspend all breakpoints, or end that."""
 
     on: bool
 
@@ -132,26 +135,26 @@ class Functions(Request[dict[str, FoundFunction]]):
 
 
 class Inherited(Request[dict[str, FoundFunction]]):
-    """Functions that were not found: classes made since may inherit them."""
+    """Find methods again that were not found: classes created since may inherit them."""
 
     ids: list[str]
 
 
 class Outdated(Request[list[str]]):
-    """Which of these files differ from the code that runs."""
+    """Returns which of these files differ from the code that runs."""
 
     paths: list[str]
 
 
 class Exceptions(Request[list[str]]):
-    """Which exceptions stop; answered with those of the types that are known by now."""
+    """Set which exceptions stop; returns those of the types that exist in the program by now."""
 
     raised: bool
     types: list[str]
     everywhere: bool
     types_everywhere: bool
     condition: str | None = None
-    unconditional: list[str] = []  # raised, uncaught, user: the condition does not count for these
+    unconditional: list[str] = []  # raised, uncaught, user: these stop whatever the condition says
 
 
 class KnownTypes(Request[list[str]]):
@@ -159,7 +162,7 @@ class KnownTypes(Request[list[str]]):
 
 
 class Goal(Request[str | None]):
-    """Run to a line; why pydevd passes over that file, if it does."""
+    """Run to a line; returns why pydevd passes over that file, if it does."""
 
     path: str
     line: int
@@ -177,19 +180,20 @@ ThreadRow = tuple[int, bool, bool, FrameRow | None]
 
 
 class Threads(Request[list[ThreadRow]]):
-    """For each thread: its number, whether it is stopped, whether it will stop before its next
-    line, its top frame."""
+    """Returns for each thread: its number, whether it is stopped, whether it will stop before its
+    next line, its top frame.
+    """
 
 
 class LiveStack(Struct):
     rows: list[FrameRow] = []
     total: int = 0
     gone: bool = False
-    stands: bool = False  # it is stopped: its stack is asked for by DAP
+    stands: bool = False  # the thread is stopped: DAP gives its stack
 
 
 class Live(Request[LiveStack]):
-    """The stack of a thread that runs."""
+    """Returns the stack of a running thread."""
 
     thread: int
     start: int
@@ -227,7 +231,7 @@ class PeekSizes(Request[live.PeekedSizes]):
 
 
 class Alone(Request[None]):
-    """Move these threads and leave the others as they are."""
+    """Resume or step these threads and leave the others as they are."""
 
     threads: list[int]
     how: str
@@ -248,13 +252,13 @@ class WatchCalls(Request[bool]):
 
 
 class Native(Request[str | None]):
-    """Its name."""
+    """Returns the name of the C function that the last step entered."""
 
     thread: int
 
 
 class Returns(Request[bool]):
-    """Whether what functions return is kept for `Returned`."""
+    """Set whether the values that functions return are kept for `Returned`."""
 
     on: bool
 
@@ -263,7 +267,7 @@ class Returns(Request[bool]):
 
 
 class Interrupt(Request[int]):
-    """End what threads evaluate for us, or their stop reports; how many."""
+    """Interrupt evaluations, or stop reports; returns how many."""
 
     reports: bool = False
     after: float = 0.0
@@ -272,7 +276,7 @@ class Interrupt(Request[int]):
 
 
 class Running(Request[int]):
-    """How many threads evaluate for us."""
+    """Returns how many threads evaluate for us."""
 
 
 class Evaluate(Question[answers.Evaluated]):
@@ -309,7 +313,7 @@ class Assign(Question[answers.Assigned]):
     scope: str | None
 
 
-# -- what stops report
+# -- stop reports
 
 
 class Watches(Request[int]):
@@ -317,7 +321,7 @@ class Watches(Request[int]):
 
 
 class Show(Request[str]):
-    """How values are rendered in stop reports."""
+    """Set how stop reports render values."""
 
     mode: Literal["full", "safe"]
 
@@ -344,7 +348,7 @@ class Sizes(Question[answers.ScopeSizes]):
 
 
 class Page(Question[answers.VariablePage]):
-    """A page of what is inside a value."""
+    """A page of the contents of a value."""
 
     reference: int
     scope: str | None
@@ -356,7 +360,7 @@ class Page(Question[answers.VariablePage]):
 
 
 class PageAside(Page):
-    """The page of that question, told by another thread: the stopped one hangs in C."""
+    """The page of that question, read by another thread: the stopped one hangs in C."""
 
 
 # -- the program
@@ -373,7 +377,7 @@ class Modules(Request[ModulePage]):
 
 
 class Loaded(Request[bool]):
-    """Whether a module is loaded from this file."""
+    """Returns whether a module is loaded from this file."""
 
     path: str
 
@@ -387,13 +391,13 @@ class Tasks(Request[live.TaskPage]):
 
 
 class Text(Request[list[str] | None]):
-    """The source that a frame was compiled from, where it was kept."""
+    """Returns the source from which a frame was compiled, if the probe has it."""
 
     frame: int
 
 
 class Decompiled(Request[bool]):
-    """Whether pydevd has made that source from byte code."""
+    """Returns whether pydevd has rebuilt that source from byte code."""
 
     number: int
 
@@ -423,7 +427,7 @@ class Trace(Request[bool]):
     rows: int
     pause: bool
     spots: list[Spot]
-    lines: dict[str, dict[int, list[int]]]  # path → line → which of the spots are there
+    lines: dict[str, dict[int, list[int]]]  # path → line → indexes of the spots there
     until: str | None = None
     frame: int | None = None
     entry: bool = False
@@ -439,21 +443,23 @@ Category = Literal["stdout", "stderr", "console"]
 
 
 class Streams(Request[list[Category]]):
-    """A child moves from the session's pipes (by inode) to its own; which of them it uses."""
+    """Move a child's output from the session's pipes (by inode) to its own; returns those that it
+    uses.
+    """
 
     known: dict[str, Category]
     pipes: dict[Category, str]
 
 
 class Leave(Request[bool]):
-    """Detach, and leave nothing."""
+    """Detach, and leave nothing of ours in the program."""
 
 
 # -- events
 
 
 class LogLine(Struct):
-    """A log point was passed."""
+    """A line that a log point has written."""
 
     id: str
     text: str
@@ -463,7 +469,9 @@ class LogLine(Struct):
 
 
 class BreakpointError(Struct):
-    """Its condition or message has raised something; `exceptions` is that of those."""
+    """The condition or message of a breakpoint has raised; the id of exception breakpoints is
+    `exceptions`.
+    """
 
     id: str
     error: str
@@ -471,13 +479,13 @@ class BreakpointError(Struct):
 
 
 class HotBreakpoint(Struct):
-    """Its condition slows the program."""
+    """A breakpoint whose condition slows the program."""
 
     id: str
 
 
 class FunctionAppeared(FoundFunction, kw_only=True):
-    """A function that was looked for was loaded."""
+    """A function that a breakpoint names was loaded."""
 
     id: str
 
@@ -489,7 +497,7 @@ class ChildStarted(Struct):
 
 
 class Greenlets(Struct):
-    """gevent has replaced the program's threads, unexpectedly."""
+    """gevent has replaced the program's threads, and the probe had not predicted that."""
 
 
 class Place(Struct):
@@ -498,24 +506,24 @@ class Place(Struct):
 
 
 class TraceNews(Struct):
-    """Which thread it records, what an expression raised, or why it is over."""
+    """A thread that the trace records, the error of an expression, or why the trace is over."""
 
     thread: int | None = None
     problem: str | None = None
     where: Place | None = None
     over: Literal["max_rows", "until"] | None = None
-    breakpoint: bool = False  # the program stops there anyway
+    breakpoint: bool = False  # a breakpoint stops the program there anyway
 
 
 class Left(Struct):
-    """All is cleared away, but for this."""
+    """The remains of a detach: everything else was removed."""
 
     stuck: int = 0
     errors: list[str] = []
 
 
 class Ending(Struct):
-    """The program ends, which may take its time."""
+    """The program ends, which may take long."""
 
 
 # Every event of the probe's and its body.

@@ -36,7 +36,7 @@ AT_CAPACITY: Final = 8
 AT_EPOCH: Final = 16
 AT_TAIL: Final = 24
 AT_TAIL_ENTRY: Final = 32
-AT_MARK: Final = 40  # a number of the writer's own, published last
+AT_MARK: Final = 40  # a number for the writer's own use, published last
 AT_HEAD: Final = 48
 AT_NEXT_ENTRY: Final = 56
 

@@ -1,4 +1,4 @@
-"""The audit log: who did what to which session, and what came of it.
+"""The audit log: which caller did what to which session, with which result.
 
 It has a JSON line for each call that changes something or runs code, also if the call was refused;
 calls that only read have none. Refused connections have one line for each uid and reason, with a
@@ -64,15 +64,15 @@ class Audit:
         self._writer = LineWriter(_line, file.write, _LINGER_SECONDS) if file is not None else None
 
     @classmethod
-    def open(cls, asked: str | None, usual: Path) -> Audit:
+    def open(cls, configured: str | None, usual: Path) -> Audit:
         """Raises SetupError if a configured file cannot be written. If the usual one cannot, the
         relay starts without an audit log.
         """
-        path = Path(asked) if asked else usual
+        path = Path(configured) if configured else usual
         try:
-            file = RotatingFile(path, _FILE_BYTES, _MOST_FILES, is_own=not asked)
+            file = RotatingFile(path, _FILE_BYTES, _MOST_FILES, is_own=not configured)
         except OSError as error:
-            if asked:
+            if configured:
                 raise SetupError(
                     f"The audit log {path} cannot be written: {error.strerror}.",
                     "Correct audit_file below [log], or make its directory writable; "

@@ -1,6 +1,6 @@
 """Decides who may call: by the connection's uid, the request's Host and Origin, and the token.
 
-Every front asks it before anything else, for every verb, route and upgrade. It works on plain
+Every front calls it before anything else, for every verb, route and upgrade. It works on plain
 values and knows neither the HTTP library nor any operation.
 """
 
@@ -111,7 +111,7 @@ class Guard:
 
         The token names the caller. If no tokens are configured, X-Agent does, and only our own user
         and root may call; the kernel says who that is. `front` is that of a person (X-Human-Front).
-        Whoever sends it may do no more by it than any caller may: take a lease that is free.
+        It grants nothing that other callers do not have: they may take a free lease too.
         """
         token = None
         if self._tokens is not None and scope:

@@ -1,4 +1,4 @@
-"""Judges the address that the relay listens on: whether it is loopback, and what it needs else.
+"""Examines the address that the relay listens on: whether it is loopback, and what else it needs.
 
 On loopback the kernel names the user behind each connection. Beyond loopback it names nobody, so
 the relay does not start there without a token, unless the operator says so expressly.

@@ -2,7 +2,8 @@
 
 The file holds only SHA-256 sums: a token is 256 random bits, so no slower hash is needed. If the
 file exists and is unusable in any way, every request is refused; only a missing file, or one
-without tokens, means that no token is needed. Of HTTP this module knows only the one header.
+without tokens, means that no token is needed. This module knows one header of HTTP and nothing else
+of it.
 """
 
 from __future__ import annotations

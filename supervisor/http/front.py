@@ -98,7 +98,9 @@ class Front:
         )
 
     def _read(self, http: web.BaseRequest, target: str, request: Request) -> None:
-        """Operation, path values and query; what is wrong with them is said to callers alone."""
+        """Reads operation, path values and query. Only callers with a right learn what is wrong
+        with them.
+        """
         try:
             request.operation, request.path = self._router.match(http.method, target)
             request.query = _query(http)

@@ -49,8 +49,8 @@ class Listener:
         return len(self._acceptor.present)
 
     async def start_tcp(self, host: str, port: int) -> int:
-        """Listens, and tells the guard the port. With port 0 the kernel chooses it for the first
-        address, and the others use the same one.
+        """Listens, and passes the port to the guard. With port 0 the kernel chooses it for the
+        first address, and the others use the same one.
         """
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_UNWIND_SECONDS * 5):

@@ -97,16 +97,16 @@ class Router:
 
     def _not_found(self, method: str, path: str) -> RelayError:
         wanted = "GET" if method == "HEAD" else method
-        asked = path[:_COMPARED_CHARACTERS].rstrip("/")
-        if asked.startswith("/") and not asked.startswith(self._prefix + "/"):
-            asked = self._prefix + "/" + "/".join(segments_of(asked))
-        found = meant(wanted, segments_of(asked))
+        sent = path[:_COMPARED_CHARACTERS].rstrip("/")
+        if sent.startswith("/") and not sent.startswith(self._prefix + "/"):
+            sent = self._prefix + "/" + "/".join(segments_of(sent))
+        found = meant(wanted, segments_of(sent))
         if found is not None:
             template, verb = self._prefix + found.template, str(OPERATIONS[found.operation].verb)
-            filled = _filled(template, asked.split("/")).replace("{frame_id}", "0")
+            filled = _filled(template, sent.split("/")).replace("{frame_id}", "0")
             advice = f"Probably meant: {verb} {filled}{found.body}"
         else:
-            template, filled = self._closest(asked)
+            template, filled = self._closest(sent)
             verbs = self._verbs[template]
             verb = wanted if wanted in verbs else verbs[0]
             advice = f"The closest is {verb} {filled}"

@@ -41,10 +41,10 @@ async def verify_sound_entries(
 
 async def _verified(session: Session, entries: list[Any], sound: list[int]) -> list[Problem]:
     specs = msgspec.convert([entries[index] for index in sound], list[BreakpointSpec])
-    asked = SetBreakpoints(session_id=session.id, breakpoints=specs)
+    params = SetBreakpoints(session_id=session.id, breakpoints=specs)
     try:
         problems = (
-            await session.ask(VERIFY_BREAKPOINTS, asked, Problems, _VERIFY_SECONDS)
+            await session.ask(VERIFY_BREAKPOINTS, params, Problems, _VERIFY_SECONDS)
         ).problems
     except RelayError:
         return []  # without an answer of the worker the reply has the malformed entries only

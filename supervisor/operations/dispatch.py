@@ -85,8 +85,8 @@ class Request(Struct, kw_only=True):
     operation: Operation | None  # None: there is no such operation, as `misread` says
     path: Mapping[str, str] = {}
     query: Sequence[tuple[str, str]] = ()
-    # A function reads what is still on its way; it is called once the caller is known to be
-    # allowed to send anything.
+    # A function reads the rest of the body; it is called once the caller is known to be allowed to
+    # send anything.
     body: bytes | Mapping[str, Any] | Callable[[], Awaitable[bytes]] = b""
     # The part that the front could not read. Only a caller with some right learns of it.
     misread: RelayError | None = None
@@ -101,7 +101,7 @@ class Request(Struct, kw_only=True):
 
 
 class _Call(Struct):
-    """One request, with as much as is known of it by now."""
+    """One request, with the facts that are known by now."""
 
     request: Request
     began: float  # monotonic
@@ -176,7 +176,7 @@ class Dispatch:
         return _pretty(finished) if request.pretty else finished
 
     async def open(self, request: Request) -> Opened | Finished:
-        """The stream that is asked for, or the refusal."""
+        """The requested stream, or the refusal."""
         call = _Call(request, time.monotonic())
         try:
             understood = await self._understood(call)
@@ -190,7 +190,9 @@ class Dispatch:
         return Opened(understood.operation, session, understood.params, understood.caller)
 
     def admit(self, request: Request) -> Caller:
-        """The caller, who must be allowed to ask. An open stream is checked again and again."""
+        """The caller, who must be allowed to make this request. An open stream is checked
+        repeatedly.
+        """
         # Callers without any right learn nothing else, not even which operations there are.
         operation = request.operation
         scope = operation.scope if operation is not None else SCOPES[0]
@@ -388,8 +390,8 @@ class Dispatch:
                 understood.created = plain.created
 
         path = filled(operation.path, dict(request.path))
-        asked = encode_json(understood.params)
-        first = await self._kept.once(understood.caller.name, path, key, asked, answer)
+        body = encode_json(understood.params)
+        first = await self._kept.once(understood.caller.name, path, key, body, answer)
         return _again(first, understood)
 
     async def _answer(self, understood: _Understood) -> Finished:
@@ -444,7 +446,7 @@ class Dispatch:
     def _require_state(
         self, known: SessionState, operation: Operation, if_stop: int | None
     ) -> None:
-        """Refuses by the mirror what can be refused already; the worker checks again."""
+        """Refuses what the mirror shows to be illegal; the worker checks again."""
         status, session_id = known.status, known.session_id
         if status is State.FAILED:
             raise self._registry.get(session_id).crashed(operation.name)
@@ -539,7 +541,7 @@ def _again(first: Finished, understood: _Understood) -> Finished:
 def _kept_as_text(first: Finished, understood: _Understood) -> Finished:
     if understood.format != "json":
         return first
-    said = first.body[:_KEPT_CHARACTERS].decode("utf-8", "replace")
+    text_of_reply = first.body[:_KEPT_CHARACTERS].decode("utf-8", "replace")
     kind = first.content_type.partition(";")[0]
     raise RelayError(
         Code.IDEMPOTENCY_CONFLICT,
@@ -547,7 +549,7 @@ def _kept_as_text(first: Finished, understood: _Understood) -> Finished:
         f"kept its reply as {kind}, which cannot become JSON",
         f"Read kept_reply, or send the same request with Accept: {kind}. A new key does it again.",
         kept_status=first.status,
-        kept_reply=said,
+        kept_reply=text_of_reply,
     )
 
 

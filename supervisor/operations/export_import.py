@@ -67,37 +67,37 @@ def clone(blueprint: Blueprint, name: str | None, labels: dict[str, str] | None)
     return msgspec.structs.replace(for_another(blueprint, named), config=config)
 
 
-def read_import(asked: ImportSession, settings: Settings) -> Blueprint:
+def read_import(sent: ImportSession, settings: Settings) -> Blueprint:
     """The blueprint in an export's `data`; raises RelayError with all that is wrong in it."""
-    _require_readable(asked.version)
-    require_places(asked.breakpoints)
-    program = None if asked.program is None else _program(asked.program)
-    exceptions = asked.exception_breakpoints
+    _require_readable(sent.version)
+    require_places(sent.breakpoints)
+    program = None if sent.program is None else _program(sent.program)
+    exceptions = sent.exception_breakpoints
     return Blueprint(
-        name=asked.name or "",
-        config=_config(asked.config or ImportedConfig(), settings),
+        name=sent.name or "",
+        config=_config(sent.config or ImportedConfig(), settings),
         program=program,
-        missing_env=asked.missing_env,
-        missing_fields=list(asked.missing_fields),
-        breakpoints=[_breakpoint(given_fields(spec)) for spec in asked.breakpoints],
+        missing_env=sent.missing_env,
+        missing_fields=list(sent.missing_fields),
+        breakpoints=[_breakpoint(given_fields(spec)) for spec in sent.breakpoints],
         exception_breakpoints=None if exceptions is None else msgspec.to_builtins(exceptions),
-        watches=[{"expression": watch.expression} for watch in asked.watches],
+        watches=[{"expression": watch.expression} for watch in sent.watches],
     )
 
 
-def _config(asked: ImportedConfig, settings: Settings) -> SessionConfig:
+def _config(sent: ImportedConfig, settings: Settings) -> SessionConfig:
     defaults = settings.sessions
-    idle = asked.timeout_minutes
+    idle = sent.timeout_minutes
     minutes = defaults.idle_timeout / 60 if idle is None else idle
     given = {
-        "project_root": absolute(asked.project_root),
+        "project_root": absolute(sent.project_root),
         "timeout_minutes": int(minutes) if minutes == int(minutes) else minutes,
-        "max_lifetime": _chosen(asked.max_lifetime, defaults.max_lifetime),
-        "pause_budget": _chosen(asked.pause_budget, defaults.pause_budget),
-        "limits": with_changes(settings.limits, asked.limits),
+        "max_lifetime": _chosen(sent.max_lifetime, defaults.max_lifetime),
+        "pause_budget": _chosen(sent.pause_budget, defaults.pause_budget),
+        "limits": with_changes(settings.limits, sent.limits),
     }
     known = SessionConfig.__struct_fields__
-    others = {name: getattr(asked, name) for name in asked.__struct_fields__ if name in known}
+    others = {name: getattr(sent, name) for name in sent.__struct_fields__ if name in known}
     return SessionConfig(**{**others, **given})
 
 

@@ -362,9 +362,9 @@ class Handlers:
         specs = await self._profiles.specs(params.name)
         if not specs:
             return breakpoints.BreakpointsSet(breakpoints=[])
-        asked = breakpoints.SetBreakpoints(session_id=session.id, breakpoints=specs)
+        batch = breakpoints.SetBreakpoints(session_id=session.id, breakpoints=specs)
         return await self._worker_calls.ask(
-            session, "set-breakpoints", asked, caller, breakpoints.BreakpointsSet
+            session, "set-breakpoints", batch, caller, breakpoints.BreakpointsSet
         )
 
     # -- output and events: read from the rings, past the worker
@@ -460,15 +460,15 @@ class Handlers:
         )
 
     def _count_waiter(self, id: str) -> None:
-        mine = self._waiting[id]
-        if mine >= _MAX_WAITERS_A_SESSION or self._waiting.total() >= _MAX_WAITERS:
+        of_session = self._waiting[id]
+        if of_session >= _MAX_WAITERS_A_SESSION or self._waiting.total() >= _MAX_WAITERS:
             raise RelayError(
                 Code.TOO_MANY_WAITERS,
-                f"{mine} requests wait for events of {id} already",
+                f"{of_session} requests wait for events of {id} already",
                 "Poll without timeout, or close other long-polls.",
-                waiting=mine,
+                waiting=of_session,
             )
-        self._waiting[id] = mine + 1
+        self._waiting[id] = of_session + 1
 
 
 def _item(shown: sessions.SessionState) -> sessions.SessionItem:

@@ -28,7 +28,7 @@ from debug_relay.supervisor.operations.idempotency_store import (
     KeptReply,
 )
 from debug_relay.supervisor.sessions.background_tasks import BackgroundTasks, outcome
-from debug_relay.supervisor.workers.intent import ANSWERED, KeyedRequest
+from debug_relay.supervisor.workers.intent import CURRENT_REQUEST, KeyedRequest
 
 _KEY_CHARACTERS: Final = 255  # The header Idempotency-Key.
 
@@ -50,12 +50,12 @@ class Idempotency:
         self._background = background
         self._file = file
         self._entries: OrderedDict[tuple[str, str, str], _Entry] = OrderedDict()
-        for reply in file.load():
+        for reply in file.compact():
             work: asyncio.Future[Finished] = asyncio.get_running_loop().create_future()
             work.set_result(reply.finished)
-            place = (reply.caller, reply.path, reply.key)
+            slot = (reply.caller, reply.path, reply.key)
             since = now() - (time.time() - reply.at)
-            self._entries[place] = _Entry(reply.fingerprint, work, since)
+            self._entries[slot] = _Entry(reply.fingerprint, work, since)
 
     def warning(self) -> str | None:
         return self._file.warning
@@ -67,13 +67,13 @@ class Idempotency:
         if not key or len(key) > _KEY_CHARACTERS or not key.isprintable():
             raise _bad_key(key)
         self._forget()
-        place = (caller, path, key)
+        slot = (caller, path, key)
         fingerprint = hashlib.sha256(body).digest()
-        entry = self._entries.get(place)
+        entry = self._entries.get(slot)
         if entry is None:
-            request = KeyedRequest(*place, fingerprint.hex(), time.time())
+            request = KeyedRequest(*slot, fingerprint.hex(), time.time())
             work = self._background.begin(self._made(request, fingerprint, make))
-            entry = self._entries[place] = _Entry(fingerprint, work, self._now())
+            entry = self._entries[slot] = _Entry(fingerprint, work, self._now())
         elif entry.fingerprint != fingerprint:
             raise RelayError(
                 Code.IDEMPOTENCY_CONFLICT,
@@ -90,27 +90,27 @@ class Idempotency:
         fingerprint: bytes,
         make: Callable[[], Awaitable[Finished]],
     ) -> Finished:
-        ANSWERED.set(request)  # in the context of this task alone
+        CURRENT_REQUEST.set(request)  # in the context of this task alone
         finished = await make()
-        place = request.caller, request.path, request.key
-        self._file.add(KeptReply(*place, fingerprint, time.time(), finished))
+        slot = request.caller, request.path, request.key
+        self._file.add(KeptReply(*slot, fingerprint, time.time(), finished))
         return finished
 
     def _forget(self) -> None:
         """Drops entries that are too old, and the oldest if there are too many."""
         oldest = self._now() - KEPT_SECONDS
         total = sum(self._size(entry) for entry in self._entries.values())
-        for place, entry in list(self._entries.items()):
+        for slot, entry in list(self._entries.items()):
             crowded = len(self._entries) > MOST_REPLIES or total > MOST_BYTES
             if not entry.work.done() or (entry.since >= oldest and not crowded):
                 continue
             total -= self._size(entry)
-            del self._entries[place]
+            del self._entries[slot]
 
     @staticmethod
     def _size(entry: _Entry) -> int:
-        failed = not entry.work.done() or entry.work.cancelled() or entry.work.exception()
-        return 0 if failed else len(entry.work.result().body)
+        has_no_reply = not entry.work.done() or entry.work.cancelled() or entry.work.exception()
+        return 0 if has_no_reply else len(entry.work.result().body)
 
     async def close(self) -> None:
         """Cancels requests that are still being answered."""

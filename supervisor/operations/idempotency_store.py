@@ -1,6 +1,6 @@
 """The file of replies that are kept for their `Idempotency-Key`.
 
-Replies are appended; a long file is begun anew. There is no fsync: the file serves a relay that was
+Replies are appended; a long file is rewritten. There is no fsync: the file serves a relay that was
 killed, not a machine that lost power. If the disk refuses a reply, only the next relay misses it.
 """
 
@@ -24,7 +24,7 @@ _log: Final = Log(__name__)
 KEPT_SECONDS: Final = 600.0  # A reply is kept for repetitions of its request this long.
 MOST_REPLIES: Final = 1000  # Replies that are kept at one time.
 MOST_BYTES: Final = 16 * 1024 * 1024  # Bodies of all kept replies together.
-_LARGEST_FILE_BYTES: Final = 3 * MOST_BYTES  # The file of kept replies, before it is begun anew.
+_LARGEST_FILE_BYTES: Final = 3 * MOST_BYTES  # The file of kept replies, before it is rewritten.
 
 
 class Finished(Struct):
@@ -56,8 +56,8 @@ class KeptReplies:
         self._size = 0
         self.warning: str | None = None
 
-    def load(self) -> list[KeptReply]:
-        """The replies that are young enough, oldest first; rewrites the file with them."""
+    def compact(self) -> list[KeptReply]:
+        """Rewrites the file with the replies that are young enough; returns them, oldest first."""
         kept: list[KeptReply] = []
         room, now = MOST_BYTES, time.time()
         for reply in reversed([*self._read()]):
@@ -73,7 +73,7 @@ class KeptReplies:
         """
         line = _encode(reply) + b"\n"
         if self._size + len(line) > _LARGEST_FILE_BYTES:
-            self.load()
+            self.compact()
         self._append(line)
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class KeptReplies:
         self.warning = None
 
     def _note_failure(self, error: OSError) -> None:
-        # A half-written line lies beyond our end: we overwrite it, or skip it when we read.
+        # A half-written line is after `_size`: the next reply overwrites it, or `_read` skips it.
         self.warning = (
             f"{self._path} cannot be written ({error.strerror}): "
             "Idempotency-Keys are not known to the next relay"

@@ -34,7 +34,7 @@ from debug_relay.supervisor.operations.worker_calls import WorkerCalls
 from debug_relay.supervisor.output.tail import last_output
 from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry
-from debug_relay.supervisor.workers.intent import ANSWERED
+from debug_relay.supervisor.workers.intent import CURRENT_REQUEST
 
 _R = TypeVar("_R", bound=Result)
 _log: Final = Log(__name__)
@@ -60,7 +60,9 @@ class Runs:
 
     async def run(self, params: Run, caller: Caller) -> RunReport:
         deadline = time.monotonic() + params.timeout
-        ANSWERED.set(None)  # The session is no answer: a run that is sent again runs again.
+        CURRENT_REQUEST.set(
+            None
+        )  # A run that is sent again runs again: its session is not the reply.
         session = await self._created(caller)
         report: RunReport | None = None
         try:
@@ -71,8 +73,8 @@ class Runs:
                 await self._end(session)
 
     async def _created(self, caller: Caller) -> Session:
-        asked = msgspec.convert({"name": "run"}, CreateSession)
-        creating = asyncio.ensure_future(self._registry.create(asked, caller))
+        params = msgspec.convert({"name": "run"}, CreateSession)
+        creating = asyncio.ensure_future(self._registry.create(params, caller))
         try:
             return await asyncio.shield(creating)
         except asyncio.CancelledError:
@@ -184,8 +186,8 @@ class _OneRun:
             return
         fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
         fields["timeout"] = min(spec.timeout, self._left)
-        asked = execution.Trace(session_id=self._id, then="continue", **fields)
-        rows = await self._ask("trace", asked, execution.TraceRows)
+        params = execution.Trace(session_id=self._id, then="continue", **fields)
+        rows = await self._ask("trace", params, execution.TraceRows)
         self._trace = RunTrace(**{name: getattr(rows, name) for name in RunTrace.__struct_fields__})
 
     async def _until_ended(self) -> bool:
@@ -220,10 +222,10 @@ class _OneRun:
                     "threads", inspection.Threads(session_id=self._id), inspection.ThreadList
                 )
                 main = known.threads[0].id if known.threads else None
-                asked = inspection.Stacktrace(
+                params = inspection.Stacktrace(
                     session_id=self._id, thread_id=main, levels=_MOST_FRAMES
                 )
-                return await self._ask("stacktrace", asked, inspection.Stack)
+                return await self._ask("stacktrace", params, inspection.Stack)
         except (RelayError, TimeoutError) as error:
             _log.info("run.not_seen", session_id=self._id, error=str(error))
             return None
@@ -239,11 +241,11 @@ class _OneRun:
         room = _LOCALS_CHARACTERS
         frames: list[RunFrame] = []
         for frame in stack.frames:
-            asked = inspection.FrameVariables(
+            params = inspection.FrameVariables(
                 session_id=session_id, frame_id=frame.id, count=_MOST_LOCALS
             )
             listed = (
-                await self._ask("frame-variables", asked, inspection.VariableList)
+                await self._ask("frame-variables", params, inspection.VariableList)
                 if room > 0
                 else None
             )

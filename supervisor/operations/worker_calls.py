@@ -54,8 +54,8 @@ class WorkerCalls:
             if_stop,
             format=format,
         )
-        asked = call_deadlines.asked_for(operation, params, self._registry.settings.dap)
-        return await session.forward(head, encode_json(params), asked=asked)
+        lasts = call_deadlines.for_call(operation, params, self._registry.settings.dap)
+        return await session.forward(head, encode_json(params), lasts=lasts)
 
     async def ask(
         self, session: Session, name: str, params: Params, caller: Caller, kind: type[_R]

@@ -1,7 +1,7 @@
-"""Batches for streams: the next messages behind a cursor, each with a cursor of its own.
+"""Batches for streams: the next messages after a cursor, each with a cursor.
 
 A page has one cursor for all its entries. A stream may break between any two messages, so each
-message carries the cursor behind it, and a reader that resumes there misses and repeats nothing.
+message carries the cursor after it, and a reader that resumes there misses and repeats nothing.
 Like pages, batches are read from the ring files and do not need a worker.
 """
 
@@ -42,7 +42,7 @@ _OUTPUT: Final = EVENT_NUMBERS["output"]
 
 
 class Batch(Struct, Generic[_T]):
-    messages: list[tuple[_T, str]]  # each with the cursor behind it
+    messages: list[tuple[_T, str]]  # each with the cursor after it
     next_cursor: str
     dropped: int  # lost between the cursor and the first message
     behind: int  # entries that are still to come
@@ -58,7 +58,7 @@ class RawEvent(Struct):
 def output_batch(
     pages: OutputPages, cursor: str | None, category: str | None
 ) -> Batch[OutputEntry]:
-    """Lines that were printed together are one entry of up to a batch's bytes."""
+    """A batch of output. Lines that were printed together are one entry, up to a batch's bytes."""
     (place,) = places(pages.owner, cursor, 1)
     wanted = None if category is None else numbers("category", [category], CATEGORY_NUMBERS)
     messages: list[tuple[OutputEntry, str]] = []
@@ -88,7 +88,7 @@ def output_batch(
 
 
 def _next_piece(record: Record, start: int, room: int) -> tuple[int, int, int, OutputEntry]:
-    """From `start` on, as many whole lines as fit: where they begin and end, and their number."""
+    """As many whole lines from `start` on as fit: where they begin and end, and their number."""
     payload = record.payload
     end = len(payload)
     if end - start > room:
@@ -129,7 +129,7 @@ def _lines(payload: bytes, start: int, end: int) -> Iterator[int]:
 def event_batch(
     pages: EventPages, cursor: str | None, types: frozenset[int] | None, last: int
 ) -> Batch[RawEvent]:
-    """`last` bounds the batch to the state that callers see: the file may be ahead of it."""
+    """A batch of events. `last` bounds it to the state that callers see: the file may be ahead."""
     state_place, output_place = places(pages.owner, cursor, 2)
     messages: list[tuple[RawEvent, str]] = []
     room = _BATCH_BYTES

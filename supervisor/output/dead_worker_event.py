@@ -1,8 +1,8 @@
-"""Appends an event to the ring of a dead worker, who could not write it.
+"""Appends an event to the ring of a dead worker, which could not write it.
 
 A ring has one writer. Once the worker's pidfd has reported its end, that is the supervisor. It
 writes with `pwrite` in the order of `protocol.wire.ring_format` and maps nothing: a file that
-somebody has truncated costs an error here, not the relay's process.
+another program has truncated costs an error here, not the relay's process.
 """
 
 from __future__ import annotations

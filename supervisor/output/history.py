@@ -45,13 +45,13 @@ def page(
     room = params.max_bytes - envelope - _PAGE_FIELDS_BYTES
     items: list[stop_report.Stop] = []
     for number in numbers[: params.limit]:
-        told = _decode(kept[number])
+        found = _decode(kept[number])
         if not reads_output:
-            output_withheld.in_stop(told.report)
-        size = len(encode_json(told.report)) + 1
+            output_withheld.in_stop(found.report)
+        size = len(encode_json(found.report)) + 1
         if size > room and items:
             break
-        fitted = fit(told.report, room, calls_for_rest(id, params.max_bytes, told.printed_from))
+        fitted = fit(found.report, room, calls_for_rest(id, params.max_bytes, found.printed_from))
         if fitted is None:
             break
         items.append(fitted)

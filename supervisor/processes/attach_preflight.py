@@ -62,7 +62,7 @@ def foreseen(facts: Facts) -> RelayError | None:
 
 
 def unseen(facts: Facts, around: Surroundings) -> RelayError | None:
-    """Why the stacks of a process cannot be read, if the reason lies in the process."""
+    """Why the stacks of a process cannot be read, if the reason is in the process."""
     return _python(facts, around) or _permission(facts, around)
 
 

@@ -55,12 +55,12 @@ def _address(printed: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 def _meets(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     try:
-        asked = ipaddress.ip_address(host)
+        wanted = ipaddress.ip_address(host)
     except ValueError:
         return True  # a host name: any listener on the port may be the one
-    if asked.is_unspecified or address.is_unspecified:
+    if wanted.is_unspecified or address.is_unspecified:
         return True
-    return asked in (address, getattr(address, "ipv4_mapped", None))
+    return wanted in (address, getattr(address, "ipv4_mapped", None))
 
 
 def _process_with(inode: str) -> int | None:

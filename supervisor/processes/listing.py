@@ -90,14 +90,14 @@ class Processes:
             )
         try:
             more = ["--locals"] if with_locals else []
-            said = await _run(command, "dump", "--json", "--nonblocking", *more, "--pid", str(pid))
+            output = await _run(command, "dump", "--json", "--nonblocking", *more, "--pid", str(pid))
         except TimeoutError:
             raise _unreadable(facts, f"it took longer than {_STACKS_SECONDS:g} s") from None
         try:
-            return stacks_of(pid, said[0])
+            return stacks_of(pid, output[0])
         except msgspec.DecodeError:
             refusal = await asyncio.to_thread(attach_preflight.unseen, facts, self._around())
-            raise refusal or _unreadable(facts, said[1]) from None
+            raise refusal or _unreadable(facts, output[1]) from None
 
     # -- finding
 
@@ -305,15 +305,15 @@ async def _run(*command: str) -> tuple[bytes, str]:
     return out, err.decode("utf-8", "replace").strip()
 
 
-def _unreadable(facts: Facts, said: str) -> RelayError:
-    denied = "ermission" in said
+def _unreadable(facts: Facts, output: str) -> RelayError:
+    denied = "ermission" in output
     return RelayError(
         Code.ATTACH_NOT_PERMITTED if denied else Code.ATTACH_FAILED,
         f"py-spy could not read the stacks of process {facts.pid}",
         f"GET {API_PREFIX}/processes/{facts.pid} shows whether it is Python and may be traced.",
         pid=facts.pid,
         command=masked_command(facts.command),
-        debugger_output=said[-2000:],
+        debugger_output=output[-2000:],
     )
 
 

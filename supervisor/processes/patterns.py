@@ -35,15 +35,15 @@ class Patterns:
         """The keys of the texts in which the pattern is found; `field` is the request's field."""
         request = json.dumps([pattern, [*texts.values()]]).encode()
         async with self._turn:
-            said = await self._run(request)
-        if said is None:
+            answer = await self._run(request)
+        if answer is None:
             problem = f"searches for more than {pattern_search.PROCESSOR_SECONDS} s"
             advice = "Leave out what repeats inside of a repetition, such as (a+)+, or give a pid."
             raise _bad(field, pattern, problem, advice)
-        if "error" in said:
-            raise _bad(field, pattern, f"is not a regular expression: {said['error']}", _ADVICE)
+        if "error" in answer:
+            raise _bad(field, pattern, f"is not a regular expression: {answer['error']}", _ADVICE)
         keys = list(texts)
-        return [keys[index] for index in said["found"]]
+        return [keys[index] for index in answer["found"]]
 
     async def _run(self, request: bytes) -> Any:
         """The search's answer; None if it ended by its bound on time or memory."""

@@ -21,10 +21,10 @@ _UNRESPONSIVE_SECONDS: Final = 2.0
 def for_worker(operation: Operation, params: Params, dap: Dap) -> float:
     """The time in which the worker answers, if only with a refusal."""
     setting: float = getattr(dap, operation.deadline.setting)
-    return setting + _WORDING_SECONDS + asked_for(operation, params, dap)
+    return setting + _WORDING_SECONDS + for_call(operation, params, dap)
 
 
-def asked_for(operation: Operation, params: Params, dap: Dap) -> float:
+def for_call(operation: Operation, params: Params, dap: Dap) -> float:
     """How long the call itself may last, whatever it takes to serve it. A worker that answers no
     heartbeat is not waited for any longer.
     """

@@ -1,8 +1,9 @@
-"""The lease of a session whose worker has retired: in a file, until it lapses or a worker has it.
+"""The lease of a session whose worker has retired: a file, until the lease lapses or a worker has
+it.
 
-The worker writes the file when it retires. The session's next worker carries the lease on and
-removes the file; if the lease lapses before, the supervisor does. So the file exists as long as the
-lease has not ended, and its end is told once.
+The worker writes the file when it retires. The session's next worker takes over the lease and
+removes the file; if the lease lapses before, the supervisor removes it. So the file exists as long
+as the lease, and the end of the lease is journaled once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from debug_relay.supervisor.storage.json_files import read_json
 
 
 def read(folder: Path) -> HeldLease | None:
-    """None if there is none; a damaged file is as good as none."""
+    """The lease in the file; None if there is none, or the file is damaged."""
     value = read_json(folder / LEASE_FILE)
     try:
         return None if value is None else msgspec.convert(value, HeldLease)
@@ -31,5 +32,5 @@ def has_lapsed(lease: HeldLease) -> bool:
 
 
 def remove(folder: Path) -> None:
-    """Raises OSError where the disk is read-only."""
+    """Remove the file; raises OSError if the disk is read-only."""
     (folder / LEASE_FILE).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""Pipes of an ended session whose writers were kept: read to their end, and what comes is dropped.
+"""Reads the pipes of an ended session whose processes were kept, and drops the contents.
 
-`keep_children` leaves processes running that may print into the pipes of the program. If nobody had
-the other end of these pipes once the session's worker has retired, the next print would end the
-process with SIGPIPE.
+`keep_children` leaves processes running that may print into the pipes of the program. If no process
+had the other end of these pipes after the session's worker has retired, the next print would end
+the printing process with SIGPIPE.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 _MOST_PIPES: Final = 64  # Pipes of one session that the relay takes over.
-_READ_BYTES: Final = 1 << 18  # One read of what is dropped.
+_READ_BYTES: Final = 1 << 18  # One read of output that is dropped.
 # A writer without a pause costs the relay one read in this time for each of its pipes.
 _PAUSE_SECONDS: Final = 0.05
 
@@ -24,11 +24,11 @@ class KeptPipes:
         self._fds: set[int] = set()
 
     def open(self, pid: int, numbers: Iterable[int]) -> list[int]:
-        """Descriptors of our own for the pipes that the process with this pid has open."""
+        """New descriptors for the pipes that the process with this pid has open."""
         found: list[int] = []
         for number in list(numbers)[:_MOST_PIPES]:
             try:
-                # Not blocking: the kernel opens the pipe anew, and would wait for a writer.
+                # Without blocking: the kernel opens the pipe anew, and would wait for a writer.
                 path, flags = f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
                 fd = os.open(path, flags)
             except OSError:

@@ -1,7 +1,7 @@
 """The supervisor's side of a session: a mirror of the worker's public state, and the link to it.
 
 The worker owns the session. Requests that the mirror can answer are answered here. All others are
-forwarded as bytes, and the worker's answer comes back as bytes.
+forwarded as bytes, and the worker's answer is returned as bytes.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _SILENT_SECONDS: Final = 5.0
 _SILENT_BEATS: Final = 3  # Missed heartbeats in a row after which all waiting requests fail.
 # A request waits this long for a worker that is known not to answer.
 _KNOWN_SILENT_SECONDS: Final = 2.0
-_FRESH_SECONDS: Final = 0.1  # A worker has this long to say its state to a caller who looks.
-_TOUCH_SECONDS: Final = 0.5  # The worker is told at most this often that its session is in use.
+_FRESH_SECONDS: Final = 0.1  # A worker has this long to send its state for a caller that reads it.
+_TOUCH_SECONDS: Final = 0.5  # The worker learns at most this often that its session is in use.
 _ENDING_SECONDS: Final = 1.0  # A worker whose connection is lost has this long to be seen as ended.
 _WARNING_SHARE: Final = 0.5  # The share of the idle timeout that is left when callers are warned.
 
@@ -78,7 +78,7 @@ class Session:
         self.lease: HeldLease | None = None  # of a retired worker; a living one has it itself
         self.runtime_seconds = 0.0
         self.kept_pipes = KeptPipes()
-        self._asked = time.monotonic()
+        self._last_request = time.monotonic()
         self._owner = owner
         self._link: Link | None = None
         self._mirror: SessionState | None = None
@@ -87,7 +87,7 @@ class Session:
         self.listeners: set[Callable[[], None]] = set()  # called when there is more to read
         self.closed = False  # deleted, or left to the next relay
         self._touched = time.monotonic()
-        self._told_touch = 0.0
+        self._last_touch_sent = 0.0
         self._attending = 0
         self._touching: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -130,8 +130,8 @@ class Session:
     async def refresh(self) -> None:
         """Learn the state of this moment while a request may just have resumed the program.
 
-        The worker tells of a resume with the next change, or 10 ms later: most steps have stopped
-        again by then. Only who looks in between waits for the worker's answer.
+        The worker reports a resume with the next change, or 10 ms later: most steps have stopped
+        again by then. Only a caller that reads the state in between waits for the worker's answer.
         """
         link, shown = self._link, self.state
         is_settled = shown.status is not State.PAUSED or not self.has_requests
@@ -152,7 +152,7 @@ class Session:
 
     def unused_for(self) -> float:
         """Seconds since the last request to the worker, or the last change of its state."""
-        return time.monotonic() - max(self._asked, self._mirrored)
+        return time.monotonic() - max(self._last_request, self._mirrored)
 
     def retire(self, answer: Retired) -> None:
         """Keeps what a retiring worker hands over: no file has the secrets of the launch."""
@@ -191,7 +191,7 @@ class Session:
         self._notify_waiters()
 
     def end_streams(self) -> None:
-        """Streams read what is there by now, and end; the files may be removed afterwards."""
+        """Let streams read what is left, and end; the files may be removed afterwards."""
         self.closed = True
         self._notify_waiters()
 
@@ -352,7 +352,7 @@ class Session:
         self._append_event(body)
 
     def end_lapsed_lease(self) -> None:
-        """Tell what the worker would have told, had it not retired before."""
+        """Journal what the worker would have journaled, had it not retired before."""
         lease = self.lease
         if self.child is not None or lease is None or not held_lease.has_lapsed(lease):
             return
@@ -372,7 +372,7 @@ class Session:
         self._notify_waiters()
 
     def _append_event(self, body: dict[str, Any]) -> None:
-        """While no worker writes the ring."""
+        """Append an event while no worker writes the ring."""
         seq = self.events_end + 1
         if self.events.append_last(seq, "session", body):
             self.events_end = seq
@@ -384,8 +384,8 @@ class Session:
         """Restarts the idle timeout; we send this to the worker twice a second at most."""
         now = time.monotonic()
         self._touched = now
-        if self._link is not None and now - self._told_touch >= _TOUCH_SECONDS:
-            self._told_touch = now
+        if self._link is not None and now - self._last_touch_sent >= _TOUCH_SECONDS:
+            self._last_touch_sent = now
             self._link.touch()
 
     async def forward(
@@ -393,12 +393,12 @@ class Session:
         head: RequestHead,
         payload: bytes,
         patience: float | None = None,
-        asked: float = 0.0,
+        lasts: float = 0.0,
     ) -> tuple[ReplyHead, bytes]:
         """The worker's answer to one request; every request goes through here.
 
         The head has the worker's deadline. We wait a little longer, or as long as `patience` says.
-        Once the worker is silent we wait no longer than `asked`, which is how long the call itself
+        Once the worker is silent we wait no longer than `lasts`, which is how long the call itself
         may last. A caller's request starts a worker for a session that has none; a request of the
         relay itself does not.
         """
@@ -408,9 +408,9 @@ class Session:
         if self.sleeps:
             # We send the request even if the caller leaves while the worker starts: a worker that
             # lives already would do the request as well.
-            woken = self._wake_and_forward(head, payload, timeout, asked)
+            woken = self._wake_and_forward(head, payload, timeout, lasts)
             return await self._owner.background.carry_out(woken)
-        return await self._wake_and_forward(head, payload, timeout, asked)
+        return await self._wake_and_forward(head, payload, timeout, lasts)
 
     async def ask(
         self,
@@ -422,7 +422,8 @@ class Session:
         caller: Caller | None = None,
     ) -> _R:
         """The worker's answer to a request of the relay itself, which is not in the table. `caller`
-        is the caller that has led to it."""
+        is the caller that has caused it.
+        """
         caller = caller or Caller("relay", os.getuid(), ())
         head = RequestHead(operation, secrets.token_hex(8), caller, seconds)
         reply, payload = await self.forward(head, encode_json(params), patience)
@@ -431,23 +432,23 @@ class Session:
         return msgspec.json.decode(payload, type=kind)
 
     async def _wake_and_forward(
-        self, head: RequestHead, payload: bytes, timeout: float, asked: float
+        self, head: RequestHead, payload: bytes, timeout: float, lasts: float
     ) -> tuple[ReplyHead, bytes]:
         await self._owner.wake(self)
-        return await self._forward(head, payload, timeout, asked)
+        return await self._forward(head, payload, timeout, lasts)
 
     async def _forward(
-        self, head: RequestHead, payload: bytes, timeout: float, asked: float
+        self, head: RequestHead, payload: bytes, timeout: float, lasts: float
     ) -> tuple[ReplyHead, bytes]:
         if self.child is None:
             self.require_there()
             raise self.crashed(head.operation)
-        self._touched = self._asked = time.monotonic()
+        self._touched = self._last_request = time.monotonic()
         if self.unresponsive:
             timeout = min(timeout, _KNOWN_SILENT_SECONDS)
         try:
             link = await self._reached(self.child, head.operation)
-            frame = await link.request(head, payload, timeout, asked)
+            frame = await link.request(head, payload, timeout, lasts)
         except (LinkLost, OSError):
             self.require_there()
             # The stream ends a moment before the process: we wait, so that state and refusal agree.

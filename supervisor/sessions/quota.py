@@ -36,10 +36,10 @@ class Quota:
     def require_room(self, counted: list[Session], settings: Sessions, caller: str) -> None:
         """Refuses another session if there are too many; the error lists some to delete."""
         self._require(counted, self._starting.total(), settings.max_sessions, "")
-        mine = [session for session in counted if session.state.created_by == caller]
+        of_caller = [session for session in counted if session.state.created_by == caller]
         if settings.max_sessions_per_caller:
             limit = settings.max_sessions_per_caller
-            self._require(mine, self._starting[caller], limit, f" of {caller}")
+            self._require(of_caller, self._starting[caller], limit, f" of {caller}")
 
     @staticmethod
     def _require(counted: list[Session], starting: int, limit: int, whose: str) -> None:

@@ -40,7 +40,7 @@ from debug_relay.supervisor.sessions.restore import (
     holds_what_was_set_aside,
     read_record,
     record_end,
-    shown_again,
+    state_without_worker,
 )
 from debug_relay.supervisor.sessions.retirement import Retirement
 from debug_relay.supervisor.sessions.worker_link import LinkLost
@@ -166,7 +166,7 @@ class Registry:
         """The session that an earlier relay has made for this very request, if it was killed before
         it answered.
         """
-        request = intent.ANSWERED.get()
+        request = intent.CURRENT_REQUEST.get()
         if request is None:
             return None
         session, began = self._unanswered.pop(request.name, (None, 0.0))
@@ -275,8 +275,8 @@ class Registry:
         if session.child is None and session.blueprint is not None:
             return session.blueprint
         if session.child is not None:
-            asked = SessionParams(session_id=session.id)
-            return await session.ask(GET_BLUEPRINT, asked, Blueprint, _DRAW_SECONDS)
+            params = SessionParams(session_id=session.id)
+            return await session.ask(GET_BLUEPRINT, params, Blueprint, _DRAW_SECONDS)
         record = await asyncio.to_thread(read_record, self.directories.sessions / session.id)
         if record is None:
             raise session.crashed("read what it was")
@@ -325,7 +325,7 @@ class Registry:
             if not holds_what_was_set_aside(kept):
                 shutil.rmtree(kept, ignore_errors=True)
             return
-        session.take_record(shown_again(record), record.events_end)
+        session.take_record(state_without_worker(record), record.events_end)
         session.runtime_seconds = round(record.runtime_seconds, 3)
         if session.state.status is State.TERMINATED:
             session.lease = held_lease.read(folder)

@@ -24,7 +24,7 @@ _FILE: Final = "session.json"
 
 
 def read_record(folder: Path) -> SessionRecord | None:
-    """None where there is none, or one that is corrupt and now set aside."""
+    """The record in this directory; None if there is none, or it is corrupt and now set aside."""
     path = folder / _FILE
     value = read_json(path)
     if value is None:
@@ -48,7 +48,7 @@ def holds_what_was_set_aside(folder: Path) -> bool:
     return any(folder.glob(f"{_FILE}.corrupt-*"))
 
 
-def shown_again(record: SessionRecord) -> SessionState:
+def state_without_worker(record: SessionRecord) -> SessionState:
     """The public state of a session without its worker."""
     last = record.state
     if last.end_reason == "shutdown" and last.previous_status is not None:
@@ -57,13 +57,14 @@ def shown_again(record: SessionRecord) -> SessionState:
 
 
 def failed(last: SessionState, exit_status: int | None) -> SessionState:
-    """The public state of a session whose worker has died while we watched. `exit_status` is as of
-    `os.waitstatus_to_exitcode`, None where the worker is no child of ours."""
+    """The public state of a session whose worker has died while we watched. `exit_status` is
+    what `os.waitstatus_to_exitcode` returns, or None if the worker is not our child.
+    """
     signal_name, code = None, exit_status
     if exit_status is not None and exit_status < 0:
         signal_name, code = _name_of(-exit_status), None
     return msgspec.structs.replace(
-        _at_rest(last),
+        _without_stop(last),
         status=State.FAILED,
         end_reason="crashed",
         previous_status=last.status,
@@ -73,7 +74,7 @@ def failed(last: SessionState, exit_status: int | None) -> SessionState:
 
 
 def how_its_worker_ended(shown: SessionState) -> str:
-    """A whole sentence."""
+    """One sentence for an error message."""
     if shown.worker_signal is not None:
         return f"The session's worker process was ended by {shown.worker_signal}"
     if shown.worker_exit_code is not None:
@@ -94,7 +95,7 @@ def _restored(record: SessionRecord, previous: State) -> SessionState:
     if program is not None:
         program = None if program.attached else msgspec.structs.replace(program, pid=None)
     return msgspec.structs.replace(
-        _at_rest(last),
+        _without_stop(last),
         status=State.CREATED,
         program=program,
         exit_code=None,
@@ -109,7 +110,7 @@ def _restored(record: SessionRecord, previous: State) -> SessionState:
     )
 
 
-def _at_rest(last: SessionState) -> SessionState:
+def _without_stop(last: SessionState) -> SessionState:
     return msgspec.structs.replace(
         last,
         stop_reason=None,

@@ -29,8 +29,8 @@ from debug_relay.supervisor.storage.json_files import read_json
 
 
 def answer(session: Session, operation: str, params: Struct) -> Struct | None:
-    """None if only a worker can answer. Raises RelayError for a refusal. Blocks for as long as the
-    disk does.
+    """The answer; None if only a worker can answer. Raises RelayError for a refusal. Blocks for as
+    long as the disk does.
     """
     if isinstance(params, Snapshot):
         return _end(session, params)
@@ -45,7 +45,7 @@ def answer(session: Session, operation: str, params: Struct) -> Struct | None:
     if isinstance(params, b.ListBreakpoints):
         return _listed(left, params)
     if isinstance(params, b.OneBreakpoint):
-        # None for an unknown one: the refusal by a worker lists those that there are.
+        # None for an unknown one: a worker's refusal lists the existing ones.
         return next((one for one in left.breakpoints if one.id == params.breakpoint_id), None)
     if operation == "list-watches":
         return i.WatchList(watches=left.watches, total=len(left.watches))
@@ -97,7 +97,7 @@ def _rows(session: Session, left: Aftermath, params: GetTrace) -> TraceRows | No
 
 
 def _resources(left: Aftermath) -> Resources:
-    """Without kept processes that have ended since."""
+    """The resources, without kept processes that have ended since."""
     living = [one for one in left.resources.processes if _lives(one)]
     return msgspec.structs.replace(left.resources, processes=living)
 

@@ -19,7 +19,7 @@ from debug_relay.supervisor.workers.child_process import Child
 _log: Final = Log(__name__)
 _AFTER: Final = 3.0  # Seconds after its end or its last use that a session keeps its worker.
 _EVERY: Final = 0.5  # Seconds between two looks for workers that can retire.
-_SECONDS: Final = 5.0  # Seconds in which a worker leaves what it knows in files.
+_SECONDS: Final = 5.0  # Seconds in which a worker writes its answers into files.
 _END_SECONDS: Final = 2.0  # A retired worker ends within this time.
 
 
@@ -125,8 +125,8 @@ class Retirement:
 
 
 async def _ask(session: Session, *, pipes_taken: bool) -> Retired:
-    asked = Retire(session_id=session.id, pipes_taken=pipes_taken)
-    return await session.ask(RETIRE, asked, Retired, _SECONDS)
+    params = Retire(session_id=session.id, pipes_taken=pipes_taken)
+    return await session.ask(RETIRE, params, Retired, _SECONDS)
 
 
 async def _kill(session: Session, child: Child) -> None:

@@ -104,15 +104,15 @@ class Link(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(out))
 
-    # -- asking
+    # -- requests
 
     async def request(
-        self, head: RequestHead, payload: bytes, timeout: float, asked: float
+        self, head: RequestHead, payload: bytes, timeout: float, lasts: float
     ) -> Frame:
-        """The worker's answer. A caller that leaves cancels only its waiting. `asked` is how many
-        seconds of `timeout` the call itself asks for.
+        """The worker's answer. A caller that leaves cancels only its waiting. The call itself
+        may last `lasts` seconds of `timeout`.
         """
-        return await self._ask(Kind.REQUEST, head, payload, timeout, head.operation, asked)
+        return await self._ask(Kind.REQUEST, head, payload, timeout, head.operation, lasts)
 
     async def ping(self, timeout: float) -> None:
         await self._ask(Kind.PING, None, b"", timeout, "ping", timeout)
@@ -125,13 +125,15 @@ class Link(asyncio.Protocol):
                 _fail(waiting.answer)
 
     def fail_silent(self, seconds: float, *, all: bool) -> None:
-        """Fails the requests to a silent worker that wait longer than they asked for, or all."""
+        """Fails the requests to a silent worker that have waited longer than they may
+        last, or all.
+        """
         now = time.monotonic()
         for id, waiting in self._waiting.items():
             if not waiting.answer.done() and (all or waiting.due <= now):
                 self._send(frames.encode(Kind.CANCEL, id))
-                said = f"The session's worker has answered nothing for {seconds:.0f} s"
-                waiting.answer.set_exception(_silent(said, waiting.what))
+                text = f"The session's worker has answered nothing for {seconds:.0f} s"
+                waiting.answer.set_exception(_silent(text, waiting.what))
 
     @property
     def _unread(self) -> int:
@@ -152,7 +154,7 @@ class Link(asyncio.Protocol):
         payload: bytes,
         timeout: float,
         what: str,
-        asked: float,
+        lasts: float,
     ) -> Frame:
         if self.lost:
             raise LinkLost("the worker has ended")
@@ -163,7 +165,7 @@ class Link(asyncio.Protocol):
         id = self._next_id
         self._next_id = self._next_id % 0xFFFF_FFFF + 1
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        self._waiting[id] = _Waiting(answer, time.monotonic() + asked, what)
+        self._waiting[id] = _Waiting(answer, time.monotonic() + lasts, what)
         self._send(frames.encode(kind, id, head, payload))
         try:
             async with asyncio.timeout(timeout):

@@ -1,4 +1,4 @@
-"""The relay's directories on disk and the names of what lies in them.
+"""The relay's directories on disk and the names of their contents.
 
 The data directory survives a reboot; the run directory holds the workers' sockets and rings. At the
 start `Directories.open` makes them ready and safe. The supervisor's other parts take their paths

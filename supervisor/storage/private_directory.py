@@ -81,7 +81,7 @@ def check_parents(data_dir: Path) -> list[str]:
         owner, mode = user(facts.st_uid), _mode(facts)
         if is_foreign and is_open:
             raise SetupError(
-                f"The data directory {data_dir} lies below {folder} of {owner}, to which everybody "
+                f"The data directory {data_dir} is below {folder} of {owner}, to which everybody "
                 f"may write (mode {mode}): other users can replace it with a directory of theirs.",
                 "Choose a directory below your home with --data-dir.",
             )

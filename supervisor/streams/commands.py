@@ -1,4 +1,6 @@
-"""Commands of a `…/debug` socket: each is an operation of the table, done by the one dispatch."""
+"""Performs the commands of a `…/debug` socket: each is an operation of the table, by way of
+dispatch.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ class _Command(Struct, forbid_unknown_fields=True):
 
 
 class Commands:
-    """Commands of one socket that are under way. Results go out as they come."""
+    """The commands of one socket that are under way. Results are sent as they come."""
 
     def __init__(
         self,
@@ -52,8 +54,9 @@ class Commands:
         self._room = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def take(self, text: bytes) -> None:
-        """One message of the client. Waits while too many commands are under way, or too many of
-        their results not taken: the client's next messages wait in its socket."""
+        """Take one message of the client. Waits while too many commands are under way, or the
+        client has not taken too many results: its next messages wait in its socket.
+        """
         await self._stream.has_room()
         await self._room.acquire()
         # In order: each command is sent to the worker before the next message is read.
@@ -63,7 +66,7 @@ class Commands:
         await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Nobody waits for these results any more; what was begun goes on."""
+        """Stop waiting for results; the worker continues what it has begun."""
         for task in self._under_way:
             task.cancel()
         if self._under_way:
@@ -111,7 +114,7 @@ def _read(text: bytes) -> _Command:
             Code.INVALID_REQUEST,
             f"The command is not of the right form: {error}",
             'Send {"action": "step-over", "id": 1, "arguments": {}}; if_stop and idempotency_key '
-            "may stand beside them.",
+            "may be added.",
         ) from None
 
 
@@ -155,5 +158,5 @@ def _operation(action: str) -> Operation:
 
 
 def _text(value: Any) -> str:
-    """A value as it stands in a path or a query."""
+    """A value as a path or a query has it."""
     return value if isinstance(value, str) else json.dumps(value)

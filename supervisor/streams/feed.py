@@ -1,7 +1,7 @@
-"""The feed of a session: wakes its streams when there is more, and keeps what was encoded for them.
+"""The feed of a session: wakes its streams when there is more, and keeps the encoded batches.
 
-Streams of one session mostly stand at the same cursor, at the end. The first that reads a batch
-there encodes it, and the others send the same bytes. A stream that lags behind reads for itself.
+Streams of one session are mostly at the same cursor, at the end. The first that reads a batch there
+encodes it, and the others send the same bytes. A stream that lags behind reads for itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Encoded(Struct, frozen=True):
     """A batch in the form in which it is sent."""
 
     data: bytes
-    cursor: str  # behind it
+    cursor: str  # after this batch
     messages: int
     dropped: int  # messages lost before the first
     behind: int  # messages that are still to come
@@ -37,7 +37,7 @@ class Reader(Protocol):
     def wake(self) -> None: ...
 
     def read_last(self) -> None:
-        """The session's files may be removed after this."""
+        """Read what is left; the session's files may be removed afterwards."""
 
 
 class Feed:
@@ -45,8 +45,8 @@ class Feed:
         self.session = session
         self._readers: set[Reader] = set()
         self._kept: dict[Hashable, Encoded] = {}
-        self._woken = 0.0
-        self._waking: asyncio.TimerHandle | None = None
+        self._last_wake = 0.0
+        self._wake_timer: asyncio.TimerHandle | None = None
 
     @property
     def has_readers(self) -> bool:
@@ -64,13 +64,13 @@ class Feed:
             return
         self.session.listeners.discard(self._heard)
         self._kept.clear()
-        if self._waking is not None:
-            self._waking.cancel()
-            self._waking = None
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()
+            self._wake_timer = None
         self.session.leave()
 
     def encoded(self, key: Hashable, read: Callable[[], Encoded]) -> Encoded:
-        """The batch of this key, read and encoded by the first stream that asks for it."""
+        """The batch of this key, read and encoded by the first stream that needs it."""
         found = self._kept.get(key)
         if found is None:
             found = read()
@@ -84,13 +84,13 @@ class Feed:
         if self.session.closed:
             for reader in self._readers:
                 reader.read_last()
-        elif self._waking is None:
+        elif self._wake_timer is None:
             loop = asyncio.get_running_loop()
-            delay = self._woken + _PACE_SECONDS - time.monotonic()
-            self._waking = loop.call_later(max(delay, 0), self._wake_all)
+            delay = self._last_wake + _PACE_SECONDS - time.monotonic()
+            self._wake_timer = loop.call_later(max(delay, 0), self._wake_all)
 
     def _wake_all(self) -> None:
-        self._waking = None
-        self._woken = time.monotonic()
+        self._wake_timer = None
+        self._last_wake = time.monotonic()
         for reader in self._readers:
             reader.wake()

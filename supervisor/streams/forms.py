@@ -1,4 +1,4 @@
-"""The forms in which streams send output and events: server-sent events and WebSocket frames.
+"""Encodes output and events for streams: as server-sent events and as WebSocket frames.
 
 Each form turns one batch into the bytes that go out, so that streams share them.
 """
@@ -28,7 +28,7 @@ OPENING: Final = b"retry: 1000\n\n"
 
 
 class _LogLine(Struct, omit_defaults=True):
-    """The message of seed clients, and what helps to resume."""
+    """The message of seed clients, with the fields that help to resume."""
 
     stream: str
     text: str
@@ -68,7 +68,7 @@ def frame(text: bytes) -> bytes:
 
 
 def sse(event: str, data: bytes, id: str | None = None) -> bytes:
-    """JSON has no line break outside its strings, and none inside them."""
+    """One event. The data is one line, because encoded JSON has no line breaks."""
     named = f"id: {id}\n" if id is not None else ""
     return f"{named}event: {event}\ndata: ".encode() + data + b"\n\n"
 
@@ -116,7 +116,7 @@ def log_frames(batch: Batch[OutputEntry]) -> Encoded:
 
 
 def log_end(end: End) -> bytes:
-    """The same shape as every other message, so that clients need to know no second one."""
+    """The last message, in the form of all others, so that clients need to know no second one."""
     text = f"[{end.message}]\n"
     line = _LogLine("console", text, timestamp(), end.cursor, end.missed, end=end.reason)
     return frame(encode_json(line))
@@ -164,10 +164,10 @@ def debug_end(session_id: str, end: End) -> bytes:
 
 
 def withheld(batch: Batch[RawEvent]) -> Batch[RawEvent]:
-    """For callers that may not read output: only that something was printed."""
+    """The batch for callers that may not read output: it says only that something was printed."""
     for event, _ in batch.messages:
         whole = msgspec.json.decode(event.payload)
-        # `event.type` is another one where a later version of the relay wrote the event.
+        # `event.type` differs if a later version of the relay wrote the event.
         whole["body"] = output_withheld.in_event(whole["type"], whole["body"])
         event.payload = encode_json(whole)
     return batch

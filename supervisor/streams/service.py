@@ -37,7 +37,7 @@ class Streams:
         self._open: Counter[tuple[int, str]] = Counter()  # uid and name of the caller
 
     async def serve(self, http: web.BaseRequest, request: Request) -> web.StreamResponse | Finished:
-        """The stream, sent to its end; a refusal as it is, where HTTP can still carry it."""
+        """Send the stream to its end; returns a refusal that HTTP can still carry."""
         operation = request.operation
         assert operation is not None
         is_socket = operation.kind == "websocket"
@@ -90,14 +90,14 @@ class Streams:
                 del self._feeds[session]
 
     def _require_room(self, uid: int, name: str) -> None:
-        mine, all_of_them = self._open[uid, name], self._open.total()
-        if mine >= MOST_OF_A_CALLER or all_of_them >= MOST:
+        of_caller, all_of_them = self._open[uid, name], self._open.total()
+        if of_caller >= MOST_OF_A_CALLER or all_of_them >= MOST:
             raise RelayError(
                 Code.TOO_MANY_STREAMS,
-                f"{mine} streams of {name} are open, {all_of_them} in all; "
+                f"{of_caller} streams of {name} are open, {all_of_them} in all; "
                 f"{MOST_OF_A_CALLER} of a caller and {MOST} in all may be",
                 f"Close other streams, or poll with {call_of('events')}.",
-                open=mine,
+                open=of_caller,
             )
 
 
@@ -124,13 +124,13 @@ def _reader(feed: Feed, opened: Opened) -> tuple[str | None, _Read]:
                 lambda: forms.log_frames(batches.output_batch(session.output, at, None)),
             ),
         )
-    # Past events are a request away; a client that drives wants what happens from now on.
+    # A request returns past events; a client that drives wants those from now on.
     cursor = params.cursor or session.events.end_cursor()
     return _checked(cursor, _events(feed, opened, None, forms.event_frames(session.id)))
 
 
 def _checked(cursor: str | None, read: _Read) -> tuple[str | None, _Read]:
-    """A cursor of another session is refused before anything is sent."""
+    """Refuse a cursor of another session before anything is sent."""
     read(cursor)
     return cursor, read
 

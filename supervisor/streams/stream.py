@@ -1,4 +1,4 @@
-"""One stream: where its client is in what the session writes, and when it ends.
+"""One stream: its client's place in the session's rings, and the end of the stream.
 
 The ring files are the only queue. A stream has a cursor and reads the next batch when its client
 has taken the last one, so a client that reads slowly or not at all costs the session nothing.
@@ -21,16 +21,16 @@ from debug_relay.supervisor.streams.feed import Encoded, Feed
 Reason = Literal["deleted", "shutdown", "too_slow", "refused"]
 
 
-_HEARTBEAT_SECONDS: Final = 15.0  # Silence of a stream before a sign of life.
-_SEND_SECONDS: Final = 30.0  # A client has so long to take one batch.
-_BEHIND_SECONDS: Final = 30.0  # A client may be too many messages behind for so long.
-_MOST_BEHIND: Final = 4096  # Messages; a client that had caught up may be so far behind.
-_OUTBOX_BYTES: Final = 256 * 1024  # Results that a client has not taken; it may send no more then.
-_LINGER_SECONDS: Final = 5.0  # A client has so long to take the last message.
+_HEARTBEAT_SECONDS: Final = 15.0  # Silence of a stream before a heartbeat.
+_SEND_SECONDS: Final = 30.0  # A client has this long to take one batch.
+_BEHIND_SECONDS: Final = 30.0  # A client may be too many messages behind for this long.
+_MOST_BEHIND: Final = 4096  # Messages by which a client that had caught up may be behind.
+_OUTBOX_BYTES: Final = 256 * 1024  # Results not taken by a client before we read no more of it.
+_LINGER_SECONDS: Final = 5.0  # A client has this long to take the last message.
 
 
 class Patience(Struct, frozen=True):
-    """How long a stream waits for its client, in seconds, and how far behind that one may be."""
+    """How long a stream waits for its client, in seconds, and how far behind the client may be."""
 
     heartbeat: float = _HEARTBEAT_SECONDS
     send: float = _SEND_SECONDS
@@ -40,7 +40,7 @@ class Patience(Struct, frozen=True):
 
 
 class End(Struct, frozen=True):
-    """Why a stream ends, and what its client needs to come again."""
+    """Why a stream ends, and what its client needs to resume it."""
 
     reason: Reason
     message: str
@@ -64,7 +64,7 @@ class Stream:
         self._admit = admit  # raises when the caller may no longer read
         self._patience = patience
         self._outbox: deque[bytes] = deque()
-        self._outbox_bytes = 0  # until the client has taken them
+        self._outbox_bytes = 0  # those that the client has not taken
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._is_awake = False
@@ -74,7 +74,7 @@ class Stream:
         self._behind_since: float | None = None
 
     def put(self, data: bytes) -> None:
-        """Send this behind the next batch: events come before the result that they led to."""
+        """Send this after the next batch: events come before the result that they led to."""
         self._outbox.append(data)
         self._outbox_bytes += len(data)
         if self._outbox_bytes > _OUTBOX_BYTES:
@@ -82,7 +82,9 @@ class Stream:
         self.wake()
 
     async def has_room(self) -> None:
-        """Until the client has taken its results. One that only asks would fill our memory."""
+        """Wait until the client has taken its results: one that only sends commands would fill our
+        memory.
+        """
         await self._has_room.wait()
 
     def wake(self) -> None:
@@ -97,7 +99,8 @@ class Stream:
 
     async def run(self, send: Callable[[bytes], Awaitable[None]]) -> End:
         """Send batches until the stream ends. `send` returns when the client has taken them; an
-        empty one is a heartbeat."""
+        empty one is a heartbeat.
+        """
         self._feed.join(self)
         try:
             if self._feed.session.closed:
@@ -112,7 +115,7 @@ class Stream:
     async def _turn(self, send: Callable[[bytes], Awaitable[None]]) -> End | None:
         self._is_awake = False
         try:
-            # A token that was revoked is worth nothing at once, also to a stream that is open.
+            # A token that was revoked is invalid at once, also for a stream that is open.
             self._admit()
         except RelayError as error:
             return End("refused", f"{error.code.value}: {error.message}", self.cursor)
@@ -134,7 +137,7 @@ class Stream:
     async def _sent(
         self, send: Callable[[bytes], Awaitable[None]], data: bytes, heartbeat: bool = False
     ) -> bool:
-        """Whether the client has taken it in time."""
+        """Send; returns whether the client has taken the data in time."""
         data = b"".join((data, *self._outbox)) if self._outbox else data
         self._outbox.clear()
         if not data and not heartbeat:

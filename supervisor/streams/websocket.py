@@ -1,7 +1,7 @@
 """WebSockets: the handshake, one task that writes and one that reads, and how they close.
 
-A refused caller is let in and sent away with 1008 before any data: a browser or a library shows
-the close code and reason, but not the status of a refused upgrade.
+The upgrade of a refused caller is accepted, and the socket closed with 1008 before any data: a
+browser or a library shows the close code and reason, but not the status of a refused upgrade.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from debug_relay.supervisor.streams.commands import Commands
 from debug_relay.supervisor.streams.stream import End, Patience, Reason, Stream
 
 _PING_SECONDS: Final = 30.0  # Silence of a client before a ping; its pong may take half of that.
-_CLOSE_SECONDS: Final = 2.0  # A client's own close frame is waited for.
+_CLOSE_SECONDS: Final = 2.0  # We wait this long for a client's own close frame.
 _MESSAGE_BYTES: Final = 256 * 1024  # One command.
 _LOG_MESSAGE_BYTES: Final = 1024  # A message to `…/logs`, which takes none; some clients greet.
 _MESSAGES_A_SECOND: Final = 100  # Messages of a client that are read.
@@ -42,7 +42,7 @@ def is_upgrade(http: web.BaseRequest) -> bool:
 async def refuse_socket(
     http: web.BaseRequest, finished: Finished, patience: Patience
 ) -> web.StreamResponse:
-    """Let in, and sent away before any data."""
+    """Accept the upgrade and close the socket before any data."""
     socket = _socket(_LOG_MESSAGE_BYTES)
     await socket.prepare(http)
     is_busy = finished.status in (429, 503)  # too many streams, or the relay stops
@@ -58,7 +58,7 @@ async def serve_socket(
     commands: Commands | None,
     patience: Patience,
 ) -> web.StreamResponse:
-    """One socket until its end. Without commands it only follows."""
+    """Serve one socket until its end. Without commands the client only follows."""
     socket = _socket(_LOG_MESSAGE_BYTES if commands is None else _MESSAGE_BYTES)
     await socket.prepare(http)
     writing = asyncio.create_task(
@@ -67,7 +67,7 @@ async def serve_socket(
     )
     try:
         await _read(socket, commands)
-        if stream.end is not None:  # the writer says goodbye
+        if stream.end is not None:  # the writer sends the last message
             await writing
     finally:
         writing.cancel()
@@ -97,33 +97,33 @@ async def _write(
     is_debug: bool,
     patience: Patience,
 ) -> None:
-    """Everything but pongs and close frames goes out here."""
+    """Send everything except pongs and close frames."""
 
     async def send(data: bytes) -> None:
         if socket.closed or http.transport is None:
             raise ConnectionResetError("the client has left")
-        if data:  # else a heartbeat, which pings are already
+        if data:  # empty data is a heartbeat, and pings are heartbeats already
             http.transport.write(data)
             await http.writer.drain()
 
     end = await stream.run(send)
     if http.transport is None:
         return
-    told = _told(end, session_id, is_debug)
-    if told and not socket.closed:
-        http.transport.write(told)
+    last = _last_message(end, session_id, is_debug)
+    if last and not socket.closed:
+        http.transport.write(last)
     await _close(http, socket, _CODES[end.reason], end.message, patience)
 
 
-def _told(end: End, session_id: str, is_debug: bool) -> bytes:
-    """The last message. A caller that lost its right gets none but the close frame."""
+def _last_message(end: End, session_id: str, is_debug: bool) -> bytes:
+    """The last message. A caller that lost its right gets only the close frame."""
     if end.reason == "refused":
         return b""
     return forms.debug_end(session_id, end) if is_debug else forms.log_end(end)
 
 
 async def _read(socket: web.WebSocketResponse, commands: Commands | None) -> None:
-    """Messages of the client, at most so many a second: more of them wait in its socket."""
+    """Read messages of the client, at most `_MESSAGES_A_SECOND`: others wait in its socket."""
     allowed, then = float(_BURST), time.monotonic()
     while True:
         message = await socket.receive()
@@ -149,7 +149,7 @@ async def _close(
     reason: str,
     patience: Patience,
 ) -> None:
-    """A client that does not read its last message is cut off."""
+    """Close the socket; a client that does not read its last message is disconnected."""
     words = reason.encode()[:_REASON_BYTES].decode("utf-8", "ignore").encode()
     try:
         async with asyncio.timeout(patience.linger):
@@ -164,11 +164,11 @@ class _ErrorPart(msgspec.Struct):
     message: str = ""
 
 
-class _Refusal(msgspec.Struct):
+class _Failure(msgspec.Struct):
     error: _ErrorPart
 
 
 def _words(body: bytes) -> str:
     """Code and message of a refusal that was made for HTTP."""
-    error = msgspec.json.decode(body, type=_Refusal).error
+    error = msgspec.json.decode(body, type=_Failure).error
     return f"{error.code}: {error.message}"

@@ -1,4 +1,4 @@
-"""A process of ours: identified by its pidfd, watched by the event loop, reaped when it ends."""
+"""A child process: identified by its pidfd, watched by the event loop, reaped when it ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 
-_watched: set[int] = set()  # pids that a Child reaps; nobody else may
+_watched: set[int] = set()  # pids that only their Child may reap
 
 
 def watched() -> frozenset[int]:

@@ -39,11 +39,13 @@ class _Intent(Struct):
 
 
 # The request that is being answered; None if it has no key.
-ANSWERED: Final[ContextVar[KeyedRequest | None]] = ContextVar("answered", default=None)
+CURRENT_REQUEST: Final[ContextVar[KeyedRequest | None]] = ContextVar(
+    "current_request", default=None
+)
 
 
 def write(folder: Path, session_id: str) -> None:
-    intent = _Intent(session_id, ANSWERED.get())
+    intent = _Intent(session_id, CURRENT_REQUEST.get())
     json_file.write(folder / _FILE, msgspec.to_builtins(intent), fsync=False)
 
 

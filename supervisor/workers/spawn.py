@@ -39,8 +39,8 @@ _CREDENTIALS: Final = struct.Struct("3i")
 
 def living_worker(folder: Path) -> Child | None:
     """The worker whose directory this is, if it lives; never another process with its old pid."""
-    said = read_json(folder / "identity.json")
-    identity = said if isinstance(said, dict) else {}
+    answer = read_json(folder / "identity.json")
+    identity = answer if isinstance(answer, dict) else {}
     named = _is_that_one(identity)
     pid = identity["pid"] if named else _listener(folder / "worker.sock")
     if pid is None:
@@ -153,11 +153,11 @@ async def _hand_over(pipe: socket.socket, params: WorkerParams) -> None:
     async with asyncio.timeout(_READY_SECONDS):
         await loop.sock_sendall(pipe, encode_json(params))
         pipe.shutdown(socket.SHUT_WR)
-        said = b""
+        answer = b""
         while piece := await loop.sock_recv(pipe, 65536):
-            said += piece
-    if said != b"ready":
-        text = said.decode("utf-8", "replace").strip()
+            answer += piece
+    if answer != b"ready":
+        text = answer.decode("utf-8", "replace").strip()
         err = Path(params.session_dir) / "worker.err"
         with contextlib.suppress(OSError):
             text = text or err.read_text("utf-8", "replace").strip()

@@ -136,7 +136,7 @@ async def _answered_pid(pipe: socket.socket, seconds: float) -> int:
     """The pid of the new worker, which the zygote sends once the worker is our child."""
     pipe.setblocking(False)
     async with asyncio.timeout(seconds):
-        said = await asyncio.get_running_loop().sock_recv(pipe, _PID.size)
-    if len(said) != _PID.size:
+        answer = await asyncio.get_running_loop().sock_recv(pipe, _PID.size)
+    if len(answer) != _PID.size:
         raise ConnectionError("it could not fork")
-    return int(_PID.unpack(said)[0])
+    return int(_PID.unpack(answer)[0])

@@ -132,7 +132,7 @@ class LoadedSources:
         servers: Callable[[], Iterable[Hashable]],
     ) -> None:
         self._ask = ask
-        self._servers = servers  # those that `ask` sends to
+        self._servers = servers  # the servers that `ask` sends to
         self._since = float("inf")
         self._known: dict[str, tuple[Identity, int, frozenset[Hashable], Pids]] = {}
 
