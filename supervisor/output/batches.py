@@ -88,7 +88,7 @@ def output_batch(
 
 
 def _next_piece(record: Record, start: int, room: int) -> tuple[int, int, int, OutputEntry]:
-    """As many whole lines from `start` on as fit: where they begin and end, and their number."""
+    """The whole lines from `start` on that fit: where they begin and end, and their number."""
     payload = record.payload
     end = len(payload)
     if end - start > room:

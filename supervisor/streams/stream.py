@@ -64,7 +64,7 @@ class Stream:
         self._admit = admit  # raises when the caller may no longer read
         self._patience = patience
         self._outbox: deque[bytes] = deque()
-        self._outbox_bytes = 0  # those that the client has not taken
+        self._outbox_bytes = 0  # results that the client has not taken
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._is_awake = False
