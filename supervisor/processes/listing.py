@@ -90,7 +90,9 @@ class Processes:
             )
         try:
             more = ["--locals"] if with_locals else []
-            output = await _run(command, "dump", "--json", "--nonblocking", *more, "--pid", str(pid))
+            output = await _run(
+                command, "dump", "--json", "--nonblocking", *more, "--pid", str(pid)
+            )
         except TimeoutError:
             raise _unreadable(facts, f"it took longer than {_STACKS_SECONDS:g} s") from None
         try:
