@@ -478,7 +478,7 @@ def _rows() -> dict[Code, ErrorRow]:
         c.NOT_IMPLEMENTED: row(
             501,
             "server",
-            "This version of the relay does not do that yet.",
+            "This relay cannot do that: it is not implemented, or a package is not installed.",
             "GET /api/v1/openapi.json marks implemented operations with x-implemented.",
         ),
         c.INTERNAL_ERROR: row(

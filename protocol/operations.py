@@ -35,7 +35,7 @@ from debug_relay.protocol.state import ANY, LIVE, State
 
 Verb = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Side = Literal["supervisor", "worker"]
-Kind = Literal["json", "document", "sse", "websocket"]
+Kind = Literal["json", "document", "sse", "websocket", "mcp"]
 Timeout = Literal["request_timeout", "launch_timeout", "evaluate_timeout"]  # settings of [dap]
 Preparation = Literal["choose-process"]
 RefusalCheck = Literal["verify-sound-entries"]
@@ -113,7 +113,8 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     @property
     def streams(self) -> bool:
-        return self.kind in ("sse", "websocket")
+        """Whether a front answers it in a protocol of its own; others have a handler."""
+        return self.kind in ("sse", "websocket", "mcp")
 
     @property
     def implemented(self) -> bool:
@@ -227,7 +228,7 @@ _SERVER_ROWS: Final = (
         words="A short guide to the relay for language models: eight recipes.",
     ),
     _server(
-        "mcp", "POST", "/mcp", relay.Document, kind="document", scope="sessions:write", since=9,
+        "mcp", "POST", "/mcp", relay.Document, kind="mcp", params=relay.McpMessage,
         words="Speak the Model Context Protocol over streamable HTTP.",
     ),
     _server(

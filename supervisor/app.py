@@ -33,6 +33,7 @@ from debug_relay.supervisor.http.front import Front
 from debug_relay.supervisor.http.listener import Listener
 from debug_relay.supervisor.http.router import Router
 from debug_relay.supervisor.log import Log, LogOutput
+from debug_relay.supervisor.mcp.over_http import Mcp
 from debug_relay.supervisor.operations.dispatch import Dispatch
 from debug_relay.supervisor.operations.handlers import Handlers, RelayFacts
 from debug_relay.supervisor.operations.idempotency import Idempotency
@@ -167,7 +168,8 @@ class _Relay:
             metrics,
         )
         router = Router(OPERATIONS, API_PREFIX)
-        front = Front(guard, router, dispatch, Streams(dispatch), lambda: registry.settings)
+        mcp = Mcp(dispatch)
+        front = Front(guard, router, dispatch, Streams(dispatch), mcp, lambda: registry.settings)
         listener = Listener(front, guard, refused=refused)
         # We adopt before we listen: a caller finds its sessions right after a restart.
         await registry.adopt()
@@ -187,6 +189,7 @@ class _Relay:
         finally:
             # Most calls end with their sessions, so sessions end first, then the other calls.
             await registry.close(self._keep_sessions or not self._stopping.is_set())
+            await mcp.close()
             await dispatch.close()
             await listener.stop(_REQUESTS_SECONDS)
             self._directories.relay_file.remove()

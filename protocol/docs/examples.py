@@ -384,7 +384,7 @@ MEDIA: Final[Mapping[str, str]] = {
     "docs": "text/html",
     "metrics": "text/plain",
     "llms": "text/plain",
-    "mcp": "application/json",
+    "mcp": "text/event-stream",
     "stream-output": "text/event-stream",
     "stream-events": "text/event-stream",
 }

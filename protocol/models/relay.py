@@ -148,5 +148,14 @@ class Stacks(Result, kw_only=True):
     threads: list[StackThread]
 
 
+class McpMessage(Params, kw_only=True):
+    """One message of the Model Context Protocol, in JSON-RPC."""
+
+    jsonrpc: Literal["2.0"] = "2.0"
+    id: int | str | None = None
+    method: Annotated[str, Meta(description="Such as `tools/call`.")]
+    params: Annotated[dict[str, Json], Meta(description="As the method takes them.")] = {}
+
+
 class Document(Result, kw_only=True):
     """A document in a format of its own, without the envelope."""

@@ -57,6 +57,7 @@ WORDS = {
     "wait": Word(_FOLLOW, "commands.following", "wait for the next stop or end"),
     "events": Word(_FOLLOW, "commands.following", "print what happens, one line for each event"),
     "logs": Word(_FOLLOW, "commands.following", "print what a program has printed"),
+    "mcp": Word(_FOLLOW, "commands.fronts", "let an agent debug by the Model Context Protocol"),
     "serve": Word(_RELAY, "serving", "run the relay until it is stopped"),
     "config": Word(_RELAY, "serving", "print every setting and where it comes from"),
     "token": Word(_RELAY, "token_commands", "create, list and revoke bearer tokens"),

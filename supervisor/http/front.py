@@ -25,6 +25,7 @@ from debug_relay.supervisor.http.connection import is_over_unix, remote_address,
 from debug_relay.supervisor.http.content_negotiation import wanted
 from debug_relay.supervisor.http.reply import Reply
 from debug_relay.supervisor.http.router import BROKEN_ESCAPE, Router
+from debug_relay.supervisor.mcp.over_http import Mcp
 from debug_relay.supervisor.operations.dispatch import Dispatch, Request
 from debug_relay.supervisor.operations.idempotency_store import Finished
 from debug_relay.supervisor.streams.service import Streams
@@ -42,12 +43,14 @@ class Front:
         router: Router,
         dispatch: Dispatch,
         streams: Streams,
+        mcp: Mcp,
         settings: Callable[[], Settings],
     ) -> None:
         self._guard = guard
         self._router = router
         self._dispatch = dispatch
         self._streams = streams
+        self._mcp = mcp
         self._settings = settings
         self._in_flight = InFlight()
 
@@ -78,6 +81,8 @@ class Front:
         except Exception as error:
             return self._dispatch.refuse(request, error)
         operation = request.operation
+        if operation is not None and operation.kind == "mcp" and operation.implemented:
+            return await self._serve_mcp(http, request)
         if operation is not None and operation.streams and operation.implemented:
             request.format = "json"  # the format of a refusal that comes before negotiation
             return await self._streams.serve(http, request)
@@ -86,6 +91,16 @@ class Front:
         with self._in_flight.share(request.uid) as share:
             request.body = lambda: self._body(http, share)
             return await self._dispatch.perform(request)
+
+    async def _serve_mcp(
+        self, http: web.BaseRequest, request: Request
+    ) -> Finished | web.StreamResponse:
+        request.format = "json"
+        with self._in_flight.share(request.uid) as share:
+            try:
+                return await self._mcp.serve(http, request, lambda: self._body(http, share))
+            except RelayError as error:
+                return self._dispatch.refuse(request, error)
 
     def _admit(self, http: web.BaseRequest, authority: str | None) -> None:
         headers = http.headers

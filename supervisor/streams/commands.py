@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import json
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,11 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.operations import OPERATIONS, Operation, path_variables
+from debug_relay.protocol.operations import OPERATIONS, Operation
 from debug_relay.protocol.validation.json_body import parse_json
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.supervisor.operations.dispatch import Dispatch, Request
 from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.operations.requests import as_text, fill
 from debug_relay.supervisor.streams import forms
 from debug_relay.supervisor.streams.stream import Stream
 
@@ -120,28 +120,19 @@ def _read(text: bytes) -> _Command:
 
 def _fill(request: Request, command: _Command, session_id: str) -> None:
     operation = _operation(command.action)
-    request.operation = operation
     request.asked = ("WS", operation.path)
     request.if_stop = command.if_stop
     request.idempotency_key = command.idempotency_key
     arguments = dict(command.arguments)
-    path: dict[str, str] = {}
     if operation.on_session:
-        path["session_id"] = str(arguments.pop("session_id", session_id))
-        if path["session_id"] != session_id:
+        named = as_text(arguments.setdefault("session_id", session_id))
+        if named != session_id:
             raise RelayError(
                 Code.INVALID_REQUEST,
-                f"This socket belongs to {session_id}, not to {path['session_id'][:100]}",
+                f"This socket belongs to {session_id}, not to {named[:100]}",
                 "Leave session_id out, or open the socket of the other session.",
             )
-    for name in {name for known in operation.paths for name in path_variables(known)}:
-        if name in arguments and name not in path:
-            path[name] = _text(arguments.pop(name))
-    request.path = path
-    if operation.takes_body:
-        request.body = arguments
-    else:
-        request.query = [(name, _text(value)) for name, value in arguments.items()]
+    fill(request, operation, arguments)
 
 
 def _operation(action: str) -> Operation:
@@ -155,8 +146,3 @@ def _operation(action: str) -> Operation:
         f"Did you mean {near[0]}?" if near else "Actions are the operations of the API by name.",
         closest=near[0] if near else None,
     )
-
-
-def _text(value: Any) -> str:
-    """A value as a path or a query has it."""
-    return value if isinstance(value, str) else json.dumps(value)

@@ -38,6 +38,7 @@ LAW = {
         access
         operations
         streams
+        mcp
         http
         app
         private_relay

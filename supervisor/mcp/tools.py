@@ -1,0 +1,166 @@
+"""The tools: what they are called, what they say of themselves, and which operations they use.
+
+A tool that only reads uses nothing but operations that are `safe`; each operation asks for its own
+scope, so a token may use a tool as far as its scopes go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from debug_relay.supervisor.mcp import arguments, doing
+from debug_relay.supervisor.mcp.arguments import Arguments, schema_of
+from debug_relay.supervisor.mcp.calls import Answer, Calls, Progress, Relay, ToolError, bounded
+
+# A client learns this often that a call is still worked on.
+_PROGRESS_SECONDS: Final = 10.0
+# A call that has no answer this long after its own time is over is given up.
+_LATE_SECONDS: Final = 15.0
+
+INSTRUCTIONS: Final = (
+    "Debug Python programs: stop them, look inside, step. "
+    "A failing test or script: debug_run, one call for the crash with locals or traced values. "
+    "To stop and look: debug_start with breakpoints, then debug_control, debug_inspect, "
+    "debug_evaluate, and debug_end. Many values over many lines: debug_trace, not single steps. "
+    "A hang or 100 % CPU: debug_list what=stacks with the pid, or debug_start with the pid. "
+    "Answers say what to call next; 'not stopped yet' is no error: debug_wait."
+)
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    name: str
+    words: str
+    takes: type[Arguments]
+    does: Callable[[Relay, Any], Awaitable[str]]
+    operations: tuple[str, ...]
+    reads: bool = False  # nothing is changed, and none of the program's code is run
+    destroys: bool = False  # a program may lose its state, or end
+    repeatable: bool = False  # a second call with the same arguments changes nothing more
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return schema_of(self.takes)
+
+
+TOOLS: Final[dict[str, Tool]] = {
+    tool.name: tool
+    for tool in (
+        Tool(
+            name="debug_run",
+            words="Run a script, module (pytest too) or code to its end in one call: exit code, "
+            "output, for a crash its stack with locals, and traced values.",
+            takes=arguments.Run, does=doing.run, operations=("run",), destroys=True,
+        ),
+        Tool(
+            name="debug_start",
+            words="Start a debug session: launch a script, module or code, or attach to a running "
+            "process. Sets breakpoints; answers with the first stop.",
+            takes=arguments.Start, does=doing.start,
+            operations=("create-session", "set-breakpoints", "set-exception-breakpoints", "launch",
+                        "attach", "delete-session"),
+        ),
+        Tool(
+            name="debug_list",
+            words="List sessions, Python processes that can be debugged, or the stacks of all "
+            "threads of a process without attaching.",
+            takes=arguments.Listing, does=doing.listing, reads=True,
+            operations=("list-sessions", "list-processes", "process-stacks"),
+        ),
+        Tool(
+            name="debug_breakpoints",
+            words="Set and remove breakpoints; `exceptions` replaces the exception filters. "
+            "Answers with all that are set.",
+            takes=arguments.SetBreakpoints, does=doing.breakpoints, repeatable=True,
+            operations=("list-sessions", "set-breakpoints", "delete-breakpoint",
+                        "clear-breakpoints", "set-exception-breakpoints", "list-breakpoints"),
+        ),
+        Tool(
+            name="debug_control",
+            words="Resume, step, pause or restart the program, or give it input; waits for the "
+            "next stop and shows it.",
+            takes=arguments.Control, does=doing.control, destroys=True,
+            operations=("list-sessions", "continue", "pause", "step-over", "step-into", "step-out",
+                        "run-to", "restart", "input"),
+        ),
+        Tool(
+            name="debug_wait",
+            words="Wait for the next stop or the end of a running program, and show it.",
+            takes=arguments.WaitForStop, does=doing.wait, reads=True,
+            operations=("list-sessions", "session-status", "events", "snapshot"),
+        ),
+        Tool(
+            name="debug_inspect",
+            words="Look at a session: the stop (source, locals, stack), one part of it, "
+            "its output, or its last stops.",
+            takes=arguments.Inspect, does=doing.inspect, reads=True,
+            operations=("list-sessions", "session-status", "snapshot", "stacktrace",
+                        "frame-variables", "variables", "threads", "tasks", "output", "source",
+                        "exception", "history", "list-breakpoints"),
+        ),
+        Tool(
+            name="debug_evaluate",
+            words="Evaluate an expression or run statements in a stopped frame. It runs the "
+            "program's code.",
+            takes=arguments.Evaluate, does=doing.evaluate, destroys=True,
+            operations=("list-sessions", "evaluate"),
+        ),
+        Tool(
+            name="debug_trace",
+            words="Resume and record values at lines instead of stopping there: one row for each "
+            "hit. Ends at a breakpoint, too.",
+            takes=arguments.Trace, does=doing.trace, destroys=True,
+            operations=("list-sessions", "trace"),
+        ),
+        Tool(
+            name="debug_end",
+            words="End a session: a launched program ends, an attached one is detached from and "
+            "runs on.",
+            takes=arguments.End, does=doing.end, destroys=True, repeatable=True,
+            operations=("list-sessions", "delete-session"),
+        ),
+    )
+}  # fmt: skip
+
+
+async def perform(
+    name: str, given: dict[str, Any] | None, calls: Calls, progress: Progress
+) -> Answer:
+    """What the tool answers, in bounded time and length; a failure is an answer too."""
+    tool = TOOLS.get(name)
+    if tool is None:
+        return Answer(f"There is no tool {name[:100]}; there are {', '.join(TOOLS)}.", True)
+    try:
+        taken = msgspec.convert(given or {}, tool.takes)
+    except msgspec.ValidationError as error:
+        known = ", ".join(tool.takes.__struct_fields__)
+        return Answer(f"error: {error}\nnext: {name} takes {known}", True)
+    work = asyncio.ensure_future(tool.does(Relay(calls), taken))
+    try:
+        return Answer(bounded(await _told(work, progress)))
+    except ToolError as error:
+        return Answer(bounded(str(error)), True)
+    except TimeoutError:
+        return Answer(f"error: {name} took too long\nnext: debug_list what=sessions", True)
+    finally:
+        work.cancel()
+
+
+async def _told(work: asyncio.Future[str], progress: Progress) -> str:
+    """The result of the work; the client is told now and then that it goes on."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while True:
+        passed = loop.time() - began
+        left = arguments.LONGEST_WAIT_SECONDS + _LATE_SECONDS - passed
+        if left <= 0:
+            raise TimeoutError
+        done, _ = await asyncio.wait({work}, timeout=min(_PROGRESS_SECONDS, left))
+        if done:
+            return work.result()
+        passed = loop.time() - began
+        await progress(passed, f"{passed:.0f} s: still running")

@@ -1,0 +1,138 @@
+"""The official client debugs a program: over HTTP in both eras of the protocol, and over stdio."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client as Caller
+from tests.kit.relay import Relay
+from tests.kit.source import Source
+
+pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters
+
+PROGRAM = """\
+import time
+
+def total(prices):
+    amount = 0
+    for price in prices:
+        amount += price
+        print("added", price)
+    return amount
+
+print(total([3, 4, -9]))
+time.sleep(1)
+nothing = {}
+print(nothing["price"])
+"""
+# Answers to look at a stop; what a program prints, or its whole stack, may be longer.
+SHORT_CHARACTERS = 600
+
+
+class Agent:
+    """Calls tools, and notes how long the answers are."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.longest = 0
+        self.folder = "/app"  # the program's, whose length is not the answers' doing
+
+    async def call(self, tool: str, **arguments: Any) -> str:
+        answer = await self.client.call_tool(tool, arguments)
+        assert answer.structured_content is None
+        assert len(answer.content) == 1
+        text = answer.content[0].text  # type: ignore[union-attr]
+        assert not answer.is_error, text
+        self.longest = max(self.longest, len(text.replace(self.folder, "/app")))
+        return text
+
+    async def fails(self, tool: str, **arguments: Any) -> str:
+        answer = await self.client.call_tool(tool, arguments)
+        assert answer.is_error
+        return answer.content[0].text  # type: ignore[union-attr]
+
+
+@pytest.fixture(params=["2026-07-28", "handshake", "stdio", "stdio of a private relay"])
+def connected(request: pytest.FixtureRequest, relay: Caller, tmp_path: Path) -> Callable[[], Any]:
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[Agent]:
+        if not request.param.startswith("stdio"):
+            mode = "legacy" if request.param == "handshake" else request.param
+            async with Client(f"{relay.url}/mcp", mode=mode) as client:
+                yield Agent(client)
+            return
+        # The tools of a running relay, or of one that ends with the front.
+        assert Relay.compiled is not None
+        place = ["--url", relay.url] if request.param == "stdio" else []
+        parameters = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "debug_relay.supervisor", "mcp", *place],
+            env={**os.environ, "OPENCODE_DEBUG_DATA_DIR": f"{Relay.compiled}-of-ides"},
+        )
+        # It asks `server/discover` first, and shakes hands when that is refused.
+        async with Client(parameters, mode="auto") as client:
+            yield Agent(client)
+
+    return connect
+
+
+async def test_a_whole_session(connected: Callable[[], Any], source: Callable[..., Source]):
+    program = source(PROGRAM)
+    file = str(program.path)
+    async with connected() as agent:
+        agent.folder = str(program.path.parent)
+        tools = (await agent.client.list_tools()).tools
+        assert len(tools) == 10
+        assert await agent.call("debug_list", what="sessions") == "no sessions"
+        error = await agent.fails("debug_inspect", what="stop")
+        assert error == "error: there is no session\nnext: debug_start"
+        started = await agent.call(
+            "debug_start",
+            script=program.path.name,
+            cwd=str(program.path.parent),
+            name="shop",
+            breakpoints=[
+                {"file": program.path.name, "line": 6, "condition": "price < 0"},
+                {"file": program.path.name, "line": 2},
+            ],
+        )
+        assert "amount: int = 7" in started
+        assert "→ 6 " in started
+        assert "bp_2 is not verified" in started
+        assert "total at" in await agent.call("debug_inspect", what="stack")
+        assert "price: int = -9" in await agent.call("debug_inspect", what="variables")
+        assert await agent.call("debug_evaluate", expression="amount * 2") == "int = 14"
+        assert "amount: int = -2" in await agent.call("debug_control", action="step_over")
+        error = await agent.fails("debug_control", action="step_over", thread=3)
+        assert "unknown field `thread`" in error
+        assert "thread_id" in error
+        error = await agent.fails("debug_evaluate", expression="amount +")
+        assert "next: " in error
+        assert "/api/v1" not in error
+        # A wait that is over is an answer: the program goes on, and says how to wait.
+        running = await agent.call("debug_control", action="continue", wait=0.1)
+        assert "not stopped yet: wait with debug_wait" in running
+        error = await agent.fails("debug_inspect", what="variables")
+        assert "debug_control action=pause" in error
+        crashed = await agent.call("debug_wait")
+        assert "KeyError: 'price'" in crashed
+        assert "added -9" in await agent.call("debug_inspect", what="output")
+        listed = await agent.call(
+            "debug_breakpoints", set=[{"file": file, "line": 7}], remove=["bp_1"]
+        )
+        assert "bp_3" in listed
+        assert "bp_1" not in listed
+        assert agent.longest <= SHORT_CHARACTERS
+        assert "exit code" in await agent.call("debug_control", action="continue")
+        assert "deleted" in await agent.call("debug_end")
+        assert "KeyError: 'price'" in await agent.call("debug_run", script=file)
+        assert agent.longest <= 1000

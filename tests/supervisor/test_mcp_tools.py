@@ -1,0 +1,164 @@
+"""What each model reads of the tools, and that the tools say of themselves what is true."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.supervisor.mcp import arguments, doing, tools
+from debug_relay.supervisor.mcp.calls import LONGEST_CHARACTERS, Form, Relay, bounded, in_tools
+from debug_relay.supervisor.mcp.tools import INSTRUCTIONS, TOOLS, perform
+
+MOST_CHARACTERS = 6000
+
+
+def test_the_tools_cost_little():
+    pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
+    from debug_relay.supervisor.mcp.sdk import listed
+
+    assert 8 <= len(TOOLS) <= 10
+    shown = [
+        listed(tool).model_dump(by_alias=True, mode="json", exclude_none=True)
+        for tool in TOOLS.values()
+    ]
+    assert len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False)) <= MOST_CHARACTERS
+    assert len(INSTRUCTIONS) <= 600
+    assert not any("outputSchema" in tool for tool in shown)
+
+
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
+def test_a_tool_that_only_reads_uses_operations_that_only_read(tool: tools.Tool):
+    rows = [OPERATIONS[name] for name in tool.operations]
+    assert tool.reads == all(row.safe for row in rows)
+    if tool.reads:
+        assert {row.scope for row in rows} <= {
+            "sessions:read",
+            "artifacts:read",
+            "processes:attach",
+        }
+        assert not tool.destroys
+    else:
+        assert any("sessions:write" in row.scopes for row in rows)
+
+
+class Recorded:
+    """Answers each operation with nothing, and notes which there were."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data = data
+        self.asked: list[str] = []
+
+    async def reply(
+        self, operation: str, fields: Mapping[str, Any], form: Form
+    ) -> tuple[int, bytes]:
+        self.asked.append(operation)
+        known = set(OPERATIONS[operation].params.__struct_fields__)
+        assert fields.keys() <= known, (operation, fields.keys() - known)
+        if form == "text":
+            return 200, b"text\n"
+        return 200, json.dumps({"data": self.data.get(operation, {})}).encode()
+
+
+SESSION = {"session_id": "sess_1a2b3c4d", "status": "paused"}
+DATA = {
+    "create-session": SESSION,
+    "list-sessions": {"items": [SESSION]},
+    "session-status": SESSION,
+    "events": {"next_cursor": "x"},
+    "list-breakpoints": {"breakpoints": [{"id": "bp_1"}]},
+}
+USES: list[tuple[str, dict[str, Any]]] = [
+    ("debug_run", {"script": "a.py", "args": ["x"], "trace": {"at": []}}),
+    ("debug_start", {"module": "m", "breakpoints": [{}], "exceptions": ["raised", "ValueError"]}),
+    ("debug_start", {"pid": 1}),
+    *(("debug_list", {"what": what, "pid": 1}) for what in ("sessions", "processes", "stacks")),
+    ("debug_breakpoints", {"set": [{}], "remove": ["bp_1"], "exceptions": []}),
+    ("debug_breakpoints", {"remove": ["all"]}),
+    *(
+        ("debug_control", {"action": action, "line": 1, "input": "x", "thread_id": 1})
+        for action in arguments.Action.__args__
+    ),
+    ("debug_wait", {"session": "shop"}),
+    *(
+        ("debug_inspect", {"what": what, "frame": 1, "start": 1, "limit": 5})
+        for what in arguments.Inspect.__annotations__["what"].__args__
+    ),
+    ("debug_inspect", {"what": "variables", "ref": 1000}),
+    ("debug_evaluate", {"expression": "1", "frame": 1, "timeout": 2}),
+    ("debug_trace", {"at": [{}], "until": "x", "max_rows": 3, "then": "pause"}),
+    ("debug_trace", {"step": "function"}),
+    ("debug_end", {"terminate": True}),
+]
+
+
+async def progress(_passed: float, _words: str) -> None:
+    pass
+
+
+@pytest.mark.parametrize(("name", "given"), USES, ids=str)
+async def test_a_tool_uses_the_operations_that_it_names(name: str, given: dict[str, Any]):
+    calls = Recorded(DATA)
+    answer = await perform(name, given, calls, progress)
+    assert not answer.failed, answer.text
+    assert set(calls.asked) <= set(TOOLS[name].operations)
+
+
+async def test_a_long_call_tells_its_progress_and_ends(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tools, "_PROGRESS_SECONDS", 0.02)
+    monkeypatch.setattr(tools, "_LATE_SECONDS", 0.2)
+    monkeypatch.setattr(arguments, "LONGEST_WAIT_SECONDS", 0.0)
+    told: list[str] = []
+
+    class Hung(Recorded):
+        async def reply(self, *_: Any) -> tuple[int, bytes]:
+            await asyncio.sleep(60)
+            raise AssertionError
+
+    async def tell(_passed: float, words: str) -> None:
+        told.append(words)
+
+    answer = await perform("debug_list", {"what": "sessions"}, Hung({}), tell)
+    assert answer.failed
+    assert "took too long" in answer.text
+    assert len(told) >= 3
+    assert "still running" in told[0]
+
+
+async def test_a_wait_ends_with_an_answer():
+    running = {**DATA, "session-status": {**SESSION, "status": "running"}}
+    text = await doing.wait(Relay(Recorded(running)), arguments.WaitForStop(wait=0))
+    assert "not stopped yet" in text
+    assert "debug_wait" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "POST /api/v1/sessions/shop/step-over first",
+            "debug_control action=step_over session=shop first",
+        ),
+        ("GET /api/v1/sessions/{session_id}/status.", "debug_inspect what=stop."),
+        (
+            "GET /api/v1/sessions/a/events?timeout=3&types=x,y&cursor=Wz-_9.",
+            "debug_wait session=a.",
+        ),
+        ("| GET /api/v1/sessions", "| GET /api/v1/sessions"),
+        ("GET /api/v1/no/such/path", "GET /api/v1/no/such/path"),
+        ("PATCH /api/v1/config says", "PATCH /api/v1/config says"),
+    ],
+)
+def test_texts_name_tools(text: str, shown: str):
+    assert in_tools(text) == shown
+
+
+def test_answers_are_bounded():
+    assert bounded("x" * LONGEST_CHARACTERS) == "x" * LONGEST_CHARACTERS
+    cut = bounded("line\n" * LONGEST_CHARACTERS)
+    assert len(cut) <= LONGEST_CHARACTERS
+    assert "more characters were cut" in cut
