@@ -360,6 +360,7 @@ _OUTPUT: Final = {
     "logs": Example({"cursor": "b3V0LTE"}),
     "debug": Example(),
     "tunnel": Example(),
+    "mcp": Example({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
 }  # fmt: skip
 
 EXAMPLES: Final[Mapping[str, Example]] = {

@@ -151,8 +151,8 @@ class Stacks(Result, kw_only=True):
 class McpMessage(Params, kw_only=True):
     """One message of the Model Context Protocol, in JSON-RPC."""
 
-    jsonrpc: Literal["2.0"] = "2.0"
-    id: int | str | None = None
+    jsonrpc: Annotated[Literal["2.0"], Meta(description="The version of JSON-RPC.")] = "2.0"
+    id: Annotated[int | str | None, Meta(description="The reply has it too.")] = None
     method: Annotated[str, Meta(description="Such as `tools/call`.")]
     params: Annotated[dict[str, Json], Meta(description="As the method takes them.")] = {}
 

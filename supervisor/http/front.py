@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -25,7 +25,6 @@ from debug_relay.supervisor.http.connection import is_over_unix, remote_address,
 from debug_relay.supervisor.http.content_negotiation import wanted
 from debug_relay.supervisor.http.reply import Reply
 from debug_relay.supervisor.http.router import BROKEN_ESCAPE, Router
-from debug_relay.supervisor.mcp.over_http import Mcp
 from debug_relay.supervisor.operations.dispatch import Dispatch, Request
 from debug_relay.supervisor.operations.idempotency_store import Finished
 from debug_relay.supervisor.streams.service import Streams
@@ -36,6 +35,15 @@ _ID_CHARACTERS: Final = 200  # The header X-Request-Id.
 _ABSOLUTE: Final = re.compile(r"https?://([^/?#]*)", re.IGNORECASE)
 
 
+class ProtocolServer(Protocol):
+    """The server of a protocol of its own, such as MCP, within HTTP."""
+
+    async def serve(
+        self, http: web.BaseRequest, request: Request, read: Callable[[], Awaitable[bytes]]
+    ) -> web.StreamResponse:
+        """Sends the answer; raises RelayError if the caller may not have it."""
+
+
 class Front:
     def __init__(
         self,
@@ -43,7 +51,7 @@ class Front:
         router: Router,
         dispatch: Dispatch,
         streams: Streams,
-        mcp: Mcp,
+        mcp: ProtocolServer,
         settings: Callable[[], Settings],
     ) -> None:
         self._guard = guard

@@ -1,4 +1,4 @@
-"""What each tool takes. The Structs validate the arguments, and their JSON Schemas are the tools'.
+"""The arguments of each tool: the Structs validate them, and their JSON Schemas are the tools'.
 
 Every character of a schema is read by each model in each conversation, so descriptions are short,
 and inner objects are left to the relay, which refuses a wrong field with the right one.

@@ -34,7 +34,7 @@ class ToolError(Exception):
 
 
 class Relay:
-    """What a tool works with: text answers, JSON data, and refusals as ToolError."""
+    """The relay as a tool sees it: text answers, JSON data, and refusals as ToolError."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -111,7 +111,7 @@ _TOOL_OF: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _CALL: Final = re.compile(
     r"\b(GET|POST|PUT|PATCH|DELETE) (" + re.escape(API_PREFIX) + r"/[^\s;,?]*[\w}])"
-    r"(?:\?\S*[\w=-])?(?: with cursor= [^.]*)?"
+    r"(\?\S*[\w=-])?(?: with cursor= [^.]*)?"
 )
 _ROUTER: Final = Router(OPERATIONS, API_PREFIX)
 _PROGRAM_BAR: Final = "| "  # before lines that the program wrote, which stay as they are
@@ -130,7 +130,8 @@ def _tool(call: re.Match[str]) -> str:
         found = _ROUTER.match(call[1], call[2])
     except RelayError:
         return call[0]
-    tool = _TOOL_OF.get(found.operation.name)
+    waits = found.operation.name == "snapshot" and "wait=" in (call[3] or "")
+    tool = "debug_wait" if waits else _TOOL_OF.get(found.operation.name)
     if tool is None:
         return call[0]
     session = found.path_values.get("session_id", "")

@@ -1,8 +1,7 @@
-"""What each tool does: one function each, with operations of the relay."""
+"""The work of each tool: one function each, with operations of the relay."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 from debug_relay.supervisor.mcp import arguments
@@ -10,7 +9,8 @@ from debug_relay.supervisor.mcp.calls import LONGEST_CHARACTERS, Relay, ToolErro
 
 # A stop as the answer of a step: enough to decide on the next one.
 _BRIEF: Final = {"frames": 3, "locals": 12, "source_lines": 2, "output_bytes": 500}
-_SLICE_SECONDS: Final = 10.0  # One long-poll for events.
+# A snapshot without `wait` is refused while the program runs.
+_AT_ONCE_SECONDS: Final = 0.001
 _OUTPUT_LINES: Final = 60  # Lines of output, if the call does not say how many.
 _TRACE_CHARACTERS: Final = 4000  # Rows of a trace.
 _OUTPUT_BYTES: Final = 3000  # The end of a run's output.
@@ -29,33 +29,20 @@ async def run(relay: Relay, given: arguments.Run) -> str:
 
 async def start(relay: Relay, given: arguments.Start) -> str:
     attaches = given.pid is not None or given.port is not None
-    named = [one for one in (given.script, given.module, given.code) if one is not None]
-    if len(named) + attaches != 1:
-        raise ToolError("error: give one of script, module, code, pid and port")
-    made = await relay.data("create-session", name=given.name, project_root=given.cwd)
-    id = made["session_id"]
-    try:
-        if given.breakpoints:
-            await relay.data("set-breakpoints", session_id=id, breakpoints=given.breakpoints)
-        if given.exceptions:
-            await _set_exceptions(relay, id, given.exceptions)
-        if attaches:
-            fields: dict[str, Any] = {"pid": given.pid, "port": given.port}
-            shown = await relay.text(
-                "attach", session_id=id, wait=given.wait, snapshot=_BRIEF, **fields
-            )
-        else:
-            fields = _program(given)
-            shown = await relay.text(
-                "launch", session_id=id, stop_on_entry=given.stop_on_entry, wait=given.wait,
-                snapshot=_BRIEF, **fields,
-            )  # fmt: skip
-    except BaseException:
-        # A failed start leaves no session; a cancelled one neither.
-        await asyncio.shield(relay.text("delete-session", session_id=id, force=True))
-        raise
-    unverified = await _unverified(relay, id) if given.breakpoints else ""
-    return f"session {id}\n{shown}{unverified}"
+    return await relay.text(
+        "create-session",
+        name=given.name,
+        project_root=given.cwd,
+        mode="attach" if attaches else "launch",
+        pid=given.pid,
+        port=given.port,
+        stop_on_entry=given.stop_on_entry or None,
+        breakpoints=given.breakpoints or None,
+        exceptions=_exceptions(given.exceptions) if given.exceptions else None,
+        wait=given.wait,
+        snapshot=_BRIEF,
+        **_program(given),
+    )
 
 
 async def listing(relay: Relay, given: arguments.Listing) -> str:
@@ -65,7 +52,7 @@ async def listing(relay: Relay, given: arguments.Listing) -> str:
         return await relay.text("list-processes", match=given.match, limit=30)
     if given.pid is None:
         raise ToolError("error: stacks needs pid\nnext: debug_list what=processes")
-    return await relay.text("process-stacks", pid=given.pid)
+    return await relay.text("process-stacks", pid=given.pid, locals=True)
 
 
 async def breakpoints(relay: Relay, given: arguments.SetBreakpoints) -> str:
@@ -76,7 +63,8 @@ async def breakpoints(relay: Relay, given: arguments.SetBreakpoints) -> str:
         for one in given.remove:
             await relay.data("delete-breakpoint", session_id=id, breakpoint_id=one)
     if given.exceptions is not None:
-        await _set_exceptions(relay, id, given.exceptions)
+        filters = _exceptions(given.exceptions)
+        await relay.data("set-exception-breakpoints", session_id=id, **filters)
     if given.set:
         await relay.data("set-breakpoints", session_id=id, breakpoints=given.set)
     return await relay.text("list-breakpoints", session_id=id)
@@ -88,7 +76,7 @@ async def control(relay: Relay, given: arguments.Control) -> str:
         if given.input is None:
             raise ToolError("error: action=input needs input")
         await relay.data("input", session_id=id, input=given.input)
-        return await _next_stop(relay, id, given.wait)
+        return await _next_stop(relay, id, given.wait, **_BRIEF)
     fields: dict[str, Any] = {"wait": given.wait, "snapshot": _BRIEF}
     if given.action == "run_to":
         if given.line is None:
@@ -100,7 +88,8 @@ async def control(relay: Relay, given: arguments.Control) -> str:
 
 
 async def wait(relay: Relay, given: arguments.WaitForStop) -> str:
-    return await _next_stop(relay, await _session(relay, given.session), given.wait)
+    id = await _session(relay, given.session)
+    return await _next_stop(relay, id, given.wait, **_BRIEF)
 
 
 async def inspect(relay: Relay, given: arguments.Inspect) -> str:
@@ -108,7 +97,7 @@ async def inspect(relay: Relay, given: arguments.Inspect) -> str:
     frame: dict[str, Any] = {"frame_id": given.frame, "thread_id": given.thread_id}
     match given.what:
         case "stop":
-            return await _present(relay, id, {})
+            return await _next_stop(relay, id, 0, max_bytes=2 * LONGEST_CHARACTERS)
         case "stack":
             return await relay.text(
                 "stacktrace", session_id=id, thread_id=given.thread_id, start_frame=given.start,
@@ -141,8 +130,8 @@ async def inspect(relay: Relay, given: arguments.Inspect) -> str:
             )  # fmt: skip
         case "breakpoints":
             return await relay.text("list-breakpoints", session_id=id)
-        case other:
-            return await relay.text(other, session_id=id)
+        case hang:  # threads, tasks: with what each waits for
+            return await relay.text(hang, session_id=id, locals=True)
 
 
 async def evaluate(relay: Relay, given: arguments.Evaluate) -> str:
@@ -195,59 +184,14 @@ async def _session(relay: Relay, named: str | None) -> str:
     raise ToolError(f"error: there are {len(living)} sessions\nnext: give session, one of {names}")
 
 
-async def _set_exceptions(relay: Relay, id: str, names: list[str]) -> None:
-    filters = [name for name in names if name in _FILTERS]
-    types = [name for name in names if name not in _FILTERS]
-    await relay.data("set-exception-breakpoints", session_id=id, filters=filters, types=types)
+def _exceptions(names: list[str]) -> dict[str, list[str]]:
+    return {
+        "filters": [name for name in names if name in _FILTERS],
+        "types": [name for name in names if name not in _FILTERS],
+    }
 
 
-async def _unverified(relay: Relay, id: str) -> str:
-    """A line for each breakpoint that cannot be hit: a start must not hide it."""
-    listed = (await relay.data("list-breakpoints", session_id=id)).get("breakpoints", [])
-    lines = [
-        " ".join(filter(None, (f"\n{one['id']} is not verified:", one.get("message"),
-                               one.get("suggestion"))))
-        for one in listed
-        if not one.get("verified")
-    ]  # fmt: skip
-    return "".join(lines)
-
-
-async def _present(relay: Relay, id: str, bounds: dict[str, Any]) -> str:
-    """The stop; what there is to say of a program that is not paused."""
-    status = await relay.data("session-status", session_id=id)
-    if status["status"] == "paused":
-        return await relay.text(
-            "snapshot", session_id=id, **{"max_bytes": 2 * LONGEST_CHARACTERS, **bounds}
-        )
-    return await relay.text("session-status", session_id=id)
-
-
-async def _next_stop(relay: Relay, id: str, seconds: float) -> str:
-    """Waits until the program does not run, at most so long; shows where it is."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + seconds
-    cursor = await _events_end(relay, id)
-    while True:
-        status = await relay.data("session-status", session_id=id)
-        left = until - loop.time()
-        if status["status"] not in ("running", "launching"):
-            return await _present(relay, id, _BRIEF)
-        if left <= 0:
-            shown = await relay.text("session-status", session_id=id)
-            return f"{shown}\nnot stopped yet\nnext: debug_wait, or debug_control action=pause"
-        page = await relay.data(
-            "events", session_id=id, cursor=cursor, types="stopped,terminated",
-            timeout=round(min(left, _SLICE_SECONDS), 3),
-        )  # fmt: skip
-        cursor = page["next_cursor"]
-
-
-async def _events_end(relay: Relay, id: str) -> str | None:
-    cursor, more = None, True
-    while more:
-        page = await relay.data(
-            "events", session_id=id, cursor=cursor, types="stopped,terminated", limit=1000
-        )
-        cursor, more = page["next_cursor"], page.get("has_more", False)
-    return cursor
+async def _next_stop(relay: Relay, id: str, seconds: float, **bounds: Any) -> str:
+    """The stop where the program is, or gets to in this time; else that it has not stopped."""
+    wait = max(seconds, _AT_ONCE_SECONDS)
+    return await relay.text("snapshot", session_id=id, wait=wait, **bounds)

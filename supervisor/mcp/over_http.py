@@ -182,7 +182,7 @@ async def _bridged(
 def _response(message: Message, http: web.BaseRequest, request: Request) -> web.StreamResponse:
     response = web.StreamResponse(status=message["status"])
     for name, value in message.get("headers", ()):
-        response.headers.add(name.decode("latin-1"), value.decode("latin-1"))
+        response.headers.add(name.decode("latin-1").title(), value.decode("latin-1"))
     response.headers["X-Request-ID"] = request.id
     response.headers["X-Content-Type-Options"] = "nosniff"
     if "Content-Length" not in response.headers and http.version >= HttpVersion11:

@@ -61,8 +61,7 @@ TOOLS: Final[dict[str, Tool]] = {
             words="Start a debug session: launch a script, module or code, or attach to a running "
             "process. Sets breakpoints; answers with the first stop.",
             takes=arguments.Start, does=doing.start,
-            operations=("create-session", "set-breakpoints", "set-exception-breakpoints", "launch",
-                        "attach", "delete-session"),
+            operations=("create-session",),
         ),
         Tool(
             name="debug_list",
@@ -85,22 +84,22 @@ TOOLS: Final[dict[str, Tool]] = {
             "next stop and shows it.",
             takes=arguments.Control, does=doing.control, destroys=True,
             operations=("list-sessions", "continue", "pause", "step-over", "step-into", "step-out",
-                        "run-to", "restart", "input"),
+                        "run-to", "restart", "input", "snapshot"),
         ),
         Tool(
             name="debug_wait",
             words="Wait for the next stop or the end of a running program, and show it.",
             takes=arguments.WaitForStop, does=doing.wait, reads=True,
-            operations=("list-sessions", "session-status", "events", "snapshot"),
+            operations=("list-sessions", "snapshot"),
         ),
         Tool(
             name="debug_inspect",
             words="Look at a session: the stop (source, locals, stack), one part of it, "
             "its output, or its last stops.",
             takes=arguments.Inspect, does=doing.inspect, reads=True,
-            operations=("list-sessions", "session-status", "snapshot", "stacktrace",
-                        "frame-variables", "variables", "threads", "tasks", "output", "source",
-                        "exception", "history", "list-breakpoints"),
+            operations=("list-sessions", "snapshot", "stacktrace", "frame-variables",
+                        "variables", "threads", "tasks", "output", "source", "exception",
+                        "history", "list-breakpoints"),
         ),
         Tool(
             name="debug_evaluate",
@@ -130,7 +129,7 @@ TOOLS: Final[dict[str, Tool]] = {
 async def perform(
     name: str, given: dict[str, Any] | None, calls: Calls, progress: Progress
 ) -> Answer:
-    """What the tool answers, in bounded time and length; a failure is an answer too."""
+    """The tool's answer, in bounded time and length; a failure is an answer too."""
     tool = TOOLS.get(name)
     if tool is None:
         return Answer(f"There is no tool {name[:100]}; there are {', '.join(TOOLS)}.", True)

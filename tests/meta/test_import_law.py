@@ -38,8 +38,8 @@ LAW = {
         access
         operations
         streams
-        mcp
         http
+        mcp
         app
         private_relay
         cli

@@ -240,7 +240,7 @@ def test_examples_belong_to_rows():
     assert set(EXAMPLES) == {row.name for row in EXAMPLED}
     assert set(GROUPS) == {row.group for row in OPERATIONS.values()}
     assert set(MEDIA) == {
-        row.name for row in OPERATIONS.values() if row.kind in ("document", "sse")
+        row.name for row in OPERATIONS.values() if row.kind in ("document", "sse", "mcp")
     }
 
 

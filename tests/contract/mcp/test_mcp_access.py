@@ -22,7 +22,7 @@ def send(
     """One message, as curl would send it."""
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     accept = {"Accept": "application/json, text/event-stream"}
-    return client.call("POST", "/mcp", message, {**accept, **(headers or {})}, ends=False)
+    return client.call("POST", "/mcp", message, {**accept, **(headers or {})}, is_text=False)
 
 
 def call(client: Client, tool: str, **arguments: Any) -> tuple[bool, str]:
@@ -70,7 +70,7 @@ def test_hosts_origins_and_verbs(relay: Client):
     send(relay, "tools/list", {"Host": "evil.example"}).refused("FORBIDDEN_HOST", 403)
     send(relay, "tools/list", {"Origin": "http://evil.example"}).refused("FORBIDDEN_ORIGIN", 403)
     assert relay.get("/mcp").refused("METHOD_NOT_ALLOWED", 405)["details"]["allow"] == ["POST"]
-    answer = relay.call("POST", "/mcp", b"{", {"Accept": "*/*"}, ends=False)
+    answer = relay.call("POST", "/mcp", b"{", {"Accept": "*/*"}, is_text=False)
     assert json.loads(answer.raw)["error"]["code"] == -32700
 
 

@@ -171,8 +171,10 @@ def no_socket(scene: Scene) -> Generator[Answer, Any, None]:
 
 
 @story_of(Code.NOT_IMPLEMENTED)
-def not_yet(scene: Scene) -> Generator[Answer, Any, None]:
-    error = yield scene.client.post("/mcp", {})
-    document = scene.suggested(error).body
-    assert document["paths"]["/mcp"]["post"]["x-implemented"] is False
-    assert document["paths"]["/sessions"]["post"].get("x-implemented", True) is True
+def mcp_without_its_package(scene: Scene) -> Generator[Answer, Any, None]:
+    lacking = scene.folder / "lacking"
+    lacking.mkdir()
+    (lacking / "mcp_types.py").write_text("raise ImportError('no such package')")
+    client = scene.start(env={"PYTHONPATH": str(lacking)}).client
+    error = yield client.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    assert "-m pip install 'opencode-debug-relay[mcp]'" in suggestion(error)
