@@ -29,6 +29,7 @@ class Ide:
     def __init__(self, session: Session, client_id: str = "test", **fields: Any) -> None:
         self.who = {"clientID": client_id, "adapterID": "python", **fields}
         self.messages: list[Message] = []
+        self.sent: list[Message] = []
         self.closed = False
         self._seq = 0
         self._news = threading.Condition()
@@ -59,6 +60,7 @@ class Ide:
     def send(self, command: str, **arguments: Any) -> int:
         self._seq += 1
         request = {"seq": self._seq, "type": "request", "command": command, "arguments": arguments}
+        self.sent.append(request)
         self.send_raw(json.dumps(request).encode())
         return self._seq
 

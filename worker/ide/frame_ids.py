@@ -19,6 +19,7 @@ class FrameIds:
         self._next = count(1)
         self._places: dict[int, tuple[int, int]] = {}  # number → thread and index
         self._numbers: dict[tuple[int, int], int] = {}
+        self._resumes: dict[int, int] = {}  # thread → how often it has resumed since we first asked
 
     def number(self, thread_id: int, index: int) -> int:
         place = thread_id, index
@@ -33,8 +34,22 @@ class FrameIds:
             raise NotStopped
         return self._places[number]
 
+    def stop_of(self, thread_id: int) -> int:
+        """A mark of the thread's present stop: it differs once the thread has resumed."""
+        return self._resumes.setdefault(thread_id, 0)
+
+    def require(self, thread_id: int, mark: int) -> None:
+        """Raise NotStopped if the thread has resumed since the mark was taken; it may have stopped
+        again.
+        """
+        if self.stop_of(thread_id) != mark:
+            raise NotStopped
+
     def keep(self, stopped: Collection[int]) -> None:
-        """Forget the frames of all threads but these."""
+        """Threads have resumed: forget the frames of all but these."""
+        for thread_id in self._resumes:
+            if thread_id not in stopped:
+                self._resumes[thread_id] += 1
         for number, place in list(self._places.items()):
             if place[0] not in stopped:
                 del self._places[number], self._numbers[place]

@@ -14,7 +14,13 @@ from debug_relay.worker.ide import told_events
 from debug_relay.worker.ide.frame_ids import NotStopped
 from debug_relay.worker.ide.joined_ide import JoinedIde
 from debug_relay.worker.ide.path_mappings import PathMappings
-from debug_relay.worker.ide.shapes import breakpoint_of, evaluated, frames_of, variable_of
+from debug_relay.worker.ide.shapes import (
+    breakpoint_of,
+    evaluated,
+    existing,
+    frames_of,
+    variable_of,
+)
 
 # An IDE that does not send `configurationDone` is shown the program this long after `attach`.
 _CONFIGURED_SECONDS: Final = 0.2
@@ -210,21 +216,26 @@ async def threads(ide: JoinedIde, arguments: a.Arguments) -> Body:
 
 
 async def stack_trace(ide: JoinedIde, arguments: a.StackTrace) -> Body:
-    ide.require_stopped(arguments.thread_id)
+    thread_id = arguments.thread_id
+    ide.require_stopped(thread_id)
+    mark = ide.frame_ids.stop_of(thread_id)
     stack = await ide.ask(
         "stacktrace",
-        thread_id=arguments.thread_id,
+        thread_id=thread_id,
         start_frame=max(arguments.start_frame or 0, 0),
         levels=min(arguments.levels or _MOST_FRAMES, _MOST_FRAMES),
     )
-    ide.require_stopped(arguments.thread_id)
-    return {"stackFrames": await frames_of(ide, stack), "totalFrames": stack.total_frames}
+    there = await existing(frame.source.path for frame in stack.frames)
+    # The frames get their numbers here and not before: another caller may have resumed meanwhile.
+    ide.frame_ids.require(thread_id, mark)
+    return {"stackFrames": frames_of(ide, stack, there), "totalFrames": stack.total_frames}
 
 
 async def scopes(ide: JoinedIde, arguments: a.Scopes) -> Body:
     thread_id, index = ide.frame(arguments.frame_id)
+    mark = ide.frame_ids.stop_of(thread_id)
     listed = (await ide.ask("scopes", thread_id=thread_id, frame_id=index)).scopes
-    ide.frame(arguments.frame_id)
+    ide.frame_ids.require(thread_id, mark)
     shown = []
     for scope in listed:
         ide.expressions.scope(scope.variables_reference)

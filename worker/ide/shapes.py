@@ -75,8 +75,8 @@ def breakpoint_of(ide: JoinedIde, shown: Breakpoint | RelayError) -> dict[str, A
     return body
 
 
-async def frames_of(ide: JoinedIde, stack: i.Stack) -> list[dict[str, Any]]:
-    there = await asyncio.to_thread(_existing, {frame.source.path for frame in stack.frames})
+def frames_of(ide: JoinedIde, stack: i.Stack, there: set[str]) -> list[dict[str, Any]]:
+    """The frames; `there`: the paths of those whose files exist."""
     shown = []
     for frame in stack.frames:
         number = ide.frame_ids.number(stack.thread_id, frame.id)
@@ -97,8 +97,10 @@ async def frames_of(ide: JoinedIde, stack: i.Stack) -> list[dict[str, Any]]:
     return shown
 
 
-def _existing(paths: Iterable[str]) -> set[str]:
-    return {path for path in paths if os.path.isfile(path)}
+async def existing(paths: Iterable[str]) -> set[str]:
+    """The paths that are files. Asked beside the event loop: a disk may be slow."""
+    asked = set(paths)
+    return await asyncio.to_thread(lambda: {path for path in asked if os.path.isfile(path)})
 
 
 def variable_of(variable: i.ListedVariable) -> dict[str, Any]:

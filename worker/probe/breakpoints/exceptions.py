@@ -114,7 +114,7 @@ class Exceptions(object):
         engine, this_thread = self.probe.engine, self.probe.this_thread
 
         def exclude_exception_by_filter(breakpoint, trace):
-            which = this_thread.tables[0]
+            which = this_thread.table = this_thread.tables[0]
             if which == "uncaught":
                 # The exception leaves the program. If it has stopped before, once is enough.
                 stopped_before = origin(trace) in self.journeys()
@@ -210,7 +210,8 @@ class Exceptions(object):
             self.forget(start)  # another exception had the same address
         elif start in self.journeys():
             return False
-        if self.condition is None or self.unconditional.intersection(self.probe.this_thread.tables):
+        table = getattr(self.probe.this_thread, "table", None)
+        if self.condition is None or table in self.unconditional:
             return True
         try:
             if self.condition(frame_of_stop(trace, frame_id), exc=value):
