@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from debug_relay.protocol.models.breakpoints import MAX_BATCH, BreakpointSpec, ExceptionFilters
 from debug_relay.protocol.models.execution import TraceEnd, TraceRow, TraceSpec
 from debug_relay.protocol.models.fields import (
     Arg,
@@ -21,8 +22,9 @@ from debug_relay.protocol.models.fields import (
     SourceCode,
     Venv,
 )
-from debug_relay.protocol.models.inspection import Stack
+from debug_relay.protocol.models.inspection import Task, Thread
 from debug_relay.protocol.models.limits import LimitChanges, PassedLimit
+from debug_relay.protocol.models.stop_report import Stop
 
 
 class Run(Params, kw_only=True):
@@ -33,6 +35,10 @@ class Run(Params, kw_only=True):
     code: SourceCode | None = None
     args: Annotated[list[Arg], Meta(description="Arguments for the program.")] = []
     cwd: Cwd | None = None
+    project_root: Annotated[
+        Path | None,
+        Meta(description="The project: its `.venv` is the default, and relative files start here."),
+    ] = None
     env: Env = {}
     env_file: EnvFile | None = None
     python_path: PythonPath | None = None
@@ -54,6 +60,25 @@ class Run(Params, kw_only=True):
         LimitChanges | None, Meta(description="Limits on its whole process tree.")
     ] = None
     trace: Annotated[TraceSpec | None, Meta(description="What to record, as in `trace`.")] = None
+    breakpoints: Annotated[
+        list[BreakpointSpec],
+        Meta(
+            max_length=MAX_BATCH,
+            description="The first stop at one of them is reported. Relative files start at `cwd`, "
+            "else at `project_root`, else at the folder of `script`; so do those of `trace`.",
+        ),
+    ] = []
+    exceptions: Annotated[
+        ExceptionFilters | None,
+        Meta(
+            description="The first stop at one of these exceptions is reported, also where the "
+            "program handles it; as `exception-breakpoints` takes them."
+        ),
+    ] = None
+    on_stop: Annotated[
+        Literal["end", "continue"],
+        Meta(description="Whether the program ends at that stop, or runs on."),
+    ] = "end"
     timeout: Annotated[
         float, Meta(gt=0, le=300, description="Seconds until the program is ended.")
     ] = 60
@@ -108,7 +133,11 @@ class RunReport(Result, kw_only=True):
     output_left_out: int = 0  # bytes at the beginning that are not shown
     trace: RunTrace | None = None
     exception: RunException | None = None
-    # The place of the main thread at the timeout.
-    stack: Stack | None = None
+    stop: Stop | None = None  # the first stop at one of `breakpoints`
+    stops: int = 0  # how often the program stopped at what was asked for
+    # At the timeout: every thread's frames with their locals, and asyncio's pending tasks.
+    threads: list[Thread] = []
+    tasks: list[Task] = []
+    deadlocks: list[list[int]] = []
     session_id: str | None = None  # the session, if it was kept
     note: str | None = None  # why something is missing

@@ -8,9 +8,9 @@ from msgspec import UNSET
 
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.models.execution import TraceRow, TraceRows
-from debug_relay.protocol.models.inspection import ExceptionReport
+from debug_relay.protocol.models.inspection import ExceptionReport, TaskList, ThreadList
 from debug_relay.protocol.models.run import RunException, RunFrame, RunReport, RunTrace
-from debug_relay.protocol.rendering import stop
+from debug_relay.protocol.rendering import live, stop
 from debug_relay.protocol.rendering.text import Code, Line, short
 
 _ENDS = {
@@ -78,7 +78,9 @@ def exception(report: ExceptionReport) -> Iterator[Line]:
 
 
 def run(report: RunReport) -> Iterator[Line]:
-    if report.session_id is not None:
+    if report.end_reason == "on_stop":
+        yield "the program was ended at its first stop"
+    elif report.session_id is not None:
         yield f"the program is paused where it crashed; kept as session {report.session_id}"
     else:
         yield f"the program has ended{ending(report.exit_code, report.signal, report.end_reason)}"
@@ -94,9 +96,18 @@ def run(report: RunReport) -> Iterator[Line]:
         yield from trace(report.trace)
     if report.exception is not None:
         yield from _crash(report.exception)
-    if report.stack is not None:
-        yield "where its main thread was at the timeout:"
-        yield from (f"  {line}" for line in stop.frames(report.stack.frames))
+    if report.stop is not None:
+        yield f"the first of {report.stops} stops:" if report.stops > 1 else "where it stopped:"
+        yield from stop.stop(report.stop)
+    if report.threads:
+        yield "where its threads were at the timeout:"
+        listed = ThreadList(
+            threads=report.threads, stopped_thread_id=None, deadlocks=report.deadlocks
+        )
+        yield from live.threads(listed)
+    if report.tasks:
+        yield "its pending asyncio tasks:"
+        yield from live.tasks(TaskList(tasks=report.tasks, total=len(report.tasks)))
 
 
 def _crash(crash: RunException) -> Iterator[Line]:

@@ -231,7 +231,10 @@ def _native(sent: Sent, adapter: Any) -> Iterator[Violation]:
 
 
 def _run(sent: Sent, _: Root) -> Iterator[Violation]:
-    yield from _launch(sent, None)
+    root = sent.get("project_root")
+    yield from _launch(sent, root)
+    # Relative files start at the first of these; any text does here.
+    yield from _batch(sent, sent.get("cwd") or root or sent.get("script"))
     if isinstance(trace := sent.get("trace"), Mapping):
         for wrong in _just_one(trace, _ROWS, _TRACE_ADVICE):
             inside = Problem(f"trace.{wrong.problem.field}", wrong.problem.message)

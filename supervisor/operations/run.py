@@ -8,6 +8,7 @@ would see the report.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import Final, TypeVar
 
@@ -15,6 +16,13 @@ import msgspec
 
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models import execution, inspection, program
+from debug_relay.protocol.models.breakpoints import (
+    BreakpointSpec,
+    BreakpointsSet,
+    ExceptionBreakpoints,
+    SetBreakpoints,
+    SetExceptionBreakpoints,
+)
 from debug_relay.protocol.models.creation import CreateSession
 from debug_relay.protocol.models.fields import Result, SessionParams
 from debug_relay.protocol.models.run import (
@@ -25,9 +33,11 @@ from debug_relay.protocol.models.run import (
     RunReport,
     RunTrace,
 )
+from debug_relay.protocol.models.stop_report import Snapshot, Stop, StopReport
 from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.protocol.state import LIVE, State
+from debug_relay.protocol.validation.cross_field_rules import file_of
 from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.operations.worker_calls import WorkerCalls
@@ -48,7 +58,7 @@ _MOST_LOCALS: Final = 100  # Locals of one frame in the report of a run.
 _VALUE_CHARACTERS: Final = 500  # One value in the report of a run.
 _LOCALS_CHARACTERS: Final = 256 * 1024  # All locals in the report of a run together.
 # When the time of a run is over, the look at where its program is takes this long at most.
-_LOOK_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 5.0
 _GRACE_SECONDS: Final = 1.0  # A program whose run has timed out has this long to end by itself.
 
 
@@ -60,10 +70,9 @@ class Runs:
 
     async def run(self, params: Run, caller: Caller) -> RunReport:
         deadline = time.monotonic() + params.timeout
-        CURRENT_REQUEST.set(
-            None
-        )  # A run that is sent again runs again: its session is not the reply.
-        session = await self._created(caller)
+        # A run that is sent again runs again: its session is not the reply.
+        CURRENT_REQUEST.set(None)
+        session = await self._created(params, caller)
         report: RunReport | None = None
         try:
             report = await _OneRun(self._worker_calls, session, params, caller, deadline).report()
@@ -72,9 +81,9 @@ class Runs:
             if report is None or report.session_id is None:
                 await self._end(session)
 
-    async def _created(self, caller: Caller) -> Session:
-        params = msgspec.convert({"name": "run"}, CreateSession)
-        creating = asyncio.ensure_future(self._registry.create(params, caller))
+    async def _created(self, params: Run, caller: Caller) -> Session:
+        asked = CreateSession(name="run", project_root=params.project_root)
+        creating = asyncio.ensure_future(self._registry.create(asked, caller))
         try:
             return await asyncio.shield(creating)
         except asyncio.CancelledError:
@@ -113,21 +122,25 @@ class _OneRun:
         self._deadline = deadline
         self._trace: RunTrace | None = None
         self._exception: RunException | None = None
+        self._stop: Stop | None = None
+        self._stops = 0
+        self._ended_at_stop = False
+        self._note: str | None = None
 
     @property
     def _left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
     async def report(self) -> RunReport:
+        await self._arm()
         await self._launch()
         if self._params.trace is not None:
             await self._until_stopped()
             await self._record(self._params.trace)
         kept = await self._until_ended()
-        in_time = kept or self._status not in LIVE
-        stack = None
-        if not in_time:
-            stack = await self._where()
+        in_time = kept or self._ended_at_stop or self._status not in LIVE
+        threads, tasks = (None, None) if in_time else await self._where()
+        if not kept and self._status in LIVE:
             await self._ask(
                 "terminate",
                 program.Terminate(session_id=self._id, grace=_GRACE_SECONDS),
@@ -138,17 +151,22 @@ class _OneRun:
         output, left_out = await asyncio.to_thread(
             last_output, self._session.output, self._params.output_bytes if may_read else 0
         )
+        end_reason = "timeout" if not in_time else shown.end_reason
         return RunReport(
             exit_code=shown.exit_code,
             signal=shown.signal,
-            end_reason=shown.end_reason if in_time else "timeout",
+            end_reason="on_stop" if self._ended_at_stop else end_reason,
             passed_limit=shown.passed_limit,
             output=output,
             output_left_out=left_out,
-            note=OUTPUT_WITHHELD if left_out and not may_read else None,
+            note=OUTPUT_WITHHELD if left_out and not may_read else self._note,
             trace=self._trace,
             exception=self._exception,
-            stack=stack,
+            stop=self._stop,
+            stops=self._stops,
+            threads=threads.threads if threads is not None else [],
+            deadlocks=(threads.deadlocks or []) if threads is not None else [],
+            tasks=tasks or [],
             session_id=self._id if kept else None,
         )
 
@@ -160,13 +178,43 @@ class _OneRun:
     def _status(self) -> State:
         return self._session.state.status
 
+    async def _arm(self) -> None:
+        """Sets the breakpoints and exception filters of the request, before the program starts."""
+        params = self._params
+        if params.breakpoints:
+            specs = [self._placed(spec) for spec in params.breakpoints]
+            batch = SetBreakpoints(session_id=self._id, breakpoints=specs)
+            await self._ask("set-breakpoints", batch, BreakpointsSet)
+        if params.exceptions is not None:
+            asked = msgspec.structs.asdict(params.exceptions)
+            if params.exceptions.condition is None:
+                asked["filters"] = [*dict.fromkeys([*asked["filters"], "uncaught"])]
+            filters = SetExceptionBreakpoints(session_id=self._id, **asked)
+            await self._ask("set-exception-breakpoints", filters, ExceptionBreakpoints)
+
+    def _placed(self, spec: BreakpointSpec) -> BreakpointSpec:
+        file, _ = file_of(
+            msgspec.structs.asdict(spec) | {"source": msgspec.to_builtins(spec.source)}
+        )
+        if not isinstance(file, str):
+            return spec
+        return msgspec.structs.replace(spec, file=self._found(file), source=None)
+
+    def _found(self, file: str) -> str:
+        """A relative file starts at `cwd`, else at `project_root`, else at the script's folder."""
+        params = self._params
+        folder = params.cwd or params.project_root or os.path.dirname(params.script or "")
+        if params.cwd is not None and params.project_root is not None:
+            folder = os.path.join(params.project_root, params.cwd)
+        return os.path.join(folder, file)
+
     async def _launch(self) -> None:
         params = self._params
         traces = params.trace is not None
         launch = program.Launch(
             session_id=self._id,
             stop_on_entry=traces,
-            stop_on_exception="uncaught",
+            stop_on_exception="uncaught" if params.exceptions is None else None,
             wait=0,
             **{name: getattr(params, name) for name in _LAUNCH},
         )
@@ -185,6 +233,9 @@ class _OneRun:
         if self._status is not State.PAUSED:
             return
         fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
+        fields["at"] = [msgspec.structs.replace(at, file=self._found(at.file)) for at in spec.at]
+        if isinstance(spec.step, execution.StepFiles):
+            fields["step"] = execution.StepFiles(files=[self._found(f) for f in spec.step.files])
         fields["timeout"] = min(spec.timeout, self._left)
         params = execution.Trace(session_id=self._id, then="continue", **fields)
         rows = await self._ask("trace", params, execution.TraceRows)
@@ -202,11 +253,37 @@ class _OneRun:
                 self._exception = await self._crash()
                 if self._params.keep_on_exception:
                     return True
+            if await self._is_asked_for():
+                self._stops += 1
+                if self._params.on_stop == "end":
+                    self._ended_at_stop = True
+                    return False
             # We resume other stops, such as a `breakpoint()`: no caller looks at them.
             on = execution.Continue(session_id=self._id, wait=self._left)
             await self._ask("continue", on, execution.Execution)
             if not self._left:
                 return False
+
+    async def _is_asked_for(self) -> bool:
+        """Whether the present stop is at one of the request's breakpoints, whose first is kept, or
+        at one of its exceptions. One that nothing handles ends the program by itself.
+        """
+        params, reason = self._params, self._session.state.stop_reason
+        if reason == "exception":
+            if params.exceptions is None:
+                return False
+            asked = inspection.GetException(session_id=self._id)
+            raised = await self._ask("exception", asked, inspection.ExceptionReport)
+            return raised.break_mode != "unhandled"
+        if not params.breakpoints or reason != "breakpoint":
+            return False
+        if self._stop is None:
+            look = Snapshot(session_id=self._id)
+            stop = (await self._ask("snapshot", look, StopReport)).stop
+            if stop is None or not stop.hit_breakpoints:
+                return False  # the program's own `breakpoint()`
+            self._stop = stop
+        return True
 
     async def _until_stopped(self) -> None:
         while self._status in (State.RUNNING, State.LAUNCHING) and self._left:
@@ -214,21 +291,29 @@ class _OneRun:
             self._session.require_there()
             await self._session.wait_for_events(self._session.events_end, self._left)
 
-    async def _where(self) -> inspection.Stack | None:
-        """The stack of the running main thread; None while C code holds the GIL."""
+    async def _where(
+        self,
+    ) -> tuple[inspection.ThreadList | None, list[inspection.Task] | None]:
+        """Every thread's frames with their locals, and asyncio's pending tasks; None while C code
+        holds the GIL.
+        """
+        tasks = None
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
-                known = await self._ask(
-                    "threads", inspection.Threads(session_id=self._id), inspection.ThreadList
+                threads = await self._ask(
+                    "threads",
+                    inspection.Threads(session_id=self._id, locals=True),
+                    inspection.ThreadList,
                 )
-                main = known.threads[0].id if known.threads else None
-                params = inspection.Stacktrace(
-                    session_id=self._id, thread_id=main, levels=_MOST_FRAMES
+                found = await self._ask(
+                    "tasks", inspection.Tasks(session_id=self._id, locals=True), inspection.TaskList
                 )
-                return await self._ask("stacktrace", params, inspection.Stack)
+                tasks = [task for task in found.tasks if task.state == "pending"]
+                return threads, tasks
         except (RelayError, TimeoutError) as error:
             _log.info("run.not_seen", session_id=self._id, error=str(error))
-            return None
+            self._note = "its threads cannot be shown: C code keeps the interpreter (the GIL)"
+            return None, None
 
     async def _crash(self) -> RunException:
         """The exception's stack with locals, within the bound of a report."""

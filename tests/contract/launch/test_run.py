@@ -116,8 +116,9 @@ def test_a_crash_while_it_is_traced(relay: Client, source: Write) -> None:
 def test_time_is_up(relay: Client, python: str) -> None:
     told = run(relay, "print('on', flush=True)\nwhile True: pass", python_path=python, timeout=0.7)
     assert (told["end_reason"], told["signal"], told["exit_code"]) == ("timeout", "SIGTERM", -15)
-    (frame,) = told["stack"]["frames"]
-    assert (frame["name"], frame["line"], told["stack"]["live"]) == ("<module>", 2, True)
+    (thread,) = told["threads"]
+    (frame,) = thread["frames"]
+    assert (frame["name"], frame["line"], thread["live"]) == ("<module>", 2, True)
     assert told["output"] == "on\n"
     nothing_is_left(relay)
 
@@ -194,3 +195,79 @@ def test_it_counts_while_it_runs_and_ends_when_its_caller_leaves(
 def test_what_is_refused_leaves_nothing(relay: Client, body: dict[str, Any], code: str) -> None:
     relay.post("/run", body).refused(code, 400)
     nothing_is_left(relay)
+
+
+POOL = """
+    import concurrent.futures, json
+
+    def parse(text):
+        return json.loads(text)["price"]  # @parse
+
+    def work(text):
+        try:
+            return parse(text)
+        except ValueError:
+            return None
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(work, ['{"price": 3}', "oops", '{"price": 4}']))
+    print(sum(one is not None for one in done), "of", len(done))
+"""
+
+
+def test_a_swallowed_exception_in_one_call(relay: Client, source: Write, python: str) -> None:
+    program = source(POOL)
+    asked = {"python_path": python, "exceptions": {"types": ["ValueError"], "raised_in": "user"}}
+    answer = run(relay, program, **asked)
+    assert (answer["end_reason"], answer["output"]) == ("on_stop", "")
+    frame = next(one for one in answer["exception"]["frames"] if one["name"] == "parse")
+    assert frame["line"] == program["parse"]
+    assert {"name": "text", "type": "str", "value": "'oops'"} in frame["locals"]
+    answer = run(relay, program, on_stop="continue", **asked)
+    assert (answer["stops"], answer["output"], answer["exit_code"]) == (1, "2 of 3\n", 0)
+    nothing_is_left(relay)
+
+
+def test_an_uncaught_exception_ends_by_itself(relay: Client, source: Write) -> None:
+    answer = run(relay, source(CRASH), exceptions={"filters": ["uncaught"]})
+    assert (answer["exit_code"], answer["stops"]) == (1, 0)
+    assert answer["exception"]["frames"][0]["name"] == "total"
+
+
+def test_the_first_stop_of_a_run(relay: Client, source: Write, python: str) -> None:
+    """Relative files are found in `cwd`, in `project_root`, or beside the script."""
+    program = source(POOL, "job.py")
+    folder = str(program.path.parent)
+    at = [{"file": "job.py", "text": "json.loads", "condition": "len(text) == 4"}]
+    for where in ({"cwd": folder}, {"project_root": folder}):
+        answer = run(relay, program, python_path=python, breakpoints=at, **where)
+        assert answer["end_reason"] == "on_stop"
+        assert {row["name"]: row["value"] for row in answer["stop"]["locals"]} == {"text": "'oops'"}
+    more = {"on_stop": "continue", "breakpoints": [{"function": "parse", "file": "job.py"}]}
+    answer = run(relay, program, python_path=python, **more)
+    assert (answer["stops"], answer["exit_code"], answer["output"]) == (3, 0, "2 of 3\n")
+    rows = {"at": [{"file": "job.py", "line": program["parse"], "capture": ["text"]}]}
+    answer = run(relay, program, python_path=python, trace=rows)
+    assert answer["trace"]["total"] == 3
+    nothing_is_left(relay)
+
+
+def test_a_hang_in_one_call(relay: Client, source: Write, python: str) -> None:
+    program = source("""
+        import asyncio
+
+        async def waits(queue, name):
+            return await queue.get()
+
+        async def main():
+            queue = asyncio.Queue()
+            await asyncio.gather(waits(queue, "a"), waits(queue, "b"))
+
+        asyncio.run(main())
+    """)
+    body = {"script": str(program), "python_path": python, "timeout": 4}
+    text = relay.post("/run?format=text", body, within=30).raw.decode()
+    assert "waits for event loop" in text
+    assert "waits for queue queue (get) <asyncio.Queue 0 items" in text
+    assert "name = 'a'" in text
+    assert len(text) < 2000
