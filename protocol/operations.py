@@ -420,6 +420,11 @@ _EXECUTION_ROWS: Final = (
         group="execution", python_only=True,
         words="Read further rows of the last trace, also while it runs.",
     ),
+    _session(
+        "end-trace", "DELETE", _S + "/trace", execution.EndTrace, execution.TraceRows,
+        group="execution", states=_RUNNING, python_only=True,
+        errors=_DEBUGGER | {Code.SESSION_LEASED}, drives=True,
+    ),
 )  # fmt: skip
 
 

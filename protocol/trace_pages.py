@@ -16,6 +16,7 @@ from msgspec import Struct
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.execution import Execution, TraceRow, TraceRows
+from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.models.retired_session import TraceRecord
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.envelope import encode_json
@@ -37,7 +38,11 @@ from debug_relay.protocol.wire.ring_format import (
 FILE: Final = "trace.ring"  # in the session's run directory
 # The rows on one page of a trace, both as they are answered and in the file.
 _PAGE_BYTES: Final = 1 << 20
+_MOST_BYTES: Final = 64 << 20  # The last rows of a trace that are read at once.
 Read = Callable[[int, int], bytes]  # so many bytes of the file, from this offset on
+
+
+HEAD_ROWS: Final = 3  # The first rows that stand before the last ones.
 
 
 class PageSize(Struct, frozen=True):
@@ -48,6 +53,32 @@ class PageSize(Struct, frozen=True):
     bytes: int = _PAGE_BYTES  # the rows in the file
 
 
+def in_json(row: TraceRow) -> int:
+    """How many characters a row takes in a reply."""
+    return len(encode_json(row).decode()) + 1
+
+
+Measure = Callable[[TraceRow], int]
+
+
+def fitted(rows: list[TraceRow], budget: int, measure: Measure) -> tuple[list[TraceRow], int]:
+    """The rows that the budget allows: all, or the first few and the last ones; and how many stand
+    before the gap, 0 if there is none.
+    """
+    sizes = [measure(row) for row in rows]
+    if sum(sizes) <= budget:
+        return rows, 0
+    room, head = budget, 0
+    while head < min(HEAD_ROWS, len(rows)) and sizes[head] <= room // 4:
+        room -= sizes[head]
+        head += 1
+    first = len(rows)
+    while first > head and (sizes[first - 1] <= room or first == len(rows)):
+        first -= 1
+        room -= sizes[first]
+    return rows[:head] + rows[first:], head
+
+
 def page_of(
     read: Read,
     session_id: str,
@@ -55,6 +86,7 @@ def page_of(
     cursor: str | None,
     most: PageSize,
     now: Execution,
+    measure: Measure = in_json,
 ) -> TraceRows:
     """The rows from `cursor` on; `now` is where the program is. Raises RingCorrupt if the file is
     not a ring.
@@ -66,7 +98,7 @@ def page_of(
     room = most.characters
     for number, raw in page.rows:
         row = _row(trace, number, raw)
-        room -= len(encode_json(row).decode()) + 1
+        room -= measure(row)
         if room < 0:
             break
         rows.append(row)
@@ -85,6 +117,64 @@ def page_of(
     )
 
 
+def ending_of(
+    read: Read,
+    session_id: str,
+    trace: TraceRecord,
+    most: PageSize,
+    now: Execution,
+    measure: Measure = in_json,
+) -> TraceRows:
+    """The first rows of a trace and its last ones; the cursor reads on behind the first."""
+    header, places = header_of(read), _places(read)
+    start = len(places)
+    while start and len(places) - start < most.rows:
+        if header.head - places[start - 1].position > most.bytes and start < len(places):
+            break
+        start -= 1
+    raw = _read(read, places[start], len(places) - start, _MOST_BYTES).rows if places else []
+    before = min(HEAD_ROWS, start)
+    if before:
+        raw = _read(read, places[0], before, _MOST_BYTES).rows + raw
+    rows, head = fitted([_row(trace, *one) for one in raw], most.characters, measure)
+    left = len(places) - len(rows)
+    head = head or (before if left else 0)
+    onwards = places[head] if left else Place(header.epoch, header.head, header.next_entry)
+    return TraceRows(
+        **{name: getattr(now, name) for name in Execution.__struct_fields__},
+        rows=rows,
+        ended=trace.ended,
+        total=header.next_entry,
+        left_out=left,
+        head=head,
+        dropped=header.next_entry - len(places),
+        next_cursor=pack_cursor(f"trace of {session_id}", onwards)
+        if left or trace.ended is None
+        else None,
+        has_more=left > 0,
+        warnings=trace.warnings,
+    )
+
+
+def _places(read: Read) -> list[Place]:
+    """The places of all rows in the file, by their heads alone."""
+    header = header_of(read)
+    position, found = header.tail, list[Place]()
+    while position < header.head:
+        left = header.capacity - position % header.capacity
+        fixed = b"" if left < RECORD else _bytes(read, header, position, RECORD)
+        if left < RECORD or _is_pad(fixed, left):
+            position += left
+            continue
+        try:
+            length = min(record_length(fixed), left)
+        except RingCorrupt:
+            break
+        found.append(Place(header.epoch, position, header.tail_entry + len(found)))
+        position += length
+    return found
+
+
 def nothing_was_traced(status: State) -> RelayError:
     return RelayError(
         Code.INVALID_SESSION_STATE,
@@ -95,9 +185,12 @@ def nothing_was_traced(status: State) -> RelayError:
 
 
 def _row(trace: TraceRecord, number: int, raw: bytes) -> TraceRow:
-    row = msgspec.json.decode(raw)
-    thread = trace.threads.get(row.pop("thread"))
-    return TraceRow(seq=number, thread_id=thread, **row)
+    told = msgspec.json.decode(raw)
+    thread = trace.threads.get(told.pop("thread"))
+    if (after := told.pop("after", None)) is not None:
+        path, line, function = after
+        told["after"] = Location(path=path, line=line, column=1, function=function)
+    return TraceRow(seq=number, thread_id=thread, **told)
 
 
 def _place(read: Read, owner: str, cursor: str) -> Place:

@@ -251,6 +251,7 @@ _EXECUTION: Final = {
         {"at": [{"file": _FILE, "line": 42, "capture": ["price"]}], "max_rows": 50}, _ROWS,
     ),
     "get-trace": Example({"limit": 50}, _ROWS),
+    "end-trace": Example({}, _ROWS),
 }  # fmt: skip
 
 _BREAKPOINT_EXAMPLES: Final = {

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from debug_relay.protocol.models.breakpoints import Condition
+from debug_relay.protocol.models.breakpoints import Condition, FoundText, Function
 from debug_relay.protocol.models.fields import (
     Cursor,
     Expression,
@@ -93,10 +93,19 @@ class Execution(Result, kw_only=True):
 
 
 class TraceAt(Params, kw_only=True):
-    """A place where rows are recorded."""
+    """A place where rows are recorded: a `line` of a file, the line that contains `text`, or the
+    beginning of a `function`."""
 
-    file: Path
-    line: Line
+    file: Annotated[
+        Path | None, Meta(description="Beside `function` by default the program's script.")
+    ] = None
+    line: Line | None = None
+    text: FoundText | None = None
+    function: Function | None = None
+    label: Annotated[
+        Annotated[str, Meta(max_length=200)] | None,
+        Meta(description="A name for the rows: a hypothesis perhaps."),
+    ] = None
     capture: Annotated[
         list[Expression],
         Meta(max_length=100, description="Expressions that a row of this place contains."),
@@ -127,12 +136,30 @@ Until = Annotated[
 TraceSeconds = Annotated[
     float, Meta(ge=0, le=300, description="End after this number of seconds.", examples=[5])
 ]
+BackgroundSeconds = Annotated[
+    Annotated[float, Meta(ge=0, le=86_400)] | None,
+    Meta(
+        description="End after this number of seconds: at most 300 and by default 30; in the "
+        "background by default 3600.",
+        examples=[5],
+    ),
+]
+When = Annotated[
+    Literal["always", "changed"],
+    Meta(description="`changed` records a row only when a captured value differs from before."),
+]
+Returns = Annotated[
+    bool, Meta(description="Also record what the functions of the traced lines return.")
+]
 Budget = Annotated[
     int, Meta(ge=100, le=10_000_000, description="Maximum characters of rows in the reply.")
 ]
 Then = Annotated[
-    Literal["pause", "continue"],
-    Meta(description="Whether the program pauses or continues when the trace ends."),
+    Literal["pause", "continue"] | None,
+    Meta(
+        description="Whether the program pauses or continues when the trace ends. Default: pause; "
+        "in the background continue."
+    ),
 ]
 
 
@@ -142,6 +169,8 @@ class TraceSpec(Params, kw_only=True):
     at: At = []
     step: Steps = None
     capture: Captures = []
+    when: When = "always"
+    returns: Returns = False
     max_rows: MaxRows = 100
     until: Until | None = None
     timeout: TraceSeconds = 30
@@ -154,11 +183,41 @@ class Trace(SessionParams, kw_only=True):
     at: At = []
     step: Steps = None
     capture: Captures = []
-    max_rows: MaxRows = 100
+    when: When = "always"
+    returns: Returns = False
+    max_rows: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
+        Meta(description="End after this number of rows; default: 100, in the background 10,000."),
+    ] = None
     until: Until | None = None
-    timeout: TraceSeconds = 30
+    timeout: BackgroundSeconds = None
     budget: Budget = 16_000
-    then: Then = "pause"
+    then: Then = None
+    background: Annotated[
+        bool,
+        Meta(
+            description="Answer at once: the program runs on, `get-trace` reads the rows "
+            "meanwhile, and `end-trace` ends it."
+        ),
+    ] = False
+
+    @property
+    def seconds(self) -> float:
+        return (3600.0 if self.background else 30.0) if self.timeout is None else self.timeout
+
+    @property
+    def rows(self) -> int:
+        return (10_000 if self.background else 100) if self.max_rows is None else self.max_rows
+
+    @property
+    def pauses(self) -> bool:
+        return self.then == "pause" or (self.then is None and not self.background)
+
+
+class EndTrace(SessionParams, kw_only=True):
+    """End the trace that runs; the program runs on."""
+
+    budget: Budget = 16_000
 
 
 class GetTrace(SessionParams, kw_only=True):
@@ -169,7 +228,8 @@ class GetTrace(SessionParams, kw_only=True):
 
 
 class TraceRow(Result, kw_only=True):
-    """A thread reached this line; the line itself has not run yet."""
+    """A thread reached this line, which itself has not run yet; or with `returned` its function
+    has ended there."""
 
     seq: int
     path: str
@@ -180,11 +240,15 @@ class TraceRow(Result, kw_only=True):
     values: dict[str, str] = {}
     changed: dict[str, str] = {}  # locals that differ from the previous row of the same frame
     bounded: bool = False  # a value was too large to be read completely
+    label: str | None = None
+    returned: str | None = None
+    was: dict[str, str] = {}  # with `when: changed`: the values before
+    after: Location | None = None  # with `when: changed`: the line that this thread has run last
 
 
 TraceEnd = Literal[
-    "max_rows", "until", "returned", "timeout", "breakpoint", "step", "exception", "pause",
-    "entry", "ended", "detached",
+    "max_rows", "until", "returned", "timeout", "stopped", "breakpoint", "step", "exception",
+    "pause", "entry", "ended", "detached",
 ]  # fmt: skip
 
 
@@ -194,7 +258,9 @@ class TraceRows(Execution, kw_only=True):
     rows: list[TraceRow]
     ended: TraceEnd | None = None  # why the trace ended; null while it runs
     total: int  # how many rows were recorded
-    left_out: int = 0  # rows that follow those in this reply
+    # Rows that are not in this reply: those that follow, or those behind the first `head` rows.
+    left_out: int = 0
+    head: int = 0
     dropped: int = 0  # older rows that newer ones have overwritten
     next_cursor: str | None = None
     has_more: bool

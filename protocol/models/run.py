@@ -96,6 +96,7 @@ class RunTrace(Result, kw_only=True):
     ended: TraceEnd | None = None
     total: int
     left_out: int = 0
+    head: int = 0
     dropped: int = 0
     warnings: list[str] = []
 

@@ -23,6 +23,7 @@ _ENDS = {
     "exception": "stopped at an exception",
     "breakpoint": "stopped at a breakpoint",
     "pause": "the program was paused",
+    "stopped": "it was ended by a call",
 }
 _VALUE = 100  # Characters of one value in the text of a trace's row.
 _TEXT = 200  # Characters of one message or local of an exception in the text of a run.
@@ -40,7 +41,9 @@ def ending(exit_code: int | None, signal: str | None, reason: str | None) -> str
 def trace(recorded: TraceRows | RunTrace) -> Iterator[Line]:
     path = None
     threads = {row.thread_id for row in recorded.rows}
-    for row in recorded.rows:
+    for index, row in enumerate(recorded.rows):
+        if index == recorded.head and recorded.left_out and index:
+            yield _left_out(recorded, "rows in between")
         if row.path != path:
             path = row.path
             yield f"{path}:"
@@ -49,20 +52,40 @@ def trace(recorded: TraceRows | RunTrace) -> Iterator[Line]:
     yield f"trace of {recorded.total} row{'s' * (recorded.total != 1)}: {how}"
     if recorded.dropped:
         yield f"({recorded.dropped} earlier rows were overwritten by newer ones)"
-    if recorded.left_out:
-        onwards = ""
-        if isinstance(recorded, TraceRows) and recorded.next_cursor:
-            read_on = call_of("get-trace", recorded.session_id)
-            onwards = f": {read_on}?cursor={recorded.next_cursor}"
-        yield f"({recorded.left_out} later rows are left out{onwards})"
+    if recorded.left_out and not recorded.head:
+        yield _left_out(recorded, "later rows")
     yield from (f"warning: {short(warning)}" for warning in recorded.warnings)
 
 
+def _left_out(recorded: TraceRows | RunTrace, which: str) -> str:
+    onwards = ""
+    if isinstance(recorded, TraceRows) and recorded.next_cursor:
+        read_on = call_of("get-trace", recorded.session_id)
+        onwards = f": {read_on}?cursor={recorded.next_cursor}"
+    return f"({recorded.left_out} {which} are left out{onwards})"
+
+
+def in_text(row: TraceRow) -> int:
+    """How many characters a row takes in a text; paths of files stand once."""
+    return len(_row(row, with_thread=False)) + 3
+
+
 def _row(row: TraceRow, with_thread: bool) -> str:
-    facts = [f"{name} = {short(value, _VALUE)}" for name, value in row.values.items()]
+    facts = [
+        f"{name} = {short(value, _VALUE)}"
+        + (f"  ← was {short(row.was[name], _VALUE)}" if name in row.was else "")
+        for name, value in row.values.items()
+    ]
     facts += [f"{name} ← {short(value, _VALUE)}" for name, value in row.changed.items()]
+    if row.returned is not None:
+        facts.append(f"returned {short(row.returned, _VALUE)}")
+    if row.after is not None:
+        # The path of another file is shown, too.
+        path = f"{row.after.path}:" if row.after.path != row.path else "line "
+        facts.append(f"(after {path}{row.after.line} {row.after.function})")
     thread = f" thread {row.thread_id}" if with_thread else ""
-    return "  ".join([f"#{row.seq} line {row.line} {row.function}{thread}", *facts])
+    label = f" [{short(row.label, 60)}]" if row.label else ""
+    return "  ".join([f"#{row.seq} line {row.line} {row.function}{thread}{label}", *facts])
 
 
 def exception(report: ExceptionReport) -> Iterator[Line]:

@@ -418,6 +418,7 @@ class Spot(Struct, kw_only=True):
     condition: str | None = None
     capture: list[str]
     changes: bool
+    label: str | None = None
 
 
 class Trace(Request[bool]):
@@ -431,6 +432,8 @@ class Trace(Request[bool]):
     until: str | None = None
     frame: int | None = None
     entry: bool = False
+    changed: bool = False  # only rows in which a captured value differs from before
+    returns: bool = False  # also what the functions return
 
 
 class Untrace(Request[bool]):

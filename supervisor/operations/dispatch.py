@@ -47,7 +47,6 @@ from debug_relay.supervisor.access.refusal_log import BEFORE_AUTHENTICATION, Ref
 from debug_relay.supervisor.log import Log
 from debug_relay.supervisor.operations.breakpoint_batch import verify_sound_entries
 from debug_relay.supervisor.operations.handlers import (
-    FORMAT,
     REQUEST_ID,
     Answer,
     Document,
@@ -56,7 +55,7 @@ from debug_relay.supervisor.operations.handlers import (
 from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import Finished
 from debug_relay.supervisor.operations.metrics import Metrics
-from debug_relay.supervisor.operations.worker_calls import WorkerCalls
+from debug_relay.supervisor.operations.worker_calls import FORMAT, WorkerCalls
 from debug_relay.supervisor.sessions import retired_answers
 from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry

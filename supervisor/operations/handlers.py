@@ -37,7 +37,7 @@ from debug_relay.supervisor.operations import export_import, metrics
 from debug_relay.supervisor.operations.create_and_start import create_and_start
 from debug_relay.supervisor.operations.run import Runs
 from debug_relay.supervisor.operations.several_sessions import SeveralSessions
-from debug_relay.supervisor.operations.worker_calls import WorkerCalls
+from debug_relay.supervisor.operations.worker_calls import FORMAT, WorkerCalls
 from debug_relay.supervisor.output import history
 from debug_relay.supervisor.processes.listing import Processes
 from debug_relay.supervisor.sessions.mirror import Session
@@ -60,8 +60,6 @@ Handler = Callable[[Any, Caller], Awaitable[Struct]]
 
 # The id of the request that is being answered: it is part of replies that are bounded in bytes.
 REQUEST_ID: Final[ContextVar[str]] = ContextVar("request_id", default="")
-# The format of its answer: a reader of text gets the stop without asking for it.
-FORMAT: Final[ContextVar[str]] = ContextVar("format", default="json")
 
 
 class Document(Struct):

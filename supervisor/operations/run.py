@@ -35,12 +35,14 @@ from debug_relay.protocol.models.run import (
 )
 from debug_relay.protocol.models.stop_report import Snapshot, Stop, StopReport
 from debug_relay.protocol.refusals import OUTPUT_WITHHELD
+from debug_relay.protocol.rendering.traces import in_text
 from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.protocol.state import LIVE, State
+from debug_relay.protocol.trace_pages import fitted
 from debug_relay.protocol.validation.cross_field_rules import file_of
 from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.log import Log
-from debug_relay.supervisor.operations.worker_calls import WorkerCalls
+from debug_relay.supervisor.operations.worker_calls import FORMAT, WorkerCalls
 from debug_relay.supervisor.output.tail import last_output
 from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry
@@ -233,13 +235,23 @@ class _OneRun:
         if self._status is not State.PAUSED:
             return
         fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
-        fields["at"] = [msgspec.structs.replace(at, file=self._found(at.file)) for at in spec.at]
+        fields["at"] = [
+            at if at.file is None else msgspec.structs.replace(at, file=self._found(at.file))
+            for at in spec.at
+        ]
         if isinstance(spec.step, execution.StepFiles):
             fields["step"] = execution.StepFiles(files=[self._found(f) for f in spec.step.files])
         fields["timeout"] = min(spec.timeout, self._left)
-        params = execution.Trace(session_id=self._id, then="continue", **fields)
-        rows = await self._ask("trace", params, execution.TraceRows)
+        asked = execution.Trace(session_id=self._id, then="continue", **fields)
+        is_text = FORMAT.get() != "json"
+        if is_text:  # a row takes up to six times as much in the worker's JSON
+            asked.budget = min(asked.budget * 6, 10_000_000)
+        rows = await self._ask("trace", asked, execution.TraceRows)
         self._trace = RunTrace(**{name: getattr(rows, name) for name in RunTrace.__struct_fields__})
+        if is_text:
+            shown, head = fitted(rows.rows, spec.budget, in_text)
+            self._trace.left_out += len(rows.rows) - len(shown)
+            self._trace.rows, self._trace.head = shown, head or rows.head
 
     async def _until_ended(self) -> bool:
         """Waits until the program or the time ends. True if the program is paused at an exception

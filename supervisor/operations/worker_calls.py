@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -23,6 +24,9 @@ from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.sessions.registry import Registry
 
 _R = TypeVar("_R", bound=Result)
+# The format of the answer to the request that is being handled: bounds count what is sent, and a
+# reader of text gets the stop without asking for it.
+FORMAT: Final[ContextVar[str]] = ContextVar("format", default="json")
 
 
 class WorkerCalls:

@@ -340,6 +340,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "run-to": execution.run_to_line,
     "trace": traces.trace,
     "get-trace": traces.get_trace,
+    "end-trace": traces.end_trace,
     "set-breakpoints": set_breakpoints,
     "list-breakpoints": list_breakpoints,
     "clear-breakpoints": clear_breakpoints,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from debug_relay.protocol.models.execution import GetTrace, Trace, TraceRows
+from debug_relay.protocol.models.execution import EndTrace, GetTrace, Trace, TraceRows
 from debug_relay.protocol.models.fields import Bounds
-from debug_relay.protocol.trace_pages import PageSize
+from debug_relay.protocol.rendering.traces import in_text
+from debug_relay.protocol.trace_pages import Measure, PageSize, in_json
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.worker.operations import stops
 from debug_relay.worker.operations.call import Call
 
+MOST_ROWS: Final = 100_000  # Rows at the end of a trace that a reply may have.
 _REPORT_BYTES: Final = 16_384  # The stop report beside a trace's rows.
 
 
@@ -19,13 +21,36 @@ async def trace(call: Call, params: Trace) -> TraceRows:
     async with session.run.lock, session.probes.nobody_evaluates():
         session.access.require("trace")
         tracing = await session.traces.begin(params)
+    if params.background:
+        return await session.traces.page(None, PageSize(1), in_json)
     await tracing.done(call.abandoned)
-    most = PageSize(rows=params.max_rows, characters=params.budget, bytes=params.budget * 2)
-    rows = await session.traces.page(None, most)
+    return await _ending(call, params.rows, params.budget)
+
+
+async def end_trace(call: Call, params: EndTrace) -> TraceRows:
+    session = call.session
+    session.access.require("end-trace")
+    await session.traces.end(call.abandoned)
+    return await _ending(call, MOST_ROWS, params.budget)
+
+
+async def _ending(call: Call, most_rows: int, budget: int) -> TraceRows:
+    """The last rows of a trace, and where the program is now."""
+    most = PageSize(rows=most_rows, characters=budget, bytes=budget * 8)
+    rows = await call.session.traces.page(None, most, _measure(call))
     room = len(encode_json(rows)) + _REPORT_BYTES
     await stops.add_report(call, rows, Bounds(max_bytes=room))
     return rows
 
 
 async def get_trace(call: Call, params: GetTrace) -> TraceRows:
-    return await call.session.traces.page(params.cursor, PageSize(params.limit))
+    # Without a cursor the rows begin with the first one.
+    session = call.session
+    return await session.traces.page(
+        params.cursor, PageSize(params.limit), _measure(call), from_first=True
+    )
+
+
+def _measure(call: Call) -> Measure:
+    """How a row is counted: as it is sent."""
+    return in_json if call.head.format == "json" else in_text

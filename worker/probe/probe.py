@@ -27,6 +27,7 @@ from debug_relay.worker.probe.engine.connection import message_encoding
 from debug_relay.worker.probe.engine.connection.relay_requests import RelayRequests
 from debug_relay.worker.probe.engine.deep_stacks import DeepStacks
 from debug_relay.worker.probe.engine.gevent_support import GreenletWarning
+from debug_relay.worker.probe.engine.returns import Returns
 from debug_relay.worker.probe.engine.settrace.fast_tracer import shorten
 from debug_relay.worker.probe.engine.settrace.retracing import Retracing
 from debug_relay.worker.probe.engine.step_unwinding import StepUnwinding
@@ -76,6 +77,7 @@ class Probe(object):
         self.step_unwinding = StepUnwinding(self)
         self.uncaught_exceptions = UncaughtExceptions(self)
         self.deep_stacks = DeepStacks(self, untie)
+        self.returns = Returns(self)
         self.tracer = Tracer(self)
         self.children = ChildProcesses(self)
         self.stop_arbiter = StopArbiter(self)
@@ -113,6 +115,7 @@ class Probe(object):
 
     def remove(self):
         self.tracer.remove()
+        self.returns.end()
         self.step_unwinding.remove()
         self.engine.hooks.remove()
         self.points.clear()

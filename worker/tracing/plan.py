@@ -21,6 +21,7 @@ from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
 from debug_relay.worker.debugger.stops import Stops
 from debug_relay.worker.debugger.target import Debuggee
+from debug_relay.worker.source.functions import FunctionSpan, find_function
 from debug_relay.worker.state.lifecycle import Lifecycle
 from debug_relay.worker.state.settings import Settings
 
@@ -63,7 +64,8 @@ class Planner:
         await self._check_expressions(params)
         if params.at:
             return await self._places(server, params)
-        spots = [probe.Spot(capture=params.capture, changes=True)]
+        changes = params.when == "always" or not params.capture
+        spots = [probe.Spot(capture=params.capture, changes=changes)]
         if isinstance(params.step, StepFiles):
             return Plan(server, spots, await self._files(params.step.files))
         return await self._function(spots)
@@ -83,28 +85,77 @@ class Planner:
         lines: Lines = {}
         spots: list[probe.Spot] = []
         for index, at in enumerate(params.at):
-            path = await self._verify(at, f"at[{index}]")
+            path, line = await self._verify(at, f"at[{index}]")
             capture = list(dict.fromkeys([*at.capture, *params.capture]))
-            lines.setdefault(path, {}).setdefault(at.line, []).append(len(spots))
-            spots.append(probe.Spot(condition=at.condition, capture=capture, changes=not capture))
+            lines.setdefault(path, {}).setdefault(line, []).append(len(spots))
+            spots.append(
+                probe.Spot(
+                    condition=at.condition,
+                    capture=capture,
+                    changes=not capture,
+                    label=at.label,
+                )
+            )
         return Plan(server, spots, lines)
 
-    async def _verify(self, at: TraceAt, field: str) -> str:
-        """The real path of a file whose line a program can reach."""
-        spec = BreakpointSpec(file=at.file, line=at.line, condition=at.condition, must_exist=True)
+    async def _verify(self, at: TraceAt, field: str) -> tuple[str, int]:
+        """The real path and the line of a place that a program can reach."""
         try:
+            if at.function is not None:
+                path = self._file_of(at, field)
+                found = await self._function_in(path, at.function)
+                spec = BreakpointSpec(
+                    file=path, line=found.first, condition=at.condition, must_exist=True
+                )
+            else:
+                spec = BreakpointSpec(
+                    file=at.file,
+                    line=at.line,
+                    text=at.text,
+                    condition=at.condition,
+                    must_exist=True,
+                )
             entry = await self._breakpoints.verify(spec)
         except RelayError as error:
             raise RelayError(error.code, f"{field}: {error.message}", **error.details) from None
         if not entry.verified:
             raise RelayError(
                 Code.BREAKPOINT_INVALID_LINE,
-                f"{field}: line {at.line} of {entry.path}: {entry.message}",
+                f"{field}: line {entry.line} of {entry.path}: {entry.message}",
                 entry.suggestion,
                 file=entry.path,
-                line=at.line,
+                line=entry.line,
             )
-        return entry.real_path
+        return entry.real_path, entry.line
+
+    def _file_of(self, at: TraceAt, field: str) -> str:
+        """The file of a function: the named one, or the program's script."""
+        if at.file is not None:
+            return self._breakpoints.absolute(at.file)
+        program = self._debuggee.program
+        if program is not None and program.script is not None:
+            return self._breakpoints.absolute(program.script)
+        raise RelayError(
+            Code.INVALID_REQUEST,
+            "a function needs its file as well: the program is no script",
+            'Send {"function": "Account.withdraw", "file": "/absolute/bank.py"}.',
+            errors=[{"field": f"{field}.file", "message": "required field is missing"}],
+        )
+
+    async def _function_in(self, path: str, name: str) -> FunctionSpan:
+        facts = await (await self._breakpoints.code_lines()).facts(path)
+        found, others = find_function(facts, name)
+        if found is not None:
+            return found
+        near = f"Its functions are {', '.join(others[:20])}." if others else "It has none."
+        raise RelayError(
+            Code.BREAKPOINT_INVALID_LINE,
+            f"{path} defines no function {name}",
+            near,
+            file=path,
+            function=name,
+            functions=others[:50],
+        )
 
     async def _files(self, files: Iterable[str]) -> Lines:
         code_lines = await self._breakpoints.code_lines()

@@ -12,7 +12,7 @@ from typing import Final
 
 from debug_relay.protocol.models.execution import Execution, TraceRows
 from debug_relay.protocol.models.retired_session import TraceRecord
-from debug_relay.protocol.trace_pages import PageSize, page_of
+from debug_relay.protocol.trace_pages import Measure, PageSize, ending_of, page_of
 from debug_relay.protocol.wire.ring_format import HEADER
 from debug_relay.worker.storage.ring_writer import Ring
 
@@ -37,6 +37,23 @@ def make_file(path: Path, max_rows: int) -> None:
         os.close(fd)
 
 
+def read_rows(
+    path: Path,
+    session_id: str,
+    trace: TraceRecord,
+    cursor: str | None,
+    most: PageSize,
+    now: Execution,
+    measure: Measure,
+) -> TraceRows:
+    """The rows from `cursor`, or from the first one, on."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return page_of(partial(os.pread, fd), session_id, trace, cursor, most, now, measure)
+    finally:
+        os.close(fd)
+
+
 def read_page(
     path: Path,
     session_id: str,
@@ -44,9 +61,13 @@ def read_page(
     cursor: str | None,
     most: PageSize,
     now: Execution,
+    measure: Measure,
 ) -> TraceRows:
+    """The rows from `cursor` on; without one, and when the trace is over, its last rows."""
+    if cursor is not None or trace.ended is None:
+        return read_rows(path, session_id, trace, cursor, most, now, measure)
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return page_of(partial(os.pread, fd), session_id, trace, cursor, most, now)
+        return ending_of(partial(os.pread, fd), session_id, trace, most, now, measure)
     finally:
         os.close(fd)

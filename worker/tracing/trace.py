@@ -18,7 +18,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.execution import Trace, TraceEnd, TraceRows
 from debug_relay.protocol.models.retired_session import TraceRecord
 from debug_relay.protocol.state import State
-from debug_relay.protocol.trace_pages import FILE, PageSize, nothing_was_traced
+from debug_relay.protocol.trace_pages import FILE, Measure, PageSize, nothing_was_traced
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
@@ -33,6 +33,7 @@ from debug_relay.worker.tracing.plan import Plan, Planner
 
 log = logging.getLogger("debug_relay.worker")
 
+_END_SECONDS: Final = 10.0  # A trace that is ended by a call is removed within this time.
 _PAUSE_SECONDS: Final = 5.0  # A trace that ends waits this long for the program to pause.
 # Interrupts of a traced thread: the first may be lost in code that catches everything.
 _MOST_INTERRUPTS: Final = 2
@@ -67,7 +68,7 @@ class RunningTrace:
         self.record = TraceRecord()
         self._over: TraceEnd | None = None  # the end that the program has reported
         self._stops_by_itself = False  # the program stops at the last row
-        self._steps_out = plan.returns and params.then == "pause"
+        self._steps_out = plan.returns and params.pauses
         self._before = self._stops.stop_id
         self._running: asyncio.Task[None] | None = None
         self._left_alone = asyncio.Event()  # never set: a trace does not end with its caller
@@ -77,7 +78,7 @@ class RunningTrace:
         params = self._params
         stop = self._stops.current
         try:
-            await asyncio.to_thread(row_file.make_file, self._file, params.max_rows)
+            await asyncio.to_thread(row_file.make_file, self._file, params.rows)
         except OSError as error:
             raise RelayError(
                 Code.INTERNAL_ERROR,
@@ -88,11 +89,13 @@ class RunningTrace:
             self._plan.server,
             probe.Trace(
                 ring=str(self._file),
-                rows=params.max_rows,
-                pause=params.then == "pause",
+                rows=params.rows,
+                pause=params.pauses,
                 spots=self._plan.spots,
                 lines=self._plan.lines,
                 until=params.until,
+                changed=params.when == "changed",
+                returns=params.returns,
                 frame=self._plan.frame,
                 entry=stop is not None and stop.reason == "entry",
             ),
@@ -108,7 +111,16 @@ class RunningTrace:
     async def done(self, abandoned: asyncio.Event) -> None:
         """Wait for the trace's end, or until the caller has disconnected."""
         await self._publication.until(
-            lambda: self.record.ended is not None, self._params.timeout + 30, abandoned
+            lambda: self.record.ended is not None, self._params.seconds + 30, abandoned
+        )
+
+    async def end(self, abandoned: asyncio.Event) -> None:
+        """End it as its caller asks; the program runs on."""
+        if self.record.ended is None and self._over is None:
+            self._over = "stopped"
+            self._publication.changed()
+        await self._publication.until(
+            lambda: self.record.ended is not None, _END_SECONDS, abandoned
         )
 
     async def close(self) -> None:
@@ -128,7 +140,7 @@ class RunningTrace:
             record.warnings.append(f"{news.where.path}:{news.where.line}: {news.problem}")
         if news.over is not None:
             self._over = news.over
-            self._stops_by_itself = self._params.then == "pause" and not news.breakpoint
+            self._stops_by_itself = self._params.pauses and not news.breakpoint
             self._publication.changed()
 
     @property
@@ -143,7 +155,7 @@ class RunningTrace:
         try:
             reason = self._reason() if await self._in_time() else "timeout"
             await self._remove()
-            if reason == "timeout" and self._params.then == "pause":
+            if reason == "timeout" and self._params.pauses:
                 await self._pause()
         except RelayError as error:
             # The program ended meanwhile, or another caller resumed it; the state shows which.
@@ -157,7 +169,7 @@ class RunningTrace:
         `OWN_CODE_SECONDS`, as other values have.
         """
         server = self._plan.server
-        deadline = time.monotonic() + self._params.timeout
+        deadline = time.monotonic() + self._params.seconds
         while (left := deadline - time.monotonic()) > 0:
             if await self._publication.until(
                 self._at_end, min(OWN_CODE_SECONDS, left), self._left_alone
@@ -170,7 +182,9 @@ class RunningTrace:
     def _at_end(self) -> bool:
         if self._lifecycle.state is not State.RUNNING or self._stops.stop_id > self._before:
             return True
-        return self._over is not None and self._params.then == "continue"
+        if self._over == "stopped":
+            return True
+        return self._over is not None and not self._params.pauses
 
     def _reason(self) -> TraceEnd:
         if self._over is not None:
@@ -254,7 +268,7 @@ class Traces:
             raise RelayError(
                 Code.INVALID_SESSION_STATE,
                 "A trace is already running in this session",
-                f"{call_of('get-trace')} reads its rows; {call_of('pause')} ends it.",
+                f"{call_of('get-trace')} reads its rows; {call_of('end-trace')} ends it.",
                 current_state=self._lifecycle.state.value,
                 required_state="paused",
             )
@@ -280,14 +294,26 @@ class Traces:
             raise
         return tracing
 
-    async def page(self, cursor: str | None, most: PageSize) -> TraceRows:
-        """Rows of the session's last trace."""
+    async def end(self, abandoned: asyncio.Event) -> None:
+        """End the trace that runs; one that is over already stays as it is."""
+        if self._record is None:
+            raise nothing_was_traced(self._lifecycle.state)
+        if self._last is not None:
+            await self._last.end(abandoned)
+
+    async def page(
+        self, cursor: str | None, most: PageSize, measure: Measure, from_first: bool = False
+    ) -> TraceRows:
+        """Rows of the session's last trace: from the cursor on, or `from_first`; otherwise, when
+        it is over, its last ones.
+        """
         record = self._record
         if record is None:
             raise nothing_was_traced(self._lifecycle.state)
         now = self._run.result(completed=record.ended is not None)
+        read = row_file.read_rows if from_first else row_file.read_page
         return await asyncio.to_thread(
-            row_file.read_page, self._file, self._settings.id, record, cursor, most, now
+            read, self._file, self._settings.id, record, cursor, most, now, measure
         )
 
     async def close(self) -> None:

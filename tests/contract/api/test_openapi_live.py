@@ -279,6 +279,7 @@ def records(session: Session, program: Source) -> None:
     row = {"file": str(program), "line": program["loop"], "capture": ["total"]}
     session.post("/trace", {"at": [row], "max_rows": 3}).ok()
     session.get("/trace").ok()
+    session.delete("/trace").ok()
     session.post("/run-to", {"file": str(program), "line": program["loop"]}).ok()
     session.post("/evaluate", {"expression": "print(1)"}).ok()
     session.delete("/output").ok()

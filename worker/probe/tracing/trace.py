@@ -37,6 +37,7 @@ class Spot(object):
         self.condition = Expression(condition) if condition else None
         self.capture = [(text, Expression(text)) for text in spec.get("capture", ())]
         self.changes = spec.get("changes", False)
+        self.label = spec.get("label")
         self.code = None  # record only in this function, if set
 
 
@@ -67,10 +68,24 @@ class Tracer(object):
             "resumes": bool(code.co_flags & 0x2A0) or code.co_name == "<module>",
         }
 
-    def begin(self, ring, rows, pause, spots, lines, until=None, frame=None, entry=False):
+    def begin(
+        self,
+        ring,
+        rows,
+        pause,
+        spots,
+        lines,
+        until=None,
+        frame=None,
+        entry=False,
+        changed=False,
+        returns=False,
+    ):
         self.end()
         found = self.frame(frame) if frame is not None else None
-        trace = Trace(self.probe, Ring(ring, rows), pause, until)
+        trace = Trace(self.probe, Ring(ring, rows), pause, until, changed)
+        if returns:
+            trace.returns = self.probe.returns.begin(trace.returned)
         made = [Spot(spec) for spec in spots]
         for path, places in lines.items():
             here = trace.lines.setdefault(self.probe.engine.canonical(path), {})
@@ -110,6 +125,8 @@ class Tracer(object):
 
     def forget(self, trace):
         self.probe.engine.hooks.drop("handle_breakpoint_condition", "trace")
+        if trace.returns is not None:
+            trace.returns.end()
         trace.ring.close()
 
     def remove(self):
@@ -136,8 +153,13 @@ class Tracer(object):
 
 
 class Trace(object):
-    def __init__(self, probe, ring, pause, until):
+    def __init__(self, probe, ring, pause, until, news_only):
         self.probe = probe
+        self.news_only = news_only  # record only what differs from the row before
+        self.last = {}  # captured expression → its text in the last row
+        self.places_before = {}  # thread ident → the place of its last hit
+        self.returns = None  # tells what functions return, if that is wanted
+        self.failed = set()  # captures that have raised
         self.ring = ring
         self.pause = pause
         self.until = Expression(until) if until else None
@@ -216,6 +238,14 @@ class Trace(object):
         if spot.condition is not None and not self.holds(spot.condition, frame, "condition"):
             return None
         code, line = frame.f_code, frame.f_lineno
+        if self.returns is not None:
+            self.returns.watch(frame)
+        values = self.values(spot, frame) if spot.capture else None
+        before = self.places_before.get(_ident())
+        self.places_before[_ident()] = [path, line, code.co_name]
+        was = self.differs(values) if self.news_only and values is not None else {}
+        if was is None:
+            return None
         count = self.counts.get((spot, line))
         if count is None:
             count = self.counts.setdefault((spot, line), itertools.count(1).__next__)
@@ -226,15 +256,43 @@ class Trace(object):
             "thread": self.thread(),
             "hit": count(),
         }
-        if spot.capture:
-            row["values"] = self.values(spot, frame)
+        if spot.label:
+            row["label"] = spot.label
+        if values is not None:
+            row["values"] = values
         if spot.changes:
             row["changed"], bounded = self.changed(frame)
             if bounded:
                 row["bounded"] = True
+            if self.news_only and values is None and not row["changed"]:
+                return None
+        if was:
+            row["was"] = was
+            if before is not None:
+                row["after"] = before
+        return self.written(row, frame)
+
+    def differs(self, values):
+        """The former texts of the captures that differ; None if none does. A first text differs
+        from nothing.
+        """
+        was, is_new = {}, False
+        for text, value in values.items():
+            known = self.last.get(text)
+            if known != value:
+                is_new = True
+                if known is not None:
+                    was[text] = known
+                self.last[text] = value
+        return was if is_new else None
+
+    def written(self, row, frame):
+        """Put a row into the ring; the reason if it was the last one."""
         body = _encode(row).encode("ascii")
         if len(body) > self.ring.largest:
-            row.update(values={}, changed={}, bounded=True)
+            for name in ("values", "changed", "was", "returned"):
+                row.pop(name, None)
+            row["bounded"] = True
             body = _encode(row).encode("ascii")
         number = self.ring.put(body)
         if not number:
@@ -244,6 +302,41 @@ class Trace(object):
         if self.until is not None and self.holds(self.until, frame, "until"):
             return "until"
         return None
+
+    def returned(self, frame, value):
+        """A function with traced lines returns: record that. Its thread cannot stop here."""
+        code = frame.f_code
+        known = self.codes.get((code.co_filename, code))
+        if self.over is not None or known is None:
+            return
+        answers, ident, token = self.probe.answers, _ident(), begun("trace")
+        if ident in answers.running:
+            return
+        answers.running[ident] = token
+        try:
+            key = (code, "return")
+            count = self.counts.get(key)
+            if count is None:
+                count = self.counts.setdefault(key, itertools.count(1).__next__)
+            view = View(self.probe.pages.mode, slow=self.slow)
+            row = {
+                "path": known[1],
+                "line": frame.f_lineno,
+                "function": code.co_name,
+                "thread": self.thread(),
+                "hit": count(),
+                "returned": view.text(value),
+            }
+            reason = self.written(row, frame)
+            if reason is not None:
+                self.finish(reason, False)
+        except KeyboardInterrupt:
+            _thread.interrupt_main()
+        except BaseException as error:
+            self.complain(frame, "the returned value raised %s" % _words(error))
+        finally:
+            unmute()
+            answers.settle(ident, token)
 
     def finish(self, reason, stops_anyway):
         if not next(self.endings, False):
@@ -263,7 +356,7 @@ class Trace(object):
             return False
 
     def complain(self, frame, problem):
-        place = (frame.f_code, frame.f_lineno)
+        place = (frame.f_code, frame.f_lineno, problem)
         if place not in self.problems and len(self.problems) < 20:
             self.problems.add(place)
             where = {"path": frame.f_code.co_filename, "line": frame.f_lineno}
@@ -295,7 +388,9 @@ class Trace(object):
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:  # the expression may even call exit()
-                    found[text] = "<%s>" % _words(error)
+                    if text not in self.failed:
+                        self.failed.add(text)
+                        self.complain(frame, "capture %s raised %s" % (text[:100], _words(error)))
         finally:
             unmute()
         return found

@@ -1,0 +1,158 @@
+"""Traces that answer questions: who changed this, what was returned, what were the last rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.kit.client import Client
+from tests.kit.relay import eventually
+from tests.kit.source import Source
+
+Write = Callable[..., Source]
+LEDGER = """
+    class Account:
+        def __init__(self, balance):
+            self.balance = balance  # @made
+
+        def deposit(self, amount):
+            self.balance += amount  # @deposit
+            return self.balance
+
+        def audit(self):
+            if self.balance > 100:
+                self.balance -= 1  # @steals
+            return None
+
+    def price(n):
+        try:
+            return 100 / n
+        except ZeroDivisionError:
+            raise ValueError(n)
+
+    def work(account):
+        for n in range(5):
+            account.deposit(50)  # @loop
+            account.audit()
+        return account.balance
+
+    account = Account(0)
+    print(work(account))
+    for n in (4, 0):
+        try:
+            price(n)
+        except ValueError:
+            pass
+"""
+
+
+def run(relay: Client, program: Source, python: str, **spec: Any) -> Any:
+    body = {"script": str(program), "python_path": python, "trace": spec}
+    return relay.post("/run", body).ok()["trace"]
+
+
+def test_who_changes_a_value(relay: Client, source: Write, python: str) -> None:
+    program = source(LEDGER)
+    answer = run(
+        relay, program, python, step={"files": [str(program)]}, capture=["self.balance"],
+        when="changed",
+    )  # fmt: skip
+    changes = [
+        (row["was"].get("self.balance"), row["values"]["self.balance"], row["after"]["line"])
+        for row in answer["rows"]
+        if row["was"]
+    ]
+    deposit, steals = program["deposit"], program["steals"]
+    assert changes[:4] == [
+        ("0", "50", deposit), ("50", "100", deposit), ("100", "150", deposit),
+        ("150", "149", steals),
+    ]  # fmt: skip
+    assert answer["total"] == len(answer["rows"]) < 12
+    # Most lines have no self: that is told once.
+    assert len(answer["warnings"]) == 1
+
+
+def test_places_by_text_and_function_with_labels(relay: Client, source: Write, python: str) -> None:
+    program = source(LEDGER)
+    at = [
+        {"file": str(program), "text": "account.audit()", "label": "before the audit"},
+        {"function": "Account.deposit", "label": "entry", "capture": ["amount"]},
+        {"file": str(program), "function": "price", "capture": ["n"]},
+    ]
+    rows = run(relay, program, python, at=at)["rows"]
+    entries = [row for row in rows if row["label"] == "entry"]
+    assert {row["line"] for row in entries} == {program["deposit"]}
+    assert [row["values"] for row in entries] == [{"amount": "50"}] * 5
+    assert sum(row["label"] == "before the audit" for row in rows) == 5
+    assert [row["values"]["n"] for row in rows if row["function"] == "price"] == ["4", "0"]
+    body = {"script": str(program), "trace": {"at": [{"function": "nothing"}]}}
+    error = relay.post("/run", body).refused("BREAKPOINT_INVALID_LINE")
+    assert "Account.deposit" in error["details"]["functions"]
+
+
+def test_what_functions_return(relay: Client, source: Write, python: str) -> None:
+    program = source(LEDGER)
+    at = [{"function": name} for name in ("Account.audit", "price", "work")]
+    rows = run(relay, program, python, at=at, returns=True)["rows"]
+    returned = [(row["function"], row["returned"]) for row in rows if row["returned"]]
+    # `price` raises the second time, which is no return.
+    assert returned == [*[("audit", "None")] * 5, ("work", "247"), ("price", "25.0")]
+
+
+def test_the_last_rows_in_text(relay: Client, source: Write) -> None:
+    program = source("""
+        for n in range(1000):
+            square = n * n  # @body
+    """)
+    spec = {
+        "at": [{"file": str(program), "line": program["body"], "capture": ["n"]}],
+        "max_rows": 10_000,
+        "until": "n == 700",
+        "budget": 400,
+    }
+    body = {"script": str(program), "trace": spec}
+    text = relay.post("/run?format=text", body).raw.decode()
+    assert "n = 0" in text
+    assert "n = 700" in text
+    assert "rows in between are left out" in text
+    rows = [line for line in text.splitlines() if line.startswith("  #")]
+    assert 250 < sum(map(len, rows)) <= 400
+    with relay.session() as session:
+        session.break_at(program, program["body"], hit_condition="1")
+        session.launch(program)
+        session.delete("/breakpoints").ok()
+        text = session.post("/trace?format=text", spec).raw.decode()
+        assert "n = 700" in text
+        rows = [line for line in text.splitlines() if line.startswith("  #")]
+        assert 250 < sum(map(len, rows)) <= 400
+
+
+def test_a_trace_in_the_background(relay: Client, source: Write, python: str) -> None:
+    program = source("""
+        import time
+        n = 0
+        while True:
+            n += 1  # @body
+            time.sleep(0.001)
+    """)
+    with relay.session(python_path=python) as session:
+        session.launch(program, wait=0)
+        eventually(lambda: session.status()["status"] == "running")
+        spot = {"file": str(program), "line": program["body"], "capture": ["n"]}
+        begun = session.post("/trace", {"at": [spot], "background": True}).ok()
+        assert (begun["status"], begun["ended"]) == ("running", None)
+        session.post("/trace", {"at": [spot]}).refused("INVALID_SESSION_STATE")
+        seen: list[int] = []
+        cursor = begun["next_cursor"]
+        while len(seen) < 50:
+            page = session.get("/trace", cursor=cursor).ok()
+            seen += [row["seq"] for row in page["rows"]]
+            cursor = page["next_cursor"]
+            assert session.status()["status"] == "running"
+        assert seen == list(range(seen[0], seen[0] + len(seen)))
+        ended = session.delete("/trace").ok()
+        assert (ended["ended"], ended["status"]) == ("stopped", "running")
+        assert ended["total"] >= len(seen)
+        # Another one can begin, and this one is over for whoever ends it again.
+        assert session.delete("/trace").ok()["ended"] == "stopped"
+        session.post("/trace", {"at": [spot], "max_rows": 3, "then": "continue"}).ok()
