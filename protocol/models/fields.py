@@ -231,10 +231,17 @@ ReportBytes = Annotated[
 ]
 
 
+FramesWanted = Annotated[
+    FrameLimit | Literal["all"],
+    Meta(description="Number of frames; frames of libraries are folded, `all` shows each of them."),
+]
+ALL_FRAMES: Final = 1000  # A report with `all` frames has at most this many.
+
+
 class Bounds(Params, kw_only=True):
     """Bounds on the parts of a stop report."""
 
-    frames: FrameLimit = 20
+    frames: FramesWanted = 20
     locals: LocalLimit = 50
     source_lines: SourceLines = 3
     output_bytes: OutputBytes = 4096
@@ -245,6 +252,10 @@ SnapshotBounds = Annotated[
     bool | Bounds,
     Meta(description="Add the stop report; an object sets bounds for its parts."),
 ]
+
+
+def frame_count(wanted: int | str) -> int:
+    return wanted if isinstance(wanted, int) else ALL_FRAMES
 
 
 # A reader of text gets the place of the stop without asking for it.

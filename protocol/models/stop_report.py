@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta
 
 from debug_relay.protocol.models.fields import (
     Cursor,
-    FrameLimit,
+    FramesWanted,
     Limit,
     LocalLimit,
     Location,
@@ -19,7 +19,7 @@ from debug_relay.protocol.models.fields import (
     SourceLines,
     Time,
 )
-from debug_relay.protocol.models.inspection import Frame, Safe, Variable, Watch
+from debug_relay.protocol.models.inspection import Frame, Safe, SourceRef, Variable, Watch
 from debug_relay.protocol.models.sessions import EndReason, ExceptionInfo, StopReason
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.ring_format import Place
@@ -77,6 +77,27 @@ class Cut(Result, kw_only=True):
     get: Annotated[str, Meta(description="The call that returns the rest.")]
 
 
+class StopSource(SourceRef, kw_only=True):
+    name: str = ""  # the last part of the path
+
+
+class StopFrame(Frame, kw_only=True):
+    """A frame of a stop report."""
+
+    source: StopSource
+    column: int = 1
+    module_name: str | None = None
+    presentation_hint: str = "normal"
+
+
+class FoldedFrames(Result, kw_only=True):
+    """Frames of libraries in a row, which are not in the list; `frames=all` shows them."""
+
+    first: int  # the id of the first
+    count: int
+    libraries: list[str]
+
+
 class Stop(Result, kw_only=True):
     """The place and reason of a stop, and the program's state there."""
 
@@ -86,7 +107,10 @@ class Stop(Result, kw_only=True):
     thread: StoppedThread
     current_location: Location | None = None
     source: Excerpt | None = None
-    frames: list[Frame] = []
+    # The frame of `source` and `locals`: of a thread that waits in a library, the program's own.
+    frame_id: int = 0
+    frames: list[StopFrame] = []
+    folded: list[FoldedFrames] = []
     total_frames: int = 0
     locals: list[Variable] = []
     total_locals: int = 0
@@ -124,7 +148,7 @@ class Snapshot(SessionParams, kw_only=True):
             description="Seconds to wait for a stop, the end, or a question for input.",
         ),
     ] = 0
-    frames: FrameLimit | None = None
+    frames: FramesWanted | None = None
     locals: LocalLimit | None = None
     source_lines: SourceLines | None = None
     output_bytes: OutputBytes | None = None

@@ -83,8 +83,10 @@ def _execution(result: execution.Execution) -> Iterator[Line]:
 
 def _created(result: creation.SessionCreated) -> Iterator[Line]:
     """The state, breakpoints that will not be hit as they are, and the first stop."""
-    place = None if result.stop is not None else result.current_location
-    yield from session_text.session(msgspec.structs.replace(result, current_location=place))
+    known = result
+    if result.stop is not None:  # which tells these two
+        known = msgspec.structs.replace(result, current_location=None, exception=None)
+    yield from session_text.session(known)
     for point in result.breakpoints:
         if not point.verified or point.message:
             yield breakpoint_text.breakpoint(point)

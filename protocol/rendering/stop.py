@@ -16,7 +16,7 @@ from msgspec import UNSET
 from debug_relay.protocol.models import inspection, stop_report
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.models.run import RunFrame, RunLocal
-from debug_relay.protocol.rendering.text import Code, Line, short
+from debug_relay.protocol.rendering.text import Code, Line, plural, short
 
 SAFE_VALUES_NOTE: Final = "(shown without running the program's code, which needs sessions:write)"
 _VALUE: Final = 100  # Characters of one value in the text of a stop.
@@ -78,7 +78,13 @@ def _place(report: stop_report.Stop) -> str:
     where = "" if is_main and not thread.is_child else f", thread {thread.id}{name}"
     if thread.is_child:
         where += f" of child process {thread.pid}"
-    return location_text(report.current_location) + where
+    if not report.frame_id or not report.frames:
+        return location_text(report.current_location) + where
+    # The thread waits in a library, called from this frame.
+    waits = next((fold for fold in report.folded if fold.first == 0), None)
+    inside = f", waits in {waits.libraries[0]}" if waits is not None else ""
+    first = report.frames[0]
+    return f"{first.source.path}:{first.line} in {first.name} (frame {first.id}{inside}){where}"
 
 
 def location_text(location: Location | None) -> str:
@@ -280,9 +286,18 @@ def folded(rows: list[tuple[int, str, list[str]]]) -> Iterator[str]:
 
 
 def _callers(report: stop_report.Stop) -> Iterator[Line]:
-    if len(report.frames) > 1:
-        yield "called from:"
-        yield from (f"  {line}" for line in frames(report.frames[1:]))
+    top = report.frames[0].id if report.frames else 0
+    rows = [(row.id, place(row), list[str]()) for row in report.frames[1:]]
+    behind = [fold for fold in report.folded if fold.first > top]
+    if not rows and not behind:
+        return
+    yield "called from:"
+    for fold in behind:
+        before = [row for row in rows if row[0] < fold.first]
+        yield from (f"  {line}" for line in folded(before))
+        yield f"  … {plural(fold.count, 'frame')} of {', '.join(fold.libraries)}"
+        rows = rows[len(before) :]
+    yield from (f"  {line}" for line in folded(rows))
 
 
 def _cuts(report: stop_report.Stop, stepped: bool) -> Iterator[Line]:

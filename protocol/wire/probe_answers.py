@@ -11,6 +11,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 # Function, path, line, module.
+# Which frames of libraries a report folds: all, all but those at the top, or none.
+Fold = Literal["own", "top", "none"]
 FrameRow = tuple[str, str, int, str | None]
 
 
@@ -112,6 +114,9 @@ class ThreadReport(Struct, kw_only=True):
 
     thread: int
     frames: list[FrameRow] = []
+    numbers: list[int] = []  # the frames have these numbers in the stack; empty: from 0 on
+    folded: list[tuple[int, int, list[str]]] = []  # first number, count, names of libraries
+    in_library: bool = False  # the top frame is a library's
     total_frames: int = 0
     name: str | None = None
     locals: list[Variable] = []

@@ -331,6 +331,7 @@ class Report(Question[answers.StopReport]):
     frames: int
     locals: int
     width: int
+    fold: answers.Fold = "top"
     safe: bool = False
 
 

@@ -86,6 +86,7 @@ class Engine(Protocol):
         width: int,
         timeout: float,
         safe: bool,
+        fold: answers.Fold,
     ) -> answers.StopReport:
         """The report of a stopped thread as it is now. With `safe` none of the program's code runs,
         and there are no watches and no changes.

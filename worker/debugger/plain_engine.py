@@ -110,6 +110,7 @@ class PlainEngine:
         width: int,
         timeout: float,
         safe: bool,
+        fold: answers.Fold,
     ) -> answers.StopReport:
         """The same as the probe reports, call by call. With `safe` there is nothing: debugpy runs
         the program's code to show values.

@@ -128,6 +128,7 @@ class ProbeClient:
         width: int,
         timeout: float,
         safe: bool = False,
+        fold: answers.Fold = "top",
     ) -> answers.StopReport:
         """The stop report of a stopped thread as it is now.
 
@@ -136,7 +137,7 @@ class ProbeClient:
         thread = self.hub.thread(thread_id)
         async with thread.server.evaluating:
             return await thread.server.engine.report(
-                thread.dap_id, frames, locals, width, timeout, safe
+                thread.dap_id, frames, locals, width, timeout, safe, fold
             )
 
     async def raised(

@@ -69,9 +69,10 @@ class ProbeEngine:
         width: int,
         timeout: float,
         safe: bool,
+        fold: answers.Fold,
     ) -> answers.StopReport:
         question = probe.Report(
-            thread=thread, frames=frames, locals=variables, width=width, safe=safe
+            thread=thread, frames=frames, locals=variables, width=width, fold=fold, safe=safe
         )
         what = "the stop report"
         return await self._probes.ask_thread(self._server, what, timeout, question, soon=True)

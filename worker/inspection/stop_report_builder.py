@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
-from debug_relay.protocol.models.fields import Bounds
-from debug_relay.protocol.models.inspection import Frame, SourceRef, Variable, Watch
-from debug_relay.protocol.models.stop_report import Change, Excerpt, Printed, Stop, StoppedThread
+from msgspec.structs import replace
+
+from debug_relay.protocol.models.fields import Bounds, frame_count
+from debug_relay.protocol.models.inspection import Variable, Watch
+from debug_relay.protocol.models.sessions import ExceptionInfo
+from debug_relay.protocol.models.stop_report import (
+    Change,
+    Excerpt,
+    FoldedFrames,
+    Printed,
+    Stop,
+    StopFrame,
+    StoppedThread,
+    StopSource,
+)
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire.probe_answers import ThreadReport
 from debug_relay.worker.debugger.hub import Hub
@@ -17,6 +28,8 @@ from debug_relay.worker.source.excerpts import excerpt
 if TYPE_CHECKING:
     from debug_relay.worker.inspection.stop_reports import Kept
 
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_ENTRY: Final = '  File "'  # One entry of a traceback begins so.
 _NOTHING: Final = ThreadReport(thread=0)
 
 
@@ -31,6 +44,13 @@ class ReportBuilder:
     ) -> Stop:
         """Put a report together; `present`: its values can still be expanded."""
         stop, thread = kept.stop, reported or _NOTHING
+        numbers = thread.numbers or list(range(len(thread.frames)))
+        frames = [
+            self._frame(number, *row)
+            for number, row in zip(
+                numbers, thread.frames[: frame_count(bounds.frames)], strict=False
+            )
+        ]
         return Stop(
             stop_id=kept.stop_id,
             stop_reason=stop.reason,
@@ -40,9 +60,12 @@ class ReportBuilder:
             ),
             current_location=stop.location,
             source=_source(kept, thread, bounds.source_lines),
-            frames=[
-                self._frame(index, *frame)
-                for index, frame in enumerate(thread.frames[: bounds.frames])
+            frame_id=numbers[0] if numbers else 0,
+            frames=frames,
+            folded=[
+                FoldedFrames(first=first, count=count, libraries=names)
+                for first, count, names in thread.folded
+                if frames and first <= frames[-1].id + 1
             ],
             total_frames=thread.total_frames,
             locals=[self._variable(kept, row, present) for row in thread.locals[: bounds.locals]],
@@ -57,22 +80,15 @@ class ReportBuilder:
                 for watch in thread.watches
                 if watch.id in kept.watched
             ],
-            exception=stop.exception,
+            exception=_without_frames(stop.exception) if frames else stop.exception,
             return_value=kept.returned,
             output=_printed(kept, bounds.output_bytes),
             hit_breakpoints=stop.hit_breakpoints,
             note=kept.note if reported is None else None,
         )
 
-    def _frame(self, index: int, name: str, path: str, line: int, module: str | None) -> Frame:
-        return Frame(
-            id=index,
-            name=name,
-            source=SourceRef(path=path, name=os.path.basename(path)),
-            line=line,
-            column=1,
-            module_name=module or self._hub.module_of(path),
-        )
+    def _frame(self, index: int, name: str, path: str, line: int, module: str | None) -> StopFrame:
+        return StopFrame(id=index, name=name, source=StopSource(path=path), line=line)
 
     def _variable(self, kept: Kept, row: answers.Variable, present: bool) -> Variable:
         return as_variable(self._hub, kept.server, kept.stop.thread_id, row, present)
@@ -91,8 +107,25 @@ class ReportBuilder:
         )
 
 
+def _without_frames(raised: ExceptionInfo | None) -> ExceptionInfo | None:
+    """The exception with the last entry of its traceback: the report's frames tell the others. The
+    tracebacks of causes stay, because nothing else tells them.
+    """
+    text = raised.traceback if raised is not None else None
+    if raised is None or text is None or text.count(_TRACEBACK) > 1:
+        return raised
+    entries = text.split(_ENTRY)
+    if len(entries) < 3:
+        return raised
+    left_out = f"  … {len(entries) - 2} more, as in frames\n"
+    return replace(raised, traceback="".join([entries[0], left_out, _ENTRY, entries[-1]]))
+
+
 def _source(kept: Kept, thread: ThreadReport, around: int) -> Excerpt | None:
     place = kept.stop.location
+    if thread.numbers and thread.numbers[0] and thread.frames:
+        _, path, line, _ = thread.frames[0]
+        return excerpt(path, kept.own_lines, line, around) if kept.own_lines else None
     if place is None:
         return None
     if kept.lines:

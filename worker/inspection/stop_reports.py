@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from debug_relay.protocol.errors import RelayError
-from debug_relay.protocol.models.fields import Bounds
+from debug_relay.protocol.models.fields import Bounds, frame_count
 from debug_relay.protocol.models.output_events import Category
 from debug_relay.protocol.models.stop_report import KEPT_STOPS, Cut, KeptStop, ReturnValue
 from debug_relay.protocol.models.stop_report import Stop as Report
@@ -25,7 +25,7 @@ from debug_relay.protocol.rendering.size_limit import calls_for_rest as calls_fo
 from debug_relay.protocol.rendering.size_limit import printed_bytes
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.protocol.wire.envelope import timestamp
-from debug_relay.protocol.wire.probe_answers import StopReport, ThreadReport
+from debug_relay.protocol.wire.probe_answers import Fold, StopReport, ThreadReport
 from debug_relay.protocol.wire.ring_format import Place
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
@@ -42,6 +42,7 @@ from debug_relay.worker.state.settings import Settings
 log = logging.getLogger("debug_relay.worker")
 
 PUSHED: Final = Bounds()  # the probe sends this much unasked
+_PUSHED_FRAMES: Final = frame_count(PUSHED.frames)
 TEXT_CHARACTERS: Final = 200  # One value in a stop report.
 SAFE_BY_DAP: Final = (
     "This session has no probe (attached by port): pydevd runs the program's code to show values, "
@@ -64,6 +65,8 @@ class Kept(Struct):
     printed_from: Place | None  # in the session's output; None is its beginning
     arrived: asyncio.Event
     watched: dict[str, str]
+    # The source of the program's own frame, if a library's is at the top.
+    own_lines: list[str] | None = None
     report: ThreadReport | None = None
     returned: ReturnValue | None = None
     note: str | None = None
@@ -272,8 +275,10 @@ class StopReports:
         kept = next((kept for kept in reversed(self.kept) if kept.stop_id == stop_id), None)
         if kept is None:
             return None
-        larger = bounds.frames > PUSHED.frames or bounds.locals > PUSHED.locals
-        report = await self._fresh(kept, bounds) if larger else await self._reported(kept, bounds)
+        larger = frame_count(bounds.frames) > _PUSHED_FRAMES or bounds.locals > PUSHED.locals
+        report = None if larger else await self._reported(kept, bounds)
+        if report is None or (report.in_library and _fold(kept, bounds) != "top"):
+            report = await self._fresh(kept, bounds)
         return self._composed(kept, report, bounds)
 
     async def now(self, bounds: Bounds, safe: bool = False) -> Composed:
@@ -308,11 +313,12 @@ class StopReports:
         """Ask the stopped thread itself."""
         return await self._probes.report(
             kept.stop.thread_id,
-            bounds.frames,
+            frame_count(bounds.frames),
             bounds.locals,
             TEXT_CHARACTERS,
             self._settings.evaluate_timeout,
             safe,
+            _fold(kept, bounds),
         )
 
     async def _reported(self, kept: Kept, bounds: Bounds) -> ThreadReport | None:
@@ -340,6 +346,8 @@ class StopReports:
             return kept.report
         if report is None:
             return await self._pushed(kept)
+        if report.numbers and report.numbers[0] and report.frames:
+            kept.own_lines = await self.sources.lines(report.frames[0][1])
         if not kept.server.engine.reports_stops:
             kept.report = (
                 report  # kept, because without the probe nothing else is known of this stop
@@ -348,15 +356,25 @@ class StopReports:
 
     def _composed(self, kept: Kept, thread: ThreadReport | None, bounds: Bounds) -> Composed:
         report = self._builder.composed(kept, thread, bounds, self._is_present(kept))
+        folded = sum(one.count for one in report.folded)
         calls = calls_for(self._settings.id, bounds.max_bytes, kept.printed_from)
         for part, shown, total in (
-            ("frames", len(report.frames), report.total_frames),
+            ("frames", len(report.frames) + folded, report.total_frames),
             ("locals", len(report.locals), report.total_locals),
             ("output", printed_bytes(report), kept.printed_bytes),
         ):
             if shown < total:
                 report.cut.append(Cut(part=part, shown=shown, total=total, get=calls[part]))
         return Composed(report, calls)
+
+
+def _fold(kept: Kept, bounds: Bounds) -> Fold:
+    """Which frames of libraries are folded: a thread that a pause has found in one only waits
+    there.
+    """
+    if bounds.frames == "all":
+        return "none"
+    return "own" if kept.stop.reason == "pause" else "top"
 
 
 def _read_anew(report: ThreadReport | None, now: ThreadReport | None) -> ThreadReport | None:

@@ -14,7 +14,7 @@ debugger only to stop.
 import _thread
 import sys
 
-from debug_relay.worker.probe.engine.frames import MONITORED, stack, top_of, visible
+from debug_relay.worker.probe.engine.frames import MONITORED, Folded, stack, top_of, visible
 from debug_relay.worker.probe.engine.hooks import Hooks
 from debug_relay.worker.probe.engine.library_files import is_library
 from debug_relay.worker.probe.values.class_facts import Debugger
@@ -190,6 +190,9 @@ class Engine(object):
 
     def stack(self, listed, most, count=True):
         return stack(self.db, listed, most, count)
+
+    def folded(self, listed, most, fold):
+        return Folded(self.db, listed, most, fold)
 
     def top_of(self, listed):
         return top_of(self.db, listed)

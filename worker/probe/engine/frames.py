@@ -5,10 +5,12 @@ import operator
 import sys
 import weakref
 
+from debug_relay.worker.probe.engine.library_files import library_of
 from debug_relay.worker.probe.values.rendering import clean
 
 MONITORED = sys.version_info >= (3, 12)
 GENERATOR = 0x20 | 0x80 | 0x200  # flags of code with yield, with async def, with both
+LIBRARIES = 4  # Libraries that are named where their frames are folded.
 WAKE = "<relay wake>"
 RUNNING, SUSPENDED = 1, 2  # pydevd's numbers for the state of a thread
 state_of = operator.attrgetter("pydev_state")  # of pydevd's record of a thread
@@ -54,6 +56,56 @@ def stack(db, listed, most, count=True):
             line = listed.frame_id_to_lineno.get(id(frame), frame.f_lineno)
             rows.append([frame.f_code.co_name, clean(path), line, module_of(frame)])
     return rows, total
+
+
+class Folded(object):
+    """The frames of a stack that are the program's own, and how many of which libraries lie
+    between them.
+
+    The top frame counts as the program's own, and so does its library: the thread has stopped
+    there. With `fold` "own" it does not, because the thread only waits there; with "none" no frame
+    is folded.
+    """
+
+    def __init__(self, db, listed, most, fold):
+        self.rows, self.numbers, self.total = [], [], 0
+        self.top = None  # the first frame of the rows
+        self.near = None  # the library of the top frame, which is not folded
+        self.folds = []  # [number of the first, how many, [libraries]]
+        known, libraries = {}, {}
+        for frame in listed:
+            code = id(frame.f_code)
+            path = known[code] if code in known else visible(db, frame, known)
+            if path is None:
+                continue
+            if code not in libraries:
+                libraries[code] = None if fold == "none" else library_of(path)
+            library = libraries[code]
+            if self.total == 0 and fold == "top":
+                self.near = library
+            number, self.total = self.total, self.total + 1
+            if library is not None and library != self.near:
+                self._fold(number, library)
+            elif len(self.rows) < most:
+                line = listed.frame_id_to_lineno.get(id(frame), frame.f_lineno)
+                self.rows.append([frame.f_code.co_name, clean(path), line, module_of(frame)])
+                self.numbers.append(number)
+                self.top = self.top or frame
+        # Nothing is told of what lies behind a frame that has no room.
+        if len(self.rows) == most and self.numbers:
+            self.folds = [fold for fold in self.folds if self._is_next(fold)]
+
+    def _fold(self, number, library):
+        last = self.folds[-1] if self.folds else None
+        if last is None or last[0] + last[1] != number:
+            self.folds.append([number, 1, [library]])
+            return
+        last[1] += 1
+        if library not in last[2] and len(last[2]) < LIBRARIES:
+            last[2].append(library)
+
+    def _is_next(self, fold):
+        return fold[0] <= self.numbers[-1] + 1
 
 
 def module_of(frame):

@@ -13,6 +13,26 @@ def is_library(path):
     return path.startswith(_ROOTS) and "/lib/python" in path
 
 
+def library_of(path):
+    """The package or module of a library's file, such as `pytest` or `threading`; None for a file
+    of the program's own."""
+    if not is_library(path):
+        return None
+    for mark in ("/site-packages/", "/dist-packages/"):
+        if mark in path:
+            return _first(path.rpartition(mark)[2])
+    if path.startswith("<frozen"):
+        return _first(path[1:-1].rpartition(" ")[2].replace(".", "/"))
+    # Below lib/python3.12/, or the folder of another build.
+    return _first(path.partition("/lib/python")[2].partition("/")[2])
+
+
+def _first(path):
+    name = path.partition("/")[0]
+    name = name[:-3] if name.endswith(".py") else name
+    return name.strip("_") or name
+
+
 def by_place(ask):
     """Make pydevd pass over files by their folders. By itself it does so by their names alone.
 

@@ -79,16 +79,17 @@ class StopReports(object):
             self.known.clear()
             self.before.clear()
             self.slow.clear()
-        made = self.made(thread_id, FRAMES, LOCALS, SHORT, self.slow, remember=True)
+        made = self.made(thread_id, FRAMES, LOCALS, SHORT, self.slow, "top", remember=True)
         return None if made is None else {"id": id, "report": made}
 
-    def ask(self, id, thread, frames, locals, width, safe=False):
+    def ask(self, id, thread, frames, locals, width, fold="top", safe=False):
         """Make the report for a caller, with the caller's bounds."""
-        return self.probe.answers.ask_thread(thread, id, self.again, frames, locals, width, safe)
+        wanted = frames, locals, width, fold, safe
+        return self.probe.answers.ask_thread(thread, id, self.again, *wanted)
 
-    def again(self, id, thread_id, frames, locals, width, safe):
+    def again(self, id, thread_id, frames, locals, width, fold, safe):
         slow = self.probe.pages.slow
-        made = self.made(thread_id, frames, locals, width, slow, remember=False, safe=safe)
+        made = self.made(thread_id, frames, locals, width, slow, fold, remember=False, safe=safe)
         return {"id": id, "gone": True} if made is None else {"id": id, "report": made}
 
     def forget(self, thread_id):
@@ -102,7 +103,7 @@ class StopReports(object):
 
     # -- making it
 
-    def made(self, thread_id, frames, locals, width, slow, remember, safe=False):
+    def made(self, thread_id, frames, locals, width, slow, fold, remember, safe=False):
         began = _now()
         engine = self.probe.engine
         listed = engine.frames(thread_id)
@@ -111,14 +112,19 @@ class StopReports(object):
             return None
         view = View("safe" if safe else self.probe.pages.mode, width, slow=slow)
         try:
-            rows, total = engine.stack(listed, frames)
+            stack = engine.folded(listed, max(frames, 1), fold)
             report = {"thread": self.probe.engine.dap_id(thread_id)}
-            report["frames"], report["total_frames"] = rows, total
+            report["frames"], report["total_frames"] = stack.rows[:frames], stack.total
+            report["numbers"], report["folded"] = stack.numbers, stack.folds
+            report["in_library"] = stack.near is not None
             report["name"] = thread_name()
-            frame = engine.top_of(listed)
+            top = engine.top_of(listed)
+            frame = stack.top or top
             if frame is not None:
-                if safe:
+                if safe or frame is not top:
+                    # Watches and changes belong to the top frame.
                     report.update(self.looked_at(frame, tracker, view, locals))
+                    report["new_frame"] = frame is not top
                 else:
                     report.update(self.of_frame(thread_id, frame, tracker, view, locals, remember))
                 report["text"] = self.probe.texts.around(frame)
@@ -162,7 +168,8 @@ class StopReports(object):
         return {"locals": rows, "total_locals": len(names)}
 
     def ordered(self, frame, values):
-        names = list(values)
+        # pytest adds names such as @py_assert1, which no program can use.
+        names = [name for name in values if not name.startswith("@")]
         if frame.f_code.co_name != "<module>":
             return names
         return sorted(names, key=lambda name: name_of(type(values[name])) in NAMED_LAST)
