@@ -58,6 +58,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     group: str
     scope: Scope
     and_scope: Scope = ""  # needed besides
+    own_token: bool = False  # the session's own token is as good as one with the scope
     aliases: tuple[str, ...] = ()  # further paths of the same handler
     side: Side = "worker"
     states: frozenset[State] = ANY
@@ -627,9 +628,8 @@ _OUTPUT_ROWS: Final = (
         words="Drive the session over a WebSocket: commands in, results and events out.",
     ),
     _output(
-        "tunnel", "GET", "/tunnel", output_events.OpenStream, output_events.StreamBytes,
-        kind="websocket", scope="sessions:write", safe=False, since=9,
-        words="Carry the debugger's own protocol over a WebSocket.",
+        "tunnel", "GET", "/tunnel", output_events.OpenTunnel, output_events.StreamBytes,
+        kind="websocket", scope="sessions:write", safe=False, own_token=True, errors=_SOCKET,
     ),
 )  # fmt: skip
 

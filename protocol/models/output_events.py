@@ -189,6 +189,13 @@ class OpenStream(SessionParams, kw_only=True):
     cursor: Cursor | None = None
 
 
+class OpenTunnel(SessionParams, kw_only=True):
+    """Carry a debugger's bytes to the session's join port and back over a WebSocket, as
+    `debug-relay tunnel` does. Binary messages are bytes; an empty one ends its direction. The token
+    may also be the session's own, `debugger.token`.
+    """
+
+
 # The numbers that ring records store as their category. New names go to the end of the Literal,
 # because a new supervisor reads the rings of older workers.
 CATEGORY_NUMBERS: Final[Mapping[str, int]] = {name: n for n, name in enumerate(get_args(Category))}

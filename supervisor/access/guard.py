@@ -6,6 +6,7 @@ values and knows neither the HTTP library nor any operation.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -129,6 +130,14 @@ class Guard:
         if token is not None:
             return Caller(token.name, uid, token.allows, front or "")
         return Caller(name, uid, SCOPES, front or "")
+
+    def shows(self, authorization: Sequence[str], secret: str | None) -> bool:
+        """Whether the request's bearer token is this secret."""
+        if len(authorization) != 1 or not secret:
+            return False
+        scheme, _, given = authorization[0].partition(" ")
+        sent = given.strip().encode("utf-8", "surrogateescape")
+        return scheme.lower() == "bearer" and hmac.compare_digest(sent, secret.encode())
 
     def require(self, caller: Caller, operation: str, scope: str) -> None:
         if scope and scope not in caller.scopes and self._tokens is not None:

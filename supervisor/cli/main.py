@@ -56,6 +56,7 @@ WORDS = {
     "stdio": Word(_FOLLOW, "commands.fronts", "let an IDE debug a program by JSON lines"),
     "wait": Word(_FOLLOW, "commands.following", "wait for the next stop or end"),
     "events": Word(_FOLLOW, "commands.following", "print what happens, one line for each event"),
+    "tunnel": Word(_FOLLOW, "commands.tunnel", "carry a debugger or an IDE to a session elsewhere"),
     "logs": Word(_FOLLOW, "commands.following", "print what a program has printed"),
     "mcp": Word(_FOLLOW, "commands.fronts", "let an agent debug by the Model Context Protocol"),
     "serve": Word(_RELAY, "serving", "run the relay until it is stopped"),

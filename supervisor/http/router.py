@@ -19,7 +19,7 @@ from debug_relay.supervisor.http.path_guess import meant, segments_of
 # These are served without the prefix too, where browsers and other programs look for them.
 ROOT_OPERATIONS: Final = (
     "index", "docs", "llms", "openapi", "metrics", "mcp",
-    "stream-output", "stream-events", "logs", "debug",
+    "stream-output", "stream-events", "logs", "debug", "tunnel",
 )  # fmt: skip
 
 BROKEN_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")

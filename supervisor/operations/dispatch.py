@@ -195,6 +195,9 @@ class Dispatch:
         # Callers without any right learn nothing else, not even which operations there are.
         operation = request.operation
         scope = operation.scope if operation is not None else SCOPES[0]
+        if operation is not None and operation.own_token and self._shows_own_token(request):
+            name = f"debugger of {request.path['session_id']}"
+            return Caller(name, request.uid, operation.scopes)
         caller = self._guard.identify(
             request.uid, request.agent, request.authorization, scope, request.front
         )
@@ -203,6 +206,12 @@ class Dispatch:
         for needed in operation.scopes:
             self._guard.require(caller, operation.name, needed)
         return caller
+
+    def _shows_own_token(self, request: Request) -> bool:
+        """Whether the request's token is that of the session, which its worker has made."""
+        session = self._registry.sessions.get(request.path["session_id"])
+        debugger = session.state.debugger if session is not None else None
+        return debugger is not None and self._guard.shows(request.authorization, debugger.token)
 
     def refuse(self, request: Request, error: Exception) -> Finished:
         """The answer to a request that a front refuses."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -21,10 +23,19 @@ from debug_relay.supervisor.streams.commands import Commands
 from debug_relay.supervisor.streams.feed import Encoded, Feed
 from debug_relay.supervisor.streams.sse import send_events
 from debug_relay.supervisor.streams.stream import Patience, Stream
+from debug_relay.supervisor.streams.tunnel import serve_tunnel
 from debug_relay.supervisor.streams.websocket import is_upgrade, refuse_socket, serve_socket
 
 MOST: Final = 1500  # Streams of a relay.
 MOST_OF_A_CALLER: Final = 256  # Streams of one uid and name.
+
+_BY_HTTP: Final = (
+    f"Connect with a WebSocket client; {call_of('stream-output')} and {call_of('stream-events')} "
+    "send much the same by plain HTTP."
+)
+_WITHOUT_UPGRADE: Final = {
+    "tunnel": "Run debug-relay tunnel {session_id} --listen :1234, and connect the debugger there."
+}
 
 _Read = Callable[[str | None], Encoded]
 
@@ -63,19 +74,26 @@ class Streams:
             raise RelayError(
                 Code.UPGRADE_REQUIRED,
                 f"{opened.operation.name} is a WebSocket",
-                f"Connect with a WebSocket client; {call_of('stream-output')} and "
-                f"{call_of('stream-events')} send much the same by plain HTTP.",
+                _WITHOUT_UPGRADE.get(opened.operation.name, _BY_HTTP),
             )
+        with self._place(caller.uid, caller.name):
+            if opened.operation.name == "tunnel":
+                admit = partial(self._dispatch.admit, request)
+                return await serve_tunnel(http, session, admit, self._patience.linger)
+            return await self._send_stream(http, request, opened)
+
+    async def _send_stream(
+        self, http: web.BaseRequest, request: Request, opened: Opened
+    ) -> web.StreamResponse:
+        session = opened.session
         feed = self._feeds.get(session) or Feed(session)
         cursor, read = _reader(feed, opened)
-        who = caller.uid, caller.name
-        self._require_room(*who)
-        self._open[who] += 1
         self._feeds[session] = feed
         try:
             stream = Stream(
                 feed, cursor, read, lambda: self._dispatch.admit(request), self._patience
             )
+            is_socket = opened.operation.kind == "websocket"
             if not is_socket:
                 return await send_events(http, stream, request.id, self._patience)
             commands = None
@@ -83,11 +101,21 @@ class Streams:
                 commands = Commands(self._dispatch, request, session.id, stream)
             return await serve_socket(http, stream, session.id, commands, self._patience)
         finally:
+            if not feed.has_readers and self._feeds.get(session) is feed:
+                del self._feeds[session]
+
+    @contextmanager
+    def _place(self, uid: int, name: str) -> Iterator[None]:
+        """Count a stream of this caller as long as it is open; refuse one too many."""
+        self._require_room(uid, name)
+        who = uid, name
+        self._open[who] += 1
+        try:
+            yield
+        finally:
             self._open[who] -= 1
             if not self._open[who]:
                 del self._open[who]
-            if not feed.has_readers and self._feeds.get(session) is feed:
-                del self._feeds[session]
 
     def _require_room(self, uid: int, name: str) -> None:
         of_caller, all_of_them = self._open[uid, name], self._open.total()

@@ -47,7 +47,7 @@ async def refuse_socket(
     await socket.prepare(http)
     is_busy = finished.status in (429, 503)  # too many streams, or the relay stops
     code = _TRY_AGAIN_LATER if is_busy else WSCloseCode.POLICY_VIOLATION
-    await _close(http, socket, code, _words(finished.body), patience)
+    await close_socket(http, socket, code, _words(finished.body), patience.linger)
     return socket
 
 
@@ -112,7 +112,7 @@ async def _write(
     last = _last_message(end, session_id, is_debug)
     if last and not socket.closed:
         http.transport.write(last)
-    await _close(http, socket, _CODES[end.reason], end.message, patience)
+    await close_socket(http, socket, _CODES[end.reason], end.message, patience.linger)
 
 
 def _last_message(end: End, session_id: str, is_debug: bool) -> bytes:
@@ -142,17 +142,19 @@ async def _read(socket: web.WebSocketResponse, commands: Commands | None) -> Non
             await asyncio.sleep(-allowed / _MESSAGES_A_SECOND)
 
 
-async def _close(
+async def close_socket(
     http: web.BaseRequest,
     socket: web.WebSocketResponse,
     code: int,
     reason: str,
-    patience: Patience,
+    linger: float,
 ) -> None:
-    """Close the socket; a client that does not read its last message is disconnected."""
+    """Close the socket. A client that does not read its last message within `linger` seconds is
+    disconnected.
+    """
     words = reason.encode()[:_REASON_BYTES].decode("utf-8", "ignore").encode()
     try:
-        async with asyncio.timeout(patience.linger):
+        async with asyncio.timeout(linger):
             await socket.close(code=code, message=words)
     except TimeoutError:
         if http.transport is not None:

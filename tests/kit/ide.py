@@ -26,14 +26,22 @@ def connected(session: Session) -> socket.socket:
 class Ide:
     """Keeps every message in the order of its arrival."""
 
-    def __init__(self, session: Session, client_id: str = "test", **fields: Any) -> None:
+    def __init__(
+        self,
+        session: Session,
+        client_id: str = "test",
+        *,
+        peer: socket.socket | None = None,
+        **fields: Any,
+    ) -> None:
+        """`peer` is a connection that leads to the join port; default: one of its own."""
         self.who = {"clientID": client_id, "adapterID": "python", **fields}
         self.messages: list[Message] = []
         self.sent: list[Message] = []
         self.closed = False
         self._seq = 0
         self._news = threading.Condition()
-        self._peer = connected(session)
+        self._peer = connected(session) if peer is None else peer
         self._peer.settimeout(None)
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import socket
 import subprocess
@@ -44,7 +45,7 @@ int main(int argc, char **argv) {
         char line[100];
         if (fgets(line, sizeof line, stdin)) printf("read %s", line);
     }
-    if (!strcmp(how, "environment"))
+    if (!strcmp(how, "environment") && getchar() == EOF)
         printf("%s %s\n", getenv("DEBUG_SESSION_URI"), getenv("DEBUG_SESSION_TOKEN"));
     if (!strcmp(how, "terminal")) printf("terminal %d\n", isatty(0));
     if (!strcmp(how, "crash")) abort();
@@ -119,6 +120,7 @@ class RawDebugger:
         self.peer = peer
         peer.settimeout(WITHIN)
         self._unread = b""
+        self.acks = True
 
     @classmethod
     def of(cls, session: Session) -> RawDebugger:
@@ -138,14 +140,24 @@ class RawDebugger:
         return self.packet()
 
     def packet(self) -> str:
+        return expanded(self.raw_packet()).decode()
+
+    def raw_packet(self) -> bytes:
+        """A packet as it is on the wire, without the signs around it."""
         while b"#" not in self._unread or len(self._unread.partition(b"#")[2]) < 2:
             piece = self.peer.recv(65536)
             assert piece, self._unread
             self._unread += piece
         body, _, rest = self._unread.partition(b"#")
         self._unread = rest[2:]
-        self.peer.sendall(b"+")
-        return body.partition(b"$")[2].decode()
+        if self.acks:
+            self.peer.sendall(b"+")
+        return body.partition(b"$")[2]
+
+
+def expanded(data: bytes) -> bytes:
+    """Without run-length encoding: a star and how often the byte before it comes again."""
+    return re.sub(rb"(.)\*(.)", lambda run: run[1] * (run[2][0] - 28), data, flags=re.DOTALL)
 
 
 def packet(text: str) -> bytes:

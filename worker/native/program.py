@@ -36,6 +36,8 @@ from debug_relay.worker.system import descendants
 _TAIL_BYTES: Final = 2000  # The end of the output that a failed start shows.
 # A debugger learns of the program's end within this time, before its connection is closed.
 _LAST_WORDS_SECONDS: Final = 3.0
+# A debugger that connects waits so long for another one to leave.
+_TURN_SECONDS: Final = 1.0
 _DROPPED_SECONDS: Final = 10.0  # A debugger's connection that is cancelled ends within this time.
 
 
@@ -113,6 +115,9 @@ class NativeTarget(OwnedProgram):
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         """Serve one connection to the session's join port."""
+        if self._client is not None:
+            # The one before may be about to leave.
+            await asyncio.wait([self._client], timeout=_TURN_SECONDS)
         problem = self._refusal()
         if problem is not None:
             await remote_protocol.refuse(reader, writer, problem)
