@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
@@ -34,10 +33,9 @@ class Refused(Exception):
 
     @property
     def code(self) -> str:
-        """The error's code; empty if the answer is not the relay's."""
-        error = self.reply.json.get("error") if self.reply.is_json else None
-        if error:
-            return str(error["code"])
+        """The error's code; some other text if the answer is not the relay's."""
+        if self.reply.is_json:
+            return str(self.reply.json["error"]["code"])
         return self.reply.text.removeprefix("error ").partition(":")[0]
 
 
@@ -120,32 +118,6 @@ class Relay:
             raise Refused(reply)
         return reply
 
-    def follow(self, name: str, seconds: float, /, **fields: Any) -> Iterator[tuple[str, str, Any]]:
-        """Messages of server-sent events as (type, cursor, data); raises NoRelay when they end
-        without the relay's last message.
-
-        The relay sends a comment each 15 seconds, so silence of `seconds` means that it is gone.
-        """
-        verb, target, _ = self._request(name, "", fields)
-        response = self._send(verb, target, None, self._headers, seconds)
-        if response.status >= 400:
-            kind = response.headers.get("Content-Type", "")
-            raise Refused(Reply(response.status, kind, response.read()))
-        message: dict[str, str] = {}
-        try:
-            while line := response.readline():
-                name, _, value = line.decode().rstrip("\r\n").partition(": ")
-                if name:
-                    message[name] = value
-                elif "data" in message:
-                    found, message = message, {}
-                    yield found["event"], found.get("id", ""), json.loads(found["data"])
-                    if found["event"] == "end":
-                        return
-        except (OSError, http.client.HTTPException) as error:
-            raise self._lost(error) from error
-        raise self._lost(ConnectionError("the stream has ended"))
-
     def _request(
         self, name: str, form: str, fields: dict[str, Any]
     ) -> tuple[str, str, bytes | None]:
@@ -156,7 +128,7 @@ class Relay:
         path = row["path"].format(
             **{key: quote(str(given.pop(key)), safe="") for key in row["path_fields"]}
         )
-        query = {"format": form} if form not in ("", "json") else {}
+        query = {"format": form} if form != "json" else {}
         body = None
         if row["verb"] in ("GET", "DELETE"):
             query |= {key: _in_query(value) for key, value in given.items()}

@@ -53,13 +53,13 @@ class Follower:
         has_more = True
         while has_more:
             page = self._page(0)
-            yield from page["events"]
-            has_more = page["has_more"]
+            yield from page.get("events") or ()
+            has_more = page.get("has_more", False)
 
     def next(self, seconds: float | None) -> list[dict[str, Any]]:
         """The next events; none after a while, or when a session has been deleted."""
         wait = _POLL_SECONDS if seconds is None else min(max(seconds, 0), _POLL_SECONDS)
-        found: list[dict[str, Any]] = self._page(wait)["events"]
+        found: list[dict[str, Any]] = self._page(wait).get("events") or []
         return found
 
     def _page(self, wait: float) -> dict[str, Any]:
@@ -103,6 +103,6 @@ class Follower:
             self.ids = [id for id in self.ids if id != named]
             return {"events": [], "has_more": bool(self.ids)}
         self.cursor = page["next_cursor"]
-        self.statuses = page["statuses"]
+        self.statuses = page.get("statuses") or {}
         self.dropped += page.get("dropped") or 0
         return page

@@ -76,8 +76,9 @@ class Here:
         return str(items[0]["session_id"])
 
     def sessions(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.relay.call("list-sessions", limit=_LISTED).data["items"]
-        return found
+        found: list[dict[str, Any]] | None
+        found = self.relay.call("list-sessions", limit=_LISTED).data.get("items")
+        return found or []
 
     def call(self, name: str, waiting: str = "", /, **fields: Any) -> Reply:
         """Calls an operation in the form that the command prints."""

@@ -29,7 +29,12 @@ class Parser(argparse.ArgumentParser):
 
         `parser` of the result is the parser that a later complaint belongs to.
         """
-        known, unknown = self.parse_known_args(argv)
+        whole = (argparse.REMAINDER, argparse.PARSER)
+        if any(action.nargs in whole for action in self._actions):
+            known, unknown = self.parse_known_args(argv)
+        else:
+            # Options may stand between SESSION and what follows it.
+            known, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
             word = unknown[0].partition("=")[0]
             what = "option" if word.startswith("-") else "argument"

@@ -44,6 +44,8 @@ def in_commands(text: str) -> str:
 def _command(call: re.Match[str]) -> str:
     session = _SESSION.match(call[2])
     path = "S" + call[2][session.end() :] if session else call[2]
+    if path == "S/snapshot" and "wait=" in call[0]:
+        path = "S/events"  # it is a wait for the next stop
     command = _COMMANDS.get(f"{call[1]} {path}")
     if command is None:
         return call[0]

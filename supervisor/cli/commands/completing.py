@@ -15,6 +15,7 @@ from itertools import pairwise
 from debug_relay.supervisor.cli.client import address, calls
 from debug_relay.supervisor.cli.client.here import shown_name
 from debug_relay.supervisor.cli.client.parser import Command, Parser, parser_of
+from debug_relay.supervisor.cli.commands.calling import callable_operations
 from debug_relay.supervisor.cli.exit_codes import OK
 
 _ASK_SECONDS = 1.0  # How long a Tab waits for the relay.
@@ -155,8 +156,11 @@ def _values(
         yield from _sessions(before)
     elif action.dest == "target":
         yield from _processes(before)
-    elif action.dest == "words":
+    elif action.dest == "operation":
         if first:
+            yield from ((name, row["words"]) for name, row in callable_operations().items())
+    elif action.dest == "words":
+        if first or before[0] in callable_operations():
             yield from _sessions(before)
         yield "", ""
     elif action.dest in _OF_FILES:
@@ -176,7 +180,7 @@ def _relay(before: list[str]) -> calls.Relay:
 
 def _sessions(before: list[str]) -> Iterator[tuple[str, str]]:
     try:
-        items = _relay(before).call("list-sessions", limit=1000).data["items"]
+        items = _relay(before).call("list-sessions", limit=1000).data.get("items") or ()
     except (address.NoRelay, address.Misused, calls.Refused):
         return
     for item in items:
@@ -186,12 +190,12 @@ def _sessions(before: list[str]) -> Iterator[tuple[str, str]]:
 
 def _processes(before: list[str]) -> Iterator[tuple[str, str]]:
     try:
-        items = _relay(before).call("list-processes", limit=1000).data["items"]
+        items = _relay(before).call("list-processes", limit=1000).data.get("items") or ()
     except (address.NoRelay, address.Misused, calls.Refused):
         return
     for item in items:
-        if item["attachable"]:
-            yield str(item["pid"]), " ".join(item["command"]).replace("\n", " ")[:80]
+        if item.get("attachable"):
+            yield str(item["pid"]), " ".join(item.get("command") or ()).replace("\n", " ")[:80]
 
 
 COMMANDS = {

@@ -262,10 +262,10 @@ class _Output:
                 **first,
             )
             page = reply.data
-            self._cursor, has_more = page["next_cursor"], page["has_more"] and not first
+            self._cursor, has_more = page["next_cursor"], page.get("has_more") and not first
             if page.get("dropped"):
                 terminal.complain(f"debug-relay logs: {page['dropped']} earlier entries are gone")
-            for entry in page["entries"]:
+            for entry in page.get("entries") or ():
                 self._write(entry)
         sys.stdout.flush()
 
@@ -273,7 +273,7 @@ class _Output:
         if self._here.as_json:
             sys.stdout.write(json.dumps(entry, ensure_ascii=False) + "\n")
             return
-        text = entry["output"]
+        text = entry.get("output", "")
         data = base64.b64decode(text) if entry.get("encoding") else text.encode("utf-8", "replace")
         stream = sys.stderr if entry["category"] == "stderr" else sys.stdout
         stream.flush()

@@ -29,14 +29,14 @@ def _ps_options(parser: Parser) -> None:
 def _ps(here: Here, given: Namespace) -> int:
     with here.progress("looking at the processes"):
         reply = here.relay.call("list-processes", limit=1000)
-    here.rows(reply, lambda data: list(_process_lines(data["items"], given)))
+    here.rows(reply, lambda data: list(_process_lines(data.get("items") or [], given)))
     return 0
 
 
 def _process_lines(items: list[dict[str, Any]], given: Namespace) -> list[str]:
     rows = []
     for item in items:
-        command = " ".join(item["command"])
+        command = " ".join(item.get("command") or ())
         is_ours = item.get("code") == "ATTACH_SELF" or item["pid"] == os.getpid()
         if is_ours and not given.all:
             continue
@@ -45,7 +45,7 @@ def _process_lines(items: list[dict[str, Any]], given: Namespace) -> list[str]:
         state = "attachable"
         if item.get("debugged_by"):
             state = f"debugged by {item['debugged_by']}"
-        elif not item["attachable"]:
+        elif not item.get("attachable"):
             state = f"no: {item.get('reason') or item.get('code')}"
         rows.append(
             [
@@ -72,7 +72,7 @@ def _advice(items: list[dict[str, Any]], rows: list[list[str]]) -> list[str]:
     ways = {
         item["suggestion"]: item["pid"]
         for item in reversed(items)
-        if not item["attachable"] and item.get("suggestion") and str(item["pid"]) in shown
+        if not item.get("attachable") and item.get("suggestion") and str(item["pid"]) in shown
     }
     return [f"{pid}: {in_commands(way)}" for way, pid in reversed(ways.items())]
 
@@ -100,9 +100,9 @@ def _sessions_options(parser: Parser) -> None:
 def _sessions(here: Here, given: Namespace) -> int:
     reply = here.relay.call("list-sessions", limit=1000, status=given.status, label=given.label)
     if given.quiet and not here.as_json:
-        here.rows(reply, lambda data: [shown_name(item) for item in data["items"]])
+        here.rows(reply, lambda data: [shown_name(item) for item in data.get("items") or []])
     else:
-        here.rows(reply, lambda data: list(_session_lines(data["items"])))
+        here.rows(reply, lambda data: list(_session_lines(data.get("items") or [])))
     return 0
 
 

@@ -126,7 +126,10 @@ def _begin(here: Here, given: Namespace, operation: str, name: str, fields: dict
         id, is_new = here.session(given.session), False
     else:
         name = given.name or _free_name(here, name)
-        id, is_new = here.relay.call("create-session", name=name).data["session_id"], True
+        # Relative files of later calls lie where the person stands.
+        root = fields.get("cwd")
+        made = here.relay.call("create-session", name=name, project_root=root)
+        id, is_new = made.data["session_id"], True
     try:
         if points:
             _warn_unverified(here, here.relay.call(
@@ -145,7 +148,7 @@ def _begin(here: Here, given: Namespace, operation: str, name: str, fields: dict
 
 def _warn_unverified(here: Here, reply: Reply) -> None:
     for point in reply.data["breakpoints"]:
-        if not point["verified"]:
+        if not point.get("verified"):
             said = point.get("message") or "it is not verified"
             more = f"; {point['suggestion']}" if point.get("suggestion") else ""
             here.say(f"{point['id']}: {said}{more}")
@@ -164,7 +167,7 @@ COMMANDS = {
         _launch_options,
         _launch,
         "debug-relay launch --break shop.py:4 shop.py\n"
-        "debug-relay launch --stop-on-entry -m json.tool --help",
+        "debug-relay launch --name text -m json.tool --help",
         "Options stand before the program, what follows it are the program's. It runs here, with "
         "the virtual environment that is active here, and what the relay has in its environment.",
     ),

@@ -63,7 +63,7 @@ def _run(here: Here, given: Namespace) -> int:
     if here.as_json:
         here.show(reply)
     else:
-        sys.stdout.write(report["output"])
+        sys.stdout.write(report.get("output", ""))
         sys.stdout.flush()
         _explain(report)
     ended_well = report.get("exit_code") == 0 and not report.get("session_id")
@@ -91,7 +91,7 @@ def _explain(report: dict[str, Any]) -> None:
         lines.append("it was here when the time was up:")
         lines += [
             f"  {frame['name']} at {frame['source']['path']}:{frame['line']}"
-            for frame in stack["frames"]
+            for frame in stack.get("frames") or ()
         ]
     if report.get("note"):
         lines.append(report["note"])
@@ -115,8 +115,8 @@ def _ending(report: dict[str, Any]) -> str:
 def _rows(trace: dict[str, Any]) -> list[str]:
     rows = [
         [f"{row['path']}:{row['line']}", str(row["hit"])]
-        + [f"{name} = {value}" for name, value in row["values"].items()]
-        for row in trace["rows"]
+        + [f"{name} = {value}" for name, value in (row.get("values") or {}).items()]
+        for row in trace.get("rows") or ()
     ]
     width = max((len(row) for row in rows), default=2)
     head = ["PLACE", "HIT", *["VALUE"] * (width - 2)]
@@ -128,17 +128,18 @@ def _rows(trace: dict[str, Any]) -> list[str]:
 
 def _crash(crash: dict[str, Any]) -> list[str]:
     """The exception, then its frames, the innermost first, each with its line and its locals."""
-    message = terminal.harmless(crash["message"])
+    message = terminal.harmless(crash.get("message", ""))
     lines = ["", _red(f"{crash['type']}: {message}" if message else crash["type"])]
-    for frame in crash["frames"]:
+    for frame in crash.get("frames") or ():
         lines.append(_bold(f"  {frame['path']}:{frame['line']} in {frame['name']}"))
         if source := _source_line(frame["path"], frame["line"]):
             lines.append(_yellow(f"  → {source}"))
-        shown = frame["locals"][:_MOST_LOCALS]
-        lines += [f"      {one['name']} = {_short(one['value'])}" for one in shown]
-        left = len(frame["locals"]) - len(shown) + frame.get("locals_left_out", 0)
+        known = frame.get("locals") or []
+        shown = known[:_MOST_LOCALS]
+        lines += [f"      {one['name']} = {_short(one.get('value', ''))}" for one in shown]
+        left = len(known) - len(shown) + frame.get("locals_left_out", 0)
         lines += [f"      … {left} more"] if left else []
-    hidden = crash["total_frames"] - len(crash["frames"])
+    hidden = crash["total_frames"] - len(crash.get("frames") or ())
     return [*lines, f"  … {hidden} more frames", ""] if hidden else [*lines, ""]
 
 
