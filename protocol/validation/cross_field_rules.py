@@ -91,8 +91,9 @@ _MODE_ADVICE: Final = 'Send "mode": "launch" with script or module, or "mode": "
 def violations(params: type[Params], sent: Sent, root: Root) -> list[Violation]:
     """At most as many as are reported, and one more if there are more."""
     rule = _RULES.get(params)
-    found = rule(sent, root) if rule is not None else iter(())
-    return list(itertools.islice(found, MOST_PROBLEMS + 1))
+    if rule is None:
+        return []
+    return list(itertools.islice(rule(sent, root), MOST_PROBLEMS + 1))
 
 
 def is_absolute(path: str) -> bool:

@@ -11,7 +11,7 @@ import enum
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Final, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -109,9 +109,9 @@ def examine(
     root: cross_field_rules.Root = UNSET,
 ) -> Examined[_P]:
     """Like `convert`, for callers that add problems of their own."""
-    loose = _parse_texts(params, {**query, **path})
-    sent = {**body, **loose}
     of_path, of_query = _parse_texts(params, path), _parse_texts(params, query)
+    loose = {**of_query, **of_path}
+    sent = {**body, **loose}
     odd_parameters = _clashes(of_path, "path", of_query)
     odd_fields = _clashes(of_path, "path", body) + _clashes(of_query, "query", body)
     found_violations = cross_field_rules.violations(params, sent, root)
@@ -160,12 +160,11 @@ def _parse_texts(params: type[Params], texts: Mapping[str, str]) -> dict[str, An
     """Path and query values are text: parsed as the field's type says, or left as text."""
     if not texts:
         return {}
-    hints = _hints(params)
-    return {name: _read(text, hints.get(name)) for name, text in texts.items()}
+    kinds = _kinds(params)
+    return {name: _read(text, kinds.get(name, frozenset())) for name, text in texts.items()}
 
 
-def _read(text: str, hint: Any) -> Any:
-    kinds = _plain_types(hint)
+def _read(text: str, kinds: Set[Any]) -> Any:
     if bool in kinds and text.lower() in _BOOLEANS:
         return _BOOLEANS[text.lower()]
     # Numbers as JSON writes them: int() would accept 1_0 and digits of other scripts, and float()
@@ -182,14 +181,17 @@ def _read(text: str, hint: Any) -> Any:
 
 def _plain_types(hint: Any) -> set[Any]:
     """The simple types inside `Annotated[int, …] | None` and the like."""
-    if hint is None:
-        return set()
     if get_origin(hint) is not None:
         found: set[Any] = set()
         for part in get_args(hint):
             found |= _plain_types(part)
         return found
     return {hint} if isinstance(hint, type) else set()
+
+
+@functools.cache
+def _kinds(params: type[msgspec.Struct]) -> dict[str, Set[Any]]:
+    return {name: _plain_types(hint) for name, hint in _hints(params).items()}
 
 
 @functools.cache

@@ -15,7 +15,7 @@ encode_json: Final = msgspec.json.Encoder().encode
 def timestamp(moment: datetime | None = None) -> str:
     """RFC 3339, UTC, milliseconds."""
     moment = datetime.now(UTC) if moment is None else moment
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def timestamp_of(seconds: float) -> str:

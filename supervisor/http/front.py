@@ -176,6 +176,8 @@ def _request_id(http: web.BaseRequest) -> str:
 
 def _query(http: web.BaseRequest) -> list[tuple[str, str]]:
     query = http.raw_path.partition("?")[2]
+    if not query:
+        return []
     try:
         if BROKEN_ESCAPE.search(query.encode("utf-8", "surrogateescape")):
             raise ValueError("a % that two hexadecimal digits do not follow")

@@ -151,6 +151,8 @@ def _find(
 
 def _decoded(segment: str) -> str:
     # We decode after the split, so %2F is a character of its segment.
+    if "%" not in segment and segment.isascii():
+        return segment
     raw = segment.encode("utf-8", "surrogateescape")
     try:
         if BROKEN_ESCAPE.search(raw):
