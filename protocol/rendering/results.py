@@ -102,7 +102,8 @@ def _snapshot(result: stop_report.StopReport) -> Iterator[Line]:
     else:
         yield result.status + traces.ending(result.exit_code, result.signal, result.end_reason)
         if result.waiting_for_input:
-            yield f"waits for input: {short(result.prompt or '', 200)!r}: POST …/input sends it"
+            prompt = short(result.prompt or "", 200)
+            yield f"waits for input: {prompt!r}: send it with {call_of('input')}"
         elif result.status == "running":
             yield "not stopped yet: call again"
 

@@ -78,7 +78,8 @@ def lease(held: sessions.Lease) -> Iterator[Line]:
     if held.holder is None:
         yield "any caller may drive it"
     else:
-        yield f"driven by {held.holder} until {held.expires_at}"
+        through = f" through {held.front}" if held.front else ""
+        yield f"driven by {held.holder}{through} until {held.expires_at}"
 
 
 def listed(page: sessions.SessionList) -> Iterator[Line]:

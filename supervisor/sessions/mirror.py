@@ -105,8 +105,8 @@ class Session:
         caller may join the session.
         """
         shown = msgspec.structs.replace(self.state, worker_unresponsive=self.unresponsive)
-        if self.child is None or shown.status in state.ENDED:
-            shown.debugger = None  # there is nothing to join
+        if self.child is None:
+            shown.debugger = None  # the worker listened there
         elif shown.debugger is not None and not with_token:
             shown.debugger = msgspec.structs.replace(shown.debugger, token=None)
         if shown.status is State.PAUSED:

@@ -147,11 +147,11 @@ def test_it_is_looked_for_and_then_verified(relay: Client, source: Write, python
         late = program.path.with_name("late.py")
         assert (after["verified"], after["line"]) == (True, 2)
         assert after["source"] == {"path": str(late)}
-        assert (after["message"], after["suggestion"]) == (None, None)
+        assert after["message"] is None
         new, event = session.events("breakpoint")
         assert (new["body"]["reason"], event["body"]["reason"]) == ("new", "changed")
         told = event["body"]["breakpoint"]
-        assert {**told, "hit_count": 1} == after
+        assert told.items() <= {**after, "hit_count": 0}.items()
         assert event["seq"] < session.events("stopped")[0]["seq"]
         assert session.get("/breakpoints", file=str(late)).ok()["total"] == 1
 

@@ -110,6 +110,9 @@ def test_the_environment_is_the_relays_without_its_own_variables(
             session, source(SURROUNDINGS), env={"ADDED": "ä = 1", "EMPTY": "", "HOME": None}
         )["env"]
         assert seen.pop(MARK) == session.id
+        joined = session.get().ok()["debugger"]
+        assert seen.pop("DEBUG_SESSION_URI") == joined["uri"]
+        assert seen.pop("DEBUG_SESSION_TOKEN") == joined["token"]
     expected = {k: v for k, v in shared_relay.env.items() if not k.startswith("OPENCODE_DEBUG_")}
     expected |= {"ADDED": "ä = 1", "EMPTY": "", "PYTHONUNBUFFERED": "1"}
     expected.pop("HOME", None)
