@@ -198,6 +198,14 @@ _SERVER_ROWS: Final = (
         words="Show whether the relay is healthy: 503 if it is not. Needs no token.",
     ),
     _server(
+        "ticket", "POST", "/ticket", relay.Ticket,
+        words="Get a one-time ticket with which a page opens a WebSocket in place of its token.",
+    ),
+    _server(
+        "commands", "GET", "/commands", output_events.StreamBytes, params=relay.OpenCommands,
+        kind="websocket", safe=True, errors=_SOCKET,
+    ),
+    _server(
         "info", "GET", "/info", relay.Info, safe=True,
         words="Show versions, capabilities and endpoints.",
     ),

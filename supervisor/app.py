@@ -159,7 +159,7 @@ class _Relay:
         dispatch = Dispatch(
             guard,
             registry,
-            Handlers(registry, processes, worker_calls, facts, config, metrics),
+            Handlers(registry, processes, worker_calls, facts, config, metrics, guard.tickets),
             worker_calls,
             kept,
             str(self._directories.log_file),
@@ -168,8 +168,8 @@ class _Relay:
             metrics,
         )
         router = Router(OPERATIONS, API_PREFIX)
-        mcp = Mcp(dispatch)
-        front = Front(guard, router, dispatch, Streams(dispatch), mcp, lambda: registry.settings)
+        streams, mcp = Streams(dispatch), Mcp(dispatch)
+        front = Front(guard, router, dispatch, streams, mcp, lambda: registry.settings)
         listener = Listener(front, guard, refused=refused)
         # We adopt before we listen: a caller finds its sessions right after a restart.
         await registry.adopt()
@@ -186,6 +186,7 @@ class _Relay:
             await self._stopping.wait()
             _log.info("relay.stopping", keep_sessions=self._keep_sessions)
             registry.draining = True
+            streams.close()
         finally:
             # Most calls end with their sessions, so sessions end first, then the other calls.
             await registry.close(self._keep_sessions or not self._stopping.is_set())

@@ -137,6 +137,12 @@ _SERVER: Final = {
         "capabilities": {"supports_attach": True, "max_sessions": 10},
         "endpoints": ["/api/v1/sessions", "/api/v1/health", "/api/v1/info"],
     }),
+    "ticket": Example({}, {
+        "ticket": "Yp3xW8s1fQ0cT5nK7mB2vR4z",
+        "protocols": ["debug-relay", "ticket.Yp3xW8s1fQ0cT5nK7mB2vR4z"],
+        "expires_at": "2026-01-13T10:31:00.123Z",
+    }),
+    "commands": Example(),
     "get-config": Example({}, _SETTINGS),
     "patch-config": Example({"sessions": {"max_sessions": 20}}, _SETTINGS),
     "shutdown": Example(

@@ -454,6 +454,17 @@ class ModuleList(Result, kw_only=True):
     has_more: bool
 
 
+TokenKind = Literal["keyword", "string", "number", "comment", "definition", "builtin", "decorator"]
+
+
+class SourceToken(Result, kw_only=True):
+    """A part of a line that a page may colour; characters count from 0."""
+
+    start: int
+    end: int
+    kind: TokenKind
+
+
 class GetSource(SessionParams, kw_only=True):
     """Source lines, of a file or of a frame."""
 
@@ -462,6 +473,7 @@ class GetSource(SessionParams, kw_only=True):
     thread_id: ThreadId | None = None
     start: Line | None = None
     end: Line | None = None
+    tokens: Annotated[bool, Meta(description="Also what a page may colour in each line.")] = False
 
 
 class SourceText(Result, kw_only=True):
@@ -470,6 +482,10 @@ class SourceText(Result, kw_only=True):
     end: int
     total_lines: int
     lines: list[str]
+    tokens: Annotated[
+        list[list[SourceToken]] | None,
+        Meta(description="For each line: what a page may colour in it."),
+    ] = None
     decompiled: Annotated[
         bool,
         Meta(description="Rebuilt from byte code because there is no text; its lines are a guess."),

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from debug_relay.protocol.models.fields import Json, Limit, Offset, Params, Pid, Result
+from debug_relay.protocol.models.fields import Json, Limit, Offset, Params, Pid, Result, Time
 from debug_relay.protocol.models.processes import Process
 
 
@@ -35,6 +35,30 @@ class Configuration(Result, kw_only=True):
     origins: dict[str, str]
     changeable: list[str]
     persisted: bool = True  # false: changes made by PATCH are lost when the relay stops
+
+
+class Ticket(Result, kw_only=True):
+    """A page offers `protocols` when it opens a WebSocket. It may do so once, and soon."""
+
+    ticket: str
+    protocols: list[str]
+    expires_at: Time
+
+
+class OpenCommands(Params, kw_only=True):
+    """Send commands to any session over one WebSocket; the results come back over it."""
+
+    front: (
+        Annotated[
+            str,
+            Meta(
+                max_length=40,
+                pattern=r"^[A-Za-z0-9 ._-]+$",
+                description="The name of a person's front, as in the header X-Human-Front.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class PatchConfig(Params, kw_only=True):

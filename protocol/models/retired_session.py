@@ -34,6 +34,7 @@ class HeldLease(Result, kw_only=True):
     ttl: float
     until: float
     boot_id: str
+    since: float = 0.0  # seconds since the epoch; 0 if an earlier version has taken it
     front: str = ""  # a person's; empty for an agent
 
 

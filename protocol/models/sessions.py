@@ -124,6 +124,7 @@ class Lease(Result, kw_only=True):
 
     holder: str | None = always(None)
     expires_at: Time | None = None
+    since: Annotated[Time | None, Meta(description="When the driver took it.")] = None
     front: Annotated[
         str | None, Meta(description="Through which a person drives; null if an agent does.")
     ] = None
@@ -386,6 +387,9 @@ class SessionItem(Result, kw_only=True):
     labels: dict[str, str] = {}
     created_by: str | None = None
     warning: str | None = None
+    current_location: Location | None = None
+    exit_code: int | None = None
+    lease: Lease | None = None
 
 
 class SessionList(Result, kw_only=True):

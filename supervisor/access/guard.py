@@ -15,6 +15,7 @@ from debug_relay.protocol.scopes import SCOPES
 from debug_relay.protocol.system.peers import AnySocket, comes_from_elsewhere, peer_uid
 from debug_relay.protocol.wire.frames import Caller
 from debug_relay.supervisor.access.listening_address import ListeningAddress
+from debug_relay.supervisor.access.tickets import Tickets
 from debug_relay.supervisor.access.tokens import Tokens
 
 UNKNOWN_UID: Final = -1
@@ -55,6 +56,7 @@ class Guard:
         self._own_uid = own_uid
         self._anyone = allow_other_users or not check_peers
         self._tokens = tokens
+        self.tickets = Tickets(tokens)
         self._insecure = insecure_no_auth
         self.serve_on(port)
 
@@ -107,16 +109,18 @@ class Guard:
         authorization: Sequence[str] = (),
         scope: str = "",
         front: str | None = None,
+        ticketed: str | None = None,
     ) -> Caller:
         """The caller of an operation that needs this scope; without a scope no token is needed.
 
         The token names the caller. If no tokens are configured, X-Agent does, and only our own user
         and root may call; the kernel says who that is. `front` is that of a person (X-Human-Front).
         It grants nothing that other callers do not have: they may take a free lease too.
+        `ticketed` is the hash of the token that a ticket stands for (`tickets.py`).
         """
         token = None
         if self._tokens is not None and scope:
-            token = self._tokens.holder(authorization, scope)
+            token = self._tokens.holder(authorization, scope, ticketed)
             if token is None and uid not in (self._own_uid, 0) and not self._insecure:
                 raise self._tokens.needed_by(uid, scope)
         name = f"uid:{uid}" if uid != UNKNOWN_UID else "unknown"

@@ -200,13 +200,25 @@ class Tokens:
         self._tokens: list[Token] = []
         self._trouble: SetupError | None = None
 
-    def holder(self, authorization: Sequence[str], scope: str) -> Token | None:
-        """The request's token; None if no tokens are configured. `scope` is for the message."""
+    def hash_of(self, name: str) -> str | None:
+        """The hash of the token with this name, which a ticket stands for."""
+        self._look()
+        return next((token.sha256 for token in self._tokens if token.name == name), None)
+
+    def holder(
+        self, authorization: Sequence[str], scope: str, ticketed: str | None = None
+    ) -> Token | None:
+        """The request's token; None if no tokens are configured. `scope` is for the message.
+
+        `ticketed` is the hash of the token that the request's ticket stands for.
+        """
         self._look()
         if self._trouble is not None:
             raise RelayError(Code.UNAUTHENTICATED, self._trouble.message, self._trouble.suggestion)
         if not self._tokens:
             return None
+        if ticketed is not None and not authorization:
+            return self._usable(self._with_hash(ticketed), scope)
         if len(authorization) != 1:
             count = f"{len(authorization)} Authorization headers" if authorization else "No token"
             self._refuse(f"{count} came with the request; this relay needs one token.", scope)
@@ -214,18 +226,19 @@ class Tokens:
         # The message does not repeat the header: it may be a token without `Bearer`.
         if scheme.lower() != "bearer" or not given.strip():
             self._refuse("The header Authorization is not of the form Bearer TOKEN.", scope)
-        token = self._find(given.strip())
+        return self._usable(self._with_hash(_hash(given.strip())), scope)
+
+    def _usable(self, token: Token | None, scope: str) -> Token:
         if token is None:
             self._refuse("The token is unknown, or it has been revoked.", scope)
         if token.is_expired:
             self._refuse(f"The token {token.name} expired at {token.expires_at}.", scope)
         return token
 
-    def _find(self, given: str) -> Token | None:
+    def _with_hash(self, given: str) -> Token | None:
         found = None
-        sum_given = _hash(given)
         for token in self._tokens:  # we compare with all of them, so the time reveals nothing
-            if hmac.compare_digest(token.sha256.encode(), sum_given.encode()):
+            if hmac.compare_digest(token.sha256.encode(), given.encode()):
                 found = token
         return found
 

@@ -18,6 +18,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.secrets import hide_secrets
 from debug_relay.supervisor.access.guard import Guard
+from debug_relay.supervisor.access.tickets import ticket_in
 from debug_relay.supervisor.config.settings import Settings
 from debug_relay.supervisor.http.bodies_in_flight import InFlight, Share
 from debug_relay.supervisor.http.body import read_body
@@ -27,6 +28,7 @@ from debug_relay.supervisor.http.reply import Reply
 from debug_relay.supervisor.http.router import BROKEN_ESCAPE, Router
 from debug_relay.supervisor.operations.dispatch import Dispatch, Request
 from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.page.document import CONTENT_TYPE, HEADERS, PAGE, wants_page
 from debug_relay.supervisor.streams.service import Streams
 from debug_relay.supervisor.streams.websocket import is_upgrade
 
@@ -84,6 +86,8 @@ class Front:
         try:
             authority, target = _absolute_form(http.raw_path)
             self._admit(http, authority)
+            if wants_page(http.method, target.partition("?")[0], http.headers.get("Accept")):
+                return Finished(200, PAGE, CONTENT_TYPE, HEADERS)
             request.format = wanted(http.raw_path, http.headers.get("Accept"))
             self._read(http, target, request)
         except Exception as error:
@@ -154,6 +158,7 @@ def _request(http: web.BaseRequest) -> Request:
         agent=headers.get("X-Agent"),
         front=headers.get("X-Human-Front"),
         authorization=headers.getall("Authorization", []),
+        ticket=ticket_in(headers.get("Sec-WebSocket-Protocol", "")),
         if_stop=headers.get("If-Stop"),
         idempotency_key=headers.get("Idempotency-Key"),
         pretty="?" in http.raw_path and "pretty" in http.query,

@@ -27,7 +27,6 @@ from debug_relay.protocol.operations import OPERATIONS, Operation, RefusalCheck
 from debug_relay.protocol.refusals import (
     MOST_PROBLEMS,
     Problem,
-    decode_error,
     not_for_native,
     stop_changed,
     wrong_state,
@@ -54,6 +53,7 @@ from debug_relay.supervisor.operations.handlers import (
 )
 from debug_relay.supervisor.operations.idempotency import Idempotency
 from debug_relay.supervisor.operations.idempotency_store import Finished
+from debug_relay.supervisor.operations.kept_reply import kept_again
 from debug_relay.supervisor.operations.metrics import Metrics
 from debug_relay.supervisor.operations.worker_calls import FORMAT, WorkerCalls
 from debug_relay.supervisor.sessions import retired_answers
@@ -68,8 +68,6 @@ _RETRY_AFTER: Final = "1"
 # A longer body is parsed in a thread, because that takes up to a second.
 _READ_AT_ONCE_BYTES: Final = 64 * 1024
 _LONGEST_NUMBER_DIGITS: Final = 15  # The header If-Stop.
-# A reply that an earlier version kept as text is shown up to this length.
-_KEPT_CHARACTERS: Final = 4000
 _REFUSAL_CHECKS: Final[Mapping[RefusalCheck, Check]] = {
     "verify-sound-entries": verify_sound_entries
 }
@@ -92,6 +90,8 @@ class Request(Struct, kw_only=True):
     agent: str | None = None  # X-Agent
     front: str | None = None  # X-Human-Front
     authorization: Sequence[str] = ()
+    ticket: str | None = None  # a page opens a WebSocket with it
+    ticketed: str | None = None  # the hash of the token that the ticket stood for
     if_stop: str | int | None = None
     idempotency_key: str | None = None
     format: Format = "json"
@@ -131,7 +131,7 @@ class Opened(Struct, frozen=True):
     """A stream that the caller may have. Its front sends it."""
 
     operation: Operation
-    session: Session
+    session: Session | None  # None: the stream belongs to no session
     params: Params
     caller: Caller
 
@@ -177,10 +177,14 @@ class Dispatch:
     async def open(self, request: Request) -> Opened | Finished:
         """The requested stream, or the refusal."""
         call = _Call(request, time.monotonic())
+        session = None
         try:
+            if request.ticket is not None:
+                request.ticketed = self._guard.tickets.redeem(request.ticket, request.uid)
             understood = await self._understood(call)
-            session = self._registry.get(request.path["session_id"])
-            session.require_there()
+            if understood.operation.on_session:
+                session = self._registry.get(request.path["session_id"])
+                session.require_there()
         except Exception as error:
             finished = self._refusal(call, error)
             self._note(call, finished)
@@ -199,7 +203,12 @@ class Dispatch:
             name = f"debugger of {request.path['session_id']}"
             return Caller(name, request.uid, operation.scopes)
         caller = self._guard.identify(
-            request.uid, request.agent, request.authorization, scope, request.front
+            request.uid,
+            request.agent,
+            request.authorization,
+            scope,
+            request.front,
+            request.ticketed,
         )
         if operation is None:
             return caller
@@ -400,7 +409,7 @@ class Dispatch:
         path = filled(operation.path, dict(request.path))
         body = encode_json(understood.params)
         first = await self._kept.once(understood.caller.name, path, key, body, answer)
-        return _again(first, understood)
+        return kept_again(first, understood.id, understood.format, operation.result)
 
     async def _answer(self, understood: _Understood) -> Finished:
         operation = understood.operation
@@ -516,49 +525,6 @@ def _pretty(finished: Finished) -> Finished:
         return finished
     body = msgspec.json.format(finished.body, indent=2).rstrip() + b"\n"
     return msgspec.structs.replace(finished, body=body)
-
-
-def _again(first: Finished, understood: _Understood) -> Finished:
-    """A kept reply with the id and in the format of the present request.
-
-    An earlier version of the relay may have kept it as text or with other fields. If it cannot be
-    rendered in the requested format, the answer is the kept JSON.
-    """
-    if not first.content_type.startswith("application/json"):
-        return _kept_as_text(first, understood)
-    ok, body = envelope.unwrap(first.body)
-    as_json = msgspec.structs.replace(
-        first, body=(envelope.success if ok else envelope.failure)(body, understood.id)
-    )
-    if understood.format == "json":
-        return as_json
-    try:
-        result = understood.operation.result
-        lines = render_json(result, body) if ok else text.render_error(decode_error(body))
-        encoded = text.encode_lines(lines, understood.format)
-    except (
-        KeyError,
-        ValueError,
-    ) as error:  # for example an error code that does not exist any more
-        _log.warning("kept_reply.not_rendered", error=str(error))
-        return as_json
-    content_type = text.CONTENT_TYPES[understood.format]
-    return msgspec.structs.replace(first, body=encoded, content_type=content_type)
-
-
-def _kept_as_text(first: Finished, understood: _Understood) -> Finished:
-    if understood.format != "json":
-        return first
-    text_of_reply = first.body[:_KEPT_CHARACTERS].decode("utf-8", "replace")
-    kind = first.content_type.partition(";")[0]
-    raise RelayError(
-        Code.IDEMPOTENCY_CONFLICT,
-        "The request with this Idempotency-Key is done already. An earlier version of the relay "
-        f"kept its reply as {kind}, which cannot become JSON",
-        f"Read kept_reply, or send the same request with Accept: {kind}. A new key does it again.",
-        kept_status=first.status,
-        kept_reply=text_of_reply,
-    )
 
 
 class _ErrorCode(Struct):

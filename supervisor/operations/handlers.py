@@ -30,8 +30,14 @@ from debug_relay.protocol.models.run import Run
 from debug_relay.protocol.operations import OPERATIONS, SAVE_STOP_REPORTS, Operation
 from debug_relay.protocol.scopes import READS_OUTPUT, RUNS_CODE
 from debug_relay.protocol.version import API_PREFIX, API_VERSION, VERSION
-from debug_relay.protocol.wire.envelope import encode_json
+from debug_relay.protocol.wire.envelope import encode_json, timestamp_of
 from debug_relay.protocol.wire.frames import Caller
+from debug_relay.supervisor.access.tickets import (
+    PROTOCOL,
+    TICKET_PREFIX,
+    TICKET_SECONDS,
+    Tickets,
+)
 from debug_relay.supervisor.config.runtime import RuntimeConfig
 from debug_relay.supervisor.operations import export_import, metrics
 from debug_relay.supervisor.operations.create_and_start import create_and_start
@@ -98,6 +104,7 @@ class Handlers:
         facts: RelayFacts,
         config: RuntimeConfig,
         counted: metrics.Metrics,
+        tickets: Tickets,
     ) -> None:
         self._registry = registry
         self._metrics = counted
@@ -106,6 +113,7 @@ class Handlers:
         self._facts = facts
         self._runs = Runs(registry, worker_calls)
         self._config = config
+        self._tickets = tickets
         self._profiles = Profiles(registry.directories.profiles)
         self._openapi: bytes | None = None
         self._docs_page: bytes | None = None
@@ -113,6 +121,7 @@ class Handlers:
         self._waiting: Counter[str] = Counter()
         self._table: dict[str, Handler] = {
             "index": self._index,
+            "ticket": self._ticket,
             "health": self._health,
             "info": self._info,
             "get-config": self._get_config,
@@ -189,6 +198,14 @@ class Handlers:
     async def _llms(self, params: Empty, caller: Caller) -> Struct:
         body = llms_text(self._facts.url).encode()
         return Document(body, "text/plain; charset=utf-8")
+
+    async def _ticket(self, params: Empty, caller: Caller) -> Struct:
+        ticket = self._tickets.issue(caller)
+        return relay.Ticket(
+            ticket=ticket,
+            protocols=[PROTOCOL, TICKET_PREFIX + ticket],
+            expires_at=timestamp_of(time.time() + TICKET_SECONDS),
+        )
 
     async def _health(self, params: Empty, caller: Caller) -> Struct:
         warnings = []
@@ -482,4 +499,7 @@ def _item(shown: sessions.SessionState) -> sessions.SessionItem:
         labels=shown.config.labels,
         created_by=shown.created_by,
         warning=shown.warning,
+        current_location=shown.current_location,
+        exit_code=shown.exit_code,
+        lease=shown.lease,
     )

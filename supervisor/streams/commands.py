@@ -1,4 +1,4 @@
-"""Performs the commands of a `…/debug` socket: each is an operation of the table, by way of
+"""Performs the commands that come over a WebSocket: each is an operation of the table, by way of
 dispatch.
 """
 
@@ -15,11 +15,12 @@ from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.operations import OPERATIONS, Operation
+from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.validation.json_body import parse_json
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.supervisor.operations.dispatch import Dispatch, Request
 from debug_relay.supervisor.operations.idempotency_store import Finished
-from debug_relay.supervisor.operations.requests import as_text, fill
+from debug_relay.supervisor.operations.requests import fill
 from debug_relay.supervisor.streams import forms
 from debug_relay.supervisor.streams.stream import Stream
 
@@ -43,7 +44,7 @@ class Commands:
         self,
         dispatch: Dispatch,
         opening: Request,
-        session_id: str,
+        session_id: str | None,
         stream: Stream,
     ) -> None:
         self._dispatch = dispatch
@@ -60,7 +61,9 @@ class Commands:
         await self._stream.has_room()
         await self._room.acquire()
         # In order: each command is sent to the worker before the next message is read.
-        task = asyncio.create_task(self._perform(text), name=f"command for {self._session_id}")
+        task = asyncio.create_task(
+            self._perform(text), name=f"command for {self._session_id or 'any session'}"
+        )
         self._under_way.add(task)
         task.add_done_callback(self._over)
         await asyncio.sleep(0)
@@ -85,6 +88,7 @@ class Commands:
             agent=self._opening.agent,
             front=self._opening.front,
             authorization=self._opening.authorization,
+            ticketed=self._opening.ticketed,
             asked=("WS", "a command"),
         )
         id, action = None, ""
@@ -118,21 +122,34 @@ def _read(text: bytes) -> _Command:
         ) from None
 
 
-def _fill(request: Request, command: _Command, session_id: str) -> None:
+def _fill(request: Request, command: _Command, session_id: str | None) -> None:
     operation = _operation(command.action)
     request.asked = ("WS", operation.path)
     request.if_stop = command.if_stop
     request.idempotency_key = command.idempotency_key
     arguments = dict(command.arguments)
     if operation.on_session:
-        named = as_text(arguments.setdefault("session_id", session_id))
-        if named != session_id:
+        named = arguments["session_id"] = _session_of(
+            arguments.get("session_id", session_id), command.action
+        )
+        if session_id is not None and named != session_id:
             raise RelayError(
                 Code.INVALID_REQUEST,
                 f"This socket belongs to {session_id}, not to {named[:100]}",
                 "Leave session_id out, or open the socket of the other session.",
             )
     fill(request, operation, arguments)
+
+
+def _session_of(given: Any, action: str) -> str:
+    if isinstance(given, str) and given:
+        return given
+    raise RelayError(
+        Code.MISSING_PARAMETER,
+        f"{action[:100]} needs a session",
+        "Name it in arguments.session_id: this socket belongs to no session.",
+        errors=[Problem("arguments.session_id", "is missing", None)],
+    )
 
 
 def _operation(action: str) -> Operation:

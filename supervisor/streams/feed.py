@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from msgspec import Struct
 
@@ -40,6 +40,41 @@ class Reader(Protocol):
         """Read what is left; the session's files may be removed afterwards."""
 
 
+class Followed(Protocol):
+    """Something that streams follow until it is closed."""
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    def join(self, reader: Reader) -> None: ...
+
+    def leave(self, reader: Reader) -> None: ...
+
+    def end(self) -> tuple[Literal["deleted", "shutdown"], str]: ...
+
+
+class RelayFeed:
+    """The feed of sockets that follow no session: nothing wakes them but the relay's stop."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self._readers: set[Reader] = set()
+
+    def join(self, reader: Reader) -> None:
+        self._readers.add(reader)
+
+    def leave(self, reader: Reader) -> None:
+        self._readers.remove(reader)
+
+    def end(self) -> tuple[Literal["deleted", "shutdown"], str]:
+        return "shutdown", "The relay stops"
+
+    def close(self) -> None:
+        self.is_closed = True
+        for reader in self._readers:
+            reader.read_last()
+
+
 class Feed:
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -47,6 +82,16 @@ class Feed:
         self._kept: dict[Hashable, Encoded] = {}
         self._last_wake = 0.0
         self._wake_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        return self.session.closed
+
+    def end(self) -> tuple[Literal["deleted", "shutdown"], str]:
+        """Why the streams end, and the words for it."""
+        if self.session.left_by_relay:
+            return "shutdown", f"The relay stops; the next one may have {self.session.id} again"
+        return "deleted", f"{self.session.id} is deleted"
 
     @property
     def has_readers(self) -> bool:

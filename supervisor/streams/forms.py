@@ -145,7 +145,9 @@ def event_frames(session_id: str) -> Callable[[Batch[RawEvent]], Encoded]:
     return encode
 
 
-def message(session_id: str, kind: str, payload: bytes, id: Any = None, action: str = "") -> bytes:
+def message(
+    session_id: str | None, kind: str, payload: bytes, id: Any = None, action: str = ""
+) -> bytes:
     """One message of `…/debug`; the payload is JSON already."""
     named = b',"id":%b' % encode_json(id) if id is not None else b""
     if action:
@@ -156,7 +158,7 @@ def message(session_id: str, kind: str, payload: bytes, id: Any = None, action: 
     )
 
 
-def debug_end(session_id: str, end: End) -> bytes:
+def debug_end(session_id: str | None, end: End) -> bytes:
     return message(session_id, "end", encode_json(_told(end)))
 
 

@@ -13,14 +13,17 @@ from aiohttp import web
 from debug_relay.protocol.calls import call_of
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models import output_events
+from debug_relay.protocol.models.relay import OpenCommands
 from debug_relay.protocol.scopes import READS_OUTPUT
+from debug_relay.protocol.version import VERSION
+from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.supervisor.operations.dispatch import Dispatch, Opened, Request
 from debug_relay.supervisor.operations.idempotency_store import Finished
 from debug_relay.supervisor.output import batches
 from debug_relay.supervisor.sessions.mirror import Session
 from debug_relay.supervisor.streams import forms
 from debug_relay.supervisor.streams.commands import Commands
-from debug_relay.supervisor.streams.feed import Encoded, Feed
+from debug_relay.supervisor.streams.feed import Encoded, Feed, RelayFeed
 from debug_relay.supervisor.streams.sse import send_events
 from debug_relay.supervisor.streams.stream import Patience, Stream
 from debug_relay.supervisor.streams.tunnel import serve_tunnel
@@ -38,6 +41,7 @@ _WITHOUT_UPGRADE: Final = {
 }
 
 _Read = Callable[[str | None], Encoded]
+_NOTHING: Final = Encoded(b"", "", 0, 0, 0, False)
 
 
 class Streams:
@@ -45,6 +49,7 @@ class Streams:
         self._dispatch = dispatch
         self._patience = patience or Patience()
         self._feeds: dict[Session, Feed] = {}
+        self._relay_feed = RelayFeed()
         self._open: Counter[tuple[int, str]] = Counter()  # uid and name of the caller
 
     async def serve(self, http: web.BaseRequest, request: Request) -> web.StreamResponse | Finished:
@@ -77,24 +82,24 @@ class Streams:
                 _WITHOUT_UPGRADE.get(opened.operation.name, _BY_HTTP),
             )
         with self._place(caller.uid, caller.name):
+            if session is None:
+                return await self._send_results(http, request, opened)
             if opened.operation.name == "tunnel":
                 admit = partial(self._dispatch.admit, request)
                 return await serve_tunnel(http, session, admit, self._patience.linger)
-            return await self._send_stream(http, request, opened)
+            return await self._follow(http, request, opened, session)
 
-    async def _send_stream(
-        self, http: web.BaseRequest, request: Request, opened: Opened
+    async def _follow(
+        self, http: web.BaseRequest, request: Request, opened: Opened, session: Session
     ) -> web.StreamResponse:
-        session = opened.session
         feed = self._feeds.get(session) or Feed(session)
-        cursor, read = _reader(feed, opened)
+        cursor, read = _reader(feed, session, opened)
         self._feeds[session] = feed
         try:
             stream = Stream(
                 feed, cursor, read, lambda: self._dispatch.admit(request), self._patience
             )
-            is_socket = opened.operation.kind == "websocket"
-            if not is_socket:
+            if opened.operation.kind != "websocket":
                 return await send_events(http, stream, request.id, self._patience)
             commands = None
             if opened.operation.name == "debug":
@@ -103,6 +108,35 @@ class Streams:
         finally:
             if not feed.has_readers and self._feeds.get(session) is feed:
                 del self._feeds[session]
+
+    async def _send_results(
+        self, http: web.BaseRequest, request: Request, opened: Opened
+    ) -> web.StreamResponse:
+        """Serve a socket of commands for any session: say who its caller is, and send results."""
+        assert isinstance(opened.params, OpenCommands)
+        # A page cannot send the header X-Human-Front.
+        request.front = opened.params.front or request.front
+        caller = self._dispatch.admit(request)
+        stream = Stream(
+            self._relay_feed,
+            None,
+            lambda _: _NOTHING,
+            lambda: self._dispatch.admit(request),
+            self._patience,
+        )
+        hello = {
+            "caller": caller.name,
+            "driver": caller.driver,
+            "scopes": list(caller.scopes),
+            "version": VERSION,
+        }
+        stream.put(forms.message(None, "hello", encode_json(hello)))
+        commands = Commands(self._dispatch, request, None, stream)
+        return await serve_socket(http, stream, None, commands, self._patience)
+
+    def close(self) -> None:
+        """End the sockets that no session ends."""
+        self._relay_feed.close()
 
     @contextmanager
     def _place(self, uid: int, name: str) -> Iterator[None]:
@@ -129,9 +163,9 @@ class Streams:
             )
 
 
-def _reader(feed: Feed, opened: Opened) -> tuple[str | None, _Read]:
+def _reader(feed: Feed, session: Session, opened: Opened) -> tuple[str | None, _Read]:
     """The cursor at which the stream begins, and the function that reads on from one."""
-    session, params = feed.session, opened.params
+    params = opened.params
     if isinstance(params, output_events.StreamOutput):
         cursor, category = params.cursor, params.category
         return _checked(

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from debug_relay.protocol.errors import RelayError
-from debug_relay.supervisor.streams.feed import Encoded, Feed
+from debug_relay.supervisor.streams.feed import Encoded, Followed
 
 Reason = Literal["deleted", "shutdown", "too_slow", "refused"]
 
@@ -51,7 +51,7 @@ class End(Struct, frozen=True):
 class Stream:
     def __init__(
         self,
-        feed: Feed,
+        feed: Followed,
         cursor: str | None,
         read: Callable[[str | None], Encoded],
         admit: Callable[[], object],
@@ -103,7 +103,7 @@ class Stream:
         """
         self._feed.join(self)
         try:
-            if self._feed.session.closed:
+            if self._feed.is_closed:
                 self.read_last()
             while self.end is None:
                 self.end = await self._turn(send)
@@ -182,8 +182,5 @@ class Stream:
         return End("too_slow", message, self.cursor, missed)
 
     def _ended(self, missed: int) -> End:
-        session = self._feed.session
-        if session.left_by_relay:
-            message = f"The relay stops; the next one may have {session.id} again"
-            return End("shutdown", message, self.cursor, missed)
-        return End("deleted", f"{session.id} is deleted", self.cursor, missed)
+        reason, message = self._feed.end()
+        return End(reason, message, self.cursor, missed)

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from debug_relay.supervisor.access.tickets import TICKET_PREFIX
 from debug_relay.supervisor.operations.idempotency_store import Finished
 from debug_relay.supervisor.streams import forms
 from debug_relay.supervisor.streams.commands import Commands
@@ -43,7 +44,7 @@ async def refuse_socket(
     http: web.BaseRequest, finished: Finished, patience: Patience
 ) -> web.StreamResponse:
     """Accept the upgrade and close the socket before any data."""
-    socket = _socket(_LOG_MESSAGE_BYTES)
+    socket = _socket(http, _LOG_MESSAGE_BYTES)
     await socket.prepare(http)
     is_busy = finished.status in (429, 503)  # too many streams, or the relay stops
     code = _TRY_AGAIN_LATER if is_busy else WSCloseCode.POLICY_VIOLATION
@@ -54,16 +55,16 @@ async def refuse_socket(
 async def serve_socket(
     http: web.BaseRequest,
     stream: Stream,
-    session_id: str,
+    session_id: str | None,
     commands: Commands | None,
     patience: Patience,
 ) -> web.StreamResponse:
     """Serve one socket until its end. Without commands the client only follows."""
-    socket = _socket(_LOG_MESSAGE_BYTES if commands is None else _MESSAGE_BYTES)
+    socket = _socket(http, _LOG_MESSAGE_BYTES if commands is None else _MESSAGE_BYTES)
     await socket.prepare(http)
     writing = asyncio.create_task(
         _write(http, socket, stream, session_id, commands is not None, patience),
-        name=f"socket of {session_id}",
+        name=f"socket of {session_id or 'the relay'}",
     )
     try:
         await _read(socket, commands)
@@ -78,7 +79,7 @@ async def serve_socket(
     return socket
 
 
-def _socket(most_bytes: int) -> web.WebSocketResponse:
+def _socket(http: web.BaseRequest, most_bytes: int) -> web.WebSocketResponse:
     # Compression would take a quarter of a megabyte for each socket.
     return web.WebSocketResponse(
         timeout=_CLOSE_SECONDS,
@@ -86,14 +87,22 @@ def _socket(most_bytes: int) -> web.WebSocketResponse:
         autoping=False,
         compress=False,
         max_msg_size=most_bytes,
+        protocols=_chosen(http.headers.get("Sec-WebSocket-Protocol", "")),
     )
+
+
+def _chosen(offered: str) -> list[str]:
+    """The subprotocol that the client gets. Without one it would close, and aiohttp would log all
+    that were offered, tickets too."""
+    names = [name for name in map(str.strip, offered.split(",")) if name]
+    return sorted(names, key=lambda name: name.startswith(TICKET_PREFIX))[:1]
 
 
 async def _write(
     http: web.BaseRequest,
     socket: web.WebSocketResponse,
     stream: Stream,
-    session_id: str,
+    session_id: str | None,
     is_debug: bool,
     patience: Patience,
 ) -> None:
@@ -115,7 +124,7 @@ async def _write(
     await close_socket(http, socket, _CODES[end.reason], end.message, patience.linger)
 
 
-def _last_message(end: End, session_id: str, is_debug: bool) -> bytes:
+def _last_message(end: End, session_id: str | None, is_debug: bool) -> bytes:
     """The last message. A caller that lost its right gets only the close frame."""
     if end.reason == "refused":
         return b""

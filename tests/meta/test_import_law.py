@@ -37,7 +37,7 @@ LAW = {
         processes
         access
         operations
-        streams
+        streams page
         http
         mcp
         app

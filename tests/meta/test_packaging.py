@@ -17,7 +17,11 @@ from debug_relay.protocol.version import VERSION
 from tests.meta.examples import ROOT
 
 FOLDERS = ("protocol", "supervisor", "worker")
-DATA = ("supervisor/cli/client/operations.json", "supervisor/cli/commands/SKILL.md")
+DATA = (
+    "supervisor/cli/client/operations.json",
+    "supervisor/cli/commands/SKILL.md",
+    "supervisor/page/page.html",
+)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

@@ -102,10 +102,11 @@ async def dispatch(data_dir: Path) -> AsyncIterator[tuple[Dispatch, TokensFile]]
     config = RuntimeConfig(loaded, directories, lambda settings: None)
     refused = RefusalLog(audit)
     metrics = Metrics(refused.totals)
+    guard = Guard(own_uid=os.getuid(), tokens=Tokens(tokens))
     made = Dispatch(
-        Guard(own_uid=os.getuid(), tokens=Tokens(tokens)),
+        guard,
         registry,
-        Handlers(registry, processes, worker_calls, facts, config, metrics),
+        Handlers(registry, processes, worker_calls, facts, config, metrics, guard.tickets),
         worker_calls,
         Idempotency(KeptReplies(directories.kept_replies), registry.background),
         str(directories.log_file),

@@ -17,6 +17,7 @@ from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.operations.call import Call
 from debug_relay.worker.session.session import Session
+from debug_relay.worker.source.colouring import tokens_of
 
 _LIBRARY = ("site-packages", "dist-packages", "/lib/python")
 
@@ -199,6 +200,7 @@ async def source(call: Call, params: i.GetSource) -> Struct:
         end=end,
         total_lines=len(lines),
         lines=lines[start - 1 : end],
+        tokens=await asyncio.to_thread(tokens_of, lines, start, end) if params.tokens else None,
         decompiled=decompiled,
     )
 

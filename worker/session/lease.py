@@ -45,6 +45,7 @@ class Lease:
         self._publication = publication
         self._holder: str | None = None
         self._front = ""  # the front of the person who holds it; empty for an agent
+        self._since = 0.0  # seconds since the epoch
         self._ttl = 0.0
         self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -56,6 +57,7 @@ class Lease:
         return s.Lease(
             holder=self._holder,
             expires_at=timestamp_of(time.time() + self._left()),
+            since=timestamp_of(self._since) if self._since else None,
             front=self._front or None,
         )
 
@@ -113,12 +115,14 @@ class Lease:
             ttl=self._ttl,
             until=self._until,
             boot_id=boot_id(),
+            since=self._since,
             front=self._front,
         )
 
     def take_over(self, held: HeldLease) -> None:
         """Take over the lease of the session's earlier worker, for the time that it has left."""
         self._holder, self._front, self._ttl = held.holder, held.front, held.ttl
+        self._since = held.since
         self._until = held.until if held.boot_id == boot_id() else 0.0
         self._start_timer(self._left())
 
@@ -165,6 +169,8 @@ class Lease:
     def _give(self, holder: str, front: str, ttl: float) -> None:
         before, self._holder = self._holder, holder
         self._front, self._ttl = front, ttl
+        if before != holder:
+            self._since = time.time()
         self._renew()
         if before != holder:
             self._journal(before, "taken over" if before else "taken")

@@ -1,0 +1,67 @@
+"""One-time tickets: a browser cannot send `Authorization` when it opens a WebSocket.
+
+A page gets a ticket by an ordinary POST with its token, and sends the ticket as a subprotocol
+(`Sec-WebSocket-Protocol: debug-relay, ticket.TEXT`), which no log of an address contains. A ticket
+stands for the token, so a socket that was opened with it ends when the token is revoked.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Final
+
+from msgspec import Struct
+
+from debug_relay.protocol.errors import Code, RelayError
+from debug_relay.protocol.wire.frames import Caller
+from debug_relay.supervisor.access.tokens import Tokens
+
+PROTOCOL: Final = "debug-relay"
+TICKET_PREFIX: Final = "ticket."
+TICKET_SECONDS: Final = 30.0  # A ticket is used within this time, or never.
+_MOST: Final = 1024  # Tickets that nobody has used yet; the oldest one goes first.
+_LONGEST: Final = 100  # Characters of a ticket.
+
+
+class _Ticket(Struct, frozen=True):
+    uid: int
+    token: str | None  # the hash of the token that it stands for; None if no token is configured
+    ends: float  # monotonic
+
+
+class Tickets:
+    def __init__(self, tokens: Tokens | None) -> None:
+        self._tokens = tokens
+        self._open: dict[str, _Ticket] = {}
+
+    def issue(self, caller: Caller) -> str:
+        now = time.monotonic()
+        for text in [text for text, ticket in self._open.items() if ticket.ends <= now]:
+            del self._open[text]
+        while len(self._open) >= _MOST:
+            del self._open[next(iter(self._open))]
+        token = self._tokens.hash_of(caller.name) if self._tokens is not None else None
+        text = secrets.token_urlsafe(24)
+        self._open[text] = _Ticket(caller.uid, token, now + TICKET_SECONDS)
+        return text
+
+    def redeem(self, text: str, uid: int) -> str | None:
+        """The hash of the token that the ticket stands for. The ticket is worthless afterwards."""
+        ticket = self._open.pop(text, None)
+        if ticket is None or ticket.uid != uid or ticket.ends <= time.monotonic():
+            raise RelayError(
+                Code.UNAUTHENTICATED,
+                "The ticket is unknown, used already, or too old",
+                f"Get another with POST /api/v1/ticket; it is good for {TICKET_SECONDS:g} s, once.",
+            )
+        return ticket.token
+
+
+def ticket_in(protocols: str) -> str | None:
+    """The ticket among the subprotocols that a client offers."""
+    for offered in protocols.split(","):
+        name = offered.strip()
+        if name.startswith(TICKET_PREFIX):
+            return name.removeprefix(TICKET_PREFIX)[:_LONGEST]
+    return None

@@ -1,0 +1,288 @@
+"""A person on the live page: follows an agent's session, takes over, steps, and hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.contract.page.conftest import Page
+from tests.kit.browser import Tab
+from tests.kit.client import Client
+from tests.kit.relay import Relay
+from tests.kit.running import Running
+from tests.kit.source import Source
+
+PROGRAM = '''
+    """Prices of orders."""
+    import time
+
+    class Order:
+        def __init__(self, items):
+            self.items = items  # the prices
+
+        def total(self):
+            net = 0
+            for price in self.items:
+                net += price  # @sum
+                print("added", price, flush=True)  # @print
+            return net
+
+    def main():
+        orders = [Order([1.5, 2.25, 10]), Order([99.0])]
+        while True:
+            for order in orders:
+                print(f"total <b>{order.total()}</b>", flush=True)  # @call
+            time.sleep(0.05)
+
+    main()
+'''
+TICKS = """
+    import time
+    print("up", flush=True)
+    n = 0
+    while True:
+        n += 1
+        time.sleep(0.01)
+"""
+# Every text against its background, by the formula of WCAG 2; large text needs 3, other text 4.5.
+CONTRAST = """
+(() => {
+  const rgb = text => (text.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
+  const over = (top, under) => {
+    const a = top.length > 3 ? top[3] : 1;
+    return [0, 1, 2].map(at => top[at] * a + under[at] * (1 - a));
+  };
+  const behind = node => {
+    const layers = [];
+    let opacity = 1;
+    for (let at = node; at; at = at.parentElement) {
+      layers.unshift(rgb(getComputedStyle(at).backgroundColor));
+      opacity *= Number(getComputedStyle(at).opacity);
+    }
+    return [layers.reduce((under, top) => over(top, under), [255, 255, 255]), opacity];
+  };
+  const bad = [];
+  let count = 0;
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const node = walk.currentNode.parentElement, style = getComputedStyle(node);
+    const box = node.getBoundingClientRect();
+    if (!walk.currentNode.data.trim() || !box.width || !box.height || box.right < 0) continue;
+    if (rgb(style.color)[3] === 0 || ["SCRIPT", "STYLE"].includes(node.tagName)) continue;
+    const [ground, opacity] = behind(node), ink = rgb(style.color);
+    const shown = over([...ink.slice(0, 3), (ink.length > 3 ? ink[3] : 1) * opacity], ground);
+    const [a, b] = [light(shown), light(ground)].sort((x, y) => y - x);
+    const size = parseFloat(style.fontSize);
+    const isLarge = size >= 24 || (size >= 18.6 && style.fontWeight >= 700);
+    count++;
+    if ((a + 0.05) / (b + 0.05) < (isLarge ? 3 : 4.5))
+      bad.push([walk.currentNode.data.trim().slice(0, 40), ((a + 0.05) / (b + 0.05)).toFixed(2)]);
+  }
+  return {bad, count};
+})()
+"""
+
+
+def audited(tab: Tab) -> int:
+    """Every text can be read, every control has a name, and nothing is wider than the window."""
+    found = tab.js(CONTRAST)
+    assert found["bad"] == []
+    nodes = tab.command("Accessibility.getFullAXTree")["nodes"]
+    roles = {"button", "textbox", "region", "navigation", "toolbar", "dialog", "link"}
+    nameless = [
+        (node["role"]["value"], node.get("nodeId"))
+        for node in nodes
+        if not node["ignored"] and node["role"]["value"] in roles
+        if not node.get("name", {}).get("value", "").strip()
+    ]
+    assert nameless == []
+    assert tab.js("document.documentElement.scrollWidth <= innerWidth")
+    assert tab.js(
+        "[...document.querySelectorAll('h1')].length === 1 && document.documentElement.lang"
+    )
+    return int(found["count"])
+
+
+def test_a_person_takes_over_and_hands_back(
+    relay: Client, source: Callable[..., Source], page: Callable[[Client], Page], tmp_path: Path
+) -> None:
+    agent = relay.called(X_Agent="agent-7")
+    program = source(PROGRAM)
+    with agent.session(name="<i>orders</i>") as session:
+        [line] = [
+            session.break_at(program, program["sum"])["line"],
+        ]
+        session.post("/watch", {"expression": "len(self.items)"}).ok()
+        session.launch(program)
+        one = page(relay)
+        tab = one.tab
+        one.until("#sessions", "<i>orders</i>")  # text, not HTML
+        one.at_line(line)
+        one.until("#driver", "nobody drives it")
+        one.until("#watches", "len(self.items) = 3")
+        one.until("#frames", "total program.py")
+        tab.until("document.querySelectorAll('#source .keyword').length > 5")
+        assert "comment" in tab.js(
+            "document.querySelector('#source tr.here span:last-child').className"
+        )
+        tab.until(f"document.querySelector('button[data-line=\"{line}\"].set') !== null")
+        # What the agent does is seen as it does it.
+        session.step()
+        one.at_line(line + 1)
+        one.until("#locals .changed", "net = 1.5")
+        one.until("#locals .changed", "was 0")
+        session.step()
+        one.until("#output pre", "added 1.5")
+        one.until("#events", "stopped by agent-7")
+        one.until("#stops", "3 · step")
+        # The page only looks, whatever is pressed.
+        assert one.allowed() == {"take"}
+        stop = session.status()["stop_id"]
+        for key in "cnio":
+            tab.press(key)
+        one.click("#do-continue")
+        assert tab.js("document.querySelector('#evaluate-form').hidden")
+        assert session.status()["stop_id"] == stop
+        assert session.get().ok().get("lease") is None
+
+        tab.press("t")
+        one.until("#driver", "you drive it through page, since")
+        assert one.allowed() == {"back", "continue", "step-over", "step-into", "step-out", "end"}
+        error = session.post("/step-over").refused("SESSION_LEASED", 423)
+        assert error["details"]["front"] == "page"
+        tab.press("n")
+        one.at_line(line)
+        one.until("#events", "(human)")
+        tab.press("F10")
+        one.at_line(line + 1)
+        one.until("#locals .changed", "was 1.5")
+        one.fill("#evaluate", "self.items[0] + 1")
+        one.until("#output pre", "» self.items[0] + 1\n2.5")
+        one.fill("#watch", "net * 2")
+        one.until("#watches", "net * 2 = 7.5")
+        one.click("#locals .twist[aria-expanded]")
+        one.until("#locals ul ul", "items = [1.5, 2.25, 10]")
+        tab.press("[")
+        one.until("#locals-title", "Locals of main")
+        one.until("#locals", "orders = ")
+        assert one.text("#source tr.here td.number") == str(program["call"])
+        tab.press("b")
+        mark = f"document.querySelector('button[data-line=\"{program['call']}\"].set')"
+        tab.until(f"{mark}?.disabled === false")
+        assert {bp["line"] for bp in session.get("/breakpoints").ok()["breakpoints"]} == {
+            line,
+            program["call"],
+        }
+        one.click("#stops li:last-child button")  # the first stop, as it was then
+        one.until("#locals", "net = 0")
+        one.until("#age", "as it was at stop 1")
+        audited(tab)
+        tab.press("c")
+        one.at_line(line)
+
+        for name, looks in {
+            "light": {}, "dark": {"dark": True},
+            "phone": {"width": 390, "height": 844, "phone": True},
+            "phone-dark": {"width": 390, "height": 844, "phone": True, "dark": True},
+        }.items():  # fmt: skip
+            tab.looks(**looks)  # type: ignore[arg-type]
+            count = audited(tab)
+            tab.screenshot(tmp_path / f"{name}.png")
+            assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+            print(f"{name}: {count} texts, 0 hard to read; {tmp_path / name}.png")
+        tab.looks()
+
+        session.post("/lease", {"take_over": True}).ok()
+        one.until("#note", "agent-7 has taken over")
+        one.until("#driver", "agent-7 drives it")
+        assert one.allowed() == {"take"}
+        one.click("#do-take")
+        one.until("#driver", "you drive it")
+        tab.press("h")
+        one.until("#driver", "nobody drives it")
+        session.step()
+        one.at_line(line + 1)
+        assert len(tab.sockets) == 1
+    one.until("#empty", "deleted")
+
+
+def test_seven_tabs_at_once(
+    relay: Client, source: Callable[..., Source], page: Callable[[Client], Page]
+) -> None:
+    program = source(PROGRAM)
+    with relay.called(X_Agent="agent-7").session(name="seven") as session:
+        session.break_at(program, program["sum"])
+        session.launch(program)
+        pages = [page(relay) for _ in range(7)]
+        for one in pages:
+            one.at_line(program["sum"])
+        for line in (program["print"], program["sum"] - 1, program["sum"]):
+            session.step()
+            for one in pages:
+                one.at_line(line)
+        pages[3].tab.press("t")
+        for one in pages:
+            one.until("#driver", "you drive it")  # it is one person
+        pages[3].tab.press("n")
+        for one in pages:
+            one.at_line(program["print"])
+            assert len(one.tab.sockets) == 1
+        pages[5].tab.press("h")
+        for one in pages:
+            one.until("#driver", "nobody drives it")
+
+
+def test_attaching_to_a_process_of_the_list(
+    relay: Client, start: Callable[..., Running], page: Callable[[Client], Page]
+) -> None:
+    running = start(TICKS)
+    one = page(relay)
+    one.until("#link", "connected")
+    one.tab.press("a")
+    buttons = "[...document.querySelectorAll('#processes td button')]"
+    button = f"{buttons}.find(one => one.innerText.endsWith('{running.pid}'))"
+    one.tab.until(f"Boolean({button})")
+    one.tab.js(f"{button}.click()")
+    one.until("#state", "running")
+    one.until("#driver", "you drive it through page")
+    one.tab.press("p")
+    one.until("#state", "paused")
+    one.until("#locals", "n = ")
+    assert one.text("#do-end") == "Detach"
+    one.click("#do-end")
+    assert one.text("#do-end") == "Really?"
+    one.click("#do-end")
+    one.until("#state", "created")
+    assert running.alive
+    [item] = relay.get("/sessions").ok()["items"]
+    relay.delete(f"/sessions/{item['session_id']}").ok()
+    one.until("#sessions-title", "No sessions")
+
+
+@pytest.mark.slow
+def test_the_page_comes_back_with_the_relay(
+    own_relay: Callable[..., Relay], source: Callable[..., Source], page: Any
+) -> None:
+    relay = own_relay()
+    program = source(PROGRAM)
+    session = relay.client.session(name="survivor")
+    session.break_at(program, program["sum"])
+    session.launch(program)
+    one = page(relay.client)
+    one.at_line(program["sum"])
+    port = urlsplit(relay.url).port
+    assert port is not None
+    relay.kill()
+    one.until("#link", "does not answer")
+    relay.start(port=port)
+    one.until("#link", "connected")
+    one.tab.complaints.clear()  # Chromium logs each request that nobody answered
+    relay.client.post(f"/sessions/{session.id}/step-over", {}).ok()
+    one.at_line(program["print"])
