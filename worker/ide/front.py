@@ -119,6 +119,7 @@ class IdeFront:
 
     def _begin(self, ide: JoinedIde, message: Message, room: asyncio.Semaphore) -> None:
         request = Request(message)
+        ide.asked_at = asyncio.get_running_loop().time()
 
         async def serve() -> None:
             task = asyncio.current_task()

@@ -56,6 +56,7 @@ class JoinedIde:
         self.paths = PathMappings(())
         self.first_line = self.first_column = 1
         self.shows_changes = False  # it reads variables again when it is told that they changed
+        self.asked_at = 0.0  # when its last request came, by the loop's clock
         self.has_attached = False
         self.is_configured = False
         self.stopped: set[int] = set()  # the threads that it shows as stopped

@@ -22,8 +22,9 @@ from debug_relay.worker.ide.shapes import (
     variable_of,
 )
 
-# An IDE that does not send `configurationDone` is shown the program this long after `attach`.
-_CONFIGURED_SECONDS: Final = 0.2
+# An IDE that does not send `configurationDone` is shown the program when it has asked nothing for
+# this long.
+_CONFIGURED_SECONDS: Final = 1.0
 _STEP_SECONDS: Final = 30.0  # The rest of a step, such as its return value, is waited for so long.
 _PAUSE_SECONDS: Final = 5.0  # A pause is answered after this time, also if it is still pending.
 _MOST_VARIABLES: Final = 1000  # Variables in one answer.
@@ -46,8 +47,18 @@ async def attach(ide: JoinedIde, arguments: a.Attach) -> Body:
         ide.has_attached = True
         ide.session.joining.clients.append(ide.name)
         _journal(ide, f"{ide.name} has joined")
-        asyncio.get_running_loop().call_later(_CONFIGURED_SECONDS, _configured, ide)
+        _configure_when_quiet(ide)
     return None
+
+
+def _configure_when_quiet(ide: JoinedIde) -> None:
+    loop = asyncio.get_running_loop()
+    if ide.is_configured or ide.left.is_set():
+        return
+    if loop.time() - ide.asked_at >= _CONFIGURED_SECONDS:
+        _configured(ide)
+    else:
+        loop.call_at(ide.asked_at + _CONFIGURED_SECONDS, _configure_when_quiet, ide)
 
 
 async def configuration_done(ide: JoinedIde, arguments: a.Arguments) -> Body:

@@ -1,0 +1,57 @@
+"""Clients that others have written join a session."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.kit.client import Client
+from tests.kit.source import Source
+from tests.meta.examples import ROOT
+
+MODULES = ROOT / ".ci" / "node" / "node_modules"  # `.ci/run` installs them
+SCRIPT = Path(__file__).with_name("testsupport.js")
+PROGRAM = """
+    import time
+
+    def work(n):
+        total = n * 2  # @work
+        return total  # @next
+
+    n = 0
+    while True:
+        n += 1
+        work(n)
+        time.sleep(0.001)
+"""
+
+
+@pytest.mark.skipif(
+    not (shutil.which("node") and (MODULES / "@vscode" / "debugadapter-testsupport").exists()),
+    reason="npm install --prefix .ci/node @vscode/debugadapter-testsupport",
+)
+def test_the_client_of_vs_code_adapters(relay: Client, source: Callable[..., Source]) -> None:
+    program = source(PROGRAM)
+    with relay.session() as session:
+        session.launch(program, wait=0)
+        port = urlsplit(session.get().ok()["debugger"]["uri"]).port
+        lines = str(program["work"]), str(program["next"])
+        ran = subprocess.run(
+            ["node", str(SCRIPT), str(port), str(program.path), *lines],
+            env={**os.environ, "NODE_PATH": str(MODULES)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert ran.returncode == 0, ran.stderr
+        assert json.loads(ran.stdout) == {"names": ["n", "total"], "value": "'set'"}
+        # It has left, and the program stays where it was.
+        assert session.value("n") == "'set'"
+        assert session.line() == program["next"]
