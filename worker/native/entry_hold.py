@@ -95,15 +95,25 @@ class EntryHold:
         if not self._traces:
             raise ProcessLookupError("the program has ended")
         self._place = _program_counter(self._pid)
-        self._memory = os.open(f"/proc/{self._pid}/mem", os.O_RDWR | os.O_CLOEXEC)
-        self._instruction = os.pread(self._memory, len(_LOOP), self._place)
-        os.pwrite(self._memory, _LOOP, self._place)
+        memory = os.open(f"/proc/{self._pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._instruction = os.pread(memory, len(_LOOP), self._place)
+            os.pwrite(memory, _LOOP, self._place)
+        except OSError:
+            os.close(memory)
+            raise
+        self._memory = memory
         self._traces = False
         _libc.ptrace(_PTRACE_DETACH, self._pid, 0, 0)
 
     def taken(self) -> None:
-        """The native server has stopped the program: its first instruction is put back."""
-        self._restore()
+        """The native server has stopped the program: its first instruction is put back.
+
+        It raises OSError where the kernel lets only the tracer write to a program
+        (`proc_mem.force_override`); the hold must then be taken back.
+        """
+        os.pwrite(self._memory, self._instruction, self._place)
+        self._forget_memory()
 
     async def take_back(self) -> None:
         """No native server has taken the program: hold it again."""
@@ -116,6 +126,9 @@ class EntryHold:
             return
         with suppress(OSError):  # the program has ended
             os.pwrite(self._memory, self._instruction, self._place)
+        self._forget_memory()
+
+    def _forget_memory(self) -> None:
         os.close(self._memory)
         self._memory = -1
 

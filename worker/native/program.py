@@ -36,6 +36,9 @@ from debug_relay.worker.system import descendants
 _TAIL_BYTES: Final = 2000  # The end of the output that a failed start shows.
 # A debugger learns of the program's end within this time, before its connection is closed.
 _LAST_WORDS_SECONDS: Final = 3.0
+_FIRST_BYTES: Final = 4096  # The first read of a connection.
+# A connection that sends nothing within this time is no debugger.
+_SILENT_SECONDS: Final = 30.0
 # A debugger that connects waits so long for another one to leave.
 _TURN_SECONDS: Final = 1.0
 _DROPPED_SECONDS: Final = 10.0  # A debugger's connection that is cancelled ends within this time.
@@ -115,16 +118,23 @@ class NativeTarget(OwnedProgram):
 
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         """Serve one connection to the session's join port."""
+        try:
+            async with asyncio.timeout(_SILENT_SECONDS):
+                first = await reader.read(_FIRST_BYTES)
+        except TimeoutError:
+            return
+        if not first.startswith(remote_protocol.BEGINNINGS):
+            return  # a port scan, or an IDE that speaks DAP, must not stop the program
         if self._client is not None:
             # The one before may be about to leave.
             await asyncio.wait([self._client], timeout=_TURN_SECONDS)
         problem = self._refusal()
         if problem is not None:
-            await remote_protocol.refuse(reader, writer, problem)
+            await remote_protocol.refuse(first, reader, writer, problem)
             return
         self._client = asyncio.current_task()
         try:
-            await self._debug(reader, writer)
+            await self._debug(first, reader, writer)
         finally:
             self._client = None
             self._tell()
@@ -136,17 +146,18 @@ class NativeTarget(OwnedProgram):
             return "Another debugger is connected to this session; one at a time"
         return None
 
-    async def _debug(self, reader: StreamReader, writer: StreamWriter) -> None:
+    async def _debug(self, first: bytes, reader: StreamReader, writer: StreamWriter) -> None:
+        """Let the debugger have the program; `first` is what it has sent so far."""
         try:
             problem = await self._hand_over()
             if problem is not None:
                 self._log.say(f"A debugger could not be let in: {problem}")
-                await remote_protocol.refuse(reader, writer, problem)
+                await remote_protocol.refuse(first, reader, writer, problem)
                 return
             assert self._server is not None
             self._joined(True)
             try:
-                await self._server.carry(reader, writer)
+                await self._server.carry(first, reader, writer)
             finally:
                 self._joined(False)
         finally:
@@ -162,14 +173,15 @@ class NativeTarget(OwnedProgram):
                 hold.hand_over()  # before the server asks for the program
             self._server = await NativeServer.start(plan.adapter, plan.server, pid)
             said = await self._server.until_attached(pid)
+            if said is None and hold is not None:
+                hold.taken()
         except OSError as error:
             said = str(error)
         except BaseException:
             if hold is not None:
-                hold.taken()
+                hold.release()
             raise
         if said is None and hold is not None:
-            hold.taken()
             self._hold = None
             self._tell()
         elif said is not None:

@@ -96,12 +96,12 @@ class NativeServer:
         # The kernel names the thread that traces.
         return os.path.exists(f"/proc/{self._process.pid}/task/{status.tracer}")
 
-    async def carry(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """Carry bytes between the debugger and the server until either has ended. Who does not read
-        stops the other one's writing.
+    async def carry(self, first: bytes, reader: StreamReader, writer: StreamWriter) -> None:
+        """Carry bytes between the debugger and the server until either has ended, `first` before
+        all others. Who does not read stops the other one's writing.
         """
         writer.transport.set_write_buffer_limits(high=_PIECE_BYTES)
-        up = asyncio.create_task(self._carry_up(reader), name="debugger to server")
+        up = asyncio.create_task(self._carry_up(first, reader), name="debugger to server")
         down = asyncio.create_task(self._carry_down(writer), name="server to debugger")
         try:
             await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
@@ -113,11 +113,13 @@ class NativeServer:
             down.cancel()
             await asyncio.gather(up, down, return_exceptions=True)
 
-    async def _carry_up(self, reader: StreamReader) -> None:
+    async def _carry_up(self, first: bytes, reader: StreamReader) -> None:
         loop = asyncio.get_running_loop()
+        piece = first
         with suppress(ConnectionError):
-            while piece := await reader.read(_PIECE_BYTES):
+            while piece:
                 await loop.sock_sendall(self._ours, piece)
+                piece = await reader.read(_PIECE_BYTES)
 
     async def _carry_down(self, writer: StreamWriter) -> None:
         loop = asyncio.get_running_loop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from argparse import REMAINDER, Namespace
 from contextlib import suppress
 from typing import Any
@@ -54,12 +55,17 @@ def _launch_options(parser: Parser) -> None:
     parser.add_argument("-e", "--env", action="append", metavar="NAME[=VALUE]", help="set a "
                         "variable; without a value it is taken from here")  # fmt: skip
     add_fields(parser, "launch", "stop_on_entry", "just_my_code", "debug_subprocesses", "wait")
+    add_fields(parser, "launch", "adapter")
+    parser.add_argument("--at-once", action="store_true", help="do not hold a native program until "
+                        "its debugger connects")  # fmt: skip
     parser.add_argument(
         "--raised", action="store_true", help="stop at raised exceptions, not only uncaught ones"
     )
 
 
 def _launch(here: Here, given: Namespace) -> int:
+    if given.adapter not in (None, "debugpy"):
+        return _launch_native(here, given)
     program = python_program.described(command_of(given), given.cwd)
     if given.python_path or given.venv:
         program.pop("python_path", None)
@@ -79,6 +85,32 @@ def _launch(here: Here, given: Namespace) -> int:
         **program,
     }
     return _begin(here, given, "launch", python_program.name_of(program), fields)
+
+
+def _launch_native(here: Here, given: Namespace) -> int:
+    """Launches a compiled program. Options for Python are sent as well: the relay refuses them."""
+    path, *rest = command_of(given)
+    folder = os.path.abspath(given.cwd or os.getcwd())
+    found = path if "/" in path else shutil.which(path) or path
+    fields = {
+        "adapter": given.adapter,
+        "program": os.path.join(folder, os.path.expanduser(found)),
+        "args": rest,
+        "cwd": folder,
+        "env": environment(given.env),
+        "env_file": given.env_file and os.path.abspath(given.env_file),
+        "wait_for_debugger": False if given.at_once else None,
+        "venv": given.venv,
+        "python_path": given.python_path,
+        "stop_on_entry": given.stop_on_entry,
+        "just_my_code": given.just_my_code,
+        "debug_subprocesses": given.debug_subprocesses,
+        "stop_on_exception": True if given.raised else None,
+        "wait": given.wait,
+    }
+    code = _begin(here, given, "launch", os.path.basename(path), fields)
+    here.say("connect the debugger to the address that debug-relay status shows")
+    return code
 
 
 def environment(given: list[str] | None) -> dict[str, str] | None:
@@ -167,7 +199,8 @@ COMMANDS = {
         _launch_options,
         _launch,
         "debug-relay launch --break shop.py:4 shop.py\n"
-        "debug-relay launch --name text -m json.tool --help",
+        "debug-relay launch --name text -m json.tool --help\n"
+        "debug-relay launch --adapter gdbserver ./server",
         "Options stand before the program, what follows it are the program's. It runs here, with "
         "the virtual environment that is active here, and what the relay has in its environment.",
     ),

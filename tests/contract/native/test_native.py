@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from debug_relay.protocol.calls import filled
 from debug_relay.protocol.docs.examples import EXAMPLES, PATH_VALUES
 from debug_relay.protocol.operations import OPERATIONS
 from tests.kit.client import Client, Session
+from tests.kit.command import Shell
 from tests.kit.native import (
     RawDebugger,
     compiled,
@@ -73,6 +75,13 @@ def test_gdb(relay: Client, program: Path) -> None:
         shown = session.get().ok()
         assert shown["debugger"]["adapter"] == "gdbserver"
         assert "waits at its first instruction" in shown["warning"]
+        for greeting in (b"", b"GET / HTTP/1.1\r\n\r\n", b"Content-Length: 2\r\n\r\n{}"):
+            with socket.create_connection(("127.0.0.1", port_of(session))) as peer:
+                peer.sendall(greeting)
+                peer.shutdown(socket.SHUT_WR)
+                assert peer.recv(1) == b""
+        # Whoever does not speak the debugger's protocol has not set it free.
+        assert "waits at its first instruction" in session.get().ok()["warning"]
         assert session.printed() == ""
         told = said(
             gdb_command(
@@ -299,3 +308,36 @@ def test_a_file_that_is_no_program(relay: Client, tmp_path: Path) -> None:
         launch(session, script, wait_for_debugger=False)
         assert ended(session)["exit_code"] == 0
         assert session.printed() == "from a script\n"
+
+
+@with_server
+def test_a_launch_is_kept(own_relay: Callable[..., Relay], program: Path, tmp_path: Path) -> None:
+    """By clones, exports and the next relay."""
+    relay = own_relay()
+    at = ["--data-dir", str(relay.data_dir)]
+    shell = Shell(tmp_path, relay.url)
+    shell.ok("launch", *at, "--adapter", "gdbserver", "--name", "first", str(program), "end")
+    shown = shell.ok("status", *at, "first")
+    assert "warning: The program waits at its first instruction" in shown
+    assert f"program: {program} end" in shown
+    assert "debugger: gdbserver at tcp://127.0.0.1:" in shown
+    assert "Leave it out" in shell.refused(
+        1, "launch", *at, "--adapter", "gdbserver", "--stop-on-entry", str(program)
+    )
+    [item] = relay.client.get("/sessions").ok()["items"]
+    assert item["program"] == str(program)
+    session = Session(relay.client, item["session_id"])
+    cloned = session.post("/clone").ok(201)
+    exported = session.get("/export").ok()
+    imported = relay.client.post("/sessions/import", exported).ok(201)
+    relay.stop()
+    relay.start()
+    for id in (session.id, cloned["session_id"], imported["session_id"]):
+        again = Session(relay.client, id)
+        assert again.get().ok()["program"]["program"] == str(program)
+        again.post("/restart").ok()
+        assert again.get().ok()["debugger"]["adapter"] == "gdbserver"
+        with RawDebugger.of(again) as debugger:
+            assert debugger.ask("?").startswith("T")
+        assert ended(again)["exit_code"] == 7
+        again.delete()

@@ -96,6 +96,13 @@ def closing(ws: Any) -> tuple[int, str]:
             return error.rcvd.code, error.rcvd.reason
 
 
+def until(ws: Any, words: bytes) -> None:
+    """Read until these bytes have come, in one message or several."""
+    read = b""
+    while words not in read:
+        read += ws.recv(timeout=WITHIN)
+
+
 @with_gdb
 def test_gdb_from_elsewhere(own_relay: Callable[..., Relay], program: Path) -> None:
     """By TCP and by stdio, with the session's own token and with a caller's."""
@@ -217,7 +224,7 @@ def test_how_a_tunnel_ends(own_relay: Callable[..., Relay], program: Path) -> No
     short = new_token(relay, "--scope", "sessions:write", "--name", "short")
     with connect(session.called(Authorization=f"Bearer {short}"), "/tunnel") as ws:
         ws.send(packet("qSupported"))
-        assert b"PacketSize" in ws.recv(timeout=WITHIN)
+        until(ws, b"PacketSize")
         token_command("revoke", "short", "--data-dir", str(relay.data_dir))
         code, reason = closing(ws)
         assert (code, reason[:15]) == (1008, "UNAUTHENTICATED")
@@ -226,7 +233,7 @@ def test_how_a_tunnel_ends(own_relay: Callable[..., Relay], program: Path) -> No
         ws.send(b"+" + packet("?"))
         # The end of what the debugger sends is not the end of what it reads.
         ws.send(b"")
-        assert b"T0" in ws.recv(timeout=WITHIN)
+        until(ws, b"T0")
         assert closing(ws)[0] == 1000
     with connect(session, "/tunnel") as ws:
         ws.send("words")
@@ -236,10 +243,10 @@ def test_how_a_tunnel_ends(own_relay: Callable[..., Relay], program: Path) -> No
         assert closing(ws)[0] == 1009
     with connect(session, "/tunnel") as ws:
         ws.send(packet("qSupported"))
-        assert b"PacketSize" in ws.recv(timeout=WITHIN)
+        until(ws, b"PacketSize")
         with connect(session, "/tunnel") as second:
             second.send(packet("qSupported"))
-            assert b"Another debugger is connected" in second.recv(timeout=WITHIN)
+            until(second, b"Another debugger is connected")
         session.post("/terminate").ok()
         assert closing(ws)[0] == 1000
     refused = session.get("/tunnel").refused("UPGRADE_REQUIRED", 426)
