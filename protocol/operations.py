@@ -71,7 +71,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     python_only: bool = False  # needs the relay's own debugger: refused for native programs
     deadline: Deadline = Deadline()
     prepare: Preparation | None = None  # a step of the supervisor's before it asks the worker
-    on_refusal: RefusalCheck | None = None  # what it looks at besides when the params are unsound
+    on_refusal: RefusalCheck | None = None  # a further check if the params are invalid
     # The field that names an operation which the same call does next: it needs that one's scope.
     follow_up: str = ""
     finishes: bool = False  # continues to its end in the supervisor when the caller leaves

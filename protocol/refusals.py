@@ -133,7 +133,7 @@ def wrong_state(
 
 
 def not_for_native(operation: str, program: Program) -> RelayError:
-    """400 for what only the relay's own debugger can do: this program has another one."""
+    """400 for a call that needs the relay's own debugger: this program has another debugger."""
     client = "gdb" if program.adapter == "gdbserver" else "lldb"
     return RelayError(
         Code.ATTACH_UNSUPPORTED,

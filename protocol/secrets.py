@@ -91,7 +91,7 @@ _NO_PASSWORD: Final = re.compile(
     r"[\d.,:/x-]*|[a-z_.:-]+|[/.~@].*|rint0|ython[23]|[A-Z]:\d+", re.DOTALL
 )
 _SHORTEST_PASSWORD: Final = 4
-# Levels of a value in which secrets are looked for; what is deeper is masked whole.
+# Levels of a value in which secrets are looked for; deeper values are masked whole.
 _DEEPEST: Final = 8
 
 

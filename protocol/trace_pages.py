@@ -39,7 +39,7 @@ FILE: Final = "trace.ring"  # in the session's run directory
 # The rows on one page of a trace, both as they are answered and in the file.
 _PAGE_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 64 << 20  # The last rows of a trace that are read at once.
-Read = Callable[[int, int], bytes]  # so many bytes of the file, from this offset on
+Read = Callable[[int, int], bytes]  # a number of bytes of the file, from an offset on
 
 
 HEAD_ROWS: Final = 3  # The first rows that stand before the last ones.

@@ -233,7 +233,7 @@ class _Relay:
 
     def stop(self, keep_sessions: bool | None) -> bool:
         """Begins the stop. Returns whether sessions are kept: as this call says, or as `serve` was
-        told.
+        called.
         """
         if keep_sessions is not None:
             self._keep_sessions = keep_sessions

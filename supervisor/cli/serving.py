@@ -79,7 +79,7 @@ def _serve_options(parser: Parser) -> None:
 
 
 def _serve(loaded: Loaded, given: argparse.Namespace) -> int:
-    """Runs the relay until it is told to stop."""
+    """Runs the relay until it is asked to stop."""
     app = importlib.import_module("debug_relay.supervisor.app")
     return int(app.serve(loaded, given.keep_sessions, given.insecure_no_auth))
 

@@ -342,7 +342,7 @@ class Dispatch:
             self._guard.require(caller, follow_up, OPERATIONS[follow_up].scope)
         if_stop = _if_stop(request.if_stop)
         call.params = params
-        # A thousand long-polls keep their requests: what was converted is not kept twice.
+        # A thousand long-polls keep their requests, so drop the texts that are converted now.
         request.query, request.body = (), b""
         return _Understood(request.id, caller, operation, params, if_stop, request.format)
 

@@ -108,7 +108,7 @@ class Retirement:
             _log.warning("worker.not_retired", session_id=session.id, error=error.message)
             session.kept_pipes.leave(pipes)
             if error.code is Code.WORKER_UNRESPONSIVE and self._too_many() > 0:
-                # It hangs, and others need its place. What it would have left is lost: the counts
+                # It hangs, and other workers need its place. Its files are lost: the counts
                 # of its breakpoints, its watches, its lease.
                 await _kill(session, child)
             return

@@ -1,4 +1,4 @@
-"""The supervisor's JSON files: what cannot be read is moved aside and logged, and counts as absent.
+"""The supervisor's JSON files: an unreadable file is moved aside, logged, and counts as absent.
 
 Everything here blocks: the event loop calls it at start, or in a thread.
 """

@@ -34,7 +34,7 @@ CHILD_WAITS_SECONDS: Final = 15.0
 # each sends the token as soon as it has connected.
 MOST_WAITING: Final = 64
 _LOOK_SECONDS: Final = 0.05  # The pause between two looks at whether a token has arrived.
-_MOST_TOLD: Final = 100  # Users whose refused connections are logged.
+_MOST_LOGGED: Final = 100  # Users whose refused connections are logged.
 
 
 class Admission:
@@ -81,7 +81,7 @@ class Admission:
     def _refuse(self, uid: int | None, reason: str) -> bool:
         """Log the refusal once for each uid; otherwise a refused user could fill the log."""
         self._refused += 1
-        if uid not in self._told and len(self._told) < _MOST_TOLD:
+        if uid not in self._told and len(self._told) < _MOST_LOGGED:
             self._told.add(uid)
             log.warning("adapter.refused", extra={"fields": {"uid": uid, "reason": reason}})
         return False
@@ -89,7 +89,7 @@ class Admission:
     @contextlib.contextmanager
     def _place(self, uid: int) -> Iterator[None]:
         """Hold a place. If none is free, the connection that has waited longest loses its place:
-        a program sends its token at once, so the oldest one is no program of ours.
+        a program sends its token at once, so the oldest one is not our program.
         """
         task = asyncio.current_task()
         assert task is not None

@@ -38,7 +38,7 @@ class Engine(Protocol):
 
     @property
     def reports_stops(self) -> bool:
-        """The probe sends the variables and the exception of each stop unasked."""
+        """The probe sends the variables and the exception with each stop."""
 
     @property
     def renders_safely(self) -> bool:

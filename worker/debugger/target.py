@@ -114,7 +114,7 @@ class Debuggee:
         self.serve_debugger = self.notice = None
 
     async def end_children(self) -> list[Ended]:
-        """End what an ended program has left running; who that was."""
+        """End the processes that an ended program has left running; returns them."""
         swept = await self.target.end_children() if self.target is not None else []
         if swept:
             self._log.journal("process", {"reason": "swept", "swept": msgspec.to_builtins(swept)})

@@ -41,7 +41,7 @@ from debug_relay.worker.state.settings import Settings
 
 log = logging.getLogger("debug_relay.worker")
 
-PUSHED: Final = Bounds()  # the probe sends this much unasked
+PUSHED: Final = Bounds()  # the probe sends this much with each stop
 _PUSHED_FRAMES: Final = frame_count(PUSHED.frames)
 TEXT_CHARACTERS: Final = 200  # One value in a stop report.
 SAFE_BY_DAP: Final = (

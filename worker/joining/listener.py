@@ -26,7 +26,7 @@ MOST_CONNECTIONS: Final = 32
 _READER_BYTES: Final = 256 * 1024
 # Connections that wait to be accepted.
 _MOST_PENDING: Final = 64
-_MOST_TOLD: Final = 100  # Users whose refused connections are logged.
+_MOST_LOGGED: Final = 100  # Users whose refused connections are logged.
 
 # A client has this long to read what it was sent last, such as the answer to `disconnect`.
 _LAST_SECONDS: Final = 2.0
@@ -97,7 +97,7 @@ class JoinListener:
         refused user could fill the log.
         """
         writer.transport.abort()
-        if uid not in self._told and len(self._told) < _MOST_TOLD:
+        if uid not in self._told and len(self._told) < _MOST_LOGGED:
             self._told.add(uid)
             log.warning("join.refused", extra={"fields": {"uid": uid, "reason": reason}})
 

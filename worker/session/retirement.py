@@ -1,4 +1,5 @@
-"""Retires the worker of an ended session: what it leaves on disk, and what the next takes over.
+"""Retires the worker of an ended session: writes its answers to disk, from which the next
+continues.
 
 Stop reports, output, events and the rows of a trace are in the session's rings already, its
 blueprint is in its record.

@@ -95,7 +95,7 @@ class Keeper:
             self._writing = asyncio.create_task(self._write(), name=f"write {self._what}")
 
     async def settled(self, timeout: float = _SETTLED_SECONDS) -> bool:
-        """Waits until all writes requested so far were tried; whether they are on disk."""
+        """Waits until all writes requested so far were tried; returns whether they are on disk."""
         wanted, deadline = self._requested, time.monotonic() + timeout
         while self._tried < wanted and (left := deadline - time.monotonic()) > 0:
             waiter = asyncio.get_running_loop().create_future()

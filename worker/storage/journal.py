@@ -339,7 +339,7 @@ def _piece(data: bytes, at: int, size: int) -> bytes:
 
 
 def _encode_loosely(value: dict[str, Any]) -> bytes:
-    """Encodes as JSON whatever a program put into it: lone surrogates, objects of its own."""
+    """Encodes as JSON any value of a program: lone surrogates and unknown objects too."""
     try:
         return _encode(value)
     except (TypeError, ValueError):

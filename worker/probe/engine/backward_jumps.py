@@ -16,7 +16,7 @@ from debug_relay.worker.probe.engine import monitoring_tool as own_tool
 
 WANTED = sys.version_info >= (3, 12)
 _MADE = ("BUILD_LIST", "BUILD_SET", "BUILD_MAP")
-_ASIDE = ("EXTENDED_ARG", "GET_ITER")  # the second stands before a comprehension up to 3.14
+_ASIDE = ("EXTENDED_ARG", "GET_ITER")  # the second precedes a comprehension up to 3.14
 _USED = ("LIST_APPEND", "SET_ADD", "TO_BOOL")
 
 

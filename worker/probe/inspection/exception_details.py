@@ -46,9 +46,9 @@ class ExceptionDetails(object):
         if held is None:
             return {"id": id}
         mode = "safe" if safe else self.probe.pages.mode
-        telling = ExceptionReport(self.probe.engine, self.probe.texts, mode)
-        details = telling.one(held.value, held.kind, telling.journey(held.trace, held.frame))
-        chain, is_cut = telling.chain_of(held.value)
+        maker = ExceptionReport(self.probe.engine, self.probe.texts, mode)
+        details = maker.one(held.value, held.kind, maker.journey(held.trace, held.frame))
+        chain, is_cut = maker.chain_of(held.value)
         return {
             "id": id,
             "exception": details,

@@ -1,4 +1,4 @@
-"""Drops the output of a repr that the relay calls unasked: it is not the program's output.
+"""Drops the output of a repr that no caller requested: it is not the program's output.
 
 Several threads may be rendered at once, and the program may replace the streams meanwhile. So we
 cannot simply put the old stream back: a muted stream whose time is over passes everything on,

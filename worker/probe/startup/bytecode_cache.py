@@ -83,7 +83,7 @@ class Bytecode(object):
             self.add(*fresh)
 
     def add(self, codes, modules):
-        """Add these to the file."""
+        """Keep these in the file: written when everything is loaded, or at once after that."""
         if self.fresh is not None:
             for known, new in zip(self.fresh, (codes, modules)):
                 known.update(new)

@@ -1,4 +1,4 @@
-"""Reads what a command line tells Python to run: its options, and where they end.
+"""Reads from a command line of Python its options and the program that it runs.
 
 Executed by `bootstrap` too, before anything else of ours; imports nothing of ours.
 """
