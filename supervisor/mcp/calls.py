@@ -110,9 +110,10 @@ _TOOL_OF: Final[Mapping[str, str]] = {
     "process-stacks": "debug_list what=stacks",
 }  # fmt: skip
 _CALL: Final = re.compile(
-    r"\b(GET|POST|PUT|PATCH|DELETE) (" + re.escape(API_PREFIX) + r"/[^\s;,?]*[\w}])"
+    r"\b(GET|POST|PUT|PATCH|DELETE) ((?:" + re.escape(API_PREFIX) + r"|…)/[^\s;,?]*[\w}])"
     r"(\?\S*[\w=-])?(?: with cursor= [^.]*)?"
 )
+_SHORT: Final = API_PREFIX + "/sessions/{session_id}"  # the relay's texts shorten it to …
 _ROUTER: Final = Router(OPERATIONS, API_PREFIX)
 _PROGRAM_BAR: Final = "| "  # before lines that the program wrote, which stay as they are
 
@@ -127,7 +128,7 @@ def in_tools(text: str) -> str:
 
 def _tool(call: re.Match[str]) -> str:
     try:
-        found = _ROUTER.match(call[1], call[2])
+        found = _ROUTER.match(call[1], call[2].replace("…", _SHORT))
     except RelayError:
         return call[0]
     waits = found.operation.name == "snapshot" and "wait=" in (call[3] or "")

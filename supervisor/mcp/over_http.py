@@ -20,7 +20,7 @@ from aiohttp import HttpVersion11, web
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.operations import OPERATIONS
-from debug_relay.supervisor.log import Log
+from debug_relay.protocol.validation.json_body import parse_json
 from debug_relay.supervisor.mcp.calls import Calls, Form
 from debug_relay.supervisor.operations.dispatch import Dispatch, Request
 from debug_relay.supervisor.operations.requests import fill
@@ -28,9 +28,12 @@ from debug_relay.supervisor.operations.requests import fill
 if TYPE_CHECKING:  # the extra [mcp]
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-_log: Final = Log(__name__)
 # The key in the ASGI scope under which a tool finds the request that it is called by.
 _REQUEST: Final = "debug_relay.request"
+# One message: the SDK parses it on the event loop.
+_LONGEST_MESSAGE_BYTES: Final = 256 * 1024
+# The protocol demands it; a call by hand works without.
+_ACCEPT: Final = (b"accept", b"application/json, text/event-stream")
 _END_SECONDS: Final = 2.0  # Tools under way have ended within this time when the relay stops.
 
 Message = MutableMapping[str, Any]
@@ -50,6 +53,14 @@ class Mcp:
         """Answers one request; raises RelayError if the caller may not send it."""
         self._dispatch.admit(request)
         body = await read()
+        if len(body) > _LONGEST_MESSAGE_BYTES:
+            raise RelayError(
+                Code.REQUEST_TOO_LARGE,
+                f"The message has {len(body)} bytes; {_LONGEST_MESSAGE_BYTES} is the most",
+                "Send less in one call.",
+                max_bytes=_LONGEST_MESSAGE_BYTES,
+            )
+        parse_json(body)  # within our bounds on depth and entries, before the SDK parses it
         manager = await self._started()
         return await _bridged(manager.handle_request, http, body, request)
 
@@ -169,7 +180,7 @@ async def _bridged(
         "raw_path": http.path.encode(),
         "root_path": "",
         "query_string": b"",
-        "headers": [(name.lower(), value) for name, value in http.raw_headers],
+        "headers": [*_headers(http), _ACCEPT],
         "client": None,
         "server": None,
         _REQUEST: request,
@@ -177,6 +188,11 @@ async def _bridged(
     await app(scope, receive, send)
     assert response is not None
     return response
+
+
+def _headers(http: web.BaseRequest) -> list[tuple[bytes, bytes]]:
+    found = [(name.lower(), value) for name, value in http.raw_headers]
+    return [pair for pair in found if pair[0] != _ACCEPT[0]]
 
 
 def _response(message: Message, http: web.BaseRequest, request: Request) -> web.StreamResponse:

@@ -80,10 +80,8 @@ class Client:
         body: Any = None,
         headers: dict[str, str] | None = None,
         within: float = 60.0,
-        is_text: bool = True,
         **query: Any,
     ) -> Answer:
-        """`is_text` is false for bodies of another protocol, which need not end with a newline."""
         target = self.prefix + path + ("?" + urlencode(query) if query else "")
         sent = {"Connection": "close", **self.headers, **(headers or {})}
         data: bytes | None = None
@@ -95,7 +93,8 @@ class Client:
             connection.request(verb, target, data, sent)
             response = connection.getresponse()
             raw = response.read()
-            assert verb == "HEAD" or not is_text or raw.endswith(b"\n"), raw[-200:]
+            is_other_protocol = path.endswith("/mcp")
+            assert verb == "HEAD" or is_other_protocol or raw.endswith(b"\n"), raw[-200:]
             return Answer(response.status, dict(response.headers), raw, _called(verb, target))
         finally:
             connection.close()

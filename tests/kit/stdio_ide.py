@@ -27,16 +27,15 @@ _MARK = "DEBUG_RELAY_TEST_IDE"
 class Ide:
     """`debug-relay stdio` as an IDE has it: two pipes. In a `with`, it guards against leaks."""
 
-    def __init__(self, *flags: str, stderr: int | None = None, **environment: str) -> None:
+    def __init__(self, *flags: str, word: str = "stdio", **environment: str) -> None:
         # Short, for the paths of sockets; empty again when all is over.
         self.folder = Path(tempfile.mkdtemp(prefix="ide-", dir="/tmp"))
         self.mark = uuid.uuid4().hex
         assert Relay.compiled is not None
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "debug_relay.supervisor", "stdio", *flags],
+            [sys.executable, "-m", "debug_relay.supervisor", word, *flags],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=stderr,
             env={
                 **os.environ,
                 "TMPDIR": str(self.folder),

@@ -141,6 +141,7 @@ async def test_a_long_call_tells_its_progress_and_ends(monkeypatch: pytest.Monke
             "GET /api/v1/sessions/a/events?timeout=3&types=x,y&cursor=Wz-_9.",
             "debug_wait session=a.",
         ),
+        ("POST …/input sends it", "debug_control action=input sends it"),
         ("| GET /api/v1/sessions", "| GET /api/v1/sessions"),
         ("GET /api/v1/no/such/path", "GET /api/v1/no/such/path"),
         ("PATCH /api/v1/config says", "PATCH /api/v1/config says"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.kit.client import Answer, Client
-from tests.kit.relay import Relay
+from tests.kit.relay import Relay, eventually
 from tests.kit.tokens import with_token
 
 pytest.importorskip("mcp", reason="the extra [mcp] is not installed")
@@ -22,7 +23,7 @@ def send(
     """One message, as curl would send it."""
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     accept = {"Accept": "application/json, text/event-stream"}
-    return client.call("POST", "/mcp", message, {**accept, **(headers or {})}, is_text=False)
+    return client.call("POST", "/mcp", message, {**accept, **(headers or {})})
 
 
 def call(client: Client, tool: str, **arguments: Any) -> tuple[bool, str]:
@@ -70,8 +71,13 @@ def test_hosts_origins_and_verbs(relay: Client):
     send(relay, "tools/list", {"Host": "evil.example"}).refused("FORBIDDEN_HOST", 403)
     send(relay, "tools/list", {"Origin": "http://evil.example"}).refused("FORBIDDEN_ORIGIN", 403)
     assert relay.get("/mcp").refused("METHOD_NOT_ALLOWED", 405)["details"]["allow"] == ["POST"]
-    answer = relay.call("POST", "/mcp", b"{", {"Accept": "*/*"}, is_text=False)
-    assert json.loads(answer.raw)["error"]["code"] == -32700
+    relay.call("POST", "/mcp", b"{", {"Accept": "*/*"}).refused("INVALID_REQUEST", 400)
+    relay.call("POST", "/mcp", b"[" * 100_000).refused("INVALID_REQUEST", 400)
+    long = {"jsonrpc": "2.0", "id": 1, "method": "x" * 300_000}
+    relay.call("POST", "/mcp", long).refused("REQUEST_TOO_LARGE", 413)
+    # Without the header that the protocol demands, as a person types it.
+    bare = relay.call("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    assert "debug_start" in bare.raw.decode()
 
 
 def test_without_the_extra_it_says_how_to_install_it(
@@ -83,3 +89,40 @@ def test_without_the_extra_it_says_how_to_install_it(
     error = send(relay.client, "tools/list").refused("NOT_IMPLEMENTED", 501)
     assert "pip install 'opencode-debug-relay[mcp]'" in error["details"]["suggestion"]
     relay.client.get("/sessions").ok()
+
+
+def waiting(client: Client) -> socket.socket:
+    """A connection on which a tool waits for the next stop."""
+    body = json.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "debug_wait", "arguments": {"wait": 45}},
+        }
+    )
+    sock = socket.create_connection((client.host, client.port), 20)
+    head = (
+        f"POST {client.prefix}/mcp HTTP/1.1\r\nHost: {client.host}\r\nContent-Length: {len(body)}"
+    )
+    sock.sendall(f"{head}\r\nContent-Type: application/json\r\n\r\n{body}".encode())
+    return sock
+
+
+def test_a_client_that_leaves_and_a_relay_that_stops(own_relay: Callable[..., Relay]):
+    relay = own_relay()
+    client = relay.client
+    started = call(client, "debug_start", code="while True: pass", wait=0)
+    assert started[0] is False, started
+    sockets = [waiting(client) for _ in range(5)]
+    eventually(lambda: relay.calls() == 5, what="they wait")
+    for sock in sockets[1:]:
+        sock.close()
+    eventually(lambda: relay.calls() == 1, what="their connections are gone")
+    assert call(client, "debug_list", what="sessions")[0] is False
+    # One still waits: its session ends, then its connection, then the relay.
+    assert relay.stop() == 0
+    with sockets[0] as sock:
+        while sock.recv(65536):
+            pass
+    assert "Traceback" not in relay.stderr()

@@ -20,7 +20,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
 PROGRAM = """\
-import time
+import sys
 
 def total(prices):
     amount = 0
@@ -30,7 +30,7 @@ def total(prices):
     return amount
 
 print(total([3, 4, -9]))
-time.sleep(1)
+sys.stdin.readline()
 nothing = {}
 print(nothing["price"])
 """
@@ -127,7 +127,8 @@ async def test_a_whole_session(connected: Callable[[], Any], source: Callable[..
         assert "not stopped yet: wait with debug_wait" in running
         error = await agent.fails("debug_inspect", what="variables")
         assert "debug_control action=pause" in error
-        crashed = await agent.call("debug_wait")
+        assert "debug_control action=input" in await agent.call("debug_wait", wait=0.1)
+        crashed = await agent.call("debug_control", action="input", input="go on\n")
         assert "KeyError: 'price'" in crashed
         assert "added -9" in await agent.call("debug_inspect", what="output")
         listed = await agent.call(
