@@ -99,6 +99,7 @@ def rows() -> dict[str, Row]:
         "create": Row("create a session", 150),
         "first_stop": Row("launch to the first stop", None, 0.6),
         "end": Row("last line to the end"),
+        "command": Row("a command; debugpy --version", 100),
     }
 
 

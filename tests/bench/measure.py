@@ -141,6 +141,7 @@ class Bench:
         try:
             for _ in range(self._rounds):
                 self._starts()
+                self._commands()
             self._at_a_stop()
             for row in self._larger:
                 self._at_a_larger_stop(row)
@@ -180,6 +181,14 @@ class Bench:
                 adapter.stopped()
         finally:
             adapter.close()
+
+    def _commands(self) -> None:
+        """A command that calls the relay, from its start to its end."""
+        ours = ("-P", "-m", "debug_relay.supervisor", "sessions", "--url", self._relay.url)
+        for side, argv in (("relay", ours), ("debugpy", ("-m", "debugpy", "--version"))):
+            with self._timed("command", side):
+                quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+                subprocess.run([sys.executable, *argv], check=True, **quiet)
 
     # -- in a stopped program
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
 from typing import Any
 
 from debug_relay.supervisor.cli.client import terminal
@@ -16,6 +17,8 @@ from debug_relay.supervisor.cli.exit_codes import FAILED, OK
 
 # The variables that belong to this shell and to this command.
 _NOT_PASSED = ("_", "SHLVL", "OLDPWD", "PWD")
+_TEST_RUNNERS = ("pytest", "py.test", "unittest")
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3.", "<frozen ")
 _MOST_LOCALS = 12  # Local variables of one frame of a crash.
 _VALUE_CHARACTERS = 100  # One value in a crash report on a terminal.
 
@@ -25,6 +28,11 @@ def _options(parser: Parser) -> None:
     add_fields(parser, "run", "cwd", "venv", "env_file", python="python_path")
     parser.add_argument("-e", "--env", action="append", metavar="NAME=VALUE", help="set a variable")
     add_fields(parser, "run", "timeout", "just_my_code", keep="keep_on_exception")
+    parser.add_argument(
+        "--raised",
+        action="store_true",
+        help="report the first raised exception, also one that the program handles",
+    )
     parser.add_argument(
         "-t",
         "--trace",
@@ -54,6 +62,7 @@ def _run(here: Here, given: Namespace) -> int:
         "just_my_code": given.just_my_code,
         "keep_on_exception": given.keep_on_exception,
         "timeout": given.timeout,
+        **_exceptions(program, given.raised),
         "trace": {"at": [_trace_at(text, given) for text in given.trace]} if given.trace else None,
         **program,
     }
@@ -68,6 +77,18 @@ def _run(here: Here, given: Namespace) -> int:
         _explain(report)
     ended_well = report.get("exit_code") == 0 and not report.get("session_id")
     return OK if ended_well else FAILED
+
+
+def _exceptions(program: dict[str, Any], raised: bool) -> dict[str, Any]:
+    """The exceptions that are reported beside an uncaught one. A test runner handles those of a
+    test that fails, so there it is the ones that leave the test's own code.
+    """
+    if raised:
+        return {"exceptions": {"filters": ["raised", "uncaught"]}, "on_stop": "continue"}
+    name = program.get("module") or os.path.basename(program.get("script", ""))
+    if name in _TEST_RUNNERS:
+        return {"exceptions": {"filters": ["user_unhandled", "uncaught"]}, "on_stop": "continue"}
+    return {}
 
 
 def _trace_at(text: str, given: Namespace) -> dict[str, Any]:
@@ -87,11 +108,12 @@ def _explain(report: dict[str, Any]) -> None:
         lines += _rows(trace)
     if crash := report.get("exception"):
         lines += _crash(crash)
-    elif stack := report.get("stack"):
-        lines.append("it was here when the time was up:")
+    if threads := report.get("threads"):
+        lines += ["", _red("its threads, when the time was up:")]
+        lines += [line for thread in threads for line in _thread(thread)]
         lines += [
-            f"  {frame['name']} at {frame['source']['path']}:{frame['line']}"
-            for frame in stack.get("frames") or ()
+            _red("deadlock: threads " + ", ".join(map(str, cycle)) + " wait for each other")
+            for cycle in report.get("deadlocks") or ()
         ]
     if report.get("note"):
         lines.append(report["note"])
@@ -130,17 +152,52 @@ def _crash(crash: dict[str, Any]) -> list[str]:
     """The exception, then its frames, the innermost first, each with its line and its locals."""
     message = terminal.harmless(crash.get("message", ""))
     lines = ["", _red(f"{crash['type']}: {message}" if message else crash["type"])]
-    for frame in crash.get("frames") or ():
+    for frame in _own(crash.get("frames") or [], lines):
         lines.append(_bold(f"  {frame['path']}:{frame['line']} in {frame['name']}"))
         if source := _source_line(frame["path"], frame["line"]):
             lines.append(_yellow(f"  → {source}"))
-        known = frame.get("locals") or []
+        known = [one for one in frame.get("locals") or [] if not one["name"].startswith("@")]
         shown = known[:_MOST_LOCALS]
         lines += [f"      {one['name']} = {_short(one.get('value', ''))}" for one in shown]
         left = len(known) - len(shown) + frame.get("locals_left_out", 0)
         lines += [f"      … {left} more"] if left else []
     hidden = crash["total_frames"] - len(crash.get("frames") or ())
     return [*lines, f"  … {hidden} more frames", ""] if hidden else [*lines, ""]
+
+
+def _thread(thread: dict[str, Any]) -> list[str]:
+    waits = thread.get("waits_for") or {}
+    words = [str(waits[key]) for key in ("kind", "what", "value") if waits.get(key)]
+    held = [
+        f"thread {one['thread_id']} {one.get('name', '')} {one.get('how', 'holds it')}"
+        for one in waits.get("held_by") or ()
+        if one.get("thread_id")
+    ]
+    said = f": waits for {' '.join(words)}" * bool(words) + "".join(f"; {one}" for one in held)
+    lines = [_bold(f"  thread {thread['id']} {thread.get('name', '')}{said}")]
+    for frame in thread.get("frames") or ():
+        lines.append(f"    {frame['path']}:{frame['line']} in {frame['name']}")
+        lines += [
+            f"      {one['name']} = {_short(one.get('value', ''))}"
+            for one in (frame.get("locals") or [])[:_MOST_LOCALS]
+        ]
+    return lines
+
+
+def _own(frames: list[dict[str, Any]], lines: list[str]) -> Iterator[dict[str, Any]]:
+    """The frames that are the user's; others in a row are one line. All are, where none is."""
+    is_library = [any(part in frame["path"] for part in _LIBRARIES) for frame in frames]
+    folded = 0
+    for frame, of_library in zip(frames, is_library, strict=True):
+        if of_library and not all(is_library):
+            folded += 1
+            continue
+        if folded:
+            lines.append(f"  … {folded} frames of libraries")
+            folded = 0
+        yield frame
+    if folded:
+        lines.append(f"  … {folded} frames of libraries")
 
 
 def _source_line(path: str, number: int) -> str | None:
@@ -179,7 +236,8 @@ COMMANDS = {
         "debug-relay run -- python -c 'print(6 * 7)'\n"
         "debug-relay run --trace shop.py:4=price,amount -- shop.py",
         "The program runs to its end as it would in this shell, with its environment. If an "
-        "exception ends it, the stack is shown with the variables of each frame. The exit code is "
+        "exception ends it, or a test fails, the stack is shown with the variables of each frame. "
+        "If the time is over, each thread is shown, and what it waits for. The exit code is "
         "0 if the program's is. --keep keeps the program, stopped at the exception.",
     )
 }

@@ -44,10 +44,24 @@ def test_run(shell: Shell, relay: Client):
     assert sorted(lines[4:6]) == ["      middle = 1", "      numbers = [1, 2, 3]"]
     assert done.stderr.endswith("exit code 1\n")
     # A command of PATH with the Python of its first line: pytest.
-    (shell.folder / "test_it.py").write_text("def test_it():\n    assert 1 == 2\n")
+    test = "def test_it():\n    found = 1\n    assert found == 2\n"
+    (shell.folder / "test_it.py").write_text(test)
+    (shell.folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:schemathesis\n")
     path = os.pathsep.join([f"{sys.prefix}/bin", shell.env["PATH"]])
     done = shell.run("run", "--", "pytest", "-x", "-q", "-p", "no:cacheprovider", PATH=path)
     assert (done.returncode, "1 failed" in done.stdout) == (1, True), done.stderr
+    _, raised, place, line, value, folded, *_ = done.stderr.splitlines()
+    assert raised.startswith("AssertionError: assert 1 == 2")
+    assert place == f"  {shell.folder}/test_it.py:3 in test_it"
+    assert (line, value) == ("  → assert found == 2", "      found = 1")
+    assert "frames of libraries" in folded
+    # Whatever keeps it from its end.
+    code = "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()\n"
+    (shell.folder / "stuck.py").write_text(code)
+    done = shell.run("run", "--timeout", "1", "stuck.py")
+    assert done.returncode == 1
+    assert "waits for lock" in done.stderr
+    assert f"{shell.folder}/stuck.py:4 in <module>" in done.stderr
     # Values at a line, without a stop.
     done = shell.run("run", "--trace", "shop.py:4=price, amount", "--", "shop.py")
     assert done.returncode == 0
