@@ -199,10 +199,10 @@ COMMANDS = {
         _launch_options,
         _launch,
         "debug-relay launch --break shop.py:4 shop.py\n"
-        "debug-relay launch --name text -m json.tool --help\n"
-        "debug-relay launch --adapter gdbserver ./server",
+        "debug-relay launch --name text -m json.tool --help",
         "Options stand before the program, what follows it are the program's. It runs here, with "
-        "the virtual environment that is active here, and what the relay has in its environment.",
+        "the virtual environment that is active here, and what the relay has in its environment. "
+        "A compiled program for gdb or lldb: --adapter gdbserver ./server.",
     ),
     "attach": Command(
         _attach_options,
