@@ -72,7 +72,9 @@ class SeveralSessions:
         while not page.events and loop.time() < deadline and named <= page.statuses.keys():
             if page.has_more and page.next_cursor != came_from:
                 await asyncio.sleep(0)
-            elif not await _any_news(self._chosen(params, page), self._registry, deadline):
+            elif not await _any_news(
+                self._chosen(params, page), self._registry, deadline, touches=_names_some(params)
+            ):
                 break
             came_from = page.next_cursor
             page = self.page(params, page)
@@ -104,7 +106,16 @@ class SeveralSessions:
         return found
 
 
-async def _any_news(sessions: Iterable[Session], registry: Registry, deadline: float) -> bool:
+def _names_some(params: GetAllEvents) -> bool:
+    """Whether the caller waits for certain sessions. A wait for whatever there is uses none of
+    them, as a list does not: it must not keep forgotten sessions alive.
+    """
+    return params.sessions is not None or params.label is not None
+
+
+async def _any_news(
+    sessions: Iterable[Session], registry: Registry, deadline: float, *, touches: bool
+) -> bool:
     """Whether any of the sessions has more to read, or another one came, before the deadline."""
     woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -115,7 +126,8 @@ async def _any_news(sessions: Iterable[Session], registry: Registry, deadline: f
     followed = list(sessions)
     registry.listeners.add(wake)
     for session in followed:
-        session.attend()
+        if touches:
+            session.attend()
         session.listeners.add(wake)
     try:
         async with asyncio.timeout_at(deadline):
@@ -126,7 +138,8 @@ async def _any_news(sessions: Iterable[Session], registry: Registry, deadline: f
         registry.listeners.discard(wake)
         for session in followed:
             session.listeners.discard(wake)
-            session.leave()
+            if touches:
+                session.leave()
     return True
 
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tests.kit.client import Client
+from tests.kit.relay import eventually
 from tests.kit.source import Source
 from tests.kit.tokens import new_token
 
@@ -60,6 +61,24 @@ def test_the_next_stop_of_any(relay: Client, source: Callable[..., Source]) -> N
     relay.get("/events", sessions=ann.id).refused("SESSION_NOT_FOUND", 404)
     relay.get("/events", cursor="nonsense").refused("INVALID_PARAMETER", 400)
     relay.get("/events", types="nonsense").refused("INVALID_PARAMETER", 400)
+
+
+def test_a_wait_for_all_keeps_none_alive(relay: Client) -> None:
+    """It is like a list: somebody who watches the relay does not use each session."""
+    named, unnamed = relay.session(idle_timeout=1), relay.session(idle_timeout=1)
+
+    def there() -> set[str]:
+        return {item["session_id"] for item in relay.get("/sessions").ok()["items"]}
+
+    with ThreadPoolExecutor(2) as pool:
+        wait = {"types": "terminated", "timeout": 20}
+        pool.submit(relay.get, "/events", **wait)
+        pool.submit(relay.get, "/events", sessions=named.id, **wait)
+        eventually(lambda: unnamed.id not in there())  # in less time than they wait
+        unnamed.get().refused("SESSION_EXPIRED", 410)
+        assert named.id in there()
+        named.delete().ok()
+        relay.session().delete().ok()
 
 
 def test_output_is_for_those_who_may_read_it(
