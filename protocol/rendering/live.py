@@ -41,7 +41,7 @@ def threads(result: i.ThreadList) -> Iterator[Line]:
         if shown is not same:
             names = ", ".join(f"{one.id} {short(one.name, 40)}" for one in same[1 : _NAMED + 1])
             more = f", … {len(same) - 1 - _NAMED} more" if len(same) - 1 > _NAMED else ""
-            yield f"  {len(same) - 1} threads stand at the same place: {names}{more}"
+            yield f"  {len(same) - 1} threads are at the same place: {names}{more}"
     for circle in result.deadlocks or ():
         yield f"deadlock: {' waits for '.join(f'thread {one}' for one in [*circle, circle[0]])}"
     if result.note is not UNSET:
@@ -79,7 +79,7 @@ def tasks(result: i.TaskList) -> Iterator[Line]:
         if shown is not same:
             names = ", ".join(short(one.name, 40) for one in same[1 : _NAMED + 1])
             more = f", … {len(same) - 1 - _NAMED} more" if len(same) - 1 > _NAMED else ""
-            yield f"  {len(same) - 1} tasks stand at the same place: {names}{more}"
+            yield f"  {len(same) - 1} tasks are at the same place: {names}{more}"
     if not result.total:
         yield "no asyncio tasks"
     elif result.total != len(result.tasks):
@@ -124,7 +124,7 @@ def stacks(result: relay.Stacks) -> Iterator[Line]:
         if len(same) > 1:
             names = ", ".join(_name_of(one) for one in same[1 : _NAMED + 1])
             more = f", … {len(same) - 1 - _NAMED} more" if len(same) - 1 > _NAMED else ""
-            yield f"  {len(same) - 1} threads stand at the same place: {names}{more}"
+            yield f"  {len(same) - 1} threads are at the same place: {names}{more}"
 
 
 def _name_of(thread: relay.StackThread) -> str:
@@ -150,7 +150,7 @@ def is_library(path: str) -> bool:
 
 
 def _doing(wait: object, frames: list[i.LiveFrame] | object) -> object:
-    """Equal for threads that stand at the same place and wait for the same."""
+    """Equal for threads that are at the same place and wait for the same."""
     places = [(one.path, one.line) for one in frames] if isinstance(frames, list) else []
     what = (wait.kind, wait.what, wait.held_by) if isinstance(wait, i.WaitsFor) else None
     return repr((places, what))

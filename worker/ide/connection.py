@@ -40,18 +40,20 @@ class Connection:
     def respond(self, request: Message, body: Any = None) -> None:
         self._send({**self._response(request, True), "body": body or {}})
 
-    def refuse(self, request: Message, message: str, words: str, tell: bool) -> None:
-        """Answer with an error: `message` for the IDE, `words` for the person. With `tell` the IDE
+    def refuse(self, request: Message, message: str, words: str, show: bool) -> None:
+        """Answer with an error: `message` for the IDE, `words` for the person. With `show` the IDE
         shows them at once.
         """
-        error = {"id": 1, "format": _without_variables(words), "showUser": tell}
+        error = {"id": 1, "format": _without_variables(words), "showUser": show}
         self._send({**self._response(request, False), "message": message, "body": {"error": error}})
 
-    def tell(self, event: str, body: Any = None) -> None:
+    def send_event(self, event: str, body: Any = None) -> None:
         self._send({"type": "event", "event": event, "body": body or {}})
 
     def close(self) -> None:
-        """Close when all is sent; a peer that does not read is cut off by the listener's end."""
+        """Close when everything is sent; the listener's end disconnects a peer that
+        does not read.
+        """
         self._writer.close()
 
     def _response(self, request: Message, success: bool) -> dict[str, Any]:
@@ -73,7 +75,7 @@ class Connection:
 
 
 def _without_variables(words: str) -> str:
-    """DAP's error format names variables in braces; ours has none."""
+    """Escape braces, in which DAP's error format names variables."""
     return words.replace("{", "(").replace("}", ")")
 
 

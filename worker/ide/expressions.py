@@ -14,7 +14,7 @@ _SUBSCRIPTED: Final = frozenset(
     ("list", "tuple", "dict", "OrderedDict", "defaultdict", "Counter", "deque", "array")
 )
 _UNORDERED: Final = frozenset(("set", "frozenset", "dict_keys", "dict_values", "dict_items"))
-_MOST_CHARACTERS: Final = 1000  # A longer expression is of use to nobody.
+_MOST_CHARACTERS: Final = 1000  # A longer expression is not offered.
 _MOST_KNOWN: Final = 100_000  # Values of one stop.
 
 

@@ -2,7 +2,8 @@
 
 A stock `attach` of an IDE is enough, because the join port has checked its user already. Each
 request becomes an operation of the session, the same that callers of the API have, and each event
-of the session is told to all who have joined. IDEs come and go; the session stays as it is.
+of the session is sent to all IDEs that have joined. IDEs join and leave; the session does not
+change.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.output_events import EventType
 from debug_relay.protocol.system.peers import peer_uid
 from debug_relay.protocol.wire.dap import DapError, Message
-from debug_relay.worker.ide import told_events
+from debug_relay.worker.ide import event_messages
 from debug_relay.worker.ide.arguments import Arguments, Initialize
 from debug_relay.worker.ide.connection import Connection
 from debug_relay.worker.ide.expressions import Expressions
@@ -85,7 +86,7 @@ class IdeFront:
                 continue
             self._name(ide, arguments)
             ide.connection.respond(message, CAPABILITIES)
-            ide.tell("initialized")
+            ide.send_event("initialized")
             return
 
     def _name(self, ide: JoinedIde, arguments: Initialize) -> None:
@@ -111,7 +112,7 @@ class IdeFront:
                 if message is None:
                     return
                 if message.type != "request":
-                    continue  # we ask nothing of IDEs
+                    continue  # we send no requests to IDEs, so this answers none
                 await room.acquire()
                 self._begin(ide, message, room)
         finally:
@@ -168,20 +169,20 @@ class IdeFront:
     def _refuse(self, ide: JoinedIde, request: Request, message: str, words: str) -> None:
         if not request.is_answered:
             request.is_answered = True
-            tell = request.message.command in PRESSED and message != _NOT_STOPPED
-            ide.connection.refuse(request.message, message, words, tell)
+            show = request.message.command in PRESSED and message != _NOT_STOPPED
+            ide.connection.refuse(request.message, message, words, show)
 
     # -- all of them
 
     def _heard(self, type: EventType, body: Mapping[str, Any]) -> None:
-        """Tell all IDEs of an event. A defect here must not keep the session from going on."""
+        """Send an event to all IDEs. A defect here must not stop the session."""
         if type in ("continued", "terminated", "session"):
             self._frame_ids.keep(self._session.stops.stopped_threads())
             if self._session.stops.current is None:
                 self._expressions.clear()
         for ide in list(self._joined):
             try:
-                told_events.hear(ide, type, body)
+                event_messages.hear(ide, type, body)
             except Exception:
                 log.exception("ide.not_told", extra={"fields": {"event": type}})
 
@@ -194,10 +195,10 @@ class IdeFront:
                 and ide.own_request() is None
                 and ide.stopped
             ):
-                ide.tell("invalidated", {"areas": ["variables"]})
+                ide.send_event("invalidated", {"areas": ["variables"]})
 
     async def _forget(self, ide: JoinedIde) -> None:
-        """The IDE has left: its breakpoints go with it, and everything else stays as it is."""
+        """The IDE has left: remove its breakpoints, and leave everything else as it is."""
         ide.left.set()
         ide.connection.close()
         if ide not in self._joined:
@@ -217,7 +218,7 @@ class IdeFront:
     async def close(self) -> None:
         for ide in list(self._joined):
             if ide.is_configured:
-                ide.tell("terminated")
+                ide.send_event("terminated")
             ide.left.set()
             ide.connection.close()
         for task in list(self._tasks):

@@ -1,4 +1,4 @@
-"""One IDE that has joined the session: who it is, what it has asked, and what it was told."""
+"""One IDE that has joined the session: its name, its open requests, and the messages to it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class JoinedIde:
         self.caller = Caller("ide", uid, SCOPES, "IDE")
         self.paths = PathMappings(())
         self.first_line = self.first_column = 1
-        self.shows_changes = False  # it reads variables again when it is told that they changed
+        self.shows_changes = False  # it reads variables again after the event `invalidated`
         self.asked_at = 0.0  # when its last request came, by the loop's clock
         self.has_attached = False
         self.is_configured = False
@@ -70,7 +70,7 @@ class JoinedIde:
         return self.caller.driver
 
     def introduce(self, arguments: Initialize, number: int) -> None:
-        """Take the IDE's name; `number` tells several of the same kind apart."""
+        """Take the IDE's name; `number` distinguishes several of the same kind."""
         given = arguments.client_id or arguments.client_name or "unknown"
         name = "ide:" + (_IN_NAMES.sub("-", given)[:_NAME_CHARACTERS] or "unknown")
         if number > 1:
@@ -119,13 +119,13 @@ class JoinedIde:
         return self.requests.get(task) if task is not None else None
 
     def answer(self, body: Any = None) -> None:
-        """Answer the present request now; what is told after this comes after it."""
+        """Answer the present request now, before any later event."""
         request = self.own_request()
         assert request is not None
         self.respond(request, body)
 
     def answer_on(self, event: str, body: Any = None) -> None:
-        """Answer the present request before this event is told."""
+        """Answer the present request right before this event is sent."""
         request = self.own_request()
         assert request is not None
         request.on_event = event, body
@@ -135,9 +135,9 @@ class JoinedIde:
             request.is_answered = True
             self.connection.respond(request.message, body)
 
-    def tell(self, event: str, body: Mapping[str, Any] | None = None) -> None:
-        self.connection.tell(event, body)
+    def send_event(self, event: str, body: Mapping[str, Any] | None = None) -> None:
+        self.connection.send_event(event, body)
 
     def say(self, text: str) -> None:
         """Write a line into the IDE's debug console."""
-        self.tell("output", {"category": "console", "output": text.rstrip("\n") + "\n"})
+        self.send_event("output", {"category": "console", "output": text.rstrip("\n") + "\n"})

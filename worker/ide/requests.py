@@ -10,7 +10,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
 from debug_relay.protocol.state import LIVE
 from debug_relay.worker.ide import arguments as a
-from debug_relay.worker.ide import told_events
+from debug_relay.worker.ide import event_messages
 from debug_relay.worker.ide.frame_ids import NotStopped
 from debug_relay.worker.ide.joined_ide import JoinedIde
 from debug_relay.worker.ide.path_mappings import PathMappings
@@ -25,7 +25,7 @@ from debug_relay.worker.ide.shapes import (
 # An IDE that does not send `configurationDone` is shown the program when it has asked nothing for
 # this long.
 _CONFIGURED_SECONDS: Final = 1.0
-_STEP_SECONDS: Final = 30.0  # The rest of a step, such as its return value, is waited for so long.
+_STEP_SECONDS: Final = 30.0  # We wait this long for the rest of a step, such as its return value.
 _PAUSE_SECONDS: Final = 5.0  # A pause is answered after this time, also if it is still pending.
 _MOST_VARIABLES: Final = 1000  # Variables in one answer.
 _MOST_FRAMES: Final = 1000  # Frames in one answer.
@@ -71,7 +71,7 @@ def _configured(ide: JoinedIde) -> None:
     """Show the present stop. Nothing is resumed, and nothing is stopped."""
     if not ide.is_configured and not ide.left.is_set():
         ide.is_configured = True
-        told_events.present(ide)
+        event_messages.present(ide)
 
 
 async def disconnect(ide: JoinedIde, arguments: a.Disconnect) -> Body:

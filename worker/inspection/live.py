@@ -1,6 +1,6 @@
-"""Looks at threads from outside: those that run, and those that are blocked in C.
+"""Reads threads from outside: those that run, and those that are blocked in C.
 
-Such a thread answers nothing itself. The probe reads its frames in the debugger's thread and shows
+Such a thread cannot answer itself. The probe reads its frames in the debugger's thread and shows
 values safely, so none of the program's code runs. A reference into such a frame keeps no object of
 the program: the value is found anew at each call.
 """
@@ -16,7 +16,7 @@ from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models.fields import UNSET, Location
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.version import API_PREFIX
-from debug_relay.protocol.wire import live_answers as told
+from debug_relay.protocol.wire import live_answers as answers
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger import thread_positions
@@ -35,7 +35,7 @@ VALUE: Final = 400  # Characters of one value in a look.
 CHARACTERS: Final = 60_000  # Characters of all locals of one look.
 COPIED: Final = "evaluated in another thread, with a copy of the frame's locals"
 
-Page = tuple[DebugServer, told.LookPage]
+Page = tuple[DebugServer, answers.LookPage]
 
 
 class LiveThreads:
@@ -107,7 +107,7 @@ class LiveThreads:
         self,
         thread: i.Thread,
         server: DebugServer,
-        row: told.LookRow,
+        row: answers.LookRow,
         by_id: dict[int, i.Thread],
         room: int,
     ) -> int:
@@ -212,7 +212,7 @@ class LiveThreads:
     async def variables(
         self, reference: int, start: int, count: int, kind: str | None, summary: bool
     ) -> i.VariableList:
-        """A page of a live reference: of what is there at this moment."""
+        """A page of a live reference, as its value is at this moment."""
         entry = self._hub.resolve(reference)
         place, scope = entry.live, entry.scope or "locals"
         assert place is not None
@@ -317,7 +317,7 @@ class LiveThreads:
         )
 
 
-def live_frame(frame: told.LiveFrame, room: int) -> tuple[i.LiveFrame, int]:
+def live_frame(frame: answers.LiveFrame, room: int) -> tuple[i.LiveFrame, int]:
     """A frame with as many locals as there is room for; and the room that is left."""
     shown: list[i.LiveLocal] = []
     for row in frame.locals:
@@ -339,7 +339,7 @@ def live_frame(frame: told.LiveFrame, room: int) -> tuple[i.LiveFrame, int]:
 
 
 def waits_for(
-    row: told.WaitRow, named: Callable[[int | str], tuple[int | None, str | None]]
+    row: answers.WaitRow, named: Callable[[int | str], tuple[int | None, str | None]]
 ) -> i.WaitsFor:
     holders = []
     for one in row.by:
@@ -367,7 +367,7 @@ def _cut() -> str:
     return f"locals beyond {CHARACTERS} characters are left out: {read}?thread_id= has them"
 
 
-def _is_busy(server: DebugServer, row: told.LookRow) -> bool:
+def _is_busy(server: DebugServer, row: answers.LookRow) -> bool:
     """Whether the kernel says that the thread runs: then it waits in no function in C."""
     if row.wait is None or row.wait.kind != "call" or row.native is None or not server.pid:
         return False

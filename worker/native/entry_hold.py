@@ -1,10 +1,10 @@
 """Holds a program at its first instruction, until a native server takes it over.
 
 The worker traces the new program up to its exec, where the kernel stops it. A process has one
-tracer, so the worker must let go before the native server can trace it, and the program must not
-get on meanwhile. A stop by SIGSTOP would do, but the debugger's user would see that signal, and a
+tracer, so the worker must detach before the native server can trace it, and the program must not
+run on meanwhile. SIGSTOP would stop it, but the debugger's user would see that signal, and a
 program that was resumed with it would stop again. So the program runs in between: in a loop of one
-instruction, which the worker writes over its first one and takes away when the native server has
+instruction, which the worker writes over its first one and removes when the native server has
 stopped it.
 """
 
@@ -50,14 +50,14 @@ def require() -> None:
 
 
 def ask_parent_to_trace() -> None:
-    """In the new process, before it executes the program."""
+    """Run in the new process, before it executes the program."""
     if _libc.ptrace(_PTRACE_TRACEME, 0, 0, 0) < 0:
         os._exit(126)
 
 
 class EntryHold:
-    """All of it runs in the worker's main thread, because the kernel takes orders about a traced
-    process from the thread alone that traces it.
+    """All of it runs in the worker's main thread, because the kernel lets only the tracing
+    thread control a traced process.
     """
 
     def __init__(self, pid: int) -> None:
@@ -74,7 +74,7 @@ class EntryHold:
 
     async def _until_stopped(self) -> bool:
         def wait() -> bool:
-            # The exit code of a program that has ended is left for the one who waits for it.
+            # The exit code of a program that has ended is left for the part that waits for it.
             os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
             with suppress(ChildProcessError):
                 return os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WNOHANG) is not None
@@ -116,7 +116,7 @@ class EntryHold:
         self._forget_memory()
 
     async def take_back(self) -> None:
-        """No native server has taken the program: hold it again."""
+        """No native server has attached: hold the program again."""
         if not self._traces and _libc.ptrace(_PTRACE_ATTACH, self._pid, 0, 0) == 0:
             self._traces = await self._until_stopped()
         self._restore()
@@ -134,6 +134,6 @@ class EntryHold:
 
 
 def _program_counter(pid: int) -> int:
-    """The address at which a stopped process stands; the kernel shows it last."""
+    """The address of a stopped process's next instruction; the kernel shows it last."""
     with open(f"/proc/{pid}/syscall") as file:
         return int(file.read().split()[-1], 16)

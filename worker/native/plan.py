@@ -1,4 +1,4 @@
-"""Finds all that the launch of a native program needs, before anything is started."""
+"""Finds everything that the launch of a native program needs, before anything is started."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLIENTS: Final[Mapping[Adapter, str]] = {"gdbserver": "gdb", "lldb-server": "lld
 
 
 class NativePlan(Struct):
-    """All that the launch of a native program needs; all of it exists."""
+    """Everything that the launch of a native program needs; all of it exists."""
 
     adapter: Adapter
     server: str  # the path of the native server

@@ -1,8 +1,8 @@
 """A launched native program, which gdb or lldb debugs through a server of its own.
 
 The worker is the program's parent, as it is a Python program's, so output, input, exit code, limits
-and end are the same. The worker does not see what the debugger does: it carries the bytes and reads
-none of them.
+and end are the same. The worker does not see what the debugger does: it passes the bytes on and
+reads none of them.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class NativeTarget(OwnedProgram):
         self._debuggee.program = msgspec.structs.replace(plan.program, pid=process.pid)
         self._debuggee.serve_debugger = self.serve
         self._runs = True
-        self._tell()
+        self._publish_wait()
 
     async def _failed(self, reason: str) -> RelayError:
         exit = self._process.exit if self._process else None
@@ -137,7 +137,7 @@ class NativeTarget(OwnedProgram):
             await self._debug(first, reader, writer)
         finally:
             self._client = None
-            self._tell()
+            self._publish_wait()
 
     def _refusal(self) -> str | None:
         if self._process is None or self._process.exit is not None:
@@ -165,12 +165,12 @@ class NativeTarget(OwnedProgram):
             await self._end_server()
 
     async def _hand_over(self) -> str | None:
-        """Let a new native server have the program; why it could not."""
+        """Hand the program over to a new native server; returns why that failed, or None."""
         assert self._process is not None
         plan, pid, hold = self._plan, self._process.pid, self._hold
         try:
             if hold is not None:
-                hold.hand_over()  # before the server asks for the program
+                hold.hand_over()  # before the server attaches
             self._server = await NativeServer.start(plan.adapter, plan.server, pid)
             said = await self._server.until_attached(pid)
             if said is None and hold is not None:
@@ -183,7 +183,7 @@ class NativeTarget(OwnedProgram):
             raise
         if said is None and hold is not None:
             self._hold = None
-            self._tell()
+            self._publish_wait()
         elif said is not None:
             await self._end_server()
             if hold is not None:
@@ -197,7 +197,7 @@ class NativeTarget(OwnedProgram):
             self._server = None
 
     def _joined(self, is_there: bool) -> None:
-        """Tell callers that a debugger has come, or has left."""
+        """Show callers that a debugger has connected, or has left."""
         name = CLIENTS[self._plan.adapter]
         if is_there:
             self._joining.clients.append(name)
@@ -207,7 +207,7 @@ class NativeTarget(OwnedProgram):
         self._log.journal("process", {"reason": reason, "adapter": self._plan.adapter})
         self._publication.changed()
 
-    def _tell(self) -> None:
+    def _publish_wait(self) -> None:
         """Show callers that the program waits for a debugger, as long as it does."""
         notice = None
         if self._hold is not None and self._process is not None and self._process.exit is None:
@@ -234,7 +234,7 @@ class NativeTarget(OwnedProgram):
             self._farewell = loop.call_later(_LAST_WORDS_SECONDS, self._client.cancel)
         if self._runs:
             self._runs = False
-            self._tell()
+            self._publish_wait()
             self._lifecycle.ended(exit.code, exit.signal_name, "target_exited", swept)
 
     async def release(self) -> None:
@@ -255,7 +255,7 @@ class NativeTarget(OwnedProgram):
         return False
 
     def wake(self) -> None:
-        """Nothing pauses it but its debugger."""
+        """Nothing to do: only its debugger pauses the program."""
 
 
 def _ending(exit: Exit | None) -> str:

@@ -1,4 +1,4 @@
-"""The remote protocol of gdb and lldb, as far as it takes to refuse a debugger in words."""
+"""The remote protocol of gdb and lldb, as far as is needed to refuse a debugger with a message."""
 
 from __future__ import annotations
 

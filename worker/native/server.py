@@ -1,8 +1,8 @@
 """One run of gdbserver or lldb-server: traces the program for one debugger's connection.
 
-It speaks with the debugger through an inherited socket and never listens: what listens without
-asking who connects would let every local user run code as us. It ends with its connection, and the
-next debugger gets another one.
+The server speaks with the debugger through an inherited socket and never listens: a listener that
+does not check its peer would let every local user run code as us. The server ends with its
+connection, and the next debugger gets another server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PIECE_BYTES: Final = 64 * 1024  # One read of either side; twice as much may wa
 _TAIL_BYTES: Final = 2000  # The end of what the server prints about itself.
 _ATTACH_SECONDS: Final = 15.0  # The server stops the program within this time.
 _LOOK_SECONDS: Final = 0.002  # The pause between two looks at whether it has.
-# A server whose debugger has left removes its breakpoints and lets go of the program meanwhile.
+# A server whose debugger has left removes its breakpoints and detaches within this time.
 _LEAVE_SECONDS: Final = 5.0
 _KILLED_SECONDS: Final = 5.0  # The kernel ends a killed server within this time.
 
@@ -39,7 +39,7 @@ class NativeServer:
 
     @classmethod
     async def start(cls, adapter: Adapter, path: str, program: int) -> NativeServer:
-        """Start it; it attaches to the process `program`."""
+        """Start the server; it attaches to the process `program`."""
         ours, theirs = socket.socketpair()
         with theirs:
             end = theirs.fileno()
@@ -74,7 +74,7 @@ class NativeServer:
             self._said = (self._said + piece)[-_TAIL_BYTES:]
 
     async def until_attached(self, program: int) -> str | None:
-        """Wait until it has stopped the program; why it has not."""
+        """Wait until the server has stopped the program; returns why it has not, or None."""
         ended = asyncio.create_task(self._process.wait())
         try:
             async with asyncio.timeout(_ATTACH_SECONDS):
@@ -129,7 +129,7 @@ class NativeServer:
                 await writer.drain()
 
     def hang_up(self) -> None:
-        """Tell it that the debugger has left: it lets the program run and ends."""
+        """Close the debugger's side: the server resumes the program, detaches and ends."""
         if self._killing is None:
             loop = asyncio.get_running_loop()
             self._killing = loop.call_later(_LEAVE_SECONDS, self._kill)
@@ -142,7 +142,7 @@ class NativeServer:
                 self._process.kill()
 
     async def end(self) -> None:
-        """Return when it has ended. If it has let go of the program before, nothing is lost."""
+        """Return when the server has ended. If it has detached before, nothing is lost."""
         self.hang_up()
         try:
             with suppress(TimeoutError):

@@ -127,5 +127,5 @@ def check(session: Session) -> None:
     assert (waits["waits"]["kind"], waits["waits"]["what"]) == ("future", "future")
     assert (waits["nap-1"]["kind"], waits["nap-1"]["value"]) == ("sleep", "3600")
     text = session.get("/tasks", locals="true", format="text").raw.decode()
-    assert "4 tasks stand at the same place: nap-1, nap-2, nap-3, nap-4" in text
+    assert "4 tasks are at the same place: nap-1, nap-2, nap-3, nap-4" in text
     assert "deadlock: " in text

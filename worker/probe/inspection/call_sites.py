@@ -51,7 +51,8 @@ class CallSites(object):
 
     def present(self):
         """The call that the frame makes at this moment: a `Reached` with the name of the method,
-        which is `__enter__` for a `with`. None if that cannot be told."""
+        which is `__enter__` for a `with`. None if that is not known.
+        """
         at = self._index(self.frame.f_lasti)
         if at is None:
             return None
@@ -131,7 +132,7 @@ class CallSites(object):
                 reached = self._chain(index - 1)
                 break
             if step.opname == "LOAD_SPECIAL" and step.argrepr in ("__exit__", "__aexit__"):
-                reached = self._chain(index - 1)  # from 3.14 on; a COPY stands before it
+                reached = self._chain(index - 1)  # from 3.14 on, a COPY precedes it
                 break
         else:
             return None

@@ -42,16 +42,16 @@ class LiveThreads(object):
         about, stacks, stopped = self.stacks()
         waits = Waits(stacks, stopped)
         view = live_view(width)
-        told = []
+        rows = []
         for ident, (dap_id, thread) in about.items():
             if threads and dap_id not in threads:
                 continue
             row = self.stack_row(stacks[ident], frames, locals, every, view)
             wait = wait_row(waits, ident, view, lambda key: about[key][0])
             self.add_thread(row, dap_id, thread, ident in stopped, wait)
-            told.append(row)
+            rows.append(row)
         circles = [[about[ident][0] for ident in circle] for circle in waits.cycles()]
-        return {"rows": told, "circles": circles}
+        return {"rows": rows, "circles": circles}
 
     def stacks(self):
         """ident → (DAP's number, thread); ident → its levels; the idents of stopped threads."""
@@ -146,19 +146,19 @@ class LiveThreads(object):
                 return {"gone": True}
             at, listed = found[0], parts(found[0])
         view = View("safe", outline=True) if bounds == "outline" else View("safe", **BOUNDS["row"])
-        told, total = [], 0
+        rows, total = [], 0
         for number, part in enumerate(listed):
             if filter is not None and part.kind != filter:
                 continue
-            first, room = max(0, start - total), count - len(told)
+            first, room = max(0, start - total), count - len(rows)
             if room > 0 and first < part.size:
                 taken = part.take(first, room)
-                told += [
+                rows += [
                     row_of(view, entry, part, way, number, first + place, at is None)
                     for place, entry in enumerate(taken)
                 ]
             total += part.size
-        return {"rows": told, "total": total, "function": level.frame.f_code.co_name}
+        return {"rows": rows, "total": total, "function": level.frame.f_code.co_name}
 
     @running_frames.steady
     def peek_sizes(self, thread, frame):

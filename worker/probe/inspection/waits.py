@@ -2,7 +2,7 @@
 
 Python knows the owner of a reentrant lock, the target of a `join`, and the work item that completes
 a future. A plain lock has no owner: its holder is the thread with a frame inside `with lock`, or
-behind `lock.acquire()` in a function that has not called `release()` since.
+after `lock.acquire()` in a function that has not called `release()` since.
 """
 
 import _thread
@@ -64,7 +64,7 @@ _WAITS = {
     ("asyncio.subprocess", "communicate"): ("process", "self"),
     ("asyncio.base_events", "sock_recv"): ("io", None),
 }
-# The classes of `threading` and `asyncio.locks` that are told apart by what `self` is.
+# The classes of `threading` and `asyncio.locks` that are distinguished by `self`.
 _KINDS = {"Event": "event", "Condition": "condition", "Semaphore": "semaphore",
           "Barrier": "barrier", "Lock": "lock", "_RLock": "rlock"}  # fmt: skip
 _SLEEPS = ("sleep",)

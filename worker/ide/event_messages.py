@@ -1,4 +1,6 @@
-"""The session's events, as an IDE is told of them: each in the order in which it was journaled."""
+"""Sends the session's events to an IDE as messages of DAP, in the order in which they were
+journaled.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _KILLED: Final = 128  # The exit code of a program that a signal has ended, as s
 
 
 def hear(ide: JoinedIde, type: str, body: Mapping[str, Any]) -> None:
-    """Tell the IDE of an event that was journaled just now."""
+    """Send the IDE an event that was journaled just now."""
     own = ide.own_request()
     for request in list(ide.requests.values()):
         on_event = request.on_event
@@ -31,7 +33,7 @@ def hear(ide: JoinedIde, type: str, body: Mapping[str, Any]) -> None:
 
 
 def present(ide: JoinedIde) -> None:
-    """Tell an IDE that joins where the program is."""
+    """Show an IDE that joins where the program is."""
     session = ide.session
     current, program = session.stops.current, session.debuggee.program
     what = (program.script or program.module or f"pid {program.pid}") if program else "no program"
@@ -41,15 +43,15 @@ def present(ide: JoinedIde) -> None:
         ide.say(f"{lease.holder} drives this session.")
     tail = session.log.tail(_TAIL_CHARACTERS)
     if tail:
-        ide.tell("output", {"category": "console", "output": f"Earlier output:\n{tail}\n"})
+        ide.send_event("output", {"category": "console", "output": f"Earlier output:\n{tail}\n"})
     if current is not None:
         tell_stop(ide, current, current.reason, f"Paused on {current.reason}", None)
     elif session.lifecycle.state.value in ("terminated", "failed"):
         ide.say("Its program has ended.")
-        ide.tell("terminated")
+        ide.send_event("terminated")
 
 
-_TAIL_CHARACTERS: Final = 4000  # The output before it has joined, as an IDE is shown it.
+_TAIL_CHARACTERS: Final = 4000  # The output before an IDE has joined, as the IDE gets it.
 
 
 def tell_stop(ide: JoinedIde, stop: Stop, reason: str, description: str, text: str | None) -> None:
@@ -69,7 +71,7 @@ def tell_stop(ide: JoinedIde, stop: Stop, reason: str, description: str, text: s
         body["hitBreakpointIds"] = hits
     if text is not None:
         body["text"] = text
-    ide.tell("stopped", body)
+    ide.send_event("stopped", body)
 
 
 def _stopped(ide: JoinedIde, body: Mapping[str, Any]) -> None:
@@ -83,7 +85,7 @@ def _stopped(ide: JoinedIde, body: Mapping[str, Any]) -> None:
 
 
 def _continued(ide: JoinedIde, body: Mapping[str, Any]) -> None:
-    """Tell that threads run again; the IDE that has resumed them itself has its answer."""
+    """Report that threads run again; the IDE that has resumed them has its answer already."""
     still = set(ide.session.stops.stopped_threads())
     resumed = sorted(ide.stopped - still)
     ide.stopped &= still
@@ -91,10 +93,10 @@ def _continued(ide: JoinedIde, body: Mapping[str, Any]) -> None:
         return
     if not ide.stopped:
         thread_id = body.get("thread_id") or resumed[0]
-        ide.tell("continued", {"threadId": thread_id, "allThreadsContinued": True})
+        ide.send_event("continued", {"threadId": thread_id, "allThreadsContinued": True})
         return
     for thread_id in resumed:
-        ide.tell("continued", {"threadId": thread_id, "allThreadsContinued": False})
+        ide.send_event("continued", {"threadId": thread_id, "allThreadsContinued": False})
 
 
 def _terminated(ide: JoinedIde, body: Mapping[str, Any]) -> None:
@@ -105,14 +107,14 @@ def _terminated(ide: JoinedIde, body: Mapping[str, Any]) -> None:
     code = body["exit_code"]
     if body["signal"]:
         ide.say(f"The program was ended by {body['signal']}.")
-    ide.tell("exited", {"exitCode": code if code is not None else _KILLED})
-    ide.tell("terminated")
+    ide.send_event("exited", {"exitCode": code if code is not None else _KILLED})
+    ide.send_event("terminated")
 
 
 def _session(ide: JoinedIde, body: Mapping[str, Any]) -> None:
     if body["status"] == "created" and body.get("previous_status") in _LIVE:
         ide.say(f"{body.get('caller') or 'The relay'} has detached from the program.")
-        ide.tell("terminated")
+        ide.send_event("terminated")
     elif "lease" in body:
         lease = body["lease"]
         holder = lease.holder if lease is not None else None
@@ -123,20 +125,20 @@ def _session(ide: JoinedIde, body: Mapping[str, Any]) -> None:
 
 
 def _output(ide: JoinedIde, body: Mapping[str, Any]) -> None:
-    ide.tell("output", {"category": body["category"], "output": body["output"]})
+    ide.send_event("output", {"category": body["category"], "output": body["output"]})
 
 
 def _breakpoint(ide: JoinedIde, body: Mapping[str, Any]) -> None:
-    """Tell an IDE of its own breakpoints alone: it would take others for its user's."""
+    """Send an IDE its own breakpoints only: it would show others as its user's."""
     shown: Breakpoint = body["breakpoint"]
     if body["reason"] == "changed" and shown.owner == ide.name and ide.own_request() is None:
-        ide.tell("breakpoint", {"reason": "changed", "breakpoint": breakpoint_of(ide, shown)})
+        ide.send_event("breakpoint", {"reason": "changed", "breakpoint": breakpoint_of(ide, shown)})
 
 
 def _thread(ide: JoinedIde, body: Mapping[str, Any]) -> None:
     if body["reason"] == "exited":
         ide.stopped.discard(body["thread_id"])
-    ide.tell("thread", {"reason": body["reason"], "threadId": body["thread_id"]})
+    ide.send_event("thread", {"reason": body["reason"], "threadId": body["thread_id"]})
 
 
 def _module(ide: JoinedIde, body: Mapping[str, Any]) -> None:
@@ -144,7 +146,7 @@ def _module(ide: JoinedIde, body: Mapping[str, Any]) -> None:
     shown = {"id": module["id"], "name": module["name"], "isUserCode": module["is_user_code"]}
     if module["path"]:
         shown["path"] = ide.paths.to_ide(module["path"])
-    ide.tell("module", {"reason": "new", "module": shown})
+    ide.send_event("module", {"reason": "new", "module": shown})
 
 
 def _process(ide: JoinedIde, body: Mapping[str, Any]) -> None:
