@@ -16,7 +16,7 @@ from debug_relay.protocol.models import inspection as i
 from debug_relay.protocol.models.fields import UNSET, Location
 from debug_relay.protocol.system import procfs
 from debug_relay.protocol.version import API_PREFIX
-from debug_relay.protocol.wire import live_answers as answers
+from debug_relay.protocol.wire import live_answers as looks
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire import probe_messages as probe
 from debug_relay.worker.debugger import thread_positions
@@ -35,7 +35,7 @@ VALUE: Final = 400  # Characters of one value in a look.
 CHARACTERS: Final = 60_000  # Characters of all locals of one look.
 COPIED: Final = "evaluated in another thread, with a copy of the frame's locals"
 
-Page = tuple[DebugServer, answers.LookPage]
+Page = tuple[DebugServer, looks.LookPage]
 
 
 class LiveThreads:
@@ -107,7 +107,7 @@ class LiveThreads:
         self,
         thread: i.Thread,
         server: DebugServer,
-        row: answers.LookRow,
+        row: looks.LookRow,
         by_id: dict[int, i.Thread],
         room: int,
     ) -> int:
@@ -317,7 +317,7 @@ class LiveThreads:
         )
 
 
-def live_frame(frame: answers.LiveFrame, room: int) -> tuple[i.LiveFrame, int]:
+def live_frame(frame: looks.LiveFrame, room: int) -> tuple[i.LiveFrame, int]:
     """A frame with as many locals as there is room for; and the room that is left."""
     shown: list[i.LiveLocal] = []
     for row in frame.locals:
@@ -339,7 +339,7 @@ def live_frame(frame: answers.LiveFrame, room: int) -> tuple[i.LiveFrame, int]:
 
 
 def waits_for(
-    row: answers.WaitRow, named: Callable[[int | str], tuple[int | None, str | None]]
+    row: looks.WaitRow, named: Callable[[int | str], tuple[int | None, str | None]]
 ) -> i.WaitsFor:
     holders = []
     for one in row.by:
@@ -367,7 +367,7 @@ def _cut() -> str:
     return f"locals beyond {CHARACTERS} characters are left out: {read}?thread_id= has them"
 
 
-def _is_busy(server: DebugServer, row: answers.LookRow) -> bool:
+def _is_busy(server: DebugServer, row: looks.LookRow) -> bool:
     """Whether the kernel says that the thread runs: then it waits in no function in C."""
     if row.wait is None or row.wait.kind != "call" or row.native is None or not server.pid:
         return False

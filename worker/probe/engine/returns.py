@@ -1,9 +1,9 @@
-"""Tells what chosen functions return, in the thread that returns.
+"""Reports the values that chosen functions return, in the thread that returns.
 
-From 3.12 on by a monitoring tool of our own, for the code of these functions alone. Before, pydevd
-passes returned values on only while it steps, so a thread that has come to such a function gets a
-profile function, unless the program has one. It takes itself out at the thread's first call or
-return after the end.
+From 3.12 on a monitoring tool of our own does this, for the code of these functions only. Up to
+3.11 pydevd passes returned values on only while it steps, so a thread that has reached such a
+function gets a profile function, unless the program has one. It removes itself at the thread's
+first call or return after the end.
 """
 
 import dis
@@ -22,10 +22,10 @@ class Returns(object):
         self.probe = probe
         self.now = None
 
-    def begin(self, tell):
-        """`tell(frame, value)` is called for the functions that are watched from now on."""
+    def begin(self, report):
+        """`report(frame, value)` is called for the functions that are watched from now on."""
         self.end()
-        self.now = Monitored(tell) if MONITORED else Profiled(tell)
+        self.now = Monitored(report) if MONITORED else Profiled(report)
         return self.now
 
     def end(self):
@@ -37,8 +37,8 @@ class Returns(object):
 class Profiled(object):
     """Up to 3.11."""
 
-    def __init__(self, tell):
-        self.tell = tell
+    def __init__(self, report):
+        self.report = report
         self.codes = {}  # id of a code object → the code object, which is held so
         self.function = self.event  # one object, to be found again
 
@@ -56,7 +56,7 @@ class Profiled(object):
             if sys.getprofile() is self.function:
                 sys.setprofile(None)
         elif event == "return" and id(frame.f_code) in codes and has_returned(frame):
-            self.tell(frame, value)
+            self.report(frame, value)
 
     def end(self):
         self.codes = None
@@ -73,8 +73,8 @@ def has_returned(frame):
 class Monitored(object):
     """From 3.12 on."""
 
-    def __init__(self, tell):
-        self.tell = tell
+    def __init__(self, report):
+        self.report = report
         self.codes = {}
         self.tool = None
         monitoring = sys.monitoring
@@ -93,7 +93,7 @@ class Monitored(object):
 
     def event(self, code, offset, value):
         if self.codes is not None:
-            self.tell(sys._getframe(1), value)
+            self.report(sys._getframe(1), value)
 
     def end(self):
         codes, self.codes = self.codes, None
