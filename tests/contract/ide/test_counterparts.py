@@ -18,6 +18,8 @@ from tests.meta.examples import ROOT
 
 MODULES = ROOT / ".ci" / "node" / "node_modules"  # `.ci/run` installs them
 SCRIPT = Path(__file__).with_name("testsupport.js")
+NVIM_DAP = ROOT / ".ci" / "nvim-dap"  # `.ci/run` clones it
+LUA = Path(__file__).with_name("nvim_dap.lua")
 PROGRAM = """
     import time
 
@@ -55,3 +57,42 @@ def test_the_client_of_vs_code_adapters(relay: Client, source: Callable[..., Sou
         # It has left, and the program stays where it was.
         assert session.value("n") == "'set'"
         assert session.line() == program["next"]
+
+
+@pytest.mark.skipif(
+    not (shutil.which("nvim") and NVIM_DAP.exists()),
+    reason="apt-get install neovim; git clone nvim-dap to .ci/nvim-dap",
+)
+def test_nvim_dap(relay: Client, source: Callable[..., Source], tmp_path: Path) -> None:
+    program = source(PROGRAM)
+    answer = tmp_path / "answer.json"
+    with relay.session(stop_on_entry=True) as session:
+        session.launch(program)
+        told = {
+            "PORT": str(urlsplit(session.get().ok()["debugger"]["uri"]).port),
+            "PROGRAM": str(program.path),
+            "LINE": str(program["work"]),
+            "NEXT": str(program["next"]),
+            "ANSWER": str(answer),
+            **{f"XDG_{kind}_HOME": str(tmp_path) for kind in ("CONFIG", "DATA", "STATE", "CACHE")},
+        }
+        ran = subprocess.run(
+            ["nvim", "--headless", "-u", "NONE", "--cmd", f"set rtp+={NVIM_DAP}", "-S", str(LUA)],
+            env={**os.environ, **told},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        assert answer.exists(), ran.stderr
+        assert json.loads(answer.read_text()) == {
+            "reasons": ["entry", "breakpoint", "step"],
+            "joined": True,
+            "hit": True,
+            "stepped": True,
+            "name": "work",
+            "left": True,
+        }
+        assert session.line() == program["next"]
+        assert session.get("/breakpoints").ok()["breakpoints"] == []
+        assert session.status()["status"] == "paused"

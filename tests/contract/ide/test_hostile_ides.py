@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 
-import pytest
-
 from debug_relay.worker.joining.listener import MOST_CONNECTIONS
 from tests.kit.client import Client
 from tests.kit.ide import Ide, connected
@@ -129,10 +127,3 @@ def test_connections_are_bounded(
         with Ide(session) as later:
             later.join()
             assert later.event("stopped")["reason"] == "entry"
-
-
-@pytest.mark.long
-def test_a_silent_one_is_closed(relay: Client) -> None:
-    with relay.session() as session, connected(session) as peer:
-        peer.settimeout(20)
-        assert peer.recv(1) == b""

@@ -21,10 +21,13 @@ PROGRAM = """
 """
 
 
+CAN = {"supportsInvalidatedEvent": True}
+
+
 def test_an_ide_joins_at_a_stop(relay: Client, source: Callable[..., Source]) -> None:
     program = source(PROGRAM)
     agent = relay.called(X_Agent="ann")
-    with agent.session(name="shared") as session, Ide(session, "vscode") as ide:
+    with agent.session(name="shared") as session, Ide(session, "vscode", **CAN) as ide:
         session.break_at(program, program["work"], condition="n == 3")
         stopped = session.launch(program)
         ide.join()
@@ -64,6 +67,17 @@ def test_an_ide_joins_at_a_stop(relay: Client, source: Callable[..., Source]) ->
         assert "seen" in [one["label"] for one in completed]
         text = ide.ask("source", source={"path": str(program.path)}, sourceReference=0)
         assert "def work" in text["content"]
+
+        modules = ide.ask("modules", startModule=0, moduleCount=5)
+        assert (len(modules["modules"]), modules["totalModules"] > 5) == (5, True)
+        sources = [one["path"] for one in ide.ask("loadedSources")["sources"]]
+        assert str(program.path) in sources
+
+        # The agent changes a value: the IDE is told to read values again.
+        before = len(ide.messages)
+        session.post("/evaluate", {"expression": "n = 7"}).ok()
+        assert ide.event("invalidated", before) == {"areas": ["variables"]}
+        assert ide.ask("evaluate", expression="n", frameId=top["id"])["result"] == "7"
 
         # It steps: its answer comes before the stop, and the agent sees who it was.
         before = len(ide.messages)

@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.kit.client import Client, Session
-from tests.kit.ide import Ide, Message
+from tests.kit.ide import Ide, Message, connected
 from tests.kit.relay import eventually
 from tests.kit.source import Source
 
@@ -145,7 +146,7 @@ def told(ide: Ide) -> list[str]:
 @given(seed=st.integers(0, 2**32).filter(lambda seed: seed.bit_count() > 5))
 def together(relay: Client, program: Source, seed: int) -> None:
     chance = random.Random(seed)
-    with relay.session() as session, Ide(session) as ide:
+    with relay.session() as session, Ide(session) as ide, connected(session) as silent:
         session.break_at(program, program["loop"])
         session.launch(program)
         ide.join({str(program.path): [program["inner"]]})
@@ -201,6 +202,8 @@ def together(relay: Client, program: Source, seed: int) -> None:
         assert resumes.count(HUMAN) == person.resumed
         others = len(resumes) - resumes.count(HUMAN)
         assert others == agent.resumed, (resumes, agent.refused)
+        # A connection that says nothing is closed after ten seconds, most of which are over.
+        assert silent.recv(1) == b""
         print(f"{agent.resumed} + {person.resumed} resumes, {len(expected)} events")
         assert person.resumed > 5
         assert agent.resumed > 5
@@ -217,5 +220,6 @@ def all_events(session: Session) -> list[Any]:
         query["cursor"] = page["next_cursor"]
 
 
+@pytest.mark.long
 def test_an_agent_and_a_person(relay: Client, source: Callable[..., Source]) -> None:
     together(relay, source(PROGRAM))
