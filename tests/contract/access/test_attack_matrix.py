@@ -212,18 +212,32 @@ def test_nobody_is_let_in_without_every_right(scene: Scene) -> None:
         {"X-Agent": "boss", "X-Human-Front": "page"},
         {"Cookie": f"Authorization={scene.good}; token={scene.good[7:]}"},
     ]
+    # The session's own token opens its tunnel and nothing else; a ticket is no token over HTTP.
+    own_token = {"Authorization": f"Bearer {session.get().ok()['debugger']['token']}"}
+    ticket = client.post("/ticket").ok()["ticket"]
+    used = {"Sec-WebSocket-Protocol": f"debug-relay, ticket.{ticket}"}
+    attacks.plain("token", "GET", "/api/v1/sessions", used, 401)
+    without += [used, {"Sec-WebSocket-Protocol": "debug-relay, ticket.nonsense"}]
+    attacks.socket("ticket", "/api/v1/sessions/sess_none/logs", used, 1008)  # that was its one use
     twice = [f"Authorization: {scene.good}"] * 2
     for route in scene.routes:
         if not route.scopes:
             continue  # `health`, and the page for people: they show nothing of any session
         for headers in without:
             attacks.send("token", route, headers, 401)
+        if not route.path.endswith("/tunnel"):
+            attacks.send("token", route, own_token, 401)
         answer = Wire(client).ask(f"{route.verb} {route.path}", *twice)
         assert answer.status == 401, route
         attacks.refused["token"] += 1
         for scope, token in weak.items():
             if set(route.scopes) - {scope}:
                 attacks.send("scope", route, {"Authorization": f"Bearer {token}"}, 403)
+                if route.kind == "websocket" and scope == "sessions:read":
+                    weaker = {"Authorization": f"Bearer {token}"}
+                    protocols = client.post("/ticket", headers=weaker).ok()["protocols"]
+                    offered = {"Sec-WebSocket-Protocol": ", ".join(protocols)}
+                    attacks.socket("ticket", route.path, offered, 1008)
 
     if os.geteuid() == 0 and peers.available():
         strangers = []
