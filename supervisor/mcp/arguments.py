@@ -49,6 +49,8 @@ class Program(Arguments, kw_only=True):
 
 
 class Run(Program, kw_only=True):
+    breakpoints: Annotated[list[dict[str, Any]], Meta(description="Ends at the first stop.")] = []
+    exceptions: Exceptions = []
     trace: (
         Annotated[
             dict[str, Any],
@@ -138,10 +140,7 @@ class Trace(OfSession, kw_only=True):
 
 
 class End(OfSession, kw_only=True):
-    terminate: (
-        Annotated[bool, Meta(description="End an attached program too, or leave a launched one.")]
-        | None
-    ) = None
+    terminate: Annotated[bool, Meta(description="true ends an attached program too.")] | None = None
 
 
 # A model needs no bounds, and a wrong field is refused in words.

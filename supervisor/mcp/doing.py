@@ -23,7 +23,13 @@ async def run(relay: Relay, given: arguments.Run) -> str:
     if trace is not None:
         trace = {"budget": _TRACE_CHARACTERS, **trace}
     return await relay.text(
-        "run", **_program(given), trace=trace, timeout=given.timeout, output_bytes=_OUTPUT_BYTES
+        "run",
+        **_program(given),
+        breakpoints=given.breakpoints or None,
+        exceptions=_exceptions(given.exceptions) if given.exceptions else None,
+        trace=trace,
+        timeout=given.timeout,
+        output_bytes=_OUTPUT_BYTES,
     )
 
 

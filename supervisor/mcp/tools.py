@@ -52,36 +52,35 @@ TOOLS: Final[dict[str, Tool]] = {
     for tool in (
         Tool(
             name="debug_run",
-            words="Run a script, module (pytest too) or code to its end in one call: exit code, "
-            "output, for a crash its stack with locals, and traced values.",
+            words="Run a script, module (pytest too) or code to its end: exit code, output, a "
+            "crash with its locals, traced values.",
             takes=arguments.Run, does=doing.run, operations=("run",), destroys=True,
         ),
         Tool(
             name="debug_start",
-            words="Start a debug session: launch a script, module or code, or attach to a running "
-            "process. Sets breakpoints; answers with the first stop.",
+            words="Launch a script, module or code, or attach to a process; set breakpoints; "
+            "show the first stop.",
             takes=arguments.Start, does=doing.start,
             operations=("create-session",),
         ),
         Tool(
             name="debug_list",
-            words="List sessions, Python processes that can be debugged, or the stacks of all "
-            "threads of a process without attaching.",
+            words="List sessions or debuggable Python processes, or show all threads of a process "
+            "without attaching.",
             takes=arguments.Listing, does=doing.listing, reads=True,
             operations=("list-sessions", "list-processes", "process-stacks"),
         ),
         Tool(
             name="debug_breakpoints",
-            words="Set and remove breakpoints; `exceptions` replaces the exception filters. "
-            "Answers with all that are set.",
+            words="Set and remove breakpoints; `exceptions` replaces the filters. Shows all.",
             takes=arguments.SetBreakpoints, does=doing.breakpoints, repeatable=True,
             operations=("list-sessions", "set-breakpoints", "delete-breakpoint",
                         "clear-breakpoints", "set-exception-breakpoints", "list-breakpoints"),
         ),
         Tool(
             name="debug_control",
-            words="Resume, step, pause or restart the program, or give it input; waits for the "
-            "next stop and shows it.",
+            words="Resume, step, pause or restart the program, or give it input; show the next "
+            "stop.",
             takes=arguments.Control, does=doing.control, destroys=True,
             operations=("list-sessions", "continue", "pause", "step-over", "step-into", "step-out",
                         "run-to", "restart", "input", "snapshot"),
@@ -94,8 +93,8 @@ TOOLS: Final[dict[str, Tool]] = {
         ),
         Tool(
             name="debug_inspect",
-            words="Look at a session: the stop (source, locals, stack), one part of it, "
-            "its output, or its last stops.",
+            words="Look at the stop (source, locals, stack), at one part of it, at output or "
+            "earlier stops.",
             takes=arguments.Inspect, does=doing.inspect, reads=True,
             operations=("list-sessions", "snapshot", "stacktrace", "frame-variables",
                         "variables", "threads", "tasks", "output", "source", "exception",
@@ -110,8 +109,8 @@ TOOLS: Final[dict[str, Tool]] = {
         ),
         Tool(
             name="debug_trace",
-            words="Resume and record values at lines instead of stopping there: one row for each "
-            "hit. Ends at a breakpoint, too.",
+            words="Resume and record values at lines instead of stopping there. A breakpoint "
+            "ends it.",
             takes=arguments.Trace, does=doing.trace, destroys=True,
             operations=("list-sessions", "trace"),
         ),

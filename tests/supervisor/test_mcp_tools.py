@@ -73,7 +73,7 @@ DATA = {
     "list-breakpoints": {"breakpoints": [{"id": "bp_1"}]},
 }
 USES: list[tuple[str, dict[str, Any]]] = [
-    ("debug_run", {"script": "a.py", "args": ["x"], "trace": {"at": []}}),
+    ("debug_run", {"script": "a.py", "args": ["x"], "trace": {"at": []}, "exceptions": ["raised"]}),
     ("debug_start", {"module": "m", "breakpoints": [{}], "exceptions": ["raised", "ValueError"]}),
     ("debug_start", {"pid": 1}),
     *(("debug_list", {"what": what, "pid": 1}) for what in ("sessions", "processes", "stacks")),
