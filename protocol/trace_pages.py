@@ -185,12 +185,12 @@ def nothing_was_traced(status: State) -> RelayError:
 
 
 def _row(trace: TraceRecord, number: int, raw: bytes) -> TraceRow:
-    told = msgspec.json.decode(raw)
-    thread = trace.threads.get(told.pop("thread"))
-    if (after := told.pop("after", None)) is not None:
+    row = msgspec.json.decode(raw)
+    thread = trace.threads.get(row.pop("thread"))
+    if (after := row.pop("after", None)) is not None:
         path, line, function = after
-        told["after"] = Location(path=path, line=line, column=1, function=function)
-    return TraceRow(seq=number, thread_id=thread, **told)
+        row["after"] = Location(path=path, line=line, column=1, function=function)
+    return TraceRow(seq=number, thread_id=thread, **row)
 
 
 def _place(read: Read, owner: str, cursor: str) -> Place:

@@ -1,7 +1,7 @@
 """A relay for one front process, such as `debug-relay stdio`: `python -m` runs this module.
 
 It listens on a Unix socket in a temporary directory, stops when its standard input ends, and leaves
-nothing behind. It stands in a process session of its own, so a signal to the group of the front
+nothing behind. It runs in a process session of its own, so a signal to the group of the front
 does not reach it: it outlives the front by the moment that it needs to end programs and workers.
 """
 
@@ -65,7 +65,7 @@ def _serve(user: Loaded) -> int:
 
 
 def _private(settings: Settings, folder: Path) -> Settings:
-    """The user's settings, but for those about the place, the access and the lifetime."""
+    """The user's settings, except those about the place, the access and the lifetime."""
     replace = msgspec.structs.replace
     server = replace(
         settings.server,

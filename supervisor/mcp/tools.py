@@ -149,7 +149,7 @@ async def perform(
 
 
 async def _told(work: asyncio.Future[str], progress: Progress) -> str:
-    """The result of the work; the client is told now and then that it goes on."""
+    """The result of the work; the client gets progress messages meanwhile."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while True:

@@ -239,8 +239,8 @@ class Process:
         loop.remove_reader(self._pidfd)
         code = self._popen.poll()
         if code is None:
-            # A debugger that traces it is told first, and collects it before we can. The descriptor
-            # stays readable meanwhile.
+            # The kernel notifies a debugger that traces it first, and collects it before we can.
+            # The descriptor stays readable meanwhile.
             self._again = loop.call_later(_COLLECT_SECONDS, self._exited)
             self._looks += 1
             if self._looks == _MOST_LOOKS:

@@ -27,7 +27,7 @@ class RelayGone(Exception):
 class Follower:
     """The events of some sessions, or of all if none is named.
 
-    `statuses` is the status of each session that exists, as of the last page. `notice` is told
+    `statuses` is the status of each session that exists, as of the last page. `notice` is called
     when the relay goes and when it is back.
     """
 

@@ -14,7 +14,7 @@ from debug_relay.supervisor.cli.client.here import Here, shown_name
 from debug_relay.supervisor.cli.client.parser import Command, Parser, add_fields
 from debug_relay.supervisor.cli.commands import places, python_program
 
-_LAUNCH_SECONDS = 10.0  # How long `launch` waits for the first stop, unless told otherwise.
+_LAUNCH_SECONDS = 10.0  # How long `launch` waits for the first stop by default.
 
 
 def _add_session_options(parser: Parser) -> None:

@@ -1,4 +1,5 @@
-"""From the relay's events to the protocol's: one thread follows a session and tells the IDE.
+"""From the relay's events to the protocol's: one thread follows a session and sends events to the
+IDE.
 
 Output is read from the session's log, because its events are cut when a program prints much. All
 output before an event is sent before it.
@@ -38,7 +39,9 @@ class Follower:
         broken: Callable[[str | None], None],
         shared: bool,
     ) -> None:
-        """`emit` writes lines; `broken` is told why no more events can be sent."""
+        """`emit` writes lines; `broken` is called with the reason why no more events
+        can be sent.
+        """
         self._call = calls.call
         self._program = program
         self._emit = emit
@@ -74,7 +77,7 @@ class Follower:
         try:
             while self._program.now != "ended" or self._shared:
                 for one in self._page(_POLL_SECONDS).get("events", ()):
-                    self._tell(one["type"], one["body"])
+                    self._send(one["type"], one["body"])
         except RelayError as error:
             self._broken(error.message)
         except NoRelay as error:
@@ -90,19 +93,19 @@ class Follower:
         self._events = page["next_cursor"]
         return page
 
-    def _tell(self, type: str, body: dict[str, Any]) -> None:
+    def _send(self, type: str, body: dict[str, Any]) -> None:
         if type in ("output", "stopped", "terminated"):
             # A program may print before the relay has noted that it runs.
-            self._tell_start()
+            self._send_start()
             self._send_output()
         if type == "stopped":
             self._tell_stop(body)
         elif type == "session" and body.get("status") == "running":
-            self._tell_start(by_another=self._shared and self._program.now != "running")
+            self._send_start(by_another=self._shared and self._program.now != "running")
         elif type == "terminated":
             self._tell_end(body)
 
-    def _tell_start(self, by_another: bool = False) -> None:
+    def _send_start(self, by_another: bool = False) -> None:
         if self._program.take_announcement() or by_another:
             self._program.becomes("running", lambda: self._emit(event("started")))
 
@@ -126,7 +129,9 @@ class Follower:
         self._program.becomes("paused", lambda: self._emit(lines))
 
     def _run_on(self) -> None:
-        """The exception is told; now it takes its course, and ends the program or its thread."""
+        """The exception was reported; now the program continues, and the exception ends it or its
+        thread.
+        """
         try:
             self._call("continue", wait=0)
         except RelayError as error:

@@ -43,10 +43,10 @@ class ProgramState:
         with self._changed:
             return self._state
 
-    def becomes(self, state: State, tell: Callable[[], None] = lambda: None) -> None:
-        """`tell` sends the event of the change: no command acts on the new state before."""
+    def becomes(self, state: State, send: Callable[[], None] = lambda: None) -> None:
+        """`send` sends the event of the change: no command acts on the new state before."""
         with self._changed:
-            tell()
+            send()
             self._state = state
             self._changed.notify_all()
 

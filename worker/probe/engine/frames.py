@@ -91,7 +91,7 @@ class Folded(object):
                 self.rows.append([frame.f_code.co_name, clean(path), line, module_of(frame)])
                 self.numbers.append(number)
                 self.top = self.top or frame
-        # Nothing is told of what lies behind a frame that has no room.
+        # Folds after the last listed frame are not reported.
         if len(self.rows) == most and self.numbers:
             self.folds = [fold for fold in self.folds if self._is_next(fold)]
 
