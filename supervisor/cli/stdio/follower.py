@@ -65,7 +65,7 @@ class Follower:
     def tell_present_state(self, status: dict[str, Any]) -> None:
         """For an IDE that joins a shared session: where it is now."""
         if status["status"] == "paused":
-            self._tell_stop(
+            self._send_stop(
                 {name: status.get(name) for name in ("stop_reason", "stop_id", "current_location")}
             )
         elif status["status"] in ("running", "launching"):
@@ -99,17 +99,17 @@ class Follower:
             self._send_start()
             self._send_output()
         if type == "stopped":
-            self._tell_stop(body)
+            self._send_stop(body)
         elif type == "session" and body.get("status") == "running":
             self._send_start(by_another=self._shared and self._program.now != "running")
         elif type == "terminated":
-            self._tell_end(body)
+            self._send_end(body)
 
     def _send_start(self, by_another: bool = False) -> None:
         if self._program.take_announcement() or by_another:
             self._program.becomes("running", lambda: self._emit(event("started")))
 
-    def _tell_stop(self, body: dict[str, Any]) -> None:
+    def _send_stop(self, body: dict[str, Any]) -> None:
         stop_id = body.get("stop_id") or 0
         if stop_id <= self._last_stop:
             return
@@ -153,7 +153,7 @@ class Follower:
             if variable is not None and not is_dunder(change["name"]):
                 yield event("variableUpdate", **shown(variable), frameIndex=0)
 
-    def _tell_end(self, body: dict[str, Any]) -> None:
+    def _send_end(self, body: dict[str, Any]) -> None:
         if body.get("end_reason") in _OWN_ENDS:
             lines = event("exited", exitCode=body.get("exit_code"))
         elif self._program.terminating:
