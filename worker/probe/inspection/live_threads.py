@@ -42,16 +42,16 @@ class LiveThreads(object):
         about, stacks, stopped = self.stacks()
         waits = Waits(stacks, stopped)
         view = live_view(width)
-        rows = []
+        shown = []
         for ident, (dap_id, thread) in about.items():
             if threads and dap_id not in threads:
                 continue
             row = self.stack_row(stacks[ident], frames, locals, every, view)
             wait = wait_row(waits, ident, view, lambda key: about[key][0])
             self.add_thread(row, dap_id, thread, ident in stopped, wait)
-            rows.append(row)
+            shown.append(row)
         circles = [[about[ident][0] for ident in circle] for circle in waits.cycles()]
-        return {"rows": rows, "circles": circles}
+        return {"rows": shown, "circles": circles}
 
     def stacks(self):
         """ident → (DAP's number, thread); ident → its levels; the idents of stopped threads."""
@@ -146,19 +146,19 @@ class LiveThreads(object):
                 return {"gone": True}
             at, listed = found[0], parts(found[0])
         view = View("safe", outline=True) if bounds == "outline" else View("safe", **BOUNDS["row"])
-        rows, total = [], 0
+        shown, total = [], 0
         for number, part in enumerate(listed):
             if filter is not None and part.kind != filter:
                 continue
-            first, room = max(0, start - total), count - len(rows)
+            first, room = max(0, start - total), count - len(shown)
             if room > 0 and first < part.size:
                 taken = part.take(first, room)
-                rows += [
+                shown += [
                     row_of(view, entry, part, way, number, first + place, at is None)
                     for place, entry in enumerate(taken)
                 ]
             total += part.size
-        return {"rows": rows, "total": total, "function": level.frame.f_code.co_name}
+        return {"rows": shown, "total": total, "function": level.frame.f_code.co_name}
 
     @running_frames.steady
     def peek_sizes(self, thread, frame):
