@@ -239,6 +239,22 @@ def test_seven_tabs_at_once(
             one.until("#driver", "nobody drives it")
 
 
+def test_a_program_that_waits_for_a_line_gets_it(
+    relay: Client, source: Callable[..., Source], page: Callable[[Client], Page]
+) -> None:
+    with relay.session(name="asks") as session:
+        session.launch(source("print('hello', input('who? '))"), wait=0)
+        one = page(relay)
+        one.until("#place", "waits for input who?")
+        assert one.tab.js("document.querySelector('#stdin-form').hidden")
+        one.tab.press("t")
+        one.tab.until("!document.querySelector('#stdin-form').hidden")
+        one.fill("#stdin", "ann")
+        one.until("#output pre", "hello ann")
+        one.until("#state", "terminated (exit code 0)")
+        assert one.tab.js("document.querySelector('#stdin-form').hidden")
+
+
 def test_attaching_to_a_process_of_the_list(
     relay: Client, start: Callable[..., Running], page: Callable[[Client], Page]
 ) -> None:
