@@ -42,7 +42,7 @@ def given_fields(params: Struct) -> dict[str, Any]:
     for field in fields_of(type(params)):
         value = getattr(params, field.name)
         if field.name not in _OF_THE_CALL and (field.required or value != _default(field)):
-            given[field.name] = msgspec.to_builtins(value)
+            given[field.encode_name] = msgspec.to_builtins(value)
     return given
 
 

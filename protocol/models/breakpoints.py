@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
 from debug_relay.protocol.models.fields import (
     BreakpointId,
@@ -13,6 +13,7 @@ from debug_relay.protocol.models.fields import (
     Json,
     Limit,
     Line,
+    Location,
     Name,
     Offset,
     Params,
@@ -68,6 +69,41 @@ class Source(Params, kw_only=True):
     path: Path
 
 
+class WatchScope(Params, kw_only=True):
+    """The code that a watchpoint looks at: a function, or whole files."""
+
+    function: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=512)] | None,
+        Meta(description="Such as `work` or `Account.withdraw`."),
+    ] = None
+    file: Annotated[
+        Path | None, Meta(description="The function's file; default: the program's script.")
+    ] = None
+    files: Annotated[
+        list[Path], Meta(max_length=100, description="Every line of these files.")
+    ] = []
+
+
+Watched = Annotated[
+    Annotated[str, Meta(min_length=1, max_length=4096)] | None,
+    Meta(
+        description="Instead of a place: stop after the line that changes the value of this "
+        "expression, such as `self.balance`. Needs `in`, or `frame_id` while paused."
+    ),
+]
+WatchedIn = Annotated[
+    WatchScope | None,
+    Meta(description="With `watch`: the code that is looked at; with `frame_id` by default the "
+         "frame's file."),
+]  # fmt: skip
+WatchedFrame = Annotated[
+    Annotated[int, Meta(ge=0, le=1_000_000)] | None,
+    Meta(
+        description="With `watch`: a frame of the selected thread, whose object alone is watched."
+    ),
+]
+
+
 class BreakpointSpec(Params, kw_only=True):
     """One breakpoint as a caller asks for it."""
 
@@ -82,6 +118,9 @@ class BreakpointSpec(Params, kw_only=True):
     log_message: LogMessage | None = None
     enabled: Enabled = True
     must_exist: MustExist = False
+    watch: Watched = None
+    scope: WatchedIn = field(name="in", default=None)
+    frame_id: WatchedFrame = None
 
 
 class SetBreakpoints(SessionParams, kw_only=True):
@@ -107,6 +146,19 @@ class SetBreakpoints(SessionParams, kw_only=True):
     log_message: LogMessage | None = None
     enabled: Enabled = True
     must_exist: MustExist = False
+    watch: Watched = None
+    scope: WatchedIn = field(name="in", default=None)
+    frame_id: WatchedFrame = None
+
+
+class ValueChange(Result, kw_only=True):
+    """A change that a watchpoint has seen, and the line that made it."""
+
+    id: str
+    watch: str
+    before: str
+    after: str
+    location: Location
 
 
 class Breakpoint(Result, kw_only=True):
@@ -126,6 +178,9 @@ class Breakpoint(Result, kw_only=True):
     suggestion: str | None = None
     updated: bool = False
     owner: str | None = None  # the IDE that has set it, and that alone can change it
+    watch: str | None = None  # of a watchpoint
+    scope: WatchScope | None = field(name="in", default=None)
+    change: ValueChange | None = None  # the last one that a watchpoint has seen
 
 
 # `persisted` is reported after the write to disk: of the project's file, or without a project root

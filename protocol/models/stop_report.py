@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta
 
+from debug_relay.protocol.models.breakpoints import ValueChange
 from debug_relay.protocol.models.fields import (
     Cursor,
     FramesWanted,
@@ -121,6 +122,7 @@ class Stop(Result, kw_only=True):
     return_value: ReturnValue | None = None
     output: list[Printed] = []
     hit_breakpoints: list[str] = []
+    value_changes: list[ValueChange] = []  # the watchpoints that were hit have seen these
     cut: list[Cut] = []
     note: str | None = None  # why a part is missing
     repr: Safe = UNSET

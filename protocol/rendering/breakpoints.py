@@ -15,12 +15,21 @@ _NOT_KEPT = "warning: the change is not on disk"
 def breakpoint(point: breakpoints.Breakpoint) -> str:
     place = f"{point.source['path']}:{point.line}" if point.source else ""
     where = f"{point.function} {place}".strip() if point.function else place
+    if point.watch is not None:
+        scope = point.scope
+        code = scope.function or ", ".join(scope.files) if scope is not None else ""
+        where = f"watch {short(point.watch, 80)} in {short(code, 200)}"
     marks = [f"if {point.condition}"] if point.condition else []
     marks += [f"hits {point.hit_condition}"] if point.hit_condition else []
     marks += [f"log {point.log_message!r}"] if point.log_message else []
     marks += [] if point.enabled else ["disabled"]
     marks += [] if point.verified else ["not verified"]
     marks += [f"hit {plural(point.hit_count, 'time')}"] if point.hit_count else []
+    if point.change is not None:
+        change, at = point.change, point.change.location
+        marks.append(
+            f"last {short(change.before, 60)} → {short(change.after, 60)} by {at.path}:{at.line}"
+        )
     marks += [short(point.message)] if point.message else []
     marks += [f"→ {short(point.suggestion)}"] if point.suggestion else []
     return "  ".join([f"{point.id} {where}", *(short(mark, 300) for mark in marks)])

@@ -60,7 +60,7 @@ _ATTACH: Final = (
 )  # fmt: skip
 # The fields that describe a session's first program, by the mode that starts it.
 OF_MODE: Final[Mapping[str, Sequence[str]]] = {"launch": _LAUNCH, "attach": _ATTACH}
-_ONE_BREAKPOINT: Final = frozenset(BreakpointSpec.__struct_fields__)
+_ONE_BREAKPOINT: Final = frozenset(BreakpointSpec.__struct_encode_fields__)
 _EXAMPLE: Final = 'Send {"source": {"path": "/absolute/file.py"}, "line": 12}.'
 _LAUNCH_ADVICE: Final = 'Send {"script": "/path/to/script.py"} or {"module": "package.module"}.'
 _ATTACH_ADVICE: Final = (
@@ -240,10 +240,26 @@ def _run(sent: Sent, _: Root) -> Iterator[Violation]:
         for wrong in _just_one(trace, _ROWS, _TRACE_ADVICE):
             inside = Problem(f"trace.{wrong.problem.field}", wrong.problem.message)
             yield Violation(inside, wrong.advice)
+        yield from _spots(trace, "trace.")
 
 
 def _trace(sent: Sent, _: Root) -> Iterator[Violation]:
     yield from _just_one(sent, _ROWS, _TRACE_ADVICE)
+    yield from _spots(sent, "")
+
+
+def _spots(trace: Sent, prefix: str) -> Iterator[Violation]:
+    """The places of a trace: each a line, a text or a function; the first two with their file."""
+    places = trace.get("at")
+    for index, at in enumerate(places if isinstance(places, list) else ()):
+        if not isinstance(at, Mapping):
+            continue
+        given, field = _given(at, _PLACES), f"{prefix}at[{index}]"
+        if len(given) != 1:
+            message = f"give exactly one of {', '.join(_PLACES)}"
+            yield Violation(Problem(f"{field}.line", message, at.get("line")), _TRACE_ADVICE)
+        if given != ["function"] and not _given(at, ["file"]):
+            yield Violation(Problem(f"{field}.file", MISSING), _TRACE_ADVICE)
 
 
 def _attach(sent: Sent, _: Root) -> Iterator[Violation]:
@@ -302,7 +318,38 @@ def _batch(sent: Sent, root: Root) -> Iterator[Violation]:
             yield Violation(entry_problem, advice)
 
 
+def _watchpoint(entry: Sent, root: Root) -> Iterator[Violation]:
+    for name in _given(entry, [*_PLACES, "file", "source", "hit_condition", "log_message"]):
+        yield Violation(Problem(name, "not allowed together with watch", entry[name]), _WATCH)
+    scope = entry.get("in")
+    if scope is None:
+        if "frame_id" not in entry:
+            yield Violation(Problem("in", MISSING), _WATCH)
+        return
+    if not isinstance(scope, Mapping):
+        return
+    if len(_given(scope, ["function", "files"])) != 1:
+        yield Violation(Problem("in", "give one of function, files", dict(scope)), _WATCH)
+    for name in ("file", "files"):
+        files = scope.get(name)
+        for file in files if isinstance(files, list) else [files]:
+            if root is None and isinstance(file, str) and file and not is_absolute(file):
+                message = "must be absolute: the session has no project_root"
+                yield Violation(Problem(f"in.{name}", message, file), _WATCH)
+
+
+_WATCH: Final = (
+    'Send {"watch": "self.balance", "in": {"function": "Account.withdraw", "file": '
+    '"/absolute/bank.py"}}, or "in": {"files": ["/absolute/bank.py"]}.'
+)
+
+
 def _breakpoint(entry: Sent, root: Root) -> Iterator[Violation]:
+    if _given(entry, ["watch"]):
+        yield from _watchpoint(entry, root)
+        return
+    for name in _given(entry, ["in", "frame_id"]):
+        yield Violation(Problem(name, "needs watch as well", entry[name]), _EXAMPLE)
     places = _given(entry, _PLACES)
     file, field = file_of(entry)
     if file is None and places != ["function"]:

@@ -113,6 +113,24 @@ class Points(Request[dict[str, str]]):
     remove: list[str] = []
 
 
+class WatchedValue(Struct, kw_only=True):
+    """A watchpoint as the probe knows it."""
+
+    id: str
+    expression: str
+    lines: dict[str, list[int]]  # real path → lines
+    enabled: bool
+    condition: str | None = None
+    frame: int | None = None  # the stopped frame whose object alone is watched
+
+
+class Watchpoints(Request[dict[str, str]]):
+    """Watchpoints that are new or changed, or gone; by id why one has no value in its frame."""
+
+    set: list[WatchedValue] = []
+    remove: list[str] = []
+
+
 class Hits(Request[dict[str, int]]):
     """Returns how often each breakpoint was hit."""
 
@@ -519,6 +537,18 @@ class TraceNews(Struct):
     breakpoint: bool = False  # a breakpoint stops the program there anyway
 
 
+class WatchedChange(Struct):
+    """A watchpoint has seen a change; its stop follows."""
+
+    id: str
+    before: str
+    after: str
+    hits: int
+    path: str
+    line: int
+    function: str
+
+
 class Left(Struct):
     """The remains of a detach: everything else was removed."""
 
@@ -543,4 +573,5 @@ EVENTS: Final[dict[str, Any]] = {
     "relayStop": answers.StopReport,
     "relaySubprocess": ChildStarted,
     "relayTrace": TraceNews,
+    "relayWatched": WatchedChange,
 }

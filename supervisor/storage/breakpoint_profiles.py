@@ -195,7 +195,7 @@ def require_places(specs: list[BreakpointSpec]) -> None:
 
 def _without_place(specs: list[BreakpointSpec]) -> Iterator[Problem]:
     for index, spec in enumerate(specs):
-        if spec.function is not None:
+        if spec.function is not None or spec.watch is not None:
             continue
         if spec.source is None and spec.file is None:
             yield Problem(f"breakpoints[{index}].file", "required")

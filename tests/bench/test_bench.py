@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.bench import watchpoints
 from tests.bench.__main__ import main
 from tests.bench.figures import TOLERANCE, Row, rows, table
 
@@ -38,3 +39,10 @@ def test_a_target_is_missed_beyond_the_tolerance_only() -> None:
 def test_the_table_shows_ratios_first_and_says_what_is_missing() -> None:
     measured = {"end": Row("last line to the end")}
     assert table(measured).splitlines()[-1].split()[5:] == ["-"] * 7
+
+
+@pytest.mark.long
+def test_the_cost_of_a_watchpoint_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert watchpoints.main(["3.12"]) == 0
+    (row,) = capsys.readouterr().out.splitlines()[1:]
+    assert row.startswith("3.12")

@@ -27,7 +27,8 @@ def decoded(operation: Operation, data: Any) -> Any:
 
 def _whole(value: Any) -> Any:
     if isinstance(value, Struct):
-        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        fields = {sent: getattr(value, name) for sent, name in names}
         return {name: _whole(one) for name, one in fields.items() if one is not UNSET}
     if isinstance(value, list):
         return [_whole(one) for one in value]

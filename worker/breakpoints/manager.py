@@ -21,10 +21,11 @@ from debug_relay.protocol.models.breakpoints import (
     BreakpointSpec,
     PatchBreakpoint,
     SetBreakpoints,
+    ValueChange,
 )
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.refusals import Problem
-from debug_relay.protocol.wire.probe_messages import FoundFunction
+from debug_relay.protocol.wire.probe_messages import FoundFunction, WatchedChange
 from debug_relay.worker.breakpoints.functions import place
 from debug_relay.worker.breakpoints.requests import batch_refusal, kept, problems_of, specs_of
 from debug_relay.worker.breakpoints.restored import number_of, restored_entries
@@ -38,6 +39,7 @@ from debug_relay.worker.breakpoints.source_changes import (
 from debug_relay.worker.breakpoints.sync import BreakpointSync
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
 from debug_relay.worker.breakpoints.verification import NO_FILE, Batch, Verifier
+from debug_relay.worker.breakpoints.watchpoints import WatchedFrames
 from debug_relay.worker.debugger.connection import DebugServer
 from debug_relay.worker.debugger.hub import Hub
 from debug_relay.worker.debugger.probe_client import ProbeClient
@@ -77,6 +79,7 @@ class Breakpoints:
         self._hub = hub
         self._stops = stops
         self._table = BreakpointTable()
+        self._frames = WatchedFrames(hub, stops)
         self._verifier = Verifier(settings, interpreters)
         self._sync = BreakpointSync(settings, hub, probes, self._table, send_exceptions)
         self._watch = SourceWatch(self._watched, self._sources_changed)
@@ -94,7 +97,9 @@ class Breakpoints:
         specs = specs_of(params)
         async with self._changing:
             batch = await self._verifier.batch()
+            specs = [await self._frames.scoped(spec) for spec in specs]
             checked, bad = await _verify_all(batch, specs)
+            await self._frames.bind(checked, specs)
             if bad:
                 raise batch_refusal(bad, specs, single=params.breakpoints is None)
             await self.suspend(False)
@@ -209,14 +214,22 @@ class Breakpoints:
         )
 
     async def replace(
-        self, owner: str, path: str | None, specs: list[BreakpointSpec]
+        self,
+        owner: str,
+        path: str | None,
+        specs: list[BreakpointSpec],
+        watchpoints: bool = False,
     ) -> list[Breakpoint | RelayError]:
-        """Set the owner's breakpoints in one file, or without a path those on functions; others
-        that it has there are removed. A bad one is answered with its error, and not set.
+        """Set the owner's breakpoints in one file, or without a path those on functions, or its
+        `watchpoints`; others that it has there are removed. A bad one is answered with its error,
+        and not set.
         """
         async with self._changing:
             batch = await self._verifier.batch()
+            specs = [await self._frames.scoped(spec) for spec in specs]
             checked, bad = await _verify_all(batch, specs, moves=True)
+            if not bad:
+                await self._frames.bind(checked, specs)
             await self.suspend(False)
             self._watch.seen(batch.seen)
             before = {entry.id: entry.spec() for entry in self._table.owned_by(owner)}
@@ -229,7 +242,9 @@ class Breakpoints:
                 [
                     entry
                     for entry in self._table.owned_by(owner)
-                    if entry.id not in stored and _is_in(entry, path)
+                    if entry.id not in stored
+                    and (entry.watch is not None) is watchpoints
+                    and (watchpoints or _is_in(entry, path))
                 ]
             )
             changed = [id for id in dict.fromkeys(stored) if before.get(id) != self._spec(id)]
@@ -303,7 +318,7 @@ class Breakpoints:
         """The fields with which a later session can set the same breakpoints; those of joined IDEs
         are theirs to set.
         """
-        return [entry.spec() for entry in self._table.owned_by(None)]
+        return [entry.spec() for entry in self._table.owned_by(None) if not entry.of_frame]
 
     def appeared(self, id: str, found: FoundFunction) -> None:
         """The program has loaded code with the function, or with one that may be meant."""
@@ -325,12 +340,34 @@ class Breakpoints:
             entry.message = message
             self._journal("changed", [entry])
 
+    def value_changed(self, news: WatchedChange) -> None:
+        """A watchpoint has seen a change; its stop follows."""
+        if news.id in self._table:
+            entry = self._table.one(news.id)
+            entry.hit_count += 1
+            entry.change = ValueChange(
+                id=entry.id,
+                watch=entry.watch or "",
+                before=news.before,
+                after=news.after,
+                location=Location(path=news.path, line=news.line, column=1, function=news.function),
+            )
+
+    def changes_at(self, ids: list[str]) -> list[ValueChange]:
+        """The changes that the watchpoints among these have seen."""
+        found = [self._table.one(id).change for id in ids if id in self._table]
+        return [change for change in found if change is not None]
+
     def slows(self, id: str) -> None:
         """Warn that a hot loop evaluates the breakpoint's condition, unless it has a message."""
         if id in self._table and self._table.one(id).message is None:
             entry = self._table.one(id)
             entry.message, entry.suggestion = _HOT, _HOT_ADVICE
             self._journal("changed", [entry])
+
+    def find_script(self, script: Callable[[], str | None]) -> None:
+        """`script` gives the program's script: functions are there that name no file."""
+        self._verifier.script = script
 
     # -- for other parts that verify lines
 
@@ -421,13 +458,13 @@ class Breakpoints:
     def _watched(self) -> dict[str, bool]:
         watched: dict[str, bool] = {}
         for entry in self._table:
-            if entry.function is None:
+            if entry.is_line:
                 watched[entry.path] = entry.pending
         return watched
 
     async def _sources_changed(self, paths: set[str]) -> None:
         async with self._changing:
-            changed = [entry for entry in self._table if entry.path in paths]
+            changed = [entry for entry in self._table if entry.path in paths and entry.path]
             await self._reverify([entry for entry in changed if entry.function is None])
 
     async def _reverify(self, entries: list[Entry], in_programs: bool = True) -> None:

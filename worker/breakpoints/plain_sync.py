@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Set
 from typing import Any, Final
 
 from debug_relay.protocol.wire import dap
-from debug_relay.worker.breakpoints import functions
+from debug_relay.worker.breakpoints import functions, watchpoints
 from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
 from debug_relay.worker.debugger.connection import DebugServer
 
@@ -38,6 +38,8 @@ class PlainSync:
         for entry in entries:
             if entry.function is not None:
                 entry.message, entry.suggestion = functions.NO_PROBE, None
+            elif entry.watch is not None:
+                entry.verified, entry.message = False, watchpoints.NO_PROBE
 
     async def forget(self, server: DebugServer, entries: list[Entry]) -> None:
         await self._send_files(server, entries)
@@ -47,7 +49,7 @@ class PlainSync:
         await self._send_exceptions(server)
 
     async def _send_files(self, server: DebugServer, entries: list[Entry]) -> None:
-        for path in {entry.real_path for entry in entries if entry.function is None}:
+        for path in {entry.real_path for entry in entries if entry.is_line}:
             await self._send_file(server, path)
 
     async def _send_file(self, server: DebugServer, path: str) -> None:

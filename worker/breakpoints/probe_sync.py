@@ -35,6 +35,8 @@ class ProbeSync:
     async def set(
         self, server: DebugServer, entries: list[Entry], fresh: Set[str] = frozenset()
     ) -> None:
+        await self._set_watchpoints(server, [entry for entry in entries if entry.watch])
+        entries = [entry for entry in entries if entry.watch is None]
         if not entries:
             return
         rows = [_row(entry, entry.id in fresh) for entry in entries]
@@ -44,6 +46,28 @@ class ProbeSync:
                 entry.verified = False
                 entry.message, entry.suggestion = LEFT_OUT[left_out[entry.id]]
         await self._find_functions(server, self._functions_of(entries))
+
+    async def _set_watchpoints(self, server: DebugServer, entries: list[Entry]) -> None:
+        if not entries:
+            return
+        rows = [
+            probe.WatchedValue(
+                id=entry.id,
+                expression=entry.watch or "",
+                lines=entry.watched_lines,
+                enabled=entry.enabled and entry.verified,
+                condition=entry.condition,
+                frame=entry.frame,
+            )
+            for entry in entries
+        ]
+        problems = await self._probes.ask(server, probe.Watchpoints(set=rows))
+        for entry in entries:
+            entry.frame = None  # the probe has its object now
+            if entry.id in problems:
+                entry.verified = False
+                entry.message = f"the expression has no value in its frame: {problems[entry.id]}"
+                entry.suggestion = "Send an expression that can be evaluated there."
 
     def _functions_of(self, entries: list[Entry]) -> list[Entry]:
         # Some may have been removed while they were sent.
@@ -64,7 +88,12 @@ class ProbeSync:
                 self._table.put(entry)
 
     async def forget(self, server: DebugServer, entries: list[Entry]) -> None:
-        await self._probes.ask(server, probe.Points(remove=[entry.id for entry in entries]))
+        watched = [entry.id for entry in entries if entry.watch is not None]
+        if watched:
+            await self._probes.ask(server, probe.Watchpoints(remove=watched))
+        others = [entry.id for entry in entries if entry.watch is None]
+        if others:
+            await self._probes.ask(server, probe.Points(remove=others))
 
     async def suspend(self, server: DebugServer) -> None:
         await self._probes.ask(server, probe.Suspend(on=self._table.suspended))

@@ -112,6 +112,8 @@ class SavedFile:
 
 
 def _key(spec: BreakpointSpec, real: dict[str, str]) -> tuple[str, str | int | None]:
+    if spec.watch is not None:
+        return f"watch {spec.watch}", msgspec.json.encode(spec.scope).decode()
     if spec.function is not None and spec.line is None:
         return f"function {spec.file or ''}", spec.function
     path = spec.file or ""

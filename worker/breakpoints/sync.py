@@ -44,9 +44,11 @@ class BreakpointSync:
         return self._by_probe if server.engine.decides_stops else self._by_dap
 
     def new_run(self) -> None:
-        """Clear the counts of former programs."""
+        """Clear what was of former programs: counts, changes, and watchpoints on their objects."""
         for entry in self._table:
-            entry.hit_count = 0
+            entry.hit_count, entry.change = 0, None
+            if entry.of_frame:
+                self._table.drop(entry.id)
         for entry in self._table.functions():
             self._table.put(functions.unplaced(entry))
 

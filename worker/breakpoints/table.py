@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.breakpoints import Breakpoint
+from debug_relay.protocol.models.breakpoints import Breakpoint, ValueChange, WatchScope
 
 # The function's name, the only file in which it counts, and the owner.
 _FunctionKey = tuple[str, str | None, str | None]
@@ -24,6 +25,12 @@ class Entry(Struct):
     line: int  # 0 while the place of its function is unknown
     function: str | None = None  # for a function breakpoint; `path` and `line` are its place
     only_in: str | None = None  # the file in which the function is meant, if one was named
+    watch: str | None = None  # for a watchpoint; it has no place of its own
+    scope: WatchScope | None = None  # the code that a watchpoint looks at
+    watched_lines: dict[str, list[int]] = {}  # real path → the lines of that code
+    frame: int | None = None  # DAP's frame whose object alone is watched, until it is sent
+    of_frame: bool = False  # it was bound to an object: no other session can set it
+    change: ValueChange | None = None  # the last one that a watchpoint has seen
     condition: str | None = None
     hit_condition: str | None = None
     log_message: str | None = None
@@ -41,7 +48,12 @@ class Entry(Struct):
     @property
     def is_active(self) -> bool:
         """Whether the programs get its line."""
-        return self.function is None and self.enabled and (self.verified or self.pending)
+        return self.is_line and self.enabled and (self.verified or self.pending)
+
+    @property
+    def is_line(self) -> bool:
+        """Whether it is a breakpoint on a line, and not on a function or a value."""
+        return self.function is None and self.watch is None
 
     def shown(self, hit_count: int) -> Breakpoint:
         return Breakpoint(
@@ -58,20 +70,25 @@ class Entry(Struct):
             message=self.message,
             suggestion=self.suggestion,
             owner=self.owner,
+            watch=self.watch,
+            scope=self.scope,
+            change=self.change,
         )
 
     def spec(self) -> dict[str, Any]:
         """The fields with which a later session can set the same breakpoint."""
         return {
             "id": self.id,
-            "file": self.path if self.function is None else self.only_in,
-            "line": self.line if self.function is None else None,
+            "file": self.path if self.is_line else self.only_in,
+            "line": self.line if self.is_line else None,
             "function": self.function,
             "condition": self.condition,
             "hit_condition": self.hit_condition,
             "log_message": self.log_message,
             "expected_text": self.expected_text,
             "enabled": self.enabled,
+            "watch": self.watch,
+            "in": msgspec.to_builtins(self.scope),
         }
 
 
@@ -111,9 +128,9 @@ class BreakpointTable:
         """Store the entry under its id; an earlier entry of that id may be on another line."""
         self._unlink(entry.id)
         self._entries[entry.id] = entry
-        if entry.function is None:
+        if entry.is_line:
             self._at.setdefault((entry.real_path, entry.line), []).append(entry.id)
-        else:
+        elif entry.function is not None:
             self._of_function[_key(entry)] = entry.id
         if entry.real_path:
             self._in_file.setdefault(entry.real_path, {})[entry.id] = entry
@@ -126,12 +143,12 @@ class BreakpointTable:
         old = self._entries.get(id)
         if old is None:
             return
-        if old.function is None:
+        if old.is_line:
             beside = self._at[old.real_path, old.line]
             beside.remove(id)
             if not beside:
                 del self._at[old.real_path, old.line]
-        else:
+        elif old.function is not None:
             self._of_function.pop(_key(old), None)
         others = self._in_file.get(old.real_path, {})
         others.pop(id, None)
@@ -143,6 +160,8 @@ class BreakpointTable:
 
     def same_as(self, wanted: Entry) -> Entry | None:
         """The existing breakpoint at the same line or function: each owner has one there."""
+        if wanted.watch is not None:
+            return next((entry for entry in self if _is_same_watch(entry, wanted)), None)
         if wanted.function is None:
             beside = self.at(wanted.real_path, wanted.line)
             return next((entry for entry in beside if entry.owner == wanted.owner), None)
@@ -154,6 +173,9 @@ class BreakpointTable:
 
     def functions(self) -> list[Entry]:
         return [entry for entry in self if entry.function is not None]
+
+    def watchpoints(self) -> list[Entry]:
+        return [entry for entry in self if entry.watch is not None]
 
     def in_file(self, real_path: str) -> list[Entry]:
         return list(self._in_file.get(real_path, {}).values())
@@ -176,6 +198,16 @@ class BreakpointTable:
                 breakpoints=list(self._entries),
             )
         return entry
+
+
+def _is_same_watch(entry: Entry, other: Entry) -> bool:
+    """Whether both watch the same expression in the same code; of a frame each is its own."""
+    return (
+        entry.watch == other.watch
+        and entry.scope == other.scope
+        and entry.owner == other.owner
+        and not (entry.of_frame or other.of_frame)
+    )
 
 
 def _key(entry: Entry) -> _FunctionKey:

@@ -16,7 +16,7 @@ import msgspec
 
 from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.breakpoints import BreakpointSpec
-from debug_relay.worker.breakpoints import functions
+from debug_relay.worker.breakpoints import functions, watchpoints
 from debug_relay.worker.breakpoints.requests import (
     bad_condition,
     bad_template,
@@ -45,6 +45,7 @@ class Verifier:
         self._settings = settings
         self._interpreters = interpreters
         self._code_lines: CodeLines | None = None
+        self.script: Callable[[], str | None] = lambda: None  # the program's, if it has one
 
     async def code_lines(self) -> CodeLines:
         """The lines that have code for the session's interpreter."""
@@ -75,7 +76,7 @@ class Verifier:
         self._code_lines = code_lines
 
     async def batch(self) -> Batch:
-        return Batch(await self.code_lines(), self.absolute)
+        return Batch(await self.code_lines(), self.absolute, self.script)
 
     def absolute(self, path: str) -> str:
         path = os.path.expanduser(path)
@@ -95,9 +96,15 @@ class Verifier:
 class Batch:
     """Verifies any number of breakpoints, and reads each file once."""
 
-    def __init__(self, code_lines: CodeLines, absolute: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        code_lines: CodeLines,
+        absolute: Callable[[str], str],
+        script: Callable[[], str | None],
+    ) -> None:
         self._code_lines = code_lines
         self._absolute = absolute
+        self._script = script
         self._facts: dict[str, LineFacts | RelayError] = {}
         self.seen: dict[str, Identity | None] = {}  # the verified version of each file
         self._real: dict[str, str] = {}
@@ -108,6 +115,10 @@ class Batch:
         it may be set on another line than the requested one, if that has no code: an IDE shows
         where it is.
         """
+        if spec.watch is not None:
+            entry = await watchpoints.entry_of(spec, self._code_lines, self._absolute, self._script)
+            await self._check_expressions(entry)
+            return entry
         if spec.function is not None:
             entry = functions.entry_of(spec, self._absolute)
             await self._check_expressions(entry)
@@ -147,6 +158,9 @@ class Batch:
 
     async def verify_again(self, entry: Entry) -> None:
         """Verify a breakpoint again: its file may have appeared, disappeared or changed."""
+        if entry.watch is not None:
+            await watchpoints.find_lines(entry, self._code_lines, self._absolute, self._script)
+            return
         if entry.function is not None:
             return  # only the program knows its functions
         entry.real_path = self._real_path(entry.path)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 
 from msgspec import Struct
 
+from debug_relay.protocol.models.breakpoints import ValueChange
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.models.sessions import ExceptionInfo, StopReason
 
@@ -25,6 +26,7 @@ class Stop(Struct):
     stop_id: int = 0
     pid: int | None = None
     is_child: bool = False  # the thread is in a child of the program
+    value_changes: list[ValueChange] = []  # that watchpoints have seen
 
 
 class StoppedThreads:

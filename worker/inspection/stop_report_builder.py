@@ -84,6 +84,7 @@ class ReportBuilder:
             return_value=kept.returned,
             output=_printed(kept, bounds.output_bytes),
             hit_breakpoints=stop.hit_breakpoints,
+            value_changes=stop.value_changes,
             note=kept.note if reported is None else None,
         )
 

@@ -12,7 +12,8 @@ and detaches forked children. It uses the debugger only by the verbs of `engine.
 
 In:  requests `relay` with `{"do": …}` and their fields; see `engine.connection.relay_requests`.
 Out: DAP events `relayAnswer`, `relayError`, `relayFunction`, `relayGreenlets`, `relayLog`,
-     `relayStop`, `relaySubprocess`, `relayTrace`; and in each `stopped` its place, `relayPlace`.
+     `relayStop`, `relaySubprocess`, `relayTrace`, `relayWatched`; and in each `stopped` its place,
+     `relayPlace`.
 """
 
 import os
@@ -21,6 +22,7 @@ import threading
 from debug_relay.worker.probe.breakpoints.exceptions import Exceptions
 from debug_relay.worker.probe.breakpoints.line_breakpoints import LineBreakpoints
 from debug_relay.worker.probe.breakpoints.run_to_line import RunToLine
+from debug_relay.worker.probe.breakpoints.watchpoints import Watchpoints
 from debug_relay.worker.probe.children.child_processes import ChildProcesses
 from debug_relay.worker.probe.engine import backward_jumps, stack_overflow
 from debug_relay.worker.probe.engine.connection import message_encoding
@@ -73,6 +75,7 @@ class Probe(object):
         self.threads = Threads(self)
         self.live_threads = LiveThreads(self)
         self.run_to_line = RunToLine(self)
+        self.watchpoints = Watchpoints(self)
         self.step_into_c = StepIntoC(self)
         self.step_unwinding = StepUnwinding(self)
         self.uncaught_exceptions = UncaughtExceptions(self)
@@ -116,6 +119,7 @@ class Probe(object):
     def remove(self):
         self.tracer.remove()
         self.returns.end()
+        self.watchpoints.remove()
         self.step_unwinding.remove()
         self.engine.hooks.remove()
         self.points.clear()

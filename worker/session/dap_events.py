@@ -121,6 +121,7 @@ class DapEvents:
             self._stops.stop_id + 1,
             server.pid or None,
             server.is_child,
+            self._breakpoints.changes_at(hits),
         )
         self._stops.begin(stop, event.all_threads_stopped)
         self._reports.begin(stop, stop.stop_id, server, lines)

@@ -125,6 +125,9 @@ class Session:
             self.interpreters,
             lambda server: self.exceptions.begin(server),
         )
+        self.breakpoints.find_script(
+            lambda: debuggee.program.script if debuggee.program is not None else None
+        )
         self.exceptions = ExceptionFilters(
             settings, log, publication, hub, probes, self.breakpoints
         )

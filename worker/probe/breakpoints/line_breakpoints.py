@@ -315,7 +315,7 @@ class LineBreakpoints(object):
         """The hits that would still stop now: a breakpoint may have been removed or suspended."""
         left = []
         for id in hits:
-            point = self.table.get("'relay:%s'" % id)
+            point = self.table.get("'relay:%s'" % id) or self.probe.watchpoints.table.get(id)
             if point.enabled and not self.suspended if point is not None else id == GOAL:
                 left.append(id)
         return left

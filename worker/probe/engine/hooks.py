@@ -13,6 +13,7 @@ ORDER = {
     # A line with a breakpoint is reached: does it stop?
     "handle_breakpoint_condition": (
         "trace",  # sees every hit, also those that stop
+        "watchpoints",  # up to 3.11; so does this
         "run_to_line",  # a breakpoint on the same line goes first, and counts its hit
         "breakpoints",
     ),

@@ -36,6 +36,10 @@ class Evaluations(object):
             running=lambda: len(self.running),
         )
 
+    @staticmethod
+    def begun(id):
+        return begun(id)
+
     def ask_evaluate(self, id, frame, text, context):
         return self.ask_thread_of(frame, id, self.answer, text, context)
 

@@ -1,0 +1,183 @@
+"""Watchpoints: a stop after the line that has changed a value, and what it was before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.kit.client import Client, Session
+from tests.kit.relay import eventually
+from tests.kit.running import Running
+from tests.kit.source import Source
+
+Write = Callable[..., Source]
+BANK = """
+    import time
+
+    class Account:
+        def __init__(self, balance):
+            self.balance = balance
+            self.log = []
+
+        def deposit(self, amount):
+            self.log.append(amount)  # @logs
+            self.balance += amount  # @deposit
+            self.log.append(self.balance)  # @after
+
+        def fee(self):
+            self.balance -= 1  # @fee
+
+    def idle(n):
+        return n + 1
+
+    def work(account, other):
+        account.deposit(50)
+        idle(1)
+        other.deposit(7)
+        account.fee()  # @calls_fee
+        account.deposit(0)  # @nothing
+        return account.balance  # @returns
+
+    print("up", flush=True)
+    ann, bob = Account(100), Account(5)  # @ready
+    print(work(ann, bob))  # @work
+    print("end")
+"""
+
+
+def watch(session: Session, expression: str, **fields: Any) -> Any:
+    point = {"watch": expression, **fields}
+    return session.post("/breakpoints", {"breakpoints": [point]}).ok()["breakpoints"][0]
+
+
+def changes(session: Session) -> list[tuple[str, str, int]]:
+    """(before, after, the line that made the change) of each stop until the end."""
+    found = []
+    while True:
+        stop = session.resume(snapshot=True)
+        if stop["status"] != "paused":
+            return found
+        (change,) = stop["stop"]["value_changes"]
+        found.append((change["before"], change["after"], change["location"]["line"]))
+
+
+def test_who_changes_an_attribute(relay: Client, source: Write, python: str) -> None:
+    program = source(BANK)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["work"])
+        session.launch(program)
+        point = watch(session, "self.balance", **{"in": {"files": [str(program)]}})
+        assert point["verified"] is True
+        assert "more" in point["message"]
+        # Each object has a value of its own: that of `bob` is changed by the same line.
+        assert changes(session) == [
+            ("100", "150", program["deposit"]),
+            ("5", "12", program["deposit"]),
+            ("150", "149", program["fee"]),
+        ]
+        assert session.printed() == "up\n149\nend\n"
+
+
+def test_one_function_alone(relay: Client, source: Write, python: str) -> None:
+    """The stop is at the line behind the one that made the change."""
+    program = source(BANK)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["work"])
+        session.launch(program)
+        watch(session, "self.balance", **{"in": {"function": "Account.deposit"}})
+        stop = session.resume(snapshot=True)
+        assert stop["current_location"]["line"] == program["after"]
+        assert stop["stop_reason"] == "breakpoint"
+        text = session.get("/snapshot", format="text").raw.decode()
+        assert f"self.balance: 100 → 150, by {program}:{program['deposit']} in deposit" in text
+        assert session.value("self.balance") == "150"
+        session.step()
+        (listed,) = [one for one in session.get("/breakpoints").ok()["breakpoints"] if one["watch"]]
+        assert (listed["hit_count"], listed["in"]["function"]) == (1, "Account.deposit")
+        assert listed["change"]["after"] == "150"
+        session.delete(f"/breakpoints/{listed['id']}").ok()
+        assert session.resume()["status"] == "terminated"
+
+
+def test_the_object_of_a_frame(relay: Client, source: Write, python: str) -> None:
+    program = source(BANK)
+    with relay.session(python_path=python) as session:
+        session.break_at(program, program["logs"], condition="amount == 7")
+        session.launch(program)
+        point = watch(session, "self.balance", frame_id=0)
+        assert point["in"]["files"] == [str(program)]
+        assert changes(session) == [("5", "12", program["deposit"])]
+
+
+def test_a_variable_that_has_a_condition(relay: Client, source: Write, python: str) -> None:
+    program = source("""
+        def count(limit):
+            total = 0
+            for n in range(limit):
+                total += n  # @adds
+            return total
+
+        print(count(10))
+    """)
+    with relay.session(python_path=python) as session:
+        scope = {"in": {"function": "count", "file": str(program)}}
+        watch(session, "total", condition="total > 30", **scope)
+        stop = session.launch(program, snapshot=True)
+        (change,) = stop["stop"]["value_changes"]
+        assert (change["before"], change["after"]) == ("28", "36")
+        assert change["location"]["line"] == program["adds"]
+        assert session.value("n") in ("8", "9")
+
+
+def test_in_an_attached_program_and_nothing_is_left(
+    start: Callable[..., Running], relay: Client, python: str
+) -> None:
+    running = start(
+        """
+        import time
+
+        class Box:
+            count = 0
+
+        def tick(box):
+            box.count += 1  # @tick
+            time.sleep(0.005)
+
+        box = Box()
+        print("up", flush=True)
+        while True:
+            tick(box)
+        """,
+        python=python,
+    )
+    with relay.session() as session:
+        session.post("/attach", {"pid": running.pid, "connect_timeout": 30}).ok()
+        scope = {"in": {"function": "tick", "file": str(running.program)}}
+        point = watch(session, "box.count", **scope)
+        eventually(lambda: session.status()["status"] == "paused")
+        (change,) = session.get("/snapshot").ok()["stop"]["value_changes"]
+        assert int(change["after"]) == int(change["before"]) + 1
+        assert change["location"]["line"] == running.program["tick"]
+        session.delete(f"/breakpoints/{point['id']}").ok()
+        session.resume(wait=0)
+        session.post("/detach").ok()
+    assert running.alive
+
+
+@pytest.mark.one_python
+def test_what_cannot_be_watched(relay: Client, source: Write, python: str) -> None:
+    program = source(BANK)
+    with relay.session(python_path=python) as session:
+        files = {"files": [str(program)]}
+        for bad in (
+            {"watch": "self.balance"},
+            {"watch": "1 +", "in": files},
+            {"watch": "x", "in": {"function": "nothing", "file": str(program)}},
+            {"watch": "x", "in": files, "line": 3},
+            {"watch": "x", "frame_id": 0},
+            {"line": 3, "file": str(program), "in": files},
+        ):
+            session.post("/breakpoints", {"breakpoints": [bad]}).refused("INVALID_REQUEST", 400)
+        assert session.get("/breakpoints").ok()["breakpoints"] == []

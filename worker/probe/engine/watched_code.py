@@ -1,0 +1,191 @@
+"""Tells of each line that chosen code runs, and of its returns, in the thread that runs it.
+
+From 3.12 on by a monitoring tool of our own: only code of the chosen lines has events, and all
+other code costs one question, when it is called first. Before, pydevd looks at these lines as it
+does at lines with breakpoints, and a thread that has come to one of them gets a profile function
+for returns, unless the program has one.
+"""
+
+import sys
+import threading
+
+from debug_relay.worker.probe.engine.frames import MONITORED
+from debug_relay.worker.probe.engine.returns import Profiled
+from debug_relay.worker.probe.engine.threads import running_frames
+
+TOOLS = (3, 4)  # numbers that Python reserves for nobody
+NAME = "relay watch"
+OURS = "'relay:watch_"
+FIRST = (1 << 30) + (1 << 28)  # pydevd's numbers for the lines; those of breakpoints are lower
+
+
+class WatchedCode(object):
+    """`at_line(frame)` and `at_return(frame)` are called in the thread that runs the code."""
+
+    def __init__(self, probe, at_line, at_return):
+        self.probe = probe
+        self.at_line, self.at_return = at_line, at_return
+        self.lines = {}  # the debugger's name of a file → lines
+        self.way = Monitoring(self) if MONITORED else Tracing(self)
+
+    def change(self, lines):
+        """Look at these lines of these files, and at no others."""
+        self.lines = lines
+        self.way.change()
+
+    def wants(self, code):
+        """Whether some of the code's own lines are wanted."""
+        files = self.lines
+        if not files:
+            return False
+        wanted = files.get(self.probe.engine.canonical(code.co_filename))
+        if not wanted:
+            return False
+        return any(line in wanted for _, _, line in code.co_lines() if line)
+
+    def remove(self):
+        self.lines = {}
+        self.way.remove()
+
+
+class Monitoring(object):
+    """From 3.12 on."""
+
+    def __init__(self, watched):
+        self.watched = watched
+        self.tool = None
+        self.codes = {}  # id → code with events
+
+    def change(self):
+        monitoring = sys.monitoring
+        self.forget_codes()
+        if not self.watched.lines:
+            self.remove()
+            return
+        if self.tool is None and not self.take():
+            return
+        events = monitoring.events
+        monitoring.set_events(self.tool, events.PY_START | events.PY_RESUME)
+        for frame in running_frames.of_all().values():
+            while frame is not None:
+                self.begins(frame.f_code, 0)
+                frame = frame.f_back
+        monitoring.restart_events()
+
+    def take(self):
+        monitoring, events = sys.monitoring, sys.monitoring.events
+        for tool in TOOLS:
+            if monitoring.get_tool(tool) is None:
+                monitoring.use_tool_id(tool, NAME)
+                self.tool = tool
+                monitoring.register_callback(tool, events.PY_START, self.begins)
+                monitoring.register_callback(tool, events.PY_RESUME, self.begins)
+                monitoring.register_callback(tool, events.LINE, self.line)
+                monitoring.register_callback(tool, events.PY_RETURN, self.returns)
+                return True
+        return False
+
+    def begins(self, code, offset):
+        """Called by Python once for each code; its answer ends such calls for that code."""
+        if id(code) not in self.codes and self.watched.wants(code):
+            events = sys.monitoring.events
+            self.codes[id(code)] = code
+            sys.monitoring.set_local_events(self.tool, code, events.LINE | events.PY_RETURN)
+        return sys.monitoring.DISABLE
+
+    def line(self, code, number):
+        if number in self.watched.lines.get(self.file_of(code), ()):
+            self.watched.at_line(sys._getframe(1))
+            return None
+        return sys.monitoring.DISABLE
+
+    def returns(self, code, offset, value):
+        self.watched.at_return(sys._getframe(1))
+
+    def file_of(self, code):
+        return self.watched.probe.engine.canonical(code.co_filename)
+
+    def forget_codes(self):
+        codes, self.codes = self.codes, {}
+        for code in codes.values():
+            sys.monitoring.set_local_events(self.tool, code, 0)
+
+    def remove(self):
+        self.forget_codes() if self.tool is not None else None
+        tool, self.tool = self.tool, None
+        monitoring = sys.monitoring
+        if tool is None or monitoring.get_tool(tool) != NAME:
+            return
+        monitoring.set_events(tool, 0)
+        events = monitoring.events
+        for event in (events.PY_START, events.PY_RESUME, events.LINE, events.PY_RETURN):
+            monitoring.register_callback(tool, event, None)
+        monitoring.free_tool_id(tool)
+
+
+class Tracing(object):
+    """Up to 3.11."""
+
+    def __init__(self, watched):
+        self.watched = watched
+        self.places = []
+        self.profiled = None
+
+    def change(self):
+        watched, engine = self.watched, self.watched.probe.engine
+        rows = [
+            (file, line)
+            for file, lines in watched.lines.items()
+            for line in lines
+            if line not in engine.lines_of(file)
+        ]
+        gone, self.places = self.places, ["watch_%d" % (FIRST + at) for at in range(len(rows))]
+        put = [(id, file, line) for id, (file, line) in zip(self.places, rows)]
+        kept = set(self.places)
+        watched.probe.points.watched_lines.change(put, [id for id in gone if id not in kept])
+        if watched.lines and self.profiled is None:
+            self.profiled = Profiled(lambda frame, value: watched.at_return(frame))
+            engine.hooks.around("handle_breakpoint_condition", "watchpoints", self.deciding)
+        elif not watched.lines:
+            self.remove_hook()
+
+    def deciding(self, decide):
+        watched = self.watched
+
+        def handle_breakpoint_condition(info, breakpoint, frame):
+            condition = breakpoint.condition
+            ours = condition is not None and condition.startswith(OURS)
+            stops = not ours and decide(info, breakpoint, frame)
+            wanted = watched.lines.get(watched.probe.engine.place_of(frame)[1], ())
+            if frame.f_lineno not in wanted:
+                return stops
+            if self.profiled is not None:
+                self.profiled.watch(frame)
+            return watched.at_line(frame, stops) or stops
+
+        return handle_breakpoint_condition
+
+    def remove_hook(self):
+        profiled, self.profiled = self.profiled, None
+        if profiled is not None:
+            profiled.end()
+            self.watched.probe.engine.hooks.drop("handle_breakpoint_condition", "watchpoints")
+
+    def remove(self):
+        self.remove_hook()
+
+
+def stop_here(engine, frame):
+    """Suspend this thread at this line; from 3.12 on, in a callback of our own tool."""
+    thread = threading.current_thread()
+    engine.suspend_at_breakpoint(thread)
+    thread.additional_info.trace_suspend_type = "sys_monitor"
+    engine.db.do_wait_suspend(thread, frame, "line", None)
+
+
+def stop_soon(engine, frame):
+    """Suspend this thread at its next line in a frame below this one (up to 3.11)."""
+    thread = threading.current_thread()
+    engine.suspend_at_breakpoint(thread)
+    if frame.f_back is not None:
+        engine.db.set_trace_for_frame_and_parents(thread.ident, frame.f_back)
