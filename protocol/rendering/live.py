@@ -7,6 +7,7 @@ the same place the first is shown, and the others are named.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Final
 
 from msgspec import UNSET
@@ -156,6 +157,10 @@ def _doing(wait: object, frames: list[i.LiveFrame] | object) -> object:
     return repr((places, what))
 
 
+def _place_of(frame: i.LiveFrame) -> tuple[str, int]:
+    return frame.path, frame.line
+
+
 def _waiting(wait: i.WaitsFor | None | object) -> str:
     if not isinstance(wait, i.WaitsFor):
         return ""
@@ -185,7 +190,9 @@ def _body(frames: list[i.LiveFrame] | object) -> list[str]:
     if not isinstance(frames, list):
         return lines
     room = _THREAD
-    for index, frame in enumerate(frames):
+    for _, alike in groupby(enumerate(frames), key=lambda one: _place_of(one[1])):
+        same = list(alike)
+        index, frame = same[0]
         place = f"  #{frame.id} {frame.name} at {frame.path}:{frame.line}"
         if room - len(place) < 0 and index:
             lines.append(f"  … {len(frames) - index} more frames")
@@ -199,4 +206,6 @@ def _body(frames: list[i.LiveFrame] | object) -> list[str]:
                 text += f" (+{frame.locals_left_out})"
             lines.append(text)
             room -= len(text)
+        if len(same) > 1:
+            lines.append(f"  #{same[1][1].id} to #{same[-1][1].id}: the same line")
     return lines

@@ -64,6 +64,8 @@ NO_BOUNDS = {
     "worker/probe/lifecycle/attached.py": "_RDHUP",
     "worker/probe/tracing/ring_writer.py": "HEADER RECORD PAD",
     "worker/probe/tracing/trace.py": "FIRST",
+    "worker/probe/engine/watched_code.py": "FIRST",
+    "worker/probe/engine/fast_locals.py": "_OPTIMIZED _FRAME_3_11 _LOCALS_3_11",
     "worker/probe/values/parts.py": "_OPTIMIZED",
     "worker/probe/values/class_facts.py": "_HEAP",
     "worker/probe/values/rendering.py": "LEAVES",

@@ -39,7 +39,8 @@ Page = tuple[DebugServer, looks.LookPage]
 
 
 class LiveThreads:
-    def __init__(self, hub: Hub, probes: ProbeClient, stops: Stops) -> None:
+    def __init__(self, session_id: str, hub: Hub, probes: ProbeClient, stops: Stops) -> None:
+        self._session_id = session_id
         self._hub = hub
         self._probes = probes
         self._stops = stops
@@ -95,7 +96,7 @@ class LiveThreads:
             if not server.engine.decides_stops
         ]
         if room <= 0:
-            notes.append(_cut())
+            notes.append(_cut(self._session_id))
         return i.ThreadList(
             threads=shown,
             stopped_thread_id=self._stops.current.thread_id if self._stops.current else None,
@@ -175,7 +176,7 @@ class LiveThreads:
             tasks=listed,
             total=page.total,
             deadlocks=page.circles or UNSET,
-            note=_cut() if room <= 0 else UNSET,
+            note=_cut(self._session_id) if room <= 0 else UNSET,
         )
 
     # -- one frame
@@ -362,8 +363,8 @@ def waits_for(
     )
 
 
-def _cut() -> str:
-    read = call_of("frame-variables", frame_id=0)
+def _cut(session_id: str) -> str:
+    read = call_of("frame-variables", session_id, frame_id=0)
     return f"locals beyond {CHARACTERS} characters are left out: {read}?thread_id= has them"
 
 

@@ -40,7 +40,7 @@ class Views:
         breakpoints: Breakpoints,
         run: RunControl,
     ) -> None:
-        self.live = LiveThreads(hub, probes, stops)
+        self.live = LiveThreads(settings.id, hub, probes, stops)
         self._settings = settings
         self._lifecycle = lifecycle
         self._hub = hub

@@ -244,3 +244,46 @@ def test_c_code_that_keeps_the_interpreter(
         assert f"/processes/{pid}/stacks?locals=true" in error["details"]["suggestion"]
         states = {one["os_thread_id"]: one["state"] for one in error["details"]["os_threads"]}
         assert states[pid] == "S"
+
+
+DROPS = """
+    import threading, weakref
+
+    class Held:
+        pass
+
+    lasting = weakref.WeakSet()
+    go, dropped = threading.Event(), threading.Event()
+
+    def drops():
+        held = Held()
+        lasting.add(held)
+        go.wait()
+        held = None
+        dropped.set()
+        threading.Event().wait()
+
+    thread = threading.Thread(target=drops, name="drops", daemon=True)
+    thread.start()
+    print("up", flush=True)
+    thread.join()
+"""
+
+
+def test_a_look_keeps_nothing_alive(
+    relay: Client, source: Callable[..., Source], python: str
+) -> None:
+    with relay.session(python_path=python) as session:
+        session.launch(source(DROPS), wait=0)
+        eventually(lambda: session.printed() == "up\n")
+        drops = threads_of(session)["drops"]["id"]
+        page = session.get("/frames/2/variables", thread_id=drops).ok()
+        assert [row["name"] for row in page["variables"]] == ["held"]
+
+        def value(expression: str) -> str:
+            asked = {"expression": expression, "thread_id": drops, "frame_id": 2}
+            return str(session.post("/evaluate", asked).ok()["result"])
+
+        assert value("len(lasting)") == "1"
+        assert value("go.set() or dropped.wait(5)") == "True"
+        assert value("len(lasting)") == "0"

@@ -136,7 +136,8 @@ class LiveThreads(object):
         level = self.level_of(thread, frame)
         if level is None:
             return {"gone": True}
-        pairs = in_order([(*pair, None) for pair in names_of(level.frame, scope == "globals")])
+        named = names_of(level.frame, True) if scope == "globals" else level.values.items()
+        pairs = in_order([(*pair, None) for pair in named])
         listed, at = [rows(NAMED, pairs)], None
         if way:
             found = [pair[1] for pair in pairs if pair[0] == way[0]]
@@ -165,7 +166,7 @@ class LiveThreads(object):
         level = self.level_of(thread, frame)
         if level is None:
             return {"gone": True}
-        counts = [len(names_of(level.frame, of_module)) for of_module in (False, True)]
+        counts = len(level.values), len(names_of(level.frame, True))
         name, path, line = level.place()
         return {"locals": counts[0], "globals": counts[1], "place": [name, path, line]}
 

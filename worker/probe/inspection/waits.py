@@ -10,6 +10,7 @@ import sys
 import threading
 import types
 
+from debug_relay.worker.probe.engine import fast_locals
 from debug_relay.worker.probe.inspection.call_sites import CallSites
 from debug_relay.worker.probe.values.attributes import own
 from debug_relay.worker.probe.values.class_facts import full_name, lookup, mro, names_in
@@ -81,7 +82,8 @@ class Level(object):
     def values(self):
         """The frame's locals, read once."""
         if self._values is None:
-            self._values = dict(names_of(self.frame))
+            found = fast_locals.values_of(self.frame)
+            self._values = dict(names_of(self.frame)) if found is None else found
         return self._values
 
     def place(self):
