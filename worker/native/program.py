@@ -2,7 +2,7 @@
 
 The worker is the program's parent, as it is a Python program's, so output, input, exit code, limits
 and end are the same. The worker does not see what the debugger does: it passes the bytes on and
-reads none of them.
+reads none of them, but for the breakpoints that an lldb must not leave behind.
 """
 
 from __future__ import annotations
@@ -148,6 +148,8 @@ class NativeTarget(OwnedProgram):
 
     async def _debug(self, first: bytes, reader: StreamReader, writer: StreamWriter) -> None:
         """Let the debugger have the program; `first` is what it has sent so far."""
+        assert self._process is not None
+        pid = self._process.pid
         try:
             problem = await self._hand_over()
             if problem is not None:
@@ -157,7 +159,7 @@ class NativeTarget(OwnedProgram):
             assert self._server is not None
             self._joined(True)
             try:
-                await self._server.carry(first, reader, writer)
+                await self._server.carry(pid, first, reader, writer)
             finally:
                 self._joined(False)
         finally:

@@ -18,6 +18,7 @@ from typing import Final
 from debug_relay.protocol.system import procfs
 from debug_relay.worker.debuggee.process import die_with
 from debug_relay.worker.native.plan import Adapter
+from debug_relay.worker.native.remote_protocol import INTERRUPT, Breakpoints
 from debug_relay.worker.system import own_processes
 
 _PIECE_BYTES: Final = 64 * 1024  # One read of either side; twice as much may wait for the debugger.
@@ -30,7 +31,11 @@ _KILLED_SECONDS: Final = 5.0  # The kernel ends a killed server within this time
 
 
 class NativeServer:
-    def __init__(self, process: asyncio.subprocess.Process, ours: socket.socket) -> None:
+    def __init__(
+        self, adapter: Adapter, process: asyncio.subprocess.Process, ours: socket.socket
+    ) -> None:
+        # lldb-server leaves the breakpoints of a debugger that is killed; gdbserver removes them.
+        self._left = Breakpoints() if adapter == "lldb-server" else None
         self._process = process
         self._ours = ours
         self._said = b""
@@ -66,7 +71,7 @@ class NativeServer:
                 ours.close()
                 raise
         ours.setblocking(False)
-        return cls(process, ours)
+        return cls(adapter, process, ours)
 
     async def _listen(self) -> None:
         assert self._process.stderr is not None
@@ -96,7 +101,9 @@ class NativeServer:
         # The kernel names the thread that traces.
         return os.path.exists(f"/proc/{self._process.pid}/task/{status.tracer}")
 
-    async def carry(self, first: bytes, reader: StreamReader, writer: StreamWriter) -> None:
+    async def carry(
+        self, program: int, first: bytes, reader: StreamReader, writer: StreamWriter
+    ) -> None:
         """Carry bytes between the debugger and the server until either has ended, `first` before
         all others. Who does not read stops the other one's writing.
         """
@@ -106,6 +113,7 @@ class NativeServer:
         try:
             await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
             if not down.done():
+                await self._remove_breakpoints(program)
                 self.hang_up()
                 await down
         finally:
@@ -118,6 +126,8 @@ class NativeServer:
         piece = first
         with suppress(ConnectionError):
             while piece:
+                if self._left is not None:
+                    self._left.read(piece)
                 await loop.sock_sendall(self._ours, piece)
                 piece = await reader.read(_PIECE_BYTES)
 
@@ -127,6 +137,22 @@ class NativeServer:
             while piece := await loop.sock_recv(self._ours, _PIECE_BYTES):
                 writer.write(piece)
                 await writer.drain()
+
+    async def _remove_breakpoints(self, program: int) -> None:
+        """Stop the program and remove what a debugger has left in it, in the debugger's place."""
+        removal = self._left.removal() if self._left is not None else b""
+        if not removal:
+            return
+        loop = asyncio.get_running_loop()
+        with suppress(TimeoutError, OSError):
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                if not self._holds(program):
+                    await loop.sock_sendall(self._ours, INTERRUPT)
+                while not self._holds(program):
+                    await asyncio.sleep(_LOOK_SECONDS)
+                await loop.sock_sendall(self._ours, removal)
+                while self._holds(program):
+                    await asyncio.sleep(_LOOK_SECONDS)
 
     def hang_up(self) -> None:
         """Close the debugger's side: the server resumes the program, detaches and ends."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from tests.kit.relay import Relay, eventually
 with_gdb = needs("gcc", "gdbserver", "gdb")
 with_lldb = needs("gcc", "lldb-server", "lldb")
 with_server = needs("gcc", "gdbserver")
+STOPPED = "tracing-stop"
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +51,13 @@ def ended(session: Session) -> Any:
 
 def reasons(session: Session) -> list[str]:
     return [event["body"]["reason"] for event in session.events("process")]
+
+
+def address_of(function: str, program: Path, pid: int) -> int:
+    listed = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+    [offset] = [line.split()[0] for line in listed.splitlines() if line.split()[-1] == function]
+    base = Path(f"/proc/{pid}/maps").read_text().partition("-")[0]
+    return int(base, 16) + int(offset, 16)
 
 
 def server_of(session: Session) -> psutil.Process:
@@ -126,6 +135,26 @@ def test_lldb(relay: Client, program: Path) -> None:
         assert ended(session)["exit_code"] == 7
         assert session.printed("stdout") == "total 1\ntotal 3\ntotal 6\n"
         assert reasons(session) == ["debugger_connected", "debugger_left"]
+
+
+@with_lldb
+def test_an_lldb_that_is_killed(relay: Client, program: Path) -> None:
+    """It leaves no breakpoint behind on which the program would die."""
+    with relay.session() as session:
+        launch(session, program, "handle", adapter="lldb-server")
+        stop = ["breakpoint set --name add", "continue", "platform shell kill -9 $PPID"]
+        assert "stop reason = breakpoint 1.1" in said(lldb_command(port_of(session), *stop))
+        eventually(lambda: "total 6" in session.printed())
+        # While the program runs.
+        place = address_of("goodbye", program, session.get().ok()["program"]["pid"])
+        with RawDebugger.of(session) as debugger:
+            assert debugger.ask("?").startswith("T")
+            assert debugger.ask(f"Z0,{place:x},1") == "OK"
+            debugger.send("vCont;c")
+            eventually(lambda: session.get("/resources").ok()["processes"][0]["state"] != STOPPED)
+        eventually(lambda: not session.get().ok()["debugger"]["clients"])
+        session.post("/terminate", {"grace": 10}).ok()
+        assert (session.status()["exit_code"], session.printed()[-8:]) == (3, "goodbye\n")
 
 
 @with_gdb

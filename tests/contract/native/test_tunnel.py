@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -249,14 +249,28 @@ def test_how_a_tunnel_ends(own_relay: Callable[..., Relay], program: Path) -> No
             until(second, b"Another debugger is connected")
         session.post("/terminate").ok()
         assert closing(ws)[0] == 1000
+    session.post("/restart").ok()
+    # A session's own token opens its tunnel, and nothing else.
+    own = {"Authorization": f"Bearer {session.get().ok()['debugger']['token']}"}
+    with session.client.session() as other:
+        others = {"Authorization": f"Bearer {other.get().ok()['debugger']['token']}"}
+        assert closed_at_once(session.called(**others)) == 1008
+    for path in ("/debug", "/logs"):
+        with connect(session.called(**own), path) as ws:
+            assert closing(ws)[0] == 1008
+    session.called(**own).get("/status").refused("UNAUTHENTICATED", 401)
+    session.called(**own).post("/terminate").refused("UNAUTHENTICATED", 401)
     refused = session.get("/tunnel").refused("UPGRADE_REQUIRED", 426)
     assert "debug-relay tunnel" in refused["details"]["suggestion"]
-    eventually(lambda: psutil.Process(relay.pid).children(True) is not None)
+    session.post("/terminate").ok()
     eventually(lambda: closed_at_once(session) == 1008, what="no worker, no tunnel")
 
 
 def closed_at_once(session: Session) -> int:
+    closed = pytest.importorskip("websockets.exceptions").ConnectionClosed
     with connect(session, "/tunnel") as ws:
+        with suppress(closed):
+            ws.send(packet("?"))
         return closing(ws)[0]
 
 
