@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -47,11 +48,23 @@ class Commands:
         self._broken = broken
         self._launch: dict[str, Any] = {}
         self.terminated = False
+        self._handlers: dict[str, Callable[[Any], None]] = {
+            "initialize": self._initialize,
+            "start": self._start,
+            "continue": partial(self._run, "continue", "continue"),
+            **{name: partial(self._run, "step", step) for name, step in _STEPS.items()},
+            "setBreakpoint": self._set_breakpoint,
+            "clearBreakpoint": self._clear_breakpoint,
+            "getVariables": self._get_variables,
+            "getStackTrace": self._get_stack_trace,
+            "evaluate": self._evaluate,
+            "terminate": self._terminate,
+        }
 
     def perform(self, command: Command) -> None:
         """Does the command and sends its answer, or the error event."""
         try:
-            self._perform(command.name, command.params)
+            self._handlers[command.name](command.params)
         except CommandFailed as failure:
             self._emit(messages.error_event(str(failure), command=command.name))
         except RelayError as error:
@@ -65,29 +78,6 @@ class Commands:
         """Ends the session that was made in a running relay; one that was joined stays."""
         if self._calls.session_id is not None and self._options.session is None:
             self._call("delete-session", force=True)
-
-    def _perform(self, name: str, params: messages.Params) -> None:
-        match params:
-            case messages.Initialize():
-                self._initialize(params)
-            case messages.Breakpoint() if name == "setBreakpoint":
-                self._set_breakpoint(params)
-            case messages.Breakpoint():
-                self._clear_breakpoint(params)
-            case messages.OneFrame():
-                self._get_variables(params.frame_index)
-            case messages.Evaluate():
-                self._evaluate(params)
-            case messages.Nothing() if name in _STEPS:
-                self._resume("step", _STEPS[name])
-            case messages.Nothing() if name == "continue":
-                self._resume("continue", "continue")
-            case messages.Nothing() if name == "start":
-                self._start()
-            case messages.Nothing() if name == "getStackTrace":
-                self._get_stack_trace()
-            case messages.Nothing():
-                self._terminate()
 
     # -- the session
 
@@ -130,7 +120,7 @@ class Commands:
             follower.tell_present_state(status)
         follower.start()
 
-    def _start(self) -> None:
+    def _start(self, _params: messages.Nothing) -> None:
         state = self._program.settle()
         if state == "paused":
             self._resume("start", "continue", announce=True)
@@ -156,7 +146,7 @@ class Commands:
             if error.code is not Code.INVALID_SESSION_STATE:
                 raise  # otherwise the program has ended already
 
-    def _terminate(self) -> None:
+    def _terminate(self, _params: messages.Nothing) -> None:
         if self._program.now in ("running", "paused"):
             self._program.terminating = True
             try:
@@ -171,6 +161,9 @@ class Commands:
         self.terminated = True
 
     # -- running
+
+    def _run(self, what: str, operation: str, _params: messages.Nothing) -> None:
+        self._resume(what, operation)
 
     def _resume(self, what: str, operation: str, announce: bool = False) -> None:
         self._program.require_paused(what)
@@ -223,12 +216,13 @@ class Commands:
 
     # -- looking
 
-    def _get_variables(self, frame: int) -> None:
+    def _get_variables(self, params: messages.OneFrame) -> None:
+        frame = params.frame_index
         self._program.require_paused("get variables")
         listed = self._call("frame-variables", frame_id=frame, count=_MOST).get("variables", ())
         self._emit(event("variables", frameIndex=frame, variables=all_shown(listed)))
 
-    def _get_stack_trace(self) -> None:
+    def _get_stack_trace(self, _params: messages.Nothing) -> None:
         self._program.require_paused("get the stack trace")
         frames = self._call("stacktrace", levels=_MOST).get("frames", ())
         self._emit(

@@ -90,7 +90,6 @@ class _Front:
         self._items: queue.Queue[_Item] = queue.Queue(_MOST_WAITING)
         self._writing = threading.Lock()
         self._commands = Commands(connect, options, self._program, self._emit, self._break)
-        self._broken: _Broken | None = None
 
     def run(self) -> int:
         threading.Thread(target=self._read, name="input", daemon=True).start()
