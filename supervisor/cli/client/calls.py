@@ -116,6 +116,10 @@ class Relay:
         reply = Reply(response.status, response.headers.get("Content-Type", ""), content)
         if reply.status >= 400 and not (name == "health" and reply.status == 503):
             raise Refused(reply)
+        is_text = form != "json" or operations()[name]["kind"] != "json"
+        if reply.kind.startswith("text/html") or not (reply.is_json or is_text):
+            at = self.address
+            raise NoRelay(f"what answers at {at.shown} (from {at.origin}) is no relay")
         return reply
 
     def _request(

@@ -16,6 +16,7 @@ from debug_relay.supervisor.cli.client.calls import Refused, Relay, Reply
 from debug_relay.supervisor.cli.client.suggestions import in_commands
 
 _ID = re.compile(r"sess_[0-9a-f]{8,}")
+_ADDRESS = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _ENDED = ("terminated", "failed")
 _NOT_LIVE = ("created", *_ENDED)
 _LISTED = 1000  # Sessions that are read to find one by its name; as many as the relay gives.
@@ -50,16 +51,25 @@ class Here:
         return started(find, given)
 
     def session(self, named: str | None) -> str:
+        """The session as a call names it; without a name, the only session."""
+        if named is not None and _ADDRESS.fullmatch(named):
+            return named  # the relay knows it by its id and by its name
+        return self.session_id(named)
+
+    def session_id(self, named: str | None) -> str:
         """The id of the session with this name or id; without one, of the only session."""
         if named is not None and _ID.fullmatch(named):
             return named
         items = self.sessions()
         if named is not None:
-            found = [item["session_id"] for item in items if item.get("name") == named]
-            if len(found) == 1:
-                return str(found[0])
-            if found:
-                raise Choose(f"{len(found)} sessions are called {named}: {', '.join(found)}")
+            found = [item for item in items if item.get("name") == named]
+            # Ended sessions do not count beside a living one of that name, as in the relay.
+            living = [item for item in found if item["status"] not in _ENDED]
+            ids = [str(item["session_id"]) for item in (living or found)]
+            if len(ids) == 1:
+                return ids[0]
+            if ids:
+                raise Choose(f"{len(ids)} sessions are called {named}: {', '.join(ids)}")
             return named  # the relay says that it does not know it, and which there are
         if not items:
             raise Choose(
@@ -117,6 +127,8 @@ def shown_name(item: dict[str, Any]) -> str:
 def refusal_text(refused: Refused) -> str:
     """The error as text, also when the command asked for JSON."""
     reply = refused.reply
+    if reply.kind.startswith("text/html"):
+        return f"what answers is no relay, but a page with status {reply.status}"
     if not reply.is_json:
         # The details behind the suggestion are for programs.
         text = re.sub(r"^(next: .*)(?s:\n.*)", r"\1", reply.text, count=1, flags=re.MULTILINE)

@@ -78,7 +78,7 @@ def _wait(here: Here, given: Namespace) -> int:
     began = time.monotonic()
     what = given.what or ["stop", "end"]
     types = ",".join(_WAITED_FOR[one] for one in what)
-    ids = [here.session(named) for named in given.session]
+    ids = [here.session_id(named) for named in given.session]
     if not ids and not here.sessions():
         raise Choose("there is no session; start one: debug-relay launch SCRIPT")
     follower = Follower(here, ids, types, lines.notice)
@@ -159,7 +159,7 @@ def _events(here: Here, given: Namespace) -> int:
         raise Misused("give one of --new and --cursor")
     lines = _Lines(here)
     began = time.monotonic()
-    ids = [here.session(named) for named in given.session]
+    ids = [here.session_id(named) for named in given.session]
     names = {item["session_id"]: shown_name(item) for item in here.sessions()}
     follower = Follower(here, ids, given.types, lines.notice, given.cursor)
 
@@ -214,7 +214,7 @@ def _logs_options(parser: Parser) -> None:
 
 
 def _logs(here: Here, given: Namespace) -> int:
-    id = here.session(given.session)
+    id = here.session_id(given.session)
     output = _Output(here, id, given)
     if not given.follow:
         output.show()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import http.server
 import json
+import os
 import re
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,6 +89,14 @@ def test_a_running_process(shell: Shell, start: Callable[..., Running]):
     assert head.split() == ["PID", "USER", "PYTHON", "AGE", "COMMAND", "ATTACH"]
     assert row.split()[0] == str(running.pid)
     assert row.endswith("attachable")
+    # One that cannot be attached to stands there with the reason, and below with the way out.
+    os.kill(running.pid, signal.SIGSTOP)
+    try:
+        listed = shell.ok("ps", str(running.program))
+        assert f"no: Process {running.pid} is stopped by a signal" in listed
+        assert f"{running.pid}: kill -CONT {running.pid} resumes it" in listed
+    finally:
+        os.kill(running.pid, signal.SIGCONT)
     assert "running" in shell.ok("attach", str(running.pid))
     assert "debugged by sess_" in shell.ok("ps", str(running.program))
     assert "paused (pause" in shell.ok("pause", f"pid-{running.pid}")
@@ -143,6 +155,28 @@ def test_how_the_relay_is_found(own_relay: Callable[..., Relay], tmp_path: Path)
     assert "start one: debug-relay serve" in said
     failed = shell.run("sessions", "--json")
     assert json.loads(failed.stdout)["error"]["code"] == "NO_RELAY"
+
+
+def test_what_answers_is_no_relay(tmp_path: Path):
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(502 if "status=" in self.path else 200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<html>\n")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        shell = Shell(tmp_path, f"http://127.0.0.1:{server.server_port}")
+        said = shell.refused(1, "sessions")
+        assert "(from OPENCODE_DEBUG_URL) is no relay" in said
+        assert "a page with status 502" in shell.refused(1, "sessions", "--status", "paused")
+        server.shutdown()
+        thread.join()
 
 
 def test_start(tmp_path: Path):
