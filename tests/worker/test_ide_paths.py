@@ -44,8 +44,9 @@ def test_mappings_that_mean_nothing() -> None:
 
 def test_expressions_of_children() -> None:
     known = Expressions()
-    known.scope(1)
-    known.value(2, known.child(1, "shop"), "Shop")
+    known.scope(1, 7)
+    known.value(2, known.child(1, "shop"), "Shop", 1)
+    assert known.frame(2) == 7
     known.value(3, known.child(2, "items"), "dict")
     known.value(4, known.child(3, "'a b'"), "list")
     assert known.child(4, "0") == "shop.items['a b'][0]"

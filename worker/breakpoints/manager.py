@@ -219,10 +219,11 @@ class Breakpoints:
         path: str | None,
         specs: list[BreakpointSpec],
         watchpoints: bool = False,
+        kept: Collection[str] = (),
     ) -> list[Breakpoint | RelayError]:
         """Set the owner's breakpoints in one file, or without a path those on functions, or its
-        `watchpoints`; others that it has there are removed. A bad one is answered with its error,
-        and not set.
+        `watchpoints`; others that it has there are removed, but for the `kept`. A bad one is
+        answered with its error, and not set.
         """
         async with self._changing:
             batch = await self._verifier.batch()
@@ -243,6 +244,7 @@ class Breakpoints:
                     entry
                     for entry in self._table.owned_by(owner)
                     if entry.id not in stored
+                    and entry.id not in kept
                     and (entry.watch is not None) is watchpoints
                     and (watchpoints or _is_in(entry, path))
                 ]

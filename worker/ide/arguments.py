@@ -69,6 +69,21 @@ class SetExceptionBreakpoints(Arguments):
     filters: Annotated[list[_Name], Meta(max_length=100)] = []
 
 
+class DataBreakpointInfo(Arguments):
+    name: _Text
+    variables_reference: int | None = None
+    frame_id: int | None = None
+
+
+class DataBreakpoint(Arguments):
+    data_id: _Text
+    condition: _Text | None = None
+
+
+class SetDataBreakpoints(Arguments):
+    breakpoints: Annotated[list[DataBreakpoint], Meta(max_length=100)] = []
+
+
 class OnThread(Arguments):
     thread_id: int
     single_thread: bool | None = None

@@ -59,6 +59,9 @@ def tell_stop(ide: JoinedIde, stop: Stop, reason: str, description: str, text: s
     stopped = session.stops.stopped_threads()
     everyone = stopped == session.hub.thread_ids()
     ide.stopped.update(stopped if everyone else [stop.thread_id])
+    if stop.value_changes:
+        reason = "data breakpoint"
+        text = "; ".join(f"{one.watch}: {one.before} → {one.after}" for one in stop.value_changes)
     body: dict[str, Any] = {
         "reason": "goto" if reason == "run-to" else reason,
         "description": description,

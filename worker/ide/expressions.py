@@ -22,14 +22,24 @@ class Expressions:
     def __init__(self) -> None:
         # Reference of a container → its expression and its type; a scope's expression is empty.
         self._known: dict[int, tuple[str, str]] = {}
+        self._frames: dict[int, int] = {}  # reference → the number of the frame that has it
 
-    def scope(self, reference: int) -> None:
+    def scope(self, reference: int, frame: int) -> None:
         self.value(reference, "", "")
+        self._frames[reference] = frame
 
-    def value(self, reference: int, expression: str | None, type: str | None) -> None:
-        """Remember a value that can be expanded."""
+    def value(
+        self, reference: int, expression: str | None, type: str | None, parent: int | None = None
+    ) -> None:
+        """Remember a value that can be expanded, a child of `parent`."""
         if reference and expression is not None and len(self._known) < _MOST_KNOWN:
             self._known[reference] = expression, type or ""
+            if parent in self._frames:
+                self._frames[reference] = self._frames[parent]
+
+    def frame(self, reference: int) -> int | None:
+        """The number of the frame that has the value; None if it is not known."""
+        return self._frames.get(reference)
 
     def child(self, reference: int, name: str) -> str | None:
         """The expression of a child of this container."""
@@ -49,6 +59,7 @@ class Expressions:
 
     def clear(self) -> None:
         self._known.clear()
+        self._frames.clear()
 
 
 def _is_literal(text: str) -> bool:

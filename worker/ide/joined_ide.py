@@ -60,6 +60,8 @@ class JoinedIde:
         self.has_attached = False
         self.is_configured = False
         self.stopped: set[int] = set()  # the threads that it shows as stopped
+        # Its watchpoints: DAP's id of the value and the condition → ours.
+        self.watched: dict[tuple[str, str | None], str] = {}
         self.changing = asyncio.Lock()  # its changes of breakpoints take effect in its order
         self.requests: dict[asyncio.Task[None], Request] = {}
         self._numbers = count(1)

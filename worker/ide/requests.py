@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from debug_relay.protocol.errors import Code, RelayError
-from debug_relay.protocol.models.breakpoints import BreakpointSpec
+from debug_relay.protocol.models.breakpoints import Breakpoint, BreakpointSpec
 from debug_relay.protocol.state import LIVE
 from debug_relay.worker.ide import arguments as a
 from debug_relay.worker.ide import event_messages
@@ -144,6 +144,60 @@ async def set_function_breakpoints(ide: JoinedIde, arguments: a.SetFunctionBreak
     return await _replace(ide, None, specs)
 
 
+async def data_breakpoint_info(ide: JoinedIde, arguments: a.DataBreakpointInfo) -> Body:
+    """Whether a value can be watched. Its id names the expression and the frame."""
+    expression: str | None = arguments.name
+    number = arguments.frame_id
+    if arguments.variables_reference:
+        expression = ide.expressions.child(arguments.variables_reference, arguments.name)
+        number = ide.expressions.frame(arguments.variables_reference)
+    if expression is None or number is None:
+        return {"dataId": None, "description": f"No expression finds {arguments.name} again"}
+    thread_id, _ = ide.frame(number)
+    current = ide.session.stops.current
+    if current is None or current.thread_id != thread_id:
+        return {"dataId": None, "description": "Only values of the selected thread can be watched"}
+    return {
+        "dataId": f"{number}:{expression}",
+        "description": expression,
+        "accessTypes": ["write"],
+        "canPersist": False,
+    }
+
+
+async def set_data_breakpoints(ide: JoinedIde, arguments: a.SetDataBreakpoints) -> Body:
+    """Watch values. One that is watched already stays as it is: its frame may have moved on."""
+    async with ide.changing:
+        wanted = [(row.data_id, row.condition or None) for row in arguments.breakpoints]
+        answers: dict[tuple[str, str | None], Breakpoint | RelayError] = {}
+        specs, asked = [], []
+        for key in dict.fromkeys(wanted):
+            if key in ide.watched:
+                continue
+            number, _, expression = key[0].partition(":")
+            try:
+                _, index = ide.frame(int(number))
+            except (ValueError, NotStopped):
+                answers[key] = RelayError(Code.INVALID_REQUEST, "Its frame has moved on", "")
+                continue
+            specs.append(BreakpointSpec(watch=expression, frame_id=index, condition=key[1]))
+            asked.append(key)
+        session = ide.session
+        ide.watched = {key: id for key, id in ide.watched.items() if key in wanted}
+        with session.access.calling("set-breakpoints", ide.caller, None):
+            shown = await session.breakpoints.replace(
+                ide.name, None, specs, watchpoints=True, kept=ide.watched.values()
+            )
+        known = {entry.id: entry for entry in session.breakpoints.owned_by(ide.name)}
+        for key, id in ide.watched.items():
+            answers[key] = session.breakpoints.show(known[id])
+        for key, answer in zip(asked, shown, strict=True):
+            answers[key] = answer
+            if not isinstance(answer, RelayError):
+                ide.watched[key] = answer.id
+    return {"breakpoints": [breakpoint_of(ide, answers[key]) for key in wanted]}
+
+
 async def _replace(ide: JoinedIde, path: str | None, specs: list[BreakpointSpec]) -> Body:
     session = ide.session
     async with ide.changing:
@@ -249,7 +303,7 @@ async def scopes(ide: JoinedIde, arguments: a.Scopes) -> Body:
     ide.frame_ids.require(thread_id, mark)
     shown = []
     for scope in listed:
-        ide.expressions.scope(scope.variables_reference)
+        ide.expressions.scope(scope.variables_reference, arguments.frame_id)
         body = {
             "name": scope.name,
             "variablesReference": scope.variables_reference,
@@ -276,7 +330,12 @@ async def variables(ide: JoinedIde, arguments: a.Variables) -> Body:
         expression = ide.expressions.child(arguments.variables_reference, variable.name)
         if expression is not None:
             body["evaluateName"] = expression
-        ide.expressions.value(variable.variables_reference, expression, variable.type)
+        ide.expressions.value(
+            variable.variables_reference,
+            expression,
+            variable.type,
+            arguments.variables_reference,
+        )
         shown.append(body)
     return {"variables": shown}
 
@@ -433,6 +492,8 @@ REQUESTS: Final[Mapping[str, tuple[type[a.Arguments], Handler]]] = {
     "terminate": (a.Arguments, terminate),
     "setBreakpoints": (a.SetBreakpoints, set_breakpoints),
     "setFunctionBreakpoints": (a.SetFunctionBreakpoints, set_function_breakpoints),
+    "dataBreakpointInfo": (a.DataBreakpointInfo, data_breakpoint_info),
+    "setDataBreakpoints": (a.SetDataBreakpoints, set_data_breakpoints),
     "setExceptionBreakpoints": (a.SetExceptionBreakpoints, set_exception_breakpoints),
     "continue": (a.OnThread, resume),
     "next": (a.OnThread, step_over),

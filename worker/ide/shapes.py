@@ -18,6 +18,7 @@ CAPABILITIES: Final = {
     "supportsConditionalBreakpoints": True,
     "supportsHitConditionalBreakpoints": True,
     "supportsLogPoints": True,
+    "supportsDataBreakpoints": True,
     "supportsEvaluateForHovers": True,
     "supportsClipboardContext": True,
     "supportsSetVariable": True,

@@ -84,6 +84,51 @@ def test_each_kind(
         assert session.get("/breakpoints").ok()["total"] == 0
 
 
+def test_values_are_watched(relay: Client, source: Callable[..., Source], python: str) -> None:
+    program = source(
+        """
+        def work(shop):
+            shop["open"] = 1  # @first
+            total = 5
+            total += 1  # @change
+            shop["open"] = 2  # @second
+            return total  # @last
+
+        work({})
+        """
+    )
+    with relay.session(python_path=python) as session, Ide(session) as ide:
+        session.break_at(program, program["change"])
+        session.launch(program)
+        ide.join()
+        thread = ide.event("stopped")["threadId"]
+        frame = ide.ask("stackTrace", threadId=thread)["stackFrames"][0]["id"]
+        scope = ide.ask("scopes", frameId=frame)["scopes"][0]["variablesReference"]
+        listed = ide.ask("variables", variablesReference=scope)["variables"]
+        shop = next(one for one in listed if one["name"] == "shop")["variablesReference"]
+        ide.ask("variables", variablesReference=shop)
+        key = ide.ask("dataBreakpointInfo", variablesReference=shop, name="'open'")
+        assert key["description"] == "shop['open']"
+        total = ide.ask("dataBreakpointInfo", variablesReference=scope, name="total")
+        rows = [{"dataId": one["dataId"], "accessType": "write"} for one in (key, total)]
+        first = ide.ask("setDataBreakpoints", breakpoints=rows)["breakpoints"]
+        assert [one["verified"] for one in first] == [True, True]
+        session.delete("/breakpoints").ok()
+        for line, change in (("second", "total: 5 → 6"), ("last", "shop['open']: 1 → 2")):
+            before = len(ide.messages)
+            ide.ask("continue", threadId=thread)
+            stop, where = ide.stopped(after=before)
+            assert (stop["reason"], where) == ("data breakpoint", program[line])
+            assert stop["text"] == change
+            # Sent again at a later stop, they are the same ones.
+            again = ide.ask("setDataBreakpoints", breakpoints=rows)["breakpoints"]
+            assert [one["id"] for one in again] == [one["id"] for one in first]
+        assert ide.ask("setDataBreakpoints", breakpoints=[]) == {"breakpoints": []}
+        assert session.get("/breakpoints").ok()["total"] == 0
+        ide.ask("continue", threadId=thread)
+        ide.event("exited")
+
+
 def test_exceptions_of_both(relay: Client, source: Callable[..., Source], python: str) -> None:
     program = source(PROGRAM)
     with relay.session(stop_on_entry=True, python_path=python) as session, Ide(session) as ide:
