@@ -28,7 +28,7 @@ _MESSAGE_BYTES: Final = 1024 * 1024  # One message of the debugger.
 _CONNECT_SECONDS: Final = 5.0  # The worker accepts a connection within this time.
 _CLOSE_SECONDS: Final = 2.0  # A client's own close frame is waited for.
 # A debugger may still send for this long after the worker has sent its last byte.
-_LAST_SECONDS: Final = 3.0
+_LAST_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 1.0  # The pause between two looks at whether the caller may still do this.
 # Silence of a client before a ping: proxies close connections that are silent for a minute.
 _PING_SECONDS: Final = 25.0
