@@ -23,7 +23,7 @@ from debug_relay.protocol.models.fields import (
     always,
 )
 from debug_relay.protocol.models.inspection import Stack
-from debug_relay.protocol.models.sessions import StopReason
+from debug_relay.protocol.models.sessions import ExceptionInfo, StopReason
 from debug_relay.protocol.models.stop_report import ReturnValue, Stop
 from debug_relay.protocol.state import State
 
@@ -76,6 +76,8 @@ class Execution(Result, kw_only=True):
     thread_id: int | None = always(None)
     child_pid: int | None = None  #  pid of the thread's process, if that is a child
     current_location: Location | None = always(None)
+    # by which a step has left its line, also where it stops some frames further up
+    exception: ExceptionInfo | None = None
     exit_code: int | None = None
     signal: str | None = None
     end_reason: str | None = None
@@ -90,6 +92,7 @@ class Execution(Result, kw_only=True):
     native_frame: bool | None = None  # the step went into a C function, which has returned
     native_callee: str | None = None  # its name
     stop: Stop | None = None
+    never_found: list[str] = []  # at the end: functions of breakpoints that were never found
 
 
 class TraceAt(Params, kw_only=True):

@@ -167,6 +167,7 @@ class StopReport(Result, kw_only=True):
     end_reason: EndReason | None = None
     waiting_for_input: bool = False
     prompt: str | None = None
+    never_found: list[str] = []  # at the end: functions of breakpoints that were never found
 
 
 class History(SessionParams, kw_only=True):

@@ -58,6 +58,9 @@ def _execution(result: execution.Execution) -> Iterator[Line]:
     end = traces.ending(result.exit_code, result.signal, result.end_reason)
     place = None if result.stop is not None else result.current_location
     yield session_text.headline(result.status, result.stop_reason, result.stop_id, place, end)
+    if result.exception is not None:
+        passed = stop.raised_text(result.exception.type, result.exception.message, 300)
+        yield f"the step left its line by an exception: {passed}"
     if result.child_pid is not None and result.stop is None:
         yield f"in child process {result.child_pid}, thread {result.thread_id}"
     if not result.completed and result.status == "running":
@@ -75,6 +78,7 @@ def _execution(result: execution.Execution) -> Iterator[Line]:
         yield "the line was not reached: the program stopped or ended before"
     if result.native_frame:
         yield f"the step went into {result.native_callee}, which is native"
+    yield from (f"warning: {short(words, 600)}" for words in result.never_found)
     if result.stop is not None:
         yield from stop.stop(result.stop, headline=False)
     elif result.return_value is not None:
@@ -106,6 +110,7 @@ def _snapshot(result: stop_report.StopReport) -> Iterator[Line]:
             yield f"waits for input: {prompt!r}: send it with {call_of('input')}"
         elif result.status == "running":
             yield "not stopped yet: call again"
+        yield from (f"warning: {short(words, 600)}" for words in result.never_found)
 
 
 def _trace(result: execution.TraceRows) -> Iterator[Line]:

@@ -43,6 +43,7 @@ class StoppedBody(Struct, rename="camel"):
     hit_breakpoint_ids: list[int] | None = None
     # Added by the probe: function, path, line and module.
     relay_place: tuple[str, str, int, str | None] | None = None
+    relay_passed: tuple[str, str] | None = None  # type and message of what a step has passed
 
 
 class ContinuedBody(Struct, rename="camel"):

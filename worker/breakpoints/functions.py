@@ -28,7 +28,7 @@ LEFT_OUT: Final = {
     ),
 }
 NO_PROBE: Final = "this session has no probe (attached by port), which would find the function"
-_LOOKED_FOR: Final = "the function is searched in each module that the program loads"
+LOOKED_FOR: Final = "the function is searched in each module that the program loads"
 _INNER: Final = frozenset({"<locals>", "<lambda>"})
 _MOST_SHOWN: Final = 10  # Functions of the same name elsewhere that a breakpoint's message lists.
 
@@ -101,7 +101,7 @@ def unplaced(entry: Entry) -> Entry:
         real_path="",
         line=0,
         verified=False,
-        message=_LOOKED_FOR,
+        message=LOOKED_FOR,
         suggestion=None,
     )
 

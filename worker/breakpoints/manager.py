@@ -26,6 +26,7 @@ from debug_relay.protocol.models.breakpoints import (
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.wire.probe_messages import FoundFunction, WatchedChange
+from debug_relay.worker.breakpoints import functions, never_found
 from debug_relay.worker.breakpoints.functions import place
 from debug_relay.worker.breakpoints.requests import batch_refusal, kept, problems_of, specs_of
 from debug_relay.worker.breakpoints.restored import number_of, restored_entries
@@ -359,6 +360,28 @@ class Breakpoints:
         """The changes that the watchpoints among these have seen."""
         found = [self._table.one(id).change for id in ids if id in self._table]
         return [change for change in found if change is not None]
+
+    async def never_found(self, files: Iterable[str]) -> list[str]:
+        """What is to be said, after the program's end, of functions that it never had. `files` are
+        the script and the modules that it has loaded.
+        """
+        missing = [
+            entry
+            for entry in self._table.functions()
+            if not entry.verified and entry.enabled and entry.message == functions.LOOKED_FOR
+        ]
+        known = await asyncio.to_thread(never_found.definitions, files) if missing else {}
+        for entry in missing:
+            if entry.id in self._table:
+                now = msgspec.structs.replace(self._table.one(entry.id))
+                now.message, now.suggestion = never_found.message(now, known)
+                self._table.put(now)
+                self._journal("changed", [now])
+        return [
+            f"{entry.id}: {entry.message}. {entry.suggestion}"
+            for entry in self._table.functions()
+            if entry.message is not None and entry.message.startswith(never_found.ENDED)
+        ]
 
     def slows(self, id: str) -> None:
         """Warn that a hot loop evaluates the breakpoint's condition, unless it has a message."""

@@ -243,6 +243,9 @@ class Hub:
         self._references.clear()
         self._reference_of.clear()
 
+    def module_paths(self) -> list[str]:
+        return list(self._modules)
+
     # -- modules: debugpy reports each once, by an event
 
     def module_loaded(self, module: dap.Module) -> int:

@@ -356,6 +356,7 @@ class RunControl:
             thread_id=stop.thread_id if stop else None,
             child_pid=stop.pid if stop and stop.is_child else None,
             current_location=stop.location if stop else None,
+            exception=stop.passed if stop else None,
             exit_code=self._lifecycle.exit_code,
             signal=self._lifecycle.signal,
             end_reason=self._lifecycle.end_reason,

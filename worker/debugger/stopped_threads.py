@@ -27,6 +27,7 @@ class Stop(Struct):
     pid: int | None = None
     is_child: bool = False  # the thread is in a child of the program
     value_changes: list[ValueChange] = []  # that watchpoints have seen
+    passed: ExceptionInfo | None = None  # the exception by which the step has left its line
 
 
 class StoppedThreads:

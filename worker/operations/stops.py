@@ -25,7 +25,10 @@ _NO_LOCALS = Bounds(frames=0, locals=0, source_lines=0, output_bytes=0)
 
 
 async def add_report(call: Call, result: Execution, wanted: bool | Bounds) -> None:
-    """Add the stop report to the reply of a call that waited for a stop."""
+    """Add the stop report to the reply of a call that waited for a stop; at the end, what is to be
+    said of breakpoints that could not be hit.
+    """
+    result.never_found += await call.session.never_found()
     if isinstance(wanted, bool) and call.head.format in CONTENT_TYPES:
         wanted = TEXT_BOUNDS
     if wanted is False or result.status is not State.PAUSED:
@@ -71,6 +74,7 @@ async def snapshot(call: Call, params: st.Snapshot) -> Struct:
         if lifecycle.state is not State.PAUSED:
             now = session.run.result(completed=False)
             return st.StopReport(
+                never_found=await session.never_found(),
                 **{name: getattr(now, name) for name in ("status", *_WITHOUT_STOP)},
             )
     session.access.require("snapshot", _PAUSED)

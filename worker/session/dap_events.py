@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from debug_relay.protocol.errors import RelayError
 from debug_relay.protocol.models.fields import Location
-from debug_relay.protocol.models.sessions import StopReason
+from debug_relay.protocol.models.sessions import ExceptionInfo, StopReason
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire import dap
 from debug_relay.worker.breakpoints.manager import Breakpoints
@@ -122,6 +122,7 @@ class DapEvents:
             server.pid or None,
             server.is_child,
             self._breakpoints.changes_at(hits),
+            _passed(event),
         )
         self._stops.begin(stop, event.all_threads_stopped)
         self._reports.begin(stop, stop.stop_id, server, lines)
@@ -233,6 +234,13 @@ def _hits_in(server: DebugServer, event: dap.StoppedBody) -> list[str] | None:
 
 def _location(frame: dap.StackFrame) -> Location:
     return Location(path=path_of(frame), line=frame.line, column=frame.column, function=frame.name)
+
+
+def _passed(event: dap.StoppedBody) -> ExceptionInfo | None:
+    if event.relay_passed is None:
+        return None
+    type, message = event.relay_passed
+    return ExceptionInfo(type=type, message=message)
 
 
 def _stopped_event(event: dap.StoppedBody, stop: Stop) -> dict[str, Any]:

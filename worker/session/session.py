@@ -10,6 +10,7 @@ from pathlib import Path
 
 from debug_relay.protocol.models.blueprint import SessionRecord
 from debug_relay.protocol.models.worker_messages import WorkerParams
+from debug_relay.protocol.state import ENDED
 from debug_relay.protocol.version import VERSION, WIRE
 from debug_relay.worker.breakpoints.exceptions import ExceptionFilters
 from debug_relay.worker.breakpoints.log_points import LogPoints
@@ -322,6 +323,14 @@ class Session:
             events_end=self.log.events.end,
             runtime_seconds=self.lifecycle.runtime_seconds,
         )
+
+    async def never_found(self) -> list[str]:
+        """What is to be said of function breakpoints, once the program has ended."""
+        if self.lifecycle.state not in ENDED:
+            return []
+        program = self.debuggee.program
+        script = [program.script] if program is not None and program.script else []
+        return await self.breakpoints.never_found([*script, *self.hub.module_paths()])
 
     async def close(self) -> None:
         """Release everything. The program must have ended, or the worker have detached from it."""

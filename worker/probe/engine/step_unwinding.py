@@ -12,10 +12,14 @@ import dis
 import sys
 
 from debug_relay.worker.probe.engine.frames import MONITORED, visible
+from debug_relay.worker.probe.values.class_facts import name_of
+from debug_relay.worker.probe.values.rendering import View, clean
 
 _ident = _thread.get_ident
 TOOLS = (4, 3)  # numbers that Python reserves for nobody
 NAME = "relay"
+STILL_PASSING = ["BaseException", "it is on its way to this frame; the next step tells which it is"]
+WORDS = 300  # Characters of the message of an exception that a step has passed.
 _OVER = {"CMD_STEP_RETURN": "CMD_STEP_OVER", "CMD_STEP_RETURN_MY_CODE": "CMD_STEP_OVER_MY_CODE"}
 
 
@@ -24,6 +28,9 @@ class StepUnwinding(object):
         self.probe = probe
         self.steps = {}  # thread ident → pydevd's facts about the thread, while it steps
         self.raised = set()  # threads whose step's frame was left by an exception
+        self.left = {}  # thread ident → the exception that has left that frame, in words
+        self.handled = {}  # thread ident → id of the exception that was handled when a step began
+        self.passed = {}  # thread ident → the exception that its last step has passed, in words
         self.tool = None
 
     def hook(self):
@@ -31,13 +38,50 @@ class StepUnwinding(object):
             self.probe.engine.hooks.around(
                 "collect_return_info", "step_unwinding", lambda _: returns_of
             )
+            self.probe.engine.hooks.around("do_wait_suspend", "step_unwinding", self.noting)
             return
         constants = sys.modules["_pydevd_bundle.pydevd_comm_constants"]
         over = {getattr(constants, a): getattr(constants, b) for a, b in _OVER.items()}
         # The step that a step becomes in the caller.
         self.commands = over
         self.commands.update([(command, command) for command in over.values()])
-        self.probe.engine.hooks.around("do_wait_suspend", "step_unwinding", self.waiting)
+        around = self.probe.engine.hooks.around
+        around("do_wait_suspend", "step_unwinding", lambda wait: self.waiting(self.noting(wait)))
+
+    def noting(self, wait):
+        """Note which exception a step has passed. Where the step ends in a handler, Python knows
+        it; from 3.12 on we have also seen it leave the frame.
+        """
+
+        def do_wait_suspend(thread, frame, event, arg, exception_type=None):
+            ident, error = _ident(), sys.exc_info()[1]
+            left, before = self.left.pop(ident, None), self.handled.pop(ident, None)
+            if before is not None:
+                if event == "exception" and arg:
+                    error = arg[1]  # it passes this frame, where the step ends (up to 3.11)
+                is_new = error is not None and id(error) != before
+                if not is_new and left is None and event == "return" and self.is_left(frame):
+                    left = STILL_PASSING
+                self.passed[ident] = in_words(error) if is_new else left
+            error = None  # no frame of ours keeps it
+            try:
+                wait(thread, frame, event, arg, exception_type)
+            finally:
+                self.passed.pop(ident, None)
+            if thread.additional_info.pydev_step_cmd != -1:
+                self.handled[ident] = id(sys.exc_info()[1])
+
+        return do_wait_suspend
+
+    def is_left(self, frame):
+        """Whether an exception is about to reach this frame, at whose call the step ends. Up to
+        3.11 nothing tells which one before it arrives.
+        """
+        return not MONITORED and self.left_by_exception(frame)
+
+    def passed_now(self):
+        """[type, message] of the exception that this thread's step has passed; else None."""
+        return self.passed.get(_ident())
 
     def waiting(self, wait):
         def do_wait_suspend(thread, frame, event, arg, exception_type=None):
@@ -63,6 +107,7 @@ class StepUnwinding(object):
         if info.pydev_step_stop is not frame:
             return
         self.raised.add(_ident())
+        self.left[_ident()] = in_words(error)
         db, known, back = self.probe.engine.db, {}, frame.f_back
         while back is not None and visible(db, back, known) is None:
             back = back.f_back
@@ -96,6 +141,8 @@ class StepUnwinding(object):
 
     def remove(self):
         self.steps.clear()
+        self.handled.clear()
+        self.left.clear()
         if self.tool is not None:
             self.forget()
 
@@ -118,6 +165,18 @@ def is_pause(frame):
     """Whether the frame's last instruction was a yield or an await, up to 3.11."""
     # Up to 3.10 an await moves the instruction pointer back, to be done again.
     return _name(frame, 0) == "YIELD_VALUE" or _name(frame, 2) == "YIELD_FROM"
+
+
+def in_words(error):
+    """[type, message], without running any of the program's code."""
+    try:
+        args = BaseException.args.__get__(error)
+        message = clean(args[0]) if len(args) == 1 and type(args[0]) is str else ""
+        if not message and args:
+            message = View("safe", WORDS).text(args if len(args) > 1 else args[0])
+        return [name_of(type(error)), message[:WORDS]]
+    except Exception:
+        return [name_of(type(error)), ""]
 
 
 def _name(frame, behind):

@@ -51,7 +51,8 @@ class StopReports(object):
         probe.commands.update(watches=self.watch)
 
     def hook(self):
-        self.probe.engine.on_stop_event(self.due_now, self.place)
+        passed = self.probe.step_unwinding.passed_now
+        self.probe.engine.on_stop_event(self.due_now, self.place, passed)
 
     def place(self, thread_id):
         """The place for the `stopped` event; None at an exception, whose column the debugger
