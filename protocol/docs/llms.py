@@ -19,58 +19,56 @@ Unknown fields and paths are refused with the right name. Below: VERB path body,
 ## 1. A test fails
 POST /run {{"module": "pytest", "args": ["-q", "-x", "tests/test_shop.py"], "cwd": "/app", \
 "exceptions": {{"filters": ["user_unhandled"]}}}}
-One call: the assertion, the program's frames with their locals, the output.
+The assertion, and your own frames with their locals. "venv" or "python_path" choose the Python.
 
 ## 2. A value is wrong at the nth time
 POST /run {{"script": "/app/main.py", "trace": {{"at": [{{"file": "/app/main.py", \
-"text": "total += price", "capture": ["n", "price", "total"], "condition": "n == 873"}}]}}}}
-One row where the condition holds. Without it: the last rows before `until` became true.
+"text": "balance += amount", "capture": ["n", "amount", "balance"], "condition": "n == 873"}}]}}}}
+A row for each time that the condition holds, before the line runs. "until" instead ends the trace
+with the last rows before it became true.
 
 ## 3. A process hangs (pid)
-GET /processes/PID/stacks?locals=true
-Every thread: own frames, locals, what it waits for and who holds that. Nothing is stopped.
+POST /sessions {{"name": "hang", "mode": "attach", "pid": PID}}
+GET /sessions/hang/threads?locals=true
+DELETE /sessions/hang
+Each thread: own frames, locals, what it waits for, who holds that; deadlocks. The DELETE detaches.
+If an attach is not wanted or not possible: GET processes/PID/stacks?locals=true.
 
 ## 4. An exception is swallowed
 POST /run {{"script": "/app/main.py", "exceptions": {{"filters": ["raised"]}}}}
-What was raised, where, with the locals, also in threads and pools.
+The first exception raised in your code, with each frame's locals, in pools and threads too.
+"types": ["ValueError"] instead of filters looks for some; "on_stop": "continue" runs on.
 
 ## 5. Who changes this
 POST /run {{"script": "/app/main.py", "trace": {{"step": {{"files": ["/app/main.py"]}}, \
-"capture": ["self.balance"], "when": "changed"}}}}
-One row for each change: line, function, the value before and after.
+"capture": ["account.balance"], "when": "changed"}}}}
+One row for each change: the line and function that made it, the value before and after.
 
 ## 6. An asyncio task never ends
 POST /run {{"script": "/app/main.py", "timeout": 3}}
-At the timeout: every task with its frames, locals and what it waits for. A running server:
-POST /sessions {{"name": "srv", "mode": "attach", "pid": PID}}
-GET /sessions/srv/tasks?locals=true
-DELETE /sessions/srv
+At the timeout: threads and pending tasks, with frames, locals and what each waits for. For a
+running server as in 3, with GET /sessions/hang/tasks?locals=true.
 
 ## 7. 100 % CPU (pid)
 GET /processes/PID/stacks?locals=true
-The busy thread is marked; ask twice and compare the locals. To look deeper:
-POST /sessions {{"name": "busy", "mode": "attach", "pid": PID}}
-POST /sessions/busy/pause {{}}
-POST /sessions/busy/evaluate {{"expression": "len(queue)"}}
-DELETE /sessions/busy
-An attached program runs on as it was before.
+The thread that "has the interpreter" is the busy one; ask twice and compare its locals.
 
 ## 8. A program crashes
-POST /run {{"script": "/app/main.py", "args": ["--once"]}}
-Exit code, output, the exception and each frame's locals. "keep_on_exception": true keeps the
+POST /run {{"script": "/app/main.py"}}
+Exit code, output, the exception with each frame's locals. "keep_on_exception": true keeps the
 session, paused there.
 
 ## Step by step
 POST /sessions {{"name": "s", "mode": "launch", "script": "/app/main.py", "breakpoints": \
-[{{"file": "/app/main.py", "text": "total += price", "condition": "price < 0"}}], "wait": 30}}
+[{{"file": "/app/main.py", "text": "balance += amount", "condition": "n == 873"}}], "wait": 30}}
 The reply is the first stop. Breakpoints take line, text or function; condition, hit_condition,
-log_message. "exceptions": {{"filters": ["uncaught"]}} stops there too. Then, under /sessions/s:
-POST /step-over {{}} | /step-into | /step-out | /run-to {{"line": 12}} | /continue {{"wait": 30}}
-POST /evaluate {{"expression": "order.lines[0]"}}
-GET /frames/1/variables | /variables/REF for a "(ref REF)" | /threads | /output?tail=20
-GET /snapshot?wait=30 is the next stop, when a reply said "not stopped yet".
-DELETE /sessions/s ends a launched program and detaches from an attached one.
-GET /processes?match=WORDS finds a pid. All operations: {url}/openapi.json (500 kB).
+log_message. Then, below /sessions/s:
+- POST step-over, step-into, step-out, continue, run-to (with a line); all take "wait"
+- POST evaluate {{"expression": "order.lines[0]"}}; GET frames/1/variables; GET variables/REF for a
+  "(ref REF)"; GET threads, stacktrace, output?tail=20
+- GET snapshot?wait=30 is the next stop, when a reply said "not stopped yet".
+- DELETE ends a launched program, and detaches from an attached one, which runs on as before.
+GET processes?match=WORDS finds a pid. All operations: {url}/openapi.json (500 kB).
 """
 
 

@@ -76,7 +76,7 @@ class Execution(Result, kw_only=True):
     thread_id: int | None = always(None)
     child_pid: int | None = None  #  pid of the thread's process, if that is a child
     current_location: Location | None = always(None)
-    # by which a step has left its line, also where it stops some frames further up
+    # The step has left its line by it, and may stop some frames further up.
     exception: ExceptionInfo | None = None
     exit_code: int | None = None
     signal: str | None = None

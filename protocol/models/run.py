@@ -24,7 +24,7 @@ from debug_relay.protocol.models.fields import (
 )
 from debug_relay.protocol.models.inspection import Task, Thread
 from debug_relay.protocol.models.limits import LimitChanges, PassedLimit
-from debug_relay.protocol.models.stop_report import Stop
+from debug_relay.protocol.models.stop_report import FoldedFrames, Stop
 
 
 class Run(Params, kw_only=True):
@@ -110,6 +110,7 @@ class RunLocal(Result, kw_only=True):
 class RunFrame(Result, kw_only=True):
     """One frame of the stack at the exception, the innermost first."""
 
+    id: int = 0  # its place in the stack
     name: str
     path: str
     line: int
@@ -122,6 +123,7 @@ class RunException(Result, kw_only=True):
     message: str
     traceback: str | None = None
     frames: list[RunFrame]
+    folded: list[FoldedFrames] = []  # frames of libraries, which are not in the list
     total_frames: int
 
 

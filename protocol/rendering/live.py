@@ -18,7 +18,7 @@ from debug_relay.protocol.rendering.text import Line, short
 
 _THREAD: Final = 300  # Characters of one thread, without its first line.
 _VALUE: Final = 60  # Characters of one value.
-_LOCALS: Final = 200  # Characters of the locals of one frame.
+_LOCALS: Final = 160  # Characters of the locals of one frame.
 _ALIKE: Final = 2  # Threads at one place that are all shown; of more only the first.
 _BARE: Final = 3  # Frames of a thread that runs no code of the program.
 _NAMED: Final = 5  # Others at that place that are named.
@@ -185,6 +185,11 @@ def _waiting(wait: i.WaitsFor | None | object) -> str:
     return text
 
 
+def _cut(value: str, longest: int) -> str:
+    """A value without its end: how much is missing is worth no characters beside many others."""
+    return short(value if len(value) <= longest else value[: longest - 1] + "…")
+
+
 def _body(frames: list[i.LiveFrame] | object) -> list[str]:
     lines: list[str] = []
     if not isinstance(frames, list):
@@ -199,7 +204,7 @@ def _body(frames: list[i.LiveFrame] | object) -> list[str]:
             break
         lines.append(place)
         room -= len(place)
-        shown = ", ".join(f"{one.name} = {short(one.value, _VALUE)}" for one in frame.locals)
+        shown = ", ".join(f"{one.name} = {_cut(one.value, _VALUE)}" for one in frame.locals)
         if shown and room > 0:
             text = "     " + short(shown, max(40, min(_LOCALS, room)))
             if frame.locals_left_out:

@@ -96,7 +96,7 @@ def _created(result: creation.SessionCreated) -> Iterator[Line]:
             yield breakpoint_text.breakpoint(point)
     if result.stop is not None:
         yield from stop.stop(result.stop, headline=False)
-    elif result.status == "running":
+    elif result.status == "running" and not (result.program and result.program.attached):
         yield f"not stopped yet: wait with {call_of('snapshot', result.session_id)}?wait=30"
 
 

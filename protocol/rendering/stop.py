@@ -288,6 +288,18 @@ def folded(rows: list[tuple[int, str, list[str]]]) -> Iterator[str]:
             yield f"#{same[1][0]} to #{same[-1][0]} the same"
 
 
+def with_folds(
+    rows: list[tuple[int, str, list[str]]], folds: list[stop_report.FoldedFrames]
+) -> Iterator[str]:
+    """Frames in their order, with a line where frames of libraries are folded."""
+    for fold in folds:
+        before = [row for row in rows if row[0] < fold.first]
+        yield from folded(before)
+        yield f"… {plural(fold.count, 'frame')} of {', '.join(fold.libraries)}"
+        rows = rows[len(before) :]
+    yield from folded(rows)
+
+
 def _callers(report: stop_report.Stop) -> Iterator[Line]:
     top = report.frames[0].id if report.frames else 0
     rows = [(row.id, place(row), list[str]()) for row in report.frames[1:]]
@@ -295,12 +307,7 @@ def _callers(report: stop_report.Stop) -> Iterator[Line]:
     if not rows and not behind:
         return
     yield "called from:"
-    for fold in behind:
-        before = [row for row in rows if row[0] < fold.first]
-        yield from (f"  {line}" for line in folded(before))
-        yield f"  … {plural(fold.count, 'frame')} of {', '.join(fold.libraries)}"
-        rows = rows[len(before) :]
-    yield from (f"  {line}" for line in folded(rows))
+    yield from (f"  {line}" for line in with_folds(rows, behind))
 
 
 def _cuts(report: stop_report.Stop, stepped: bool) -> Iterator[Line]:

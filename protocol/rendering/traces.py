@@ -11,6 +11,7 @@ from debug_relay.protocol.models.execution import TraceRow, TraceRows
 from debug_relay.protocol.models.inspection import ExceptionReport, TaskList, ThreadList
 from debug_relay.protocol.models.run import RunException, RunFrame, RunReport, RunTrace
 from debug_relay.protocol.rendering import live, stop
+from debug_relay.protocol.rendering.library_frames import without_traceback
 from debug_relay.protocol.rendering.text import Code, Line, short
 
 _ENDS = {
@@ -91,7 +92,7 @@ def _row(row: TraceRow, with_thread: bool) -> str:
 def exception(report: ExceptionReport) -> Iterator[Line]:
     yield stop.raised_text(report.full_type_name, report.message, 1000)
     yield f"thread {report.thread_id}, {report.break_mode}"
-    yield _last_lines(report.traceback, _TRACEBACK)
+    yield _last_lines(report.traceback.splitlines(), _TRACEBACK)
     if report.repr is not UNSET:
         yield stop.SAFE_VALUES_NOTE
     for member in report.members:
@@ -109,10 +110,13 @@ def run(report: RunReport) -> Iterator[Line]:
         yield f"the program has ended{ending(report.exit_code, report.signal, report.end_reason)}"
     if report.passed_limit is not None:
         yield f"passed {report.passed_limit.words()}"
-    if report.output:
+    output = report.output.splitlines()
+    if report.exception is not None:  # its frames follow, with their locals
+        output = without_traceback(output, report.exception.type)
+    if output:
         cut = f", without its first {report.output_left_out} bytes" * bool(report.output_left_out)
         yield f"output{cut}:"
-        yield _last_lines(report.output, _OUTPUT)
+        yield _last_lines(output, _OUTPUT)
     if report.note:
         yield f"note: {report.note}"
     if report.trace is not None:
@@ -135,14 +139,11 @@ def run(report: RunReport) -> Iterator[Line]:
 
 def _crash(crash: RunException) -> Iterator[Line]:
     yield f"exception: {stop.raised_text(crash.type, crash.message, 1000)}"
-    yield from stop.folded(
-        [
-            (number, stop.place(frame), list(_locals(frame)))
-            for number, frame in enumerate(crash.frames)
-        ]
-    )
-    if crash.total_frames > len(crash.frames):
-        yield f"… {crash.total_frames - len(crash.frames)} more frames"
+    rows = [(frame.id, stop.place(frame), list(_locals(frame))) for frame in crash.frames]
+    yield from stop.with_folds(rows, crash.folded)
+    left_out = crash.total_frames - len(crash.frames) - sum(one.count for one in crash.folded)
+    if left_out > 0:
+        yield f"… {left_out} more frames"
 
 
 def _locals(frame: RunFrame) -> Iterator[str]:
@@ -155,7 +156,7 @@ def _locals(frame: RunFrame) -> Iterator[str]:
         yield f"  … {frame.locals_left_out} more"
 
 
-def _last_lines(text: str, most: int) -> Code:
-    lines = [short(line, _TEXT) for line in text.splitlines()]
+def _last_lines(all_lines: list[str], most: int) -> Code:
+    lines = [short(line, _TEXT) for line in all_lines]
     gone = len(lines) - most
     return Code(tuple([f"… {gone} lines before", *lines[-most:]] if gone > 0 else lines))

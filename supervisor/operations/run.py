@@ -33,8 +33,9 @@ from debug_relay.protocol.models.run import (
     RunReport,
     RunTrace,
 )
-from debug_relay.protocol.models.stop_report import Snapshot, Stop, StopReport
+from debug_relay.protocol.models.stop_report import FoldedFrames, Snapshot, Stop, StopReport
 from debug_relay.protocol.refusals import OUTPUT_WITHHELD
+from debug_relay.protocol.rendering.library_frames import add_fold, brief_traceback, library_of
 from debug_relay.protocol.rendering.traces import in_text
 from debug_relay.protocol.scopes import READS_OUTPUT
 from debug_relay.protocol.state import LIVE, State
@@ -337,7 +338,13 @@ class _OneRun:
         )
         room = _LOCALS_CHARACTERS
         frames: list[RunFrame] = []
+        folded: list[FoldedFrames] = []
+        near = library_of(stack.frames[0].source.path) if stack.frames else None
         for frame in stack.frames:
+            library = library_of(frame.source.path)
+            if library is not None and library != near:
+                add_fold(folded, frame.id, library)
+                continue
             params = inspection.FrameVariables(
                 session_id=session_id, frame_id=frame.id, count=_MOST_LOCALS
             )
@@ -349,23 +356,26 @@ class _OneRun:
             shown = [
                 RunLocal(name=one.name, type=one.type, value=_short(one.value))
                 for one in (listed.variables if listed else ())
+                if not one.name.startswith("@")  # added by pytest
             ]
             room -= sum(len(one.name) + len(one.value) for one in shown)
             frames.append(
                 RunFrame(
+                    id=frame.id,
                     name=frame.name,
                     path=frame.source.path,
                     line=frame.line,
                     locals=shown,
-                    locals_left_out=listed.total - len(shown) if listed else 0,
+                    locals_left_out=listed.total - len(listed.variables) if listed else 0,
                 )
             )
         raised = self._session.state.exception
         return RunException(
             type=raised.type if raised else "",
             message=raised.message if raised else "",
-            traceback=raised.traceback if raised else None,
+            traceback=brief_traceback(raised.traceback) if raised else None,
             frames=frames,
+            folded=folded,
             total_frames=stack.total_frames,
         )
 

@@ -362,8 +362,8 @@ class Breakpoints:
         return [change for change in found if change is not None]
 
     async def never_found(self, files: Iterable[str]) -> list[str]:
-        """What is to be said, after the program's end, of functions that it never had. `files` are
-        the script and the modules that it has loaded.
+        """The warnings, after the program's end, about functions that it never had. `files` are the
+        script and the modules that it has loaded.
         """
         missing = [
             entry

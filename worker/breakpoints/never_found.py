@@ -68,7 +68,7 @@ def _functions(tree: ast.AST, prefix: str, depth: int) -> Iterator[tuple[str, in
 
 
 def message(entry: Entry, known: Definitions) -> tuple[str, str]:
-    """What to say of a breakpoint that was never found, and what to do."""
+    """The message about a function that was never found, and the suggestion."""
     name = entry.function or ""
     said = f"{ENDED} a function {name}"
     if name in known:

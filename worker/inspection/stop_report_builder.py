@@ -19,6 +19,7 @@ from debug_relay.protocol.models.stop_report import (
     StoppedThread,
     StopSource,
 )
+from debug_relay.protocol.rendering.library_frames import brief_traceback
 from debug_relay.protocol.wire import probe_answers as answers
 from debug_relay.protocol.wire.probe_answers import ThreadReport
 from debug_relay.worker.debugger.hub import Hub
@@ -28,8 +29,6 @@ from debug_relay.worker.source.excerpts import excerpt
 if TYPE_CHECKING:
     from debug_relay.worker.inspection.stop_reports import Kept
 
-_TRACEBACK: Final = "Traceback (most recent call last):"
-_ENTRY: Final = '  File "'  # One entry of a traceback begins so.
 _NOTHING: Final = ThreadReport(thread=0)
 
 
@@ -109,17 +108,10 @@ class ReportBuilder:
 
 
 def _without_frames(raised: ExceptionInfo | None) -> ExceptionInfo | None:
-    """The exception with the last entry of its traceback: the report's frames tell the others. The
-    tracebacks of causes stay, because nothing else tells them.
-    """
-    text = raised.traceback if raised is not None else None
-    if raised is None or text is None or text.count(_TRACEBACK) > 1:
-        return raised
-    entries = text.split(_ENTRY)
-    if len(entries) < 3:
-        return raised
-    left_out = f"  … {len(entries) - 2} more, as in frames\n"
-    return replace(raised, traceback="".join([entries[0], left_out, _ENTRY, entries[-1]]))
+    """The exception without the entries of its traceback that the report's frames tell."""
+    if raised is None:
+        return None
+    return replace(raised, traceback=brief_traceback(raised.traceback))
 
 
 def _source(kept: Kept, thread: ThreadReport, around: int) -> Excerpt | None:

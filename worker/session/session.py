@@ -325,7 +325,7 @@ class Session:
         )
 
     async def never_found(self) -> list[str]:
-        """What is to be said of function breakpoints, once the program has ended."""
+        """The warnings about function breakpoints, once the program has ended."""
         if self.lifecycle.state not in ENDED:
             return []
         program = self.debuggee.program
