@@ -8,7 +8,7 @@ is in `protocol.wire.ring_format`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +18,7 @@ from debug_relay.protocol.errors import Code, RelayError
 from debug_relay.protocol.models.execution import Execution, TraceRow, TraceRows
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.models.retired_session import TraceRecord
+from debug_relay.protocol.models.run import RunTrace
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.envelope import encode_json
 from debug_relay.protocol.wire.ring_format import (
@@ -56,6 +57,36 @@ class PageSize(Struct, frozen=True):
 def in_json(row: TraceRow) -> int:
     """How many characters a row takes in a reply."""
     return len(encode_json(row).decode()) + 1
+
+
+def in_columns(row: TraceRow) -> int:
+    """How many characters a row takes as a list of what differs from row to row."""
+    cells = [row.seq, row.line, row.hit, *row.values.values(), *row.changed.items()]
+    return len(encode_json([*cells, *row.was.values(), row.returned]).decode()) + 1
+
+
+def turn_to_columns(recorded: TraceRows | RunTrace) -> None:
+    """Tell the names once: rows become lists of values, and what all rows have alike is one value.
+
+    `values` and `was` of a captured expression are columns of their own.
+    """
+    rows = [_cells(row) for row in recorded.rows if isinstance(row, TraceRow)]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    same = {name: rows[0][name] for name in names if _is_alike(rows, name)}
+    recorded.columns = [name for name in names if name not in same]
+    recorded.same = same
+    recorded.rows = [[row.get(name) for name in recorded.columns] for row in rows]
+
+
+def _cells(row: TraceRow) -> dict[str, Any]:
+    facts: dict[str, Any] = msgspec.to_builtins(row)
+    values, was = facts.pop("values", {}), facts.pop("was", {})
+    facts |= {name if name not in facts else f"values.{name}": one for name, one in values.items()}
+    return facts | {f"was.{name}": one for name, one in was.items()}
+
+
+def _is_alike(rows: list[dict[str, Any]], name: str) -> bool:
+    return len(rows) > 1 and all(name in row and row[name] == rows[0][name] for row in rows)
 
 
 Measure = Callable[[TraceRow], int]
@@ -106,7 +137,7 @@ def page_of(
     left = page.total - last.entry
     return TraceRows(
         **{name: getattr(now, name) for name in Execution.__struct_fields__},
-        rows=rows,
+        rows=list(rows),
         ended=trace.ended,
         total=page.total,
         left_out=left,
@@ -142,7 +173,7 @@ def ending_of(
     onwards = places[head] if left else Place(header.epoch, header.head, header.next_entry)
     return TraceRows(
         **{name: getattr(now, name) for name in Execution.__struct_fields__},
-        rows=rows,
+        rows=list(rows),
         ended=trace.ended,
         total=header.next_entry,
         left_out=left,

@@ -10,6 +10,7 @@ from debug_relay.protocol.models.breakpoints import Condition, FoundText, Functi
 from debug_relay.protocol.models.fields import (
     Cursor,
     Expression,
+    Json,
     Limit,
     Line,
     Location,
@@ -166,6 +167,15 @@ Then = Annotated[
 ]
 
 
+Shape = Annotated[
+    Literal["rows", "columns"],
+    Meta(
+        description="`columns`, for JSON: the names once in `columns`, rows as lists of values, "
+        "and in `same` what all rows have alike."
+    ),
+]
+
+
 class TraceSpec(Params, kw_only=True):
     """The rows that a run records. Give `at` or `step`."""
 
@@ -178,6 +188,7 @@ class TraceSpec(Params, kw_only=True):
     until: Until | None = None
     timeout: TraceSeconds = 30
     budget: Budget = 16_000
+    shape: Shape = "rows"
 
 
 class Trace(SessionParams, kw_only=True):
@@ -195,6 +206,7 @@ class Trace(SessionParams, kw_only=True):
     until: Until | None = None
     timeout: BackgroundSeconds = None
     budget: Budget = 16_000
+    shape: Shape = "rows"
     then: Then = None
     background: Annotated[
         bool,
@@ -221,6 +233,7 @@ class EndTrace(SessionParams, kw_only=True):
     """End the trace that runs; the program runs on."""
 
     budget: Budget = 16_000
+    shape: Shape = "rows"
 
 
 class GetTrace(SessionParams, kw_only=True):
@@ -228,6 +241,7 @@ class GetTrace(SessionParams, kw_only=True):
 
     cursor: Cursor | None = None
     limit: Limit = 100
+    shape: Shape = "rows"
 
 
 class TraceRow(Result, kw_only=True):
@@ -258,7 +272,9 @@ TraceEnd = Literal[
 class TraceRows(Execution, kw_only=True):
     """Rows of a trace, and where the program is."""
 
-    rows: list[TraceRow]
+    rows: list[TraceRow | list[Json]]
+    columns: list[str] = []  # with `shape: columns`: what the values of a row are
+    same: dict[str, Json] = {}  # and the values that all rows have alike
     ended: TraceEnd | None = None  # why the trace ended; null while it runs
     total: int  # how many rows were recorded
     # Rows that are not in this reply: those that follow, or those behind the first `head` rows.

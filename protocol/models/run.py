@@ -13,6 +13,7 @@ from debug_relay.protocol.models.fields import (
     Cwd,
     Env,
     EnvFile,
+    Json,
     Module,
     Params,
     Path,
@@ -92,7 +93,9 @@ class Run(Params, kw_only=True):
 
 
 class RunTrace(Result, kw_only=True):
-    rows: list[TraceRow]
+    rows: list[TraceRow | list[Json]]
+    columns: list[str] = []  # They are those of the rows of a trace.
+    same: dict[str, Json] = {}
     ended: TraceEnd | None = None
     total: int
     left_out: int = 0

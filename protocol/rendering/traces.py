@@ -41,8 +41,9 @@ def ending(exit_code: int | None, signal: str | None, reason: str | None) -> str
 
 def trace(recorded: TraceRows | RunTrace) -> Iterator[Line]:
     path = None
-    threads = {row.thread_id for row in recorded.rows}
-    for index, row in enumerate(recorded.rows):
+    rows = [row for row in recorded.rows if isinstance(row, TraceRow)]
+    threads = {row.thread_id for row in rows}
+    for index, row in enumerate(rows):
         if index == recorded.head and recorded.left_out and index:
             yield _left_out(recorded, "rows in between")
         if row.path != path:

@@ -21,6 +21,7 @@ from msgspec import UNSET, Struct
 
 from debug_relay.protocol.calls import filled
 from debug_relay.protocol.errors import ERRORS, Code, RelayError
+from debug_relay.protocol.models.execution import TraceRows
 from debug_relay.protocol.models.fields import Params
 from debug_relay.protocol.models.sessions import SessionState
 from debug_relay.protocol.operations import OPERATIONS, Operation, RefusalCheck
@@ -35,6 +36,7 @@ from debug_relay.protocol.rendering import output_withheld, text
 from debug_relay.protocol.rendering.results import render_json
 from debug_relay.protocol.scopes import READS_OUTPUT, SCOPES
 from debug_relay.protocol.state import State
+from debug_relay.protocol.trace_pages import turn_to_columns
 from debug_relay.protocol.validation.json_body import parse_json
 from debug_relay.protocol.validation.params import Examined, examine
 from debug_relay.protocol.wire import envelope
@@ -444,6 +446,9 @@ class Dispatch:
                 )
             if left is not None:
                 session.touch()
+                if understood.format == "json" and getattr(params, "shape", "") == "columns":
+                    assert isinstance(left, TraceRows)
+                    turn_to_columns(left)
                 return _written(understood, operation.status, left)
         reply, payload = await self._worker_calls.forward(
             session,

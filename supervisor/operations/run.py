@@ -246,13 +246,15 @@ class _OneRun:
         asked = execution.Trace(session_id=self._id, then="continue", **fields)
         is_text = FORMAT.get() != "json"
         if is_text:  # a row takes up to six times as much in the worker's JSON
+            asked.shape = "rows"
             asked.budget = min(asked.budget * 6, 10_000_000)
         rows = await self._ask("trace", asked, execution.TraceRows)
         self._trace = RunTrace(**{name: getattr(rows, name) for name in RunTrace.__struct_fields__})
         if is_text:
-            shown, head = fitted(rows.rows, spec.budget, in_text)
-            self._trace.left_out += len(rows.rows) - len(shown)
-            self._trace.rows, self._trace.head = shown, head or rows.head
+            whole = [row for row in rows.rows if isinstance(row, execution.TraceRow)]
+            shown, head = fitted(whole, spec.budget, in_text)
+            self._trace.left_out += len(whole) - len(shown)
+            self._trace.rows, self._trace.head = list(shown), head or rows.head
 
     async def _until_ended(self) -> bool:
         """Waits until the program or the time ends. True if the program is paused at an exception

@@ -561,3 +561,31 @@ def test_a_capture_that_does_not_end_costs_one_row_its_value(
         assert set(spins[1:]) == {"<not evaluated: it took too long at another row>"}
         assert "took too long" in traced["rows"][2]["values"]["loud"]
         assert session.printed("stdout") == "0\n1\n2\n"
+
+
+def test_rows_as_columns(relay: Client, source: Callable[..., Source]) -> None:
+    """The names are told once: a row costs its values."""
+    program = source(
+        """
+        total = 0
+        for n in range(60):
+            total += n  # @add
+        """
+    )
+    with relay.session() as session:
+        session.launch(program, stop_on_entry=True)
+        at = [{"file": str(program), "line": program["add"], "capture": ["total"]}]
+        answer = session.post("/trace", {"at": at, "shape": "columns", "then": "continue"})
+        told = answer.ok()
+        assert told["columns"] == ["seq", "hit", "total"]
+        assert told["same"]["path"] == str(program)
+        assert told["rows"][:3] == [[1, 1, "0"], [2, 2, "0"], [3, 3, "1"]]
+        rows = answer.raw.partition(b'"rows":')[2].partition(b"]]")[0]
+        assert len(rows) < 60 * 20
+        page = session.get("/trace", shape="columns", limit=3).ok()
+        assert page["rows"] == [[1, 1, "0"], [2, 2, "0"], [3, 3, "1"]]
+        text = session.get("/trace", shape="columns", limit=2, format="text").raw.decode()
+        assert "total = 0" in text
+    trace = {"at": at, "shape": "columns", "max_rows": 3}
+    run = relay.post("/run", {"script": str(program), "trace": trace}).ok()["trace"]
+    assert run["rows"] == [[1, 1, "0"], [2, 2, "0"], [3, 3, "1"]]

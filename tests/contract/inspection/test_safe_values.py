@@ -171,3 +171,31 @@ def test_what_was_raised_is_told_without_its_own_words(attached: Attached) -> No
     eventually(lambda: session.status()["stop_reason"] == "exception")
     assert session.get("/exception").ok()["message"] == "Error('why', <__main__.Told x=1>)"
     assert "error" not in session.value("ran")
+
+
+def test_objects_that_point_on_are_cut(relay: Client, source: Callable[..., Source]) -> None:
+    """Two levels of objects and some 400 characters: the rest is behind the reference."""
+    program = source(
+        """
+        class Node:
+            def __init__(self, number, next):
+                self.number, self.next = number, next
+                self.name = "node number %d of the list" % number
+                self.others = [next, next, next]
+        node = None
+        for number in range(50):
+            node = Node(number, node)
+        three = (node, node.next, node.next.next)
+        print("here")  # @here
+        """
+    )
+    with relay.session() as session:
+        session.break_at(program, program["here"])
+        session.launch(program)
+        for name in ("node", "three"):
+            answer = session.post("/evaluate", {"expression": name}).ok()
+            assert len(answer["result"]) < 700, answer["result"]
+            assert answer["truncated"]
+            assert answer["variables_reference"]
+        assert "number=49" in session.value("node")
+        assert "number=46" not in session.value("node")

@@ -52,6 +52,10 @@ INT_BITS = 8000  # Bits of an integer that is shown in digits.
 MOST = sys.maxsize
 
 
+OBJECTS = 2  # Levels of objects inside each other that are shown by their attributes.
+OBJECT_ROOM = 400  # Characters that a text with such an object may take further.
+
+
 class View(object):
     """How values are rendered, and what is left of the time and room for them."""
 
@@ -121,6 +125,7 @@ class View(object):
         """The value as text; sets `cut` and `circular`."""
         self.left = given = min(self.nodes, max(self.total, 8))
         self.room = self.width * 2
+        self.objects = 0
         self.cut = self.circular = self.lacks_repr = False
         self.path = list(path)
         try:
@@ -264,6 +269,20 @@ class View(object):
         )
         return shape % (title, body)
 
+    def pointing(self, title, pairs, size, depth, shape="%s(%s)"):
+        """An object by its attributes. Objects point on without end: what lies deeper, and what has
+        no room, is opened by the reference of the value.
+        """
+        if self.objects >= OBJECTS:
+            self.cut = True
+            return shape % (title, "\u2026")
+        self.objects += 1
+        self.room = min(self.room, OBJECT_ROOM)
+        try:
+            return self.named(title, pairs, size, depth, shape)
+        finally:
+            self.objects -= 1
+
     # -- everything else
 
     def other(self, value, kind, depth):
@@ -307,7 +326,7 @@ class View(object):
             return self.named(name_of(kind), zip(fields, tuple.__iter__(value)), len(fields), depth)
         fields = shown_fields(value, kind)
         if fields is not None:
-            return self.named(name_of(kind), fields, len(fields), depth)
+            return self.pointing(name_of(kind), fields, len(fields), depth)
         for base in BASES:
             if issubclass(kind, base):
                 inner = self.mapping if base in MAPPINGS else self.sequence
@@ -319,7 +338,7 @@ class View(object):
         pairs = attributes(value, kind)
         if not pairs:
             return "<%s>" % full_name(kind)
-        return self.named(full_name(kind), pairs, len(pairs), depth, "<%s %s>")
+        return self.pointing(full_name(kind), pairs, len(pairs), depth, "<%s %s>")
 
     def a_class(self, value, kind):
         if self.mode == "full" and own_repr(kind, type.__repr__) and full_name(kind) not in ENUMS:
