@@ -26,7 +26,7 @@ from debug_relay.protocol.models.breakpoints import (
 from debug_relay.protocol.models.fields import Location
 from debug_relay.protocol.refusals import Problem
 from debug_relay.protocol.wire.probe_messages import FoundFunction, WatchedChange
-from debug_relay.worker.breakpoints import functions, never_found
+from debug_relay.worker.breakpoints import never_found
 from debug_relay.worker.breakpoints.functions import place
 from debug_relay.worker.breakpoints.requests import batch_refusal, kept, problems_of, specs_of
 from debug_relay.worker.breakpoints.restored import number_of, restored_entries
@@ -365,23 +365,7 @@ class Breakpoints:
         """The warnings, after the program's end, about functions that it never had. `files` are the
         script and the modules that it has loaded.
         """
-        missing = [
-            entry
-            for entry in self._table.functions()
-            if not entry.verified and entry.enabled and entry.message == functions.LOOKED_FOR
-        ]
-        known = await asyncio.to_thread(never_found.definitions, files) if missing else {}
-        for entry in missing:
-            if entry.id in self._table:
-                now = msgspec.structs.replace(self._table.one(entry.id))
-                now.message, now.suggestion = never_found.message(now, known)
-                self._table.put(now)
-                self._journal("changed", [now])
-        return [
-            f"{entry.id}: {entry.message}. {entry.suggestion}"
-            for entry in self._table.functions()
-            if entry.message is not None and entry.message.startswith(never_found.ENDED)
-        ]
+        return await never_found.warnings(self._table, files, self._journal)
 
     def slows(self, id: str) -> None:
         """Warn that a hot loop evaluates the breakpoint's condition, unless it has a message."""

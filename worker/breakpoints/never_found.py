@@ -7,12 +7,16 @@ its script, are read for definitions.
 from __future__ import annotations
 
 import ast
+import asyncio
 import difflib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from debug_relay.worker.breakpoints.table import Entry
+from msgspec.structs import replace
+
+from debug_relay.worker.breakpoints.functions import LOOKED_FOR
+from debug_relay.worker.breakpoints.table import BreakpointTable, Entry
 
 _MOST_FILES: Final = 100  # Files that are read for definitions.
 _LARGEST_BYTES: Final = 1 << 20  # A larger file is not read.
@@ -23,6 +27,31 @@ _DEEPEST: Final = 20  # Levels of classes and functions inside each other.
 ENDED: Final = "the program has ended, and never had"
 
 Definitions = dict[str, str]  # qualified name → file:line
+
+
+async def warnings(
+    table: BreakpointTable,
+    files: Iterable[str],
+    changed: Callable[[str, list[Entry]], None],
+) -> list[str]:
+    """One warning for each function that was never found; the breakpoint has it as its message."""
+    missing = [
+        entry
+        for entry in table.functions()
+        if not entry.verified and entry.enabled and entry.message == LOOKED_FOR
+    ]
+    known = await asyncio.to_thread(definitions, files) if missing else {}
+    for entry in missing:
+        if entry.id in table:
+            now = replace(table.one(entry.id))
+            now.message, now.suggestion = message(now, known)
+            table.put(now)
+            changed("changed", [now])
+    return [
+        f"{entry.id}: {entry.message}. {entry.suggestion}"
+        for entry in table.functions()
+        if entry.message is not None and entry.message.startswith(ENDED)
+    ]
 
 
 def definitions(files: Iterable[str]) -> Definitions:
