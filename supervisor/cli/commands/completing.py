@@ -18,7 +18,7 @@ from debug_relay.supervisor.cli.client.parser import Command, Parser, parser_of
 from debug_relay.supervisor.cli.commands.calling import callable_operations
 from debug_relay.supervisor.cli.exit_codes import OK
 
-_ASK_SECONDS = 1.0  # How long a Tab waits for the relay.
+_ASK_SECONDS = 3.0  # How long a Tab waits for the relay.
 _FILES = "\tfiles"  # The line that tells the shell to complete names of files.
 _OF_FILES = (
     "command",
