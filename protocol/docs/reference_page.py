@@ -149,8 +149,10 @@ def _example_call(row: Operation, url: str) -> str:
     given = dict(example.request) if example is not None else {}
     target = url.removesuffix(API_PREFIX) + filled(row.path, dict(PATH_VALUES))
     sent = {key: value for key, value in given.items() if "{" + key + "}" not in row.path}
-    if row.streams:
-        return f"curl -sN {target}" if row.kind == "sse" else f"websocat {_websocket(target)}"
+    if row.kind == "sse":
+        return f"curl -sN {target}"
+    if row.kind == "websocket":
+        return f"websocat {_websocket(target)}"
     if not row.takes_body:
         asked = "".join(
             f" --data-urlencode {shlex.quote(f'{key}={_query(value)}')}"

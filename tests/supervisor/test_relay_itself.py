@@ -31,9 +31,10 @@ def test_the_index_says_where_to_begin(relay: Client) -> None:
         "application/json; charset=utf-8",
     )
     assert answer.body["version"] == VERSION
-    links = {"health", "info", "list-sessions", "openapi", "docs", "llms", "metrics"}
+    links = {"health", "info", "list-sessions", "openapi", "docs", "llms", "mcp", "metrics"}
     assert set(answer.body["links"]) == links
-    for url in answer.body["links"].values():
+    for name in links - {"mcp"}:  # which takes POST alone
+        url = answer.body["links"][name]
         assert relay.get(url.removeprefix(relay.url)).status == 200
     for path in ("", "/"):
         assert relay.get(path).body == answer.body
