@@ -74,6 +74,10 @@ def shutting_down(result: relay.ShuttingDown) -> Iterator[Line]:
     yield f"the relay stops; {plural(result.sessions, 'session')} {what}"
 
 
+def ticket(result: relay.Ticket) -> Iterator[Line]:
+    yield f"good once, until {result.expires_at}; WebSocket protocols: {' '.join(result.protocols)}"
+
+
 def processes(page: relay.ProcessList) -> Iterator[Line]:
     rows = [("pid", "python", "user", "debug", "listens", "command")]
     for one in page.items:

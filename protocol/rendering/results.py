@@ -290,6 +290,7 @@ _RENDERERS: Final[Mapping[type, Callable[[Any], Iterator[Line]]]] = {
     relay_models.Info: relay.info,
     relay_models.Configuration: relay.configuration,
     relay_models.ShuttingDown: relay.shutting_down,
+    relay_models.Ticket: relay.ticket,
     relay_models.ProcessList: relay.processes,
     processes.Process: relay.process,
 }

@@ -250,7 +250,7 @@ def test_what_is_missing_is_a_parameter_where_fields_come_by_the_query():
     ("kind", "body", "fields"),
     [
         (execution.Trace, {"step": {"files": [1]}, "at": [{"file": 1}]},
-         {"step.files[0]", "at[0].file"}),
+         {"step.files[0]", "at[0].file", "at[0].line"}),
         (execution.Trace, {"step": "lines"}, {"step"}),
         (program.Launch, {"args": ["a", 1, 2], "snapshot": {"frames": "x"}},
          {"args[1]", "args[2]", "snapshot.frames", "script"}),
