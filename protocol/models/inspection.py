@@ -131,6 +131,10 @@ class Stacktrace(SessionParams, kw_only=True):
     thread_id: ThreadId | None = None
     start_frame: Start = 0
     levels: Levels = 20
+    frames: Annotated[
+        Literal["own", "all"],
+        Meta(description="In text, `own` folds the frames of libraries; JSON has all."),
+    ] = "own"
 
 
 class SourceRef(Result, kw_only=True):
@@ -150,9 +154,18 @@ class Frame(Result, kw_only=True):
     warning: str | None = None
 
 
+class FoldedFrames(Result, kw_only=True):
+    """Frames of libraries in a row, which are not in the list; `frames=all` shows them."""
+
+    first: int  # the id of the first
+    count: int
+    libraries: list[str]
+
+
 class Stack(Result, kw_only=True):
     thread_id: int
     frames: list[Frame]
+    folded: list[FoldedFrames] = []  # only in text
     total_frames: int
     has_more: bool = False
     live: bool = False  # read from a running thread, so already outdated

@@ -23,9 +23,9 @@ from debug_relay.protocol.models.fields import (
     SourceCode,
     Venv,
 )
-from debug_relay.protocol.models.inspection import Task, Thread
+from debug_relay.protocol.models.inspection import FoldedFrames, Task, Thread
 from debug_relay.protocol.models.limits import LimitChanges, PassedLimit
-from debug_relay.protocol.models.stop_report import FoldedFrames, Stop
+from debug_relay.protocol.models.stop_report import Stop
 
 
 class Run(Params, kw_only=True):

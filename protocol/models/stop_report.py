@@ -20,7 +20,14 @@ from debug_relay.protocol.models.fields import (
     SourceLines,
     Time,
 )
-from debug_relay.protocol.models.inspection import Frame, Safe, SourceRef, Variable, Watch
+from debug_relay.protocol.models.inspection import (
+    FoldedFrames,
+    Frame,
+    Safe,
+    SourceRef,
+    Variable,
+    Watch,
+)
 from debug_relay.protocol.models.sessions import EndReason, ExceptionInfo, StopReason
 from debug_relay.protocol.state import State
 from debug_relay.protocol.wire.ring_format import Place
@@ -89,14 +96,6 @@ class StopFrame(Frame, kw_only=True):
     column: int = 1
     module_name: str | None = None
     presentation_hint: str = "normal"
-
-
-class FoldedFrames(Result, kw_only=True):
-    """Frames of libraries in a row, which are not in the list; `frames=all` shows them."""
-
-    first: int  # the id of the first
-    count: int
-    libraries: list[str]
 
 
 class Stop(Result, kw_only=True):

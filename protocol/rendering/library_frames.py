@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from debug_relay.protocol.models.stop_report import FoldedFrames
+from debug_relay.protocol.models.inspection import FoldedFrames, Frame
 
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _STANDARD: Final = re.compile(r"/lib(?:64)?/python[\d.]+t?/([^/]+)")
 _MOST_NAMES: Final = 4  # Libraries that are named where their frames are folded.
+_PLACE: Final = re.compile(r'^  File "(.+)", line \d+')
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _ENTRY: Final = '  File "'  # One entry of a traceback begins so.
 
@@ -41,6 +42,50 @@ def add_fold(folds: list[FoldedFrames], number: int, library: str) -> None:
     last.count += 1
     if library not in last.libraries and len(last.libraries) < _MOST_NAMES:
         last.libraries.append(library)
+
+
+def folded(frames: list[Frame], waits: bool) -> tuple[list[Frame], list[FoldedFrames]]:
+    """The frames without those of libraries, but for the library in which the thread has stopped:
+    where it `waits` it has only called that. A thread without frames of its own has all.
+    """
+    own: list[Frame] = []
+    folds: list[FoldedFrames] = []
+    near = library_of(frames[0].source.path) if frames and not waits else None
+    for frame in frames:
+        library = library_of(frame.source.path)
+        if library is None or library == near:
+            own.append(frame)
+        else:
+            add_fold(folds, frame.id, library)
+    return (own, folds) if own else (frames, [])
+
+
+def folded_traceback(lines: list[str]) -> list[str]:
+    """The lines of a traceback; entries of libraries in a row are one line."""
+    shown: list[str] = []
+    names: list[str] = []
+    count = 0
+    skips = False
+    for line in [*lines, ""]:
+        found = _PLACE.match(line)
+        if found is not None:
+            library = library_of(found[1])
+            skips = library is not None
+            if library is not None:
+                count += 1
+                if library not in names:
+                    names.append(library)
+        elif skips and line.startswith("    "):
+            continue  # the source of the entry before
+        else:
+            skips = False
+        if not skips and count:
+            frames = f"{count} frame{'s' * (count > 1)}"
+            shown.append(f"  … {frames} of {', '.join(names[:_MOST_NAMES])}")
+            names, count = [], 0
+        if not skips:
+            shown.append(line)
+    return shown[:-1]
 
 
 def brief_traceback(text: str | None) -> str | None:

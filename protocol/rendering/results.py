@@ -131,9 +131,12 @@ def _stack(stack: inspection.Stack) -> Iterator[Line]:
     live = ", as it runs" if stack.live else ""
     where = f" of child process {stack.child_pid}" if stack.child_pid is not None else ""
     yield f"thread {stack.thread_id}{where}, {stack.total_frames} frames{live}"
-    yield from stop.frames(stack.frames)
+    rows = [(row.id, stop.place(row), list[str]()) for row in stack.frames]
+    yield from stop.with_folds(rows, stack.folded)
     if stack.has_more:
-        following = stack.frames[-1].id + 1 if stack.frames else 0
+        ends = [row.id + 1 for row in stack.frames]
+        ends += [fold.first + fold.count for fold in stack.folded]
+        following = max(ends, default=0)
         yield f"… more: ?start_frame={following}"
 
 

@@ -289,7 +289,7 @@ def folded(rows: list[tuple[int, str, list[str]]]) -> Iterator[str]:
 
 
 def with_folds(
-    rows: list[tuple[int, str, list[str]]], folds: list[stop_report.FoldedFrames]
+    rows: list[tuple[int, str, list[str]]], folds: list[inspection.FoldedFrames]
 ) -> Iterator[str]:
     """Frames in their order, with a line where frames of libraries are folded."""
     for fold in folds:

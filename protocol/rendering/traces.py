@@ -11,7 +11,7 @@ from debug_relay.protocol.models.execution import TraceRow, TraceRows
 from debug_relay.protocol.models.inspection import ExceptionReport, TaskList, ThreadList
 from debug_relay.protocol.models.run import RunException, RunFrame, RunReport, RunTrace
 from debug_relay.protocol.rendering import live, stop
-from debug_relay.protocol.rendering.library_frames import without_traceback
+from debug_relay.protocol.rendering.library_frames import folded_traceback, without_traceback
 from debug_relay.protocol.rendering.text import Code, Line, short
 
 _ENDS = {
@@ -93,7 +93,7 @@ def _row(row: TraceRow, with_thread: bool) -> str:
 def exception(report: ExceptionReport) -> Iterator[Line]:
     yield stop.raised_text(report.full_type_name, report.message, 1000)
     yield f"thread {report.thread_id}, {report.break_mode}"
-    yield _last_lines(report.traceback.splitlines(), _TRACEBACK)
+    yield _last_lines(folded_traceback(report.traceback.splitlines()), _TRACEBACK)
     if report.repr is not UNSET:
         yield stop.SAFE_VALUES_NOTE
     for member in report.members:

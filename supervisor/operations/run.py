@@ -25,6 +25,7 @@ from debug_relay.protocol.models.breakpoints import (
 )
 from debug_relay.protocol.models.creation import CreateSession
 from debug_relay.protocol.models.fields import Result, SessionParams
+from debug_relay.protocol.models.inspection import FoldedFrames
 from debug_relay.protocol.models.run import (
     Run,
     RunException,
@@ -33,7 +34,7 @@ from debug_relay.protocol.models.run import (
     RunReport,
     RunTrace,
 )
-from debug_relay.protocol.models.stop_report import FoldedFrames, Snapshot, Stop, StopReport
+from debug_relay.protocol.models.stop_report import Snapshot, Stop, StopReport
 from debug_relay.protocol.refusals import OUTPUT_WITHHELD
 from debug_relay.protocol.rendering.library_frames import add_fold, brief_traceback, library_of
 from debug_relay.protocol.rendering.traces import in_text

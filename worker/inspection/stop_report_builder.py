@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from debug_relay.protocol.models.fields import Bounds, frame_count
-from debug_relay.protocol.models.inspection import Variable, Watch
+from debug_relay.protocol.models.inspection import FoldedFrames, Variable, Watch
 from debug_relay.protocol.models.sessions import ExceptionInfo
 from debug_relay.protocol.models.stop_report import (
     Change,
     Excerpt,
-    FoldedFrames,
     Printed,
     Stop,
     StopFrame,

@@ -21,6 +21,8 @@ from debug_relay.protocol.models import program as p
 from debug_relay.protocol.models import sessions as s
 from debug_relay.protocol.models.fields import SessionParams, SnapshotBounds
 from debug_relay.protocol.operations import OPERATIONS
+from debug_relay.protocol.rendering.library_frames import folded
+from debug_relay.protocol.rendering.text import CONTENT_TYPES
 from debug_relay.protocol.state import State
 from debug_relay.worker.debugger import thread_positions
 from debug_relay.worker.debugger.hub import KnownThread
@@ -236,7 +238,11 @@ async def stacktrace(call: Call, params: i.Stacktrace) -> Struct:
     session = call.session
     # A named thread may run: its stack is that of one moment. The default is the stopped thread.
     session.access.require("stacktrace", _PAUSED if params.thread_id is None else None)
-    return await session.views.stack(params.thread_id, params.start_frame, params.levels)
+    found = await session.views.stack(params.thread_id, params.start_frame, params.levels)
+    if call.head.format in CONTENT_TYPES and params.frames == "own":
+        frames, folds = folded(found.frames, waits=found.live)
+        return msgspec.structs.replace(found, frames=frames, folded=folds)
+    return found
 
 
 async def scopes(call: Call, params: i.Scopes) -> Struct:

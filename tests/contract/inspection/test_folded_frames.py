@@ -46,6 +46,10 @@ def test_between_frames_of_the_program(
         assert whole["folded"] == []
         shown = session.get("/snapshot", format="text").raw.decode().splitlines()
         assert f"  … {fold['count']} frames of json" in shown
+        stack = session.get("/stacktrace", format="text").raw.decode()
+        assert f"… {fold['count']} frames of json" in stack.splitlines()
+        whole_stack = session.get("/stacktrace", format="text", frames="all").raw.decode()
+        assert "/json/decoder.py" in whole_stack
         # A stop inside a library shows that library's frames.
         session.post("/exception-breakpoints", {"filters": ["uncaught"]}).ok()
         raised = session.resume(snapshot=True)["stop"]
@@ -54,6 +58,8 @@ def test_between_frames_of_the_program(
         last = raised["exception"]["traceback"]
         assert last.count('  File "') == 1
         assert "as in frames" in last
+        shown = session.get("/exception", format="text").raw.decode()
+        assert "frames of json" in shown
 
 
 def test_a_thread_that_waits(relay: Client, source: Callable[..., Source], python: str) -> None:
