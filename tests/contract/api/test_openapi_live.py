@@ -211,6 +211,7 @@ def of_the_relay(client: Checked) -> None:
     client.get("/processes").ok()
     client.get(f"/processes/{os.getpid()}").ok()
     client.get(f"/processes/{os.getpid()}/stacks")
+    client.post("/ticket").ok()
     client.post("/run", {"code": "print(1)"}).ok()
     profile = {"breakpoints": [{"file": "/tmp/none.py", "line": 1}]}
     client.call("PUT", "/breakpoint-profiles/tour", profile).ok()
