@@ -16,8 +16,7 @@ QUICK = Patience(heartbeat=0.05, send=0.1, behind=0.1, most_behind=100, linger=0
 class Feed:
     """Of a session that goes on."""
 
-    class session:
-        closed = False
+    is_closed = False
 
     def __init__(self) -> None:
         self.readers: set[Stream] = set()
@@ -90,8 +89,9 @@ async def test_a_caller_is_asked_again_before_each_batch():
     source = Source(10)
     one = stream(source, admit)
     running = asyncio.create_task(one.run(send))
-    while len(taken) < 3:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(5):
+        while len(taken) < 3 and not running.done():
+            await asyncio.sleep(0.01)
     assert taken == [b"m" * 10, b"", b""]  # heartbeats
     allowed, source.there = False, 20
     assert await asyncio.wait_for(running, 5) == End("refused", "UNAUTHENTICATED: revoked", "10")
