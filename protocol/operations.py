@@ -448,7 +448,8 @@ _BREAKPOINT_ROWS: Final = (
     _breakpoint(
         "set-breakpoints", "POST", "/breakpoints",
         breakpoints.SetBreakpoints, breakpoints.BreakpointsSet,
-        errors=_VERIFIED | _IDEMPOTENT | _DEBUGGER, on_refusal="verify-sound-entries",
+        errors=_VERIFIED | _IDEMPOTENT | _DEBUGGER | {Code.FRAME_NOT_FOUND},
+        on_refusal="verify-sound-entries",
     ),
     _breakpoint(
         "list-breakpoints", "GET", "/breakpoints",

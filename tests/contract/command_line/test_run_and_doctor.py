@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -50,11 +51,11 @@ def test_run(shell: Shell, relay: Client):
     path = os.pathsep.join([f"{sys.prefix}/bin", shell.env["PATH"]])
     done = shell.run("run", "--", "pytest", "-x", "-q", "-p", "no:cacheprovider", PATH=path)
     assert (done.returncode, "1 failed" in done.stdout) == (1, True), done.stderr
-    _, raised, place, line, value, folded, *_ = done.stderr.splitlines()
+    _, raised, place, line, value, *_ = done.stderr.splitlines()
     assert raised.startswith("AssertionError: assert 1 == 2")
     assert place == f"  {shell.folder}/test_it.py:3 in test_it"
     assert (line, value) == ("  → assert found == 2", "      found = 1")
-    assert "frames of libraries" in folded
+    assert re.search(r"^  … \d+ more frames$", done.stderr, re.M)  # those of pytest
     # Whatever keeps it from its end.
     code = "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()\n"
     (shell.folder / "stuck.py").write_text(code)
