@@ -128,7 +128,8 @@ class JoinedProgram:
                 f"Start the program with python -m debugpy --listen {self._port} script.py.",
             ) from None
         except RelayError as error:
-            refusal = self._join_refusal(error)  # before the release, which closes the connection
+            # Before the release, which closes the connection.
+            refusal = await self._join_refusal(error)
             await self.release()
             raise refusal from None
         except BaseException:
@@ -222,11 +223,14 @@ class JoinedProgram:
             "through ssh -L or kubectl port-forward, give a larger connect_timeout.",
         )
 
-    def _join_refusal(self, error: RelayError) -> RelayError:
+    async def _join_refusal(self, error: RelayError) -> RelayError:
         server = self._server
         if error.code is Code.ATTACH_UNSUPPORTED:
             return error
         if _TAKEN in error.message:
+            # It would be in vain to wait for a debugger that cannot know of its greenlets.
+            if self._host in _HERE and await asyncio.to_thread(self._is_behind_greenlets):
+                return self._greenlets_refusal()
             return self._refusal(
                 Code.ATTACH_REFUSED,
                 "has a client already, and debugpy takes one at a time",
