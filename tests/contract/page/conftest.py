@@ -29,7 +29,9 @@ class Page:
     def until(self, selector: str, words: str, within: float = 20) -> None:
         """Until this part of the page shows these words."""
         part = f"document.querySelector({json.dumps(selector)})"
-        self.tab.until(f"({part}?.innerText || '').includes({json.dumps(words)})", within)
+        # A part that is hidden has an innerText too.
+        shows = f"{part}?.checkVisibility() && {part}.innerText.includes({json.dumps(words)})"
+        self.tab.until(shows, within)
 
     def at_line(self, line: int) -> None:
         """Until the source shows this line as the present one."""
