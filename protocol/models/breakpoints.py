@@ -240,58 +240,45 @@ class PatchBreakpoint(OneBreakpoint, kw_only=True):
     enabled: Enabled | UnsetType = UNSET
 
 
+Filters = Annotated[
+    list[Literal["raised", "uncaught", "user_unhandled"]],
+    Meta(
+        max_length=100,
+        description="Stop at exceptions that are raised, or that are not caught.",
+    ),
+]
+ExceptionTypes = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=512)]],
+    Meta(
+        max_length=1000,
+        description="Stop at these exceptions, by name, and at their subclasses.",
+    ),
+]
+RaisedIn = Annotated[
+    Literal["user", "all"] | None,
+    Meta(
+        description="`user` ignores exceptions that libraries raise and handle themselves, "
+        "`all` includes them. Default: `user` for `filters`, `all` for `types`."
+    ),
+]
+
+
 class ExceptionFilters(Params, kw_only=True):
     """The exceptions at which a program stops."""
 
-    filters: Annotated[
-        list[Literal["raised", "uncaught", "user_unhandled"]],
-        Meta(
-            max_length=100,
-            description="Stop at exceptions that are raised, or that are not caught.",
-        ),
-    ] = []
-    types: Annotated[
-        list[Annotated[str, Meta(min_length=1, max_length=512)]],
-        Meta(
-            max_length=1000,
-            description="Stop at these exceptions, by name, and at their subclasses.",
-        ),
-    ] = []
+    filters: Filters = []
+    types: ExceptionTypes = []
     condition: Condition | None = None
-    raised_in: Annotated[
-        Literal["user", "all"] | None,
-        Meta(
-            description="`user` ignores exceptions that libraries raise and handle themselves, "
-            "`all` includes them. Default: `user` for `filters`, `all` for `types`."
-        ),
-    ] = None
+    raised_in: RaisedIn = None
 
 
 class SetExceptionBreakpoints(SessionParams, kw_only=True):
     """Replace the session's exception filters."""
 
-    filters: Annotated[
-        list[Literal["raised", "uncaught", "user_unhandled"]],
-        Meta(
-            max_length=100,
-            description="Stop at exceptions that are raised, or that are not caught.",
-        ),
-    ] = []
-    types: Annotated[
-        list[Annotated[str, Meta(min_length=1, max_length=512)]],
-        Meta(
-            max_length=1000,
-            description="Stop at these exceptions, by name, and at their subclasses.",
-        ),
-    ] = []
+    filters: Filters = []
+    types: ExceptionTypes = []
     condition: Condition | None = None
-    raised_in: Annotated[
-        Literal["user", "all"] | None,
-        Meta(
-            description="`user` ignores exceptions that libraries raise and handle themselves, "
-            "`all` includes them. Default: `user` for `filters`, `all` for `types`."
-        ),
-    ] = None
+    raised_in: RaisedIn = None
 
 
 class ExceptionBreakpoints(Result, kw_only=True):
